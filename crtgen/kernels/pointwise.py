@@ -28,14 +28,17 @@ __all__ = ["every_output"]
 
 
 @design(Tabulated, Relu, Quantize, types=(DType.INT8,))
+@design(Quantize, types=(DType.INT8,), to=DType.UINT8)
+@design(Quantize, types=(DType.UINT8,), to=DType.INT8)
+@design(Quantize, types=(DType.UINT8,))
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
-    """int8 to int8: all 256 outputs are known."""
+    """Of a byte to a byte all 256 outputs are known."""
     return elements(sig, "table", ["table[(uint8_t)a]"], [every_output(op, sig)])
 
 
 def every_output(op: Op, sig: Signature) -> Const:
-    """The outputs of a function of one int8 element, ``int8[256]``."""
-    bytes_ = np.arange(256, dtype=np.uint8).view(np.int8)
+    """The outputs of a function of an element of int8 or uint8: ``[256]``."""
+    bytes_ = np.arange(256, dtype=np.uint8).view(sig.x.dtype.numpy)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
     (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
     return Const.of("table", outputs, 1, "by the input's bits as an unsigned number")

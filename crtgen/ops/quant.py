@@ -144,3 +144,4 @@ def cases() -> Iterator[Case]:
             case = f"{source.value}_{to.value}_{name}"
             yield make(case, Quantize(to), [value], Quant.tensor(scale, zero), limits=limits)
     yield make("signed", Quantize(DType.INT8), [bytes_], Quant.tensor(0.033, -51))
+    yield make("unsigned", Quantize(DType.UINT8), [int8s("x", (2, 19), 0.033, -51)], Quant.tensor(0.033, 77))

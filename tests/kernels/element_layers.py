@@ -169,6 +169,10 @@ def units(draw: st.DrawFn) -> Case:
     (x,) = _values(draw, [source])
     if isinstance(op, Quantize):
         op = Quantize(DType.UINT8) if source is _I8 else op if source is _I16 else Quantize(_I8)
+        if source is not _I16 and draw(st.booleans()):
+            assert x.quant is not None
+            zero = x.quant.zero_point + (128 if source is _I8 else -128)
+            return _case(op, [x], Quant.tensor(x.quant.scale, zero))
         return _case(op, [x], _quant(draw, _I8 if op.to is _I32 else op.to))
     return _case(op, [x], op.output_of(x) if isinstance(op, Logistic | Tanh) else _quant(draw, _I16))
 

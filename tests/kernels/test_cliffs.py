@@ -3,7 +3,7 @@
 import pytest
 
 from crtgen.boards.core import find_core
-from crtgen.ir import Quant
+from crtgen.ir import DType, Quant, Value
 from crtgen.kernels import Target
 from crtgen.kernels.registry import applicable
 from crtgen.ops import Activation, Case, DepthwiseConv2d, FullyConnected, Quantize
@@ -26,9 +26,17 @@ def _window(taps: int) -> Case:
     )
 
 
+def _bytes(scale: float, zero_point: int) -> Case:
+    """Numbers of uint8 as int8."""
+    x = Value("x", (1000,), DType.UINT8, Quant.tensor(0.033, 77))
+    return make("bytes", Quantize(DType.INT8), [x], Quant.tensor(scale, zero_point))
+
+
 _FLOATS = make("floats", Quantize(), [floats("x", (640,))], Quant.tensor(0.03, -4))
 _MOST = [
     (_FLOATS, {"cortex-m0plus": 45, "cortex-m3": 25, "cortex-m4": 8.5, "cortex-m7": 8.5, "cortex-m33": 8.5}),
+    (_bytes(0.033, -51), {"cortex-m0plus": 6.1, "cortex-m3": 0.9, "cortex-m4": 0.9, "cortex-m55": 0.25}),
+    (_bytes(0.05, -51), {"cortex-m0plus": 6.1, "cortex-m3": 5.1, "cortex-m4": 5.1, "cortex-m55": 0.25}),
     (_row(7104, 1), {"cortex-m4": 1.9, "cortex-m55": 0.22}),
     (_row(7104, 2), {"cortex-m4": 1.5, "cortex-m55": 0.18}),
     (_row(7104, 3), {"cortex-m4": 1.4, "cortex-m55": 0.17}),

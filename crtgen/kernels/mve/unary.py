@@ -1,21 +1,47 @@
-"""Functions of one int8 element with Helium: tables, requantisation, clamps."""
+"""Functions of one element of int8 or uint8 with Helium: tables, requantisation, clamps."""
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.flip import flips
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import BYTES, Form, Operands, Steps, elementwise, requantised, walk
+from crtgen.kernels.mve.elements import BYTES, Form, Operands, Steps, elementwise, requantised, spread, walk
 from crtgen.kernels.pointwise import every_output
 from crtgen.kernels.registry import design
 from crtgen.ops import Quantize, Relu, ReluParams, RequantizeParams
 from crtgen.ops.traits import Tabulated
 
-__all__ = ["clamp", "requantize", "table"]
+__all__ = ["clamp", "flip", "requantize", "table"]
 
 _CLAMPED = (-128, 127)
 
 
+@design(Quantize, types=(DType.UINT8,), needs="mve", to=DType.INT8)
+@design(Quantize, types=(DType.INT8,), needs="mve", to=DType.UINT8)
+def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
+    """Between int8 and uint8 where only the highest bit is another one; None for others."""
+    if not flips(op, sig):
+        return None
+
+    def steps(o: Operands) -> Steps:
+        f, (x,) = o.f, o.inputs
+        elements, bits = f.vectors("elements, highest bits", 2)
+        spread(f, bits, 0x80, BYTES // 2)
+
+        def vector() -> str:
+            f("vldrb.8", elements, f"[{x}], #{BYTES}")
+            f("veor", elements, elements, bits)
+            return elements
+
+        return Steps(vector)
+
+    return elementwise("mve flip", sig, target, walk(sig), steps, _bytes(_CLAMPED))
+
+
 @design(Tabulated, Relu, Quantize, types=(DType.INT8,), needs="mve")
+@design(Quantize, types=(DType.INT8,), needs="mve", to=DType.UINT8)
+@design(Quantize, types=(DType.UINT8,), needs="mve", to=DType.INT8)
+@design(Quantize, types=(DType.UINT8,), needs="mve")
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """int8 to int8 by a table of 256 bytes; None for others, and for size where arithmetic is shorter."""
+    """A byte to a byte by a table of 256 bytes; None for size where arithmetic is shorter."""
     if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None
     return elementwise(

@@ -38,7 +38,11 @@ def places(image: Image, name: str, which: str, count: int) -> list[int]:
 
 def variables(image: Image, name: str) -> list[tuple[int, int]]:
     """Objects of a model in memory that is written, but for the arena."""
-    own = [n for n in image.symbols if n.startswith(f"{name}_") and n != f"{name}_arena" and image.sizes[n]]
+    models = [n.removesuffix("compute") for n in image.symbols if n.endswith("_compute")]
+    longer = tuple(n for n in models if n.startswith(f"{name}_") and n != f"{name}_")
+    others = (f"{name}_arena", *longer)
+    names = (n for n in image.symbols if n.startswith(f"{name}_") and not n.startswith(others))
+    own = [n for n in names if image.sizes[n]]
     segments = [(a, a + len(data)) for a, data in image.constant]
     spans = [image.span(n) for n in own]
     return [s for s in spans if not any(low <= s[0] < high for low, high in segments)]

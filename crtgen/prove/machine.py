@@ -173,6 +173,11 @@ class Machine:
         """Another core with the same image, of which no memory may be written yet."""
         return Machine(self.image, self.limit, self.timing)
 
+    def rename(self, word: Word, symbol: Word) -> None:
+        """A word is shown to be the symbol, all of its bits: registers that hold it do so by that name."""
+        self.r[:] = [symbol if w is word else w for w in self.r]
+        self.q[:] = [[symbol if w is word else w for w in q] for q in self.q]
+
     def forget_flags(self) -> None:
         """Let nothing be known of N, Z, C and V."""
         self.flags = _NONE
@@ -259,7 +264,8 @@ class Machine:
             if pc not in self.nearer:
                 self._restore(start, {})
                 self.ways = ways
-                before = [self._trace(start, here[1], first) for first in (taken, following)]
+                both = ((taken, True), (following, False))
+                before = [self._trace(start, here[1], first, (holds, way)) for first, way in both]
                 common = [at for at in before[0] if at in before[1]]
             if not common and len(self.open) == 1:
                 raise Refusal("the ways of a branch do not meet") from None
@@ -283,7 +289,7 @@ class Machine:
 
         return run
 
-    def _trace(self, start: "_State", depth: int, first: int) -> list[int]:
+    def _trace(self, start: "_State", depth: int, first: int, way: tuple[Op, bool]) -> list[int]:
         """The addresses of the same call that a way passes before it is at an open branch again."""
         passed: list[int] = []
 
@@ -296,7 +302,7 @@ class Machine:
             return at
 
         try:
-            changed = self._way(run)[2]
+            changed = self._way(run, *way)[2]
             self._restore(start, changed)
         except _Again:
             self._restore(start, {})
@@ -316,19 +322,22 @@ class Machine:
         if self.ways > _MOST_WAYS:
             raise Refusal("branches that depend on inputs are too deep")
         start = self._state()
-        a, after_a, changed_a = self._way(one)
+        a, after_a, changed_a = self._way(one, holds, True)
         self._restore(start, changed_a)
-        b, after_b, changed_b = self._way(other)
+        b, after_b, changed_b = self._way(other, holds, False)
         if a != b or self.r[SP] != after_a.r[SP] or after_a.rest != after_b.rest:
             raise Refusal("the ways of a branch do not meet")
         self._merge(holds, start, after_a, after_b, changed_a, changed_b)
         self.ways -= 1
         return a
 
-    def _way(self, run: Callable[[], int]) -> "tuple[int, _State, dict[int, Changed]]":
+    def _way(
+        self, run: Callable[[], int], condition: Op, holds: bool
+    ) -> "tuple[int, _State, dict[int, Changed]]":
         """Where the way leads, the state there, and the words that it wrote: before and after."""
         log: dict[int, Content | None] = {}
         self.memory.undo.append(log)
+        self.memory.assumed.append((condition, holds))
         try:
             at = run()
         except _Again:
@@ -336,6 +345,7 @@ class Machine:
             raise
         finally:
             self.memory.undo.pop()
+            self.memory.assumed.pop()
         changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
         return at, self._state(), changed
 

@@ -49,6 +49,8 @@ class Memory:
         self.unaligned = unaligned
         self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
+        self.assumed: list[tuple[Op, bool]] = []
+        """What holds, and what does not, on the way that is run."""
         for first, data in constant:
             padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
             for i in range(0, len(padded), 4):
@@ -101,7 +103,8 @@ class Memory:
         All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
         """
         bounds = range_of(index)
-        tried = tried_values(index) if bounds is None or isinstance(index, Sum) else None
+        wide = bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE
+        tried = tried_values(index, self.assumed) if wide or isinstance(index, Sum) else None
         step = 1 << _even_bits(tried)
         if tried is not None:
             bounds = int(tried.min()), int(tried.max())
@@ -148,7 +151,11 @@ class Memory:
         if signed:
             h = halves_of(Bytes((low, high, 0, 0)))[0]
             return h & 0xFFFFFFFF if isinstance(h, int) else h
-        return Op("uxth", Bytes((low, high, 0, 0)))
+        if not isinstance(low, Part) or not isinstance(high, Part) or low.word is not high.word:
+            return Op("uxth", Bytes((low, high, 0, 0)))
+        return (
+            pair(low.word, 0) if (low.index, high.index) == (0, 1) else Op("uxth", word_of((low, high, 0, 0)))
+        )
 
     # ---- stores
 
@@ -188,7 +195,7 @@ class Memory:
         i = self._to(a)
         w = self.words.get(i)
         if a & 1 or isinstance(w, list) or isinstance(v, Bytes):
-            b = bytes_of(v)
+            b = bytes_of(v if a & 1 or isinstance(v, Bytes) else self._half(low_half(v)))
             self.store_byte(a, b[0])
             self.store_byte(a + 1, b[1])
             return
@@ -199,10 +206,19 @@ class Memory:
     def _output(self, v: Word) -> Content:
         """A word as it is stored, with symbols of outputs in place of what they are proven to be."""
         if isinstance(v, Bytes):
-            return [self._known(b) for b in v.parts]
+            return [*self._pair(*v.parts[:2]), *self._pair(*v.parts[2:])]
         if isinstance(v, Halves):
             return pair(self._half(v.low), self._half(v.high))
         return self._wide(v, 32)
+
+    def _pair(self, low: Byte, high: Byte) -> tuple[Byte, ...]:
+        """Two bytes, which may be of one number of 16 bits."""
+        if 16 in self.sizes and isinstance(low, Part) and isinstance(high, Part) and low.word is high.word:
+            word = Op("asr", low.word, 8 * low.index) if low.index else low.word
+            found = self._half(word) if high.index == low.index + 1 else word
+            if found is not word:
+                return bytes_of(found)[:2]
+        return self._known(low), self._known(high)
 
     def _half(self, v: Word) -> Word:
         return self._wide(v, 16)
@@ -275,8 +291,11 @@ def range_of(v: Word) -> tuple[int, int] | None:
     return _range_of_operation(v) if isinstance(v, Op) else None
 
 
-def tried_values(v: Word) -> Any:
-    """All values of a function of one symbol, or of one sum, that has few enough to try; else None."""
+def tried_values(v: Word, assumed: Iterable[tuple[Op, bool]] = ()) -> Any:
+    """All values of a function of one symbol, or of one sum, that has few enough to try; else None.
+
+    Those that it has where a condition of the same symbols is not as ``assumed`` are left out.
+    """
     found = leaves(v)
     if not found:
         return None
@@ -291,11 +310,20 @@ def tried_values(v: Word) -> Any:
         return None
     if values.size > _MOST_TRIED:
         return None
+
+    def value(s: Sum) -> Any:
+        return s.constant + (s.terms()[symbol] if symbol else 1) * values
+
+    taken = np.ones(values.shape, bool)
     try:
-        got = evaluate(v, lambda s: s.constant + (s.terms()[symbol] if symbol else 1) * values, {})
+        got = np.broadcast_to(evaluate(v, value, {}), values.shape)
+        for condition, holds in assumed:
+            of = leaves(condition)
+            if all(s.terms().keys() == first.keys() if symbol else s.terms() == first for s in of):
+                taken &= (evaluate(condition, value, {}) != 0) == holds
     except Refusal:
         return None
-    return np.asarray(got)
+    return got[taken] if taken.any() else got
 
 
 def _even_bits(values: Any) -> int:

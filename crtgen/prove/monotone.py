@@ -304,6 +304,8 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
         return leaf(whole) if whole.terms() else Course(whole.constant, whole.constant, 0)
     if not isinstance(high, Op) or not isinstance(low, Op):
         return None
+    if low.name == "lsl":
+        return _long_left(high, low, leaf, memo)
     if high.name == "add" and low.name == "mul":
         return _long_product(high, low, leaf, memo)
     if high.name == "smulhi" and low.name == "mul" and _same(high.args, low.args):
@@ -312,6 +314,18 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
             return None
         return _times(x, y)
     return _long_sum(high, low, leaf, memo) if high.name == low.name == "add" else None
+
+
+def _long_left(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    """Of a word times a power of two: what leaves the lower word is in the upper one, with the sign."""
+    x, n = low.args
+    if not isinstance(n, int) or high.name != "high" or not _same(high.args[1:], (x, 32 - n)):
+        return None
+    sign = high.args[0]
+    if not isinstance(sign, Op) or sign.name != "asr" or not _same(sign.args, (x, 31)):
+        return None
+    inner = course_of(x, leaf, memo)
+    return None if inner is None or inner.high >= 1 << 31 else _mapped(inner, lambda v: v << n)
 
 
 def _long_sum(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:

@@ -245,7 +245,8 @@ class _Run:
     def _run(self) -> None:
         memory, file = self.machine.memory, self.network.file
         memory.recognise = self.recogniser.output  # type: ignore[method-assign]
-        memory.sizes = frozenset(layer.type.bits for layer in self.network.layers)
+        self.recogniser.rename = self.machine.rename  # type: ignore[method-assign]
+        memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
         if not self.network.compared:
             memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]
         self._set_variables()
@@ -271,10 +272,11 @@ class _Run:
     def _set_variables(self) -> None:
         """What the model keeps from run to run: states, and what else it may write."""
         memory = self.machine.memory
-        for first, end in variables(self.image, self.name):
+        spans = variables(self.image, self.name)
+        for first, end in spans:
             memory.allow(first, end)
-            for i in range(first >> 2, end + 3 >> 2):
-                memory.words[i] = self.before.get(i, 0)
+        for first, end in spans:
+            memory.words |= {i: self.before.get(i, 0) for i in range(first >> 2, end + 3 >> 2)}
         if self.before:
             for at, state in zip(self._states(), self.network.states, strict=True):
                 self._put(at, state.read[0], self.network.values(state.read[0]))

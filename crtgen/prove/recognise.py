@@ -9,9 +9,11 @@ import numpy as np
 from crtgen.prove.expression import Node, evaluate, leaves, parts_of, shape_of
 from crtgen.prove.greatest import greatest_of
 from crtgen.prove.joint import is_joined
+from crtgen.prove.lstm import lstm_output
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.network.elementwise import ElementLayer, Extreme
-from crtgen.prove.network.layer import Value
+from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.lstm import Lstm
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.onnx_layers import RealInput
 from crtgen.prove.network.others import MaxPool, Softmax
@@ -42,6 +44,9 @@ class Recogniser:
         self.forgotten = 0
         self.first_reason = ""
         self._verdicts: dict[Any, bool] = {}
+
+    def rename(self, word: Word, symbol: Word) -> None:
+        """To be replaced: a word is the symbol, all of its bits."""
 
     def output(self, word: Word, bits: int) -> Word | None:
         """The symbol of an output, or a number, that the lowest bits of ``word`` are proven to be."""
@@ -78,24 +83,32 @@ class Recogniser:
     def _of_layers(self, word: Word, found: list[Sum], bits: int) -> Value | None:
         first = next(iter(found[0].terms()))
         for layer in self.network.readers.get(first.tensor, ()):
-            if layer.type.bits != bits:
+            if bits not in layer.sizes:
                 continue
             self.network.prepared(layer)
-            value = None
-            if isinstance(layer, RealInput):
-                value = self._of_real(layer, word, found)
-            elif isinstance(layer, SumLayer):
-                value = self._of_sum(layer, word, found)
-            if value is None and isinstance(layer, ElementLayer):
-                value = self._of_pair(layer, word, found)
-            elif isinstance(layer, MaxPool):
-                value = self._of_set(layer, word)
-            elif isinstance(layer, Softmax):
-                value = self._of_softmax(layer, word)
+            value = self._of_layer(layer, word, found, bits)
             if value is not None:
                 return value
         self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
         return None
+
+    def _of_layer(self, layer: Layer, word: Word, found: list[Sum], bits: int) -> Value | None:
+        value = None
+        if isinstance(layer, RealInput):
+            return self._of_real(layer, word, found)
+        if isinstance(layer, SumLayer):
+            value = self._of_sum(layer, word, found)
+        if value is None and isinstance(layer, ElementLayer):
+            return self._of_pair(layer, word, found)
+        if isinstance(layer, MaxPool):
+            return self._of_set(layer, word)
+        if isinstance(layer, Softmax):
+            return self._of_softmax(layer, word)
+        if isinstance(layer, Lstm):
+            value = lstm_output(layer, word, bits, self._verdicts)
+            if isinstance(value, Symbol):
+                self.rename(word, value.word)
+        return value
 
     # ---- functions of one sum
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.lstm import Lstm
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.onnx_layers import RealInput
 from crtgen.prove.network.others import MaxPool, Softmax
@@ -75,7 +76,7 @@ class OnNumbers:
             np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
         )
 
-    def _compiled(self, layer: Layer) -> "Iterator[_Sums | _Pairs | _Greatest | _Rows]":
+    def _compiled(self, layer: Layer) -> "Iterator[_Sums | _Pairs | _Greatest | _Steps | _Rows]":
         values = self.network.prepared(layer)
         if layer.is_move:
             return
@@ -92,6 +93,8 @@ class OnNumbers:
         elif isinstance(layer, MaxPool):
             sets = [[self.places[s] for s in layer.sets[i]] for i in own]
             yield self._placed(_Greatest(sets), values, own)
+        elif isinstance(layer, Lstm):
+            yield self._placed(_Steps([self._cells(v) for v in layer.operands()], layer, own), values, own)
         elif isinstance(layer, Softmax):
             yield self._placed(_Rows(self._cells(layer.inputs), layer, own), values, own)
         else:
@@ -201,6 +204,20 @@ class _Greatest:
         if self.at.size:
             first = np.repeat(numbers[self.at], self.sizes) == numbers[self.taps]
             np.add.at(slopes, self.taps, np.repeat(slopes[self.at], self.sizes) * first)
+
+
+class _Steps:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, operands: Sequence[_Cells], layer: Lstm, own: Sequence[int]) -> None:
+        self.operands, self.layer, self.own = operands, layer, own
+
+    def run(self, numbers: Numbers) -> None:
+        numbers[self.at] = self.layer.reference(*(cells.read(numbers) for cells in self.operands))[self.own]
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        """Which way a state goes with an input is not known."""
 
 
 class _Rows:

@@ -16,7 +16,8 @@ _NAMES = """
     quantize_int16_int8_finer quantize_uint8_int8_finer quantize_int8_uint8_coarser mean_image
     mean_int16_channels sum_image resize_bilinear_broken resize_nearest_centres pad_value
     transpose_reversed strided_slice_backward strided_slice_int16_sparse concat_rows3 mirror_pad_reflect
-    broadcast_to_int16_middle
+    broadcast_to_int16_middle tanh_int16_0.00024 tanh_int16_0.01000 lstm_int8 lstm_int8_batch lstm_int8_time
+    lstm_int16 lstm_int16_batch
 """
 
 

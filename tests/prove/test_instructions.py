@@ -157,7 +157,8 @@ def test_symbols(ran: States, machine: Machine, number: int) -> None:
             continue
         assert found == [*result[:4], *result[5:]], state
         compared += 1
-    assert compared >= _COUNT // 4 or "vrshl" in CASES[number]
+    by_lanes = "shl.s32 q0, q1, q2" in CASES[number]  # an amount that is a symbol is refused
+    assert compared >= _COUNT // 4 or by_lanes
 
 
 def test_text_is_assembled_again(image: Image) -> None:

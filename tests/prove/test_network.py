@@ -10,6 +10,7 @@ import pytest
 from crtgen.prove.network.arithmetic import high_mul
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.lstm import Lstm
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import SumLayer
@@ -57,9 +58,10 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
         for i, cells in enumerate(layer.sets):
             if cells:
                 yield i, min(high, max(low, *(values[s] for s in cells)))
-    elif isinstance(layer, Softmax):
-        row = np.concatenate([number(v) for v in layer.inputs])
-        yield from ((i, int(v)) for i, v in enumerate(layer.reference(row)))
+    elif isinstance(layer, Softmax | Lstm):
+        given = [layer.inputs] if isinstance(layer, Softmax) else layer.operands()
+        arrays = [np.concatenate([number(v) for v in of]) for of in given]
+        yield from ((i, int(v)) for i, v in enumerate(layer.reference(*arrays)))
 
 
 def _set(values: dict[Symbol, int], value: int | Symbol, number: int) -> None:

@@ -16,7 +16,7 @@ from crtgen.prove.instructions.packed import as_word
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import Machine, Step
 from crtgen.prove.meaning import apply
-from crtgen.prove.operands import REGISTERS, number, register
+from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Word, signed8
 from crtgen.prove.words import (
@@ -148,8 +148,8 @@ def _operation(name: str, kind: str, lane: int, last: str) -> _Lane:
 def _shift(name: str, kind: str, last: str) -> _Lane:
     if name == "vrshl" and kind == "s32":
         return lambda a, n: apply("vrshl" if isinstance(n, int) else "vrshl_any", a, n)
-    if name == "vshl" and last in REGISTERS:
-        return _by_register(kind)
+    if name == "vshl" and last[0] != "#":
+        return _by_amount(kind)
     if last[0] != "#":
         raise Refusal(f"{name} of {kind} by a vector")
     n = number(last)
@@ -164,8 +164,8 @@ def _shift(name: str, kind: str, last: str) -> _Lane:
     raise Refusal(f"{name} of {kind}")
 
 
-def _by_register(kind: str) -> _Lane:
-    """To the left, or to the right by what is negative."""
+def _by_amount(kind: str) -> _Lane:
+    """By a register or by lanes: to the left, or to the right by what is negative."""
     if lane_bytes(kind) != 4:
         raise Refusal(f"a shift of {kind} by a register")
 

@@ -33,6 +33,7 @@ __all__ = [
     "Product",
     "Rescaling",
     "Sigmoid",
+    "sigmoid16",
 ]
 
 _B = tflite.BuiltinOperator
@@ -196,7 +197,7 @@ class Sigmoid(ElementLayer):
     def of(self, *operands: Any) -> Any:
         (x,) = operands
         if self.type.bits == 16:
-            return _by_table((x * self.factor + (1 << self.shift >> 1)) >> self.shift, self.is_tanh)
+            return sigmoid16((x * self.factor + (1 << self.shift >> 1)) >> self.shift, self.is_tanh)
         inside = np.clip(x, -self.radius, self.radius)
         scaled = requantize(inside, self.multiplier, self.exponent)
         if self.is_tanh:
@@ -217,7 +218,7 @@ def _table_factor(scale: float) -> tuple[int, int]:
     return int(real), shift
 
 
-def _by_table(x: Any, is_tanh: bool) -> Any:
+def sigmoid16(x: Any, is_tanh: bool) -> Any:
     """The logistic function of 256 places, 1/24 apart, or tanh from that of twice the argument."""
     table, bits = sigmoid_table(), 8 if is_tanh else 9
     place = abs(x) >> bits
@@ -228,7 +229,7 @@ def _by_table(x: Any, is_tanh: bool) -> Any:
     inside = np.where(place >= 255, top, inside)
     if is_tanh:
         one = 1 << 23
-        return np.where(x >= 0, inside - one + 64 >> 7, -inside + one + 64 - 1 >> 7)
+        return np.where(x >= 0, inside - one + 128 >> 8, -inside + one + 128 - 1 >> 8)
     return np.where(x >= 0, inside + 512 >> 10, (1 << 25) - inside + 511 >> 10)
 
 

@@ -45,7 +45,10 @@ _ARRAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out."""
+    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out.
+
+    An LSTM has its next states among its outputs: ``~t`` is what becomes of the tensor ``t``.
+    """
 
     number: int
     code: int
@@ -116,10 +119,12 @@ class ModelFile:
             kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
             inputs = tuple(int(table.Inputs(k)) for k in range(table.InputsLength()))
             outputs = tuple(int(table.Outputs(k)) for k in range(table.OutputsLength()))
+            if kind == tflite.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:
+                outputs += tuple(~t for t in inputs[18:20])
             yield Operator(i, kind, inputs, outputs, table)
 
     def variables(self) -> list[Variable]:
-        """The variables, in the order in which the network reads them."""
+        """The variables, in the order in which the network reads them; then the states of LSTMs."""
         b, first = tflite.BuiltinOperator, dict[bytes, Ints]()
         for operator in self.operators:
             if operator.code == b.CALL_ONCE:
@@ -133,7 +138,9 @@ class ModelFile:
         assigned = {names[handle]: tensor for handle, tensor in pairs[b.ASSIGN_VARIABLE]}
         if set(found) != set(assigned) or not set(found) <= set(first):
             raise Refusal("a variable that is not read, assigned and initialised")
-        return [Variable(read, assigned[name], first[name].ravel()) for name, read in found.items()]
+        known = [Variable(read, assigned[name], first[name].ravel()) for name, read in found.items()]
+        kept = [~t for o in self.operators for t in o.outputs if t < -1]
+        return known + [Variable((t,), ~t, np.full(self.size(t), self.zero_point(t))) for t in kept]
 
     def _names(self, operators: Any) -> tuple[dict[int, bytes], dict[int, list[tuple[int, int]]]]:
         """The variable that a handle names; of reads and assignments the handle and the tensor."""
@@ -148,9 +155,12 @@ class ModelFile:
                 pairs[operator.code].append((operator.inputs[0], operator.inputs[1]))
         return names, pairs
 
+    def _tensor(self, tensor: int) -> Any:
+        return self._graph.Tensors(max(tensor, ~tensor))
+
     def shape(self, tensor: int) -> tuple[int, ...]:
         """The shape; () of a tensor without one."""
-        return _shape(self._graph.Tensors(tensor))
+        return _shape(self._tensor(tensor))
 
     def size(self, tensor: int) -> int:
         """How many elements it has."""
@@ -158,7 +168,7 @@ class ModelFile:
 
     def type(self, tensor: int) -> int:
         """TFLite's number of the element type."""
-        return int(self._graph.Tensors(tensor).Type())
+        return int(self._tensor(tensor).Type())
 
     def kind(self, tensor: int) -> Kind:
         """The element type of a tensor of integers."""
@@ -168,7 +178,7 @@ class ModelFile:
 
     def constant(self, tensor: int) -> Any:
         """The elements of a constant in its shape, int64 or float32; None for any other tensor."""
-        t = self._graph.Tensors(tensor)
+        t = self._tensor(tensor)
         return None if not self._model.Buffers(t.Buffer()).DataLength() else self._constant(t)
 
     def _constant(self, t: Any) -> Any:
@@ -186,21 +196,21 @@ class ModelFile:
         return found.reshape(shape).astype(np.float32 if t.Type() == _T.FLOAT32 else np.int64)
 
     def has_scale(self, tensor: int) -> bool:
-        q = self._graph.Tensors(tensor).Quantization()
+        q = self._tensor(tensor).Quantization()
         return q is not None and q.ScaleLength() > 0
 
     def scales(self, tensor: int) -> Any:
         """The scales as float32, one or one per channel."""
         if not self.has_scale(tensor):
             raise Refusal(f"tensor {tensor} is not quantised")
-        return np.float32(self._graph.Tensors(tensor).Quantization().ScaleAsNumpy())
+        return np.float32(self._tensor(tensor).Quantization().ScaleAsNumpy())
 
     def scale(self, tensor: int) -> float:
         """The scale of a tensor that has one."""
         return float(self.scales(tensor)[0])
 
     def zero_point(self, tensor: int) -> int:
-        q = self._graph.Tensors(tensor).Quantization()
+        q = self._tensor(tensor).Quantization()
         if q is None or not q.ZeroPointLength():
             raise Refusal(f"tensor {tensor} is not quantised")
         return int(q.ZeroPointAsNumpy()[0])

@@ -49,6 +49,11 @@ class Layer:
         """The element type of its outputs."""
         return self.file.kind(self.operator.output)
 
+    @property
+    def sizes(self) -> frozenset[int]:
+        """The bits of what is found of it in memory."""
+        return frozenset((self.type.bits,))
+
     def prepare(self) -> list[Value]:
         """Give each output its symbol; inputs have theirs. Raises ``Refusal`` for what is not followed."""
         raise NotImplementedError

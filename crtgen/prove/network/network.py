@@ -22,6 +22,7 @@ from crtgen.prove.network.elementwise import (
 )
 from crtgen.prove.network.file import ModelFile, Operator
 from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.lstm import Lstm
 from crtgen.prove.network.means import AveragePool, Bilinear, Mean
 from crtgen.prove.network.moves import MOVES, Move
 from crtgen.prove.network.onnx_file import OnnxFile
@@ -61,6 +62,7 @@ _LAYERS: dict[int | str, type[Layer]] = {
     _B.TANH: Sigmoid,
     _B.HARD_SWISH: HardSwish,
     _B.SOFTMAX: Softmax,
+    _B.UNIDIRECTIONAL_SEQUENCE_LSTM: Lstm,
     **dict.fromkeys(MOVES, Move),
 }
 _LAYERS.update(ONNX_LAYERS)  # by name
@@ -112,7 +114,8 @@ class Network:
         }
         self.readers: dict[int, list[Layer]] = {}
         for layer in self.layers:
-            self._note_readers(layer)
+            for part in layer.parts if isinstance(layer, Lstm) else (layer,):
+                self._note_readers(part)
 
     def _symbols(self, tensor: int) -> list[Value]:
         kind = self.file.kind(tensor)
@@ -133,7 +136,7 @@ class Network:
             self._sources |= dict.fromkeys(layer.operator.outputs, origins)
             return
         self._sources[layer.operator.output] = frozenset(layer.operator.outputs)
-        followers = [layer, *self._composed(layer)]
+        followers = [layer, *(self._composed(layer) if layer in self.layers else ())]
         for tensor in origins:
             self.readers.setdefault(tensor, []).extend(followers)
 

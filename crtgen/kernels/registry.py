@@ -20,7 +20,7 @@ from crtgen.ops.scheme import is_packed
 __all__ = ["Design", "Entry", "applicable", "design", "most_special", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
-Feature: TypeAlias = Literal["base", "dsp", "mve", "vfp"]
+Feature: TypeAlias = Literal["base", "dsp", "mve", "narrow", "vfp"]
 """What a core has, or lacks: the name of its attribute."""
 
 _D = TypeVar("_D", bound=Design)
@@ -69,7 +69,7 @@ def _is_bare(op: Op, sig: Signature) -> bool:
 
 _DESIGNS: dict[type, list[Entry]] = {}
 
-_RANKS: Mapping[Feature | None, int] = {"mve": 0, "dsp": 1, "vfp": 1, "base": 1, None: 2}
+_RANKS: Mapping[Feature | None, int] = {"mve": 0, "dsp": 1, "vfp": 1, "base": 1, "narrow": 1, None: 2}
 """In this order, designs of row loops are tried until one is there."""
 
 

@@ -37,9 +37,9 @@ _MOST = [
     (_FLOATS, {"cortex-m0plus": 45, "cortex-m3": 25, "cortex-m4": 8.5, "cortex-m7": 8.5, "cortex-m33": 8.5}),
     (_bytes(0.033, -51), {"cortex-m0plus": 6.1, "cortex-m3": 0.9, "cortex-m4": 0.9, "cortex-m55": 0.25}),
     (_bytes(0.05, -51), {"cortex-m0plus": 6.1, "cortex-m3": 5.1, "cortex-m4": 5.1, "cortex-m55": 0.25}),
-    (_row(7104, 1), {"cortex-m4": 1.9, "cortex-m55": 0.22}),
-    (_row(7104, 2), {"cortex-m4": 1.5, "cortex-m55": 0.18}),
-    (_row(7104, 3), {"cortex-m4": 1.4, "cortex-m55": 0.17}),
+    (_row(7104, 1), {"cortex-m0plus": 4.9, "cortex-m4": 1.9, "cortex-m55": 0.22}),
+    (_row(7104, 2), {"cortex-m0plus": 4.2, "cortex-m4": 1.5, "cortex-m55": 0.18}),
+    (_row(7104, 3), {"cortex-m0plus": 3.9, "cortex-m4": 1.4, "cortex-m55": 0.17}),
     (_window(23), {"cortex-m0plus": 6.6, "cortex-m3": 3.6, "cortex-m4": 2.0}),
     (_window(15), {"cortex-m0plus": 7.4, "cortex-m3": 3.9, "cortex-m4": 2.2}),
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.boards.core import find_core
 from crtgen.ir import DType, Op
 from crtgen.kernels.registry import Entry, registered
 from crtgen.ops import all_cases
@@ -71,7 +72,8 @@ _FORMS = {
 def _designs(kind: str, core: str) -> list[str]:
     """Those of the core's package that layers of the kind are for."""
     entries = [e for op in KINDS[kind].operators for e in _drawn(op, KINDS[kind])]
-    return [name(e) for e in entries if package(e) in _PACKAGES[core] and name(e) not in _WAITING]
+    there = [e for e in entries if e.needs is None or getattr(find_core(core), e.needs)]
+    return [name(e) for e in there if package(e) in _PACKAGES[core] and name(e) not in _WAITING]
 
 
 def _wanted(kind: str, core: str, optimize: str) -> list[str]:

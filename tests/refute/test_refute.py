@@ -45,10 +45,7 @@ def wrong_image(folder: Path, model: bytes, *changes: tuple[str, str, int]) -> t
     return path, image
 
 
-SHORT = (
-    ("int32_t sum00 = bias[0]", "int16_t sum00 = (int16_t)bias[0]", 1),
-    ("sum00 += x0 * w0", "sum00 = (int16_t)(sum00 + x0 * w0)", 8),
-)
+SHORT = (("sums[0] + bias[0]", "(int16_t)(sums[0] + bias[0])", 1),)
 """A fault: a sum is kept in 16 bits."""
 
 

@@ -87,8 +87,8 @@ def lines_of(proof: Proof) -> list[str]:
     verdict, last = "proven", "each is the network's for every input"
     if proof.network.slides:
         last = "each is the network's on every window of every signal"
-    if not proof.network.compared:
-        verdict, last = "safe", "they are of float32, and not compared"
+    if proof.network.uncompared:
+        verdict, last = "safe", proof.network.uncompared
     elif not proof.is_proven:
         verdict, last = "not proven", "the rest is not"
         if proof.first_reason:

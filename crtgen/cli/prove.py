@@ -63,7 +63,7 @@ def command(
             if proof.is_proven:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())
-            elif proof.network.compared and sliding is None:
+            elif not proof.network.uncompared and sliding is None:
                 say("looking for an input that shows a fault")
                 found = refute(proof, image, board)
                 if counterexample is not None and found.inputs:

@@ -68,7 +68,8 @@ class Machine:
         """What SSUB8 compared byte by byte, for SEL."""
         self.compared: tuple[Word, Word] | None = None
         """What the FPU compared last."""
-        self.predicate = 0xFFFF
+        self.predicate: int | None = None
+        """Which of 16 bytes take part where an operation asks for it; None: nothing set it."""
         self.conditions: tuple[list[Word], int] | None = None
         """What the predicate of each lane is, and the bytes of a lane, where that depends on inputs."""
         self.tail = 0
@@ -325,8 +326,10 @@ class Machine:
         a, after_a, changed_a = self._way(one, holds, True)
         self._restore(start, changed_a)
         b, after_b, changed_b = self._way(other, holds, False)
-        if a != b or self.r[SP] != after_a.r[SP] or after_a.rest != after_b.rest:
+        if a != b or self.r[SP] != after_a.r[SP] or after_a.rest[1:3] != after_b.rest[1:3]:
             raise Refusal("the ways of a branch do not meet")
+        if after_a.rest != after_b.rest:
+            self.predicate = self.conditions = None
         self._merge(holds, start, after_a, after_b, changed_a, changed_b)
         self.ways -= 1
         return a
@@ -423,7 +426,7 @@ class _State:
     flags: Flags
     greater: tuple[Word, Word] | None
     compared: tuple[Word, Word] | None
-    rest: tuple[int, int, tuple[tuple[int, tuple[Word, ...]], ...], tuple[list[Word], int] | None]
+    rest: tuple[int | None, int, tuple[tuple[int, tuple[Word, ...]], ...], tuple[list[Word], int] | None]
     count: int
     slack: int
     cycles: int

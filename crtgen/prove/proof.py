@@ -19,7 +19,7 @@ from crtgen.prove.machine import Machine
 from crtgen.prove.memory import Content
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
-from crtgen.prove.network.real_network import read_network
+from crtgen.prove.network.uncompared import read_network
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
@@ -184,11 +184,8 @@ def _network(model: Path, later: bool = False) -> Network:
         return read_network(model, later)
 
 
-_NOT_COMPARED = "outputs of float32 are not compared"
-
-
 def _forgotten(word: Word, bits: int) -> Word:
-    """What is stored of numbers of float32: anything."""
+    """What is stored, where nothing is compared: anything."""
     return unknown()
 
 
@@ -229,7 +226,7 @@ class _Run:
             outputs_proven=self.found,
             stopped=stopped,
             forgotten=self.recogniser.forgotten,
-            first_reason=self.recogniser.first_reason if self.network.compared else _NOT_COMPARED,
+            first_reason=self.network.uncompared or self.recogniser.first_reason,
             instructions=(m.count - m.slack, m.count),
             cycles=m.cycles,
             timing=m.timing,
@@ -247,7 +244,7 @@ class _Run:
         memory.recognise = self.recogniser.output  # type: ignore[method-assign]
         self.recogniser.rename = self.machine.rename  # type: ignore[method-assign]
         memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
-        if not self.network.compared:
+        if self.network.uncompared:
             memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]
         self._set_variables()
         for tensor, at in zip(
@@ -276,7 +273,10 @@ class _Run:
         for first, end in spans:
             memory.allow(first, end)
         for first, end in spans:
-            memory.words |= {i: self.before.get(i, 0) for i in range(first >> 2, end + 3 >> 2)}
+            words = range(first >> 2, end + 3 >> 2)
+            memory.words |= {
+                i: unknown() if self.network.uncompared else self.before.get(i, 0) for i in words
+            }
         if self.before:
             for at, state in zip(self._states(), self.network.states, strict=True):
                 self._put(at, state.read[0], self.network.values(state.read[0]))
@@ -309,7 +309,7 @@ class _Run:
         ends = places(self.image, self.name, "output", len(file.outputs)) + self._states()
         for at, tensor in zip(ends, self.network.results, strict=True):
             bits = file.kind(tensor).bits
-            for i, value in enumerate(self.network.values(tensor) if self.network.compared else ()):
+            for i, value in enumerate(() if self.network.uncompared else self.network.values(tensor)):
                 self.found += self._is(at + i * bits // 8, bits, value)
         keeps = self.network.states or self.network.slides
         states = self.image.span(f"{self.name}_state") if keeps else (0, 0)

@@ -43,6 +43,10 @@ BROKEN = {
         "mov r3, lr ; movs r0, #3 ; dlstp.8 lr, r0 ; bx r3",
         "a loop with tail predication is left before its end",
     ),
+    "a predicate from before": (
+        "ldr r1, =0x20000000 ; vpst ; vldrbt.u8 q0, [r1] ; bx lr",
+        "a predicate that nothing set",
+    ),
     "a word on an odd place": ("ldr r0, =0x20000001 ; ldr r1, [r0] ; bx lr", ""),
 }
 M0 = ("a word on an odd place", "a load outside")

@@ -46,6 +46,8 @@ def known_predicate(m: Machine) -> int:
     """The predicate of all 16 bytes. Raises ``Refusal`` where it depends on inputs."""
     if m.conditions is not None:
         raise Refusal("a predicate depends on an input")
+    if m.predicate is None:
+        raise Refusal("a predicate that nothing set, or that two ways set otherwise")
     return m.predicate
 
 

@@ -91,7 +91,8 @@ class Variable:
 class ModelFile:
     """A file with its main subgraph.
 
-    Raises ``CorruptModelError`` for one that cannot be read, ``Refusal`` for the description of a pipeline.
+    Raises ``CorruptModelError`` for one that cannot be read, ``Refusal`` for the description of a pipeline,
+    and for an archive.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,6 +102,8 @@ class ModelFile:
                 "a pipeline has features before its network and decisions behind it, which are not followed; "
                 "the file of its network can be proven by itself"
             )
+        if path.suffix.lower() in (".tar", ".so", ".o"):
+            raise Refusal("its code is not crtgen's, and no file says what it computes: nothing is compared")
         if self.data[4:8] != b"TFL3":
             raise CorruptModelError("no .tflite file: a proof starts from one", where=str(path))
         try:

@@ -76,8 +76,8 @@ class Network:
     the values of this one, ``new`` those of them that a run gets, and ``before`` is the network on the last.
     """
 
-    compared = True
-    """Whether outputs are compared with what the file says."""
+    uncompared = ""
+    """Why outputs are not compared with what the file says, if they are not."""
 
     def __init__(
         self,

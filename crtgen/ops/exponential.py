@@ -19,6 +19,7 @@ _F32 = DType.FLOAT32
 LEAST, MOST = np.float32(-87.0), np.float32(88.0)
 """What a power is limited to, so that it is a normal number."""
 
+_BIAS = 0x7F  # of exponents of float32
 LOG2_E = np.float32(1 / log(2))
 LN2_HIGH = np.float32(0.693359375)
 LN2_LOW = np.float32(log(2) - 0.693359375)
@@ -64,7 +65,7 @@ def _power(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     for term in EXP_TERMS[1:]:
         total = total * rest + term
     power = (total * (rest * rest) + rest) + np.float32(1)
-    scale = ((whole.astype(np.int32) + 127) << 23).view(np.float32)
+    scale = ((whole.astype(np.int32) + _BIAS) << 23).view(np.float32)
     made: npt.NDArray[np.float32] = power * scale
     return made
 

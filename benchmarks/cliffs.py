@@ -38,14 +38,15 @@ LEAST = 500
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Instructions by core: for each multiplication, or element of the output, and for each output beside."""
+    """Instructions by core: for each multiplication, or element of the output; outputs and inputs beside."""
 
     each: tuple[float, ...]
     output: tuple[float, ...] = (0, 0, 0, 0)
+    input: tuple[float, ...] = (0, 0, 0, 0)
 
-    def of(self, core: str, units: int, outputs: int) -> float:
+    def of(self, core: str, units: int, outputs: int, inputs: int) -> float:
         place = list(CORES).index(core)
-        return self.each[place] * units + self.output[place] * outputs
+        return self.each[place] * units + self.output[place] * outputs + self.input[place] * inputs
 
 
 _SUM = (25, 6, 3.5, 1.75)
@@ -56,11 +57,11 @@ FLOORS = {
     # M0+, M3: two multiplications and two additions for four products, and their loads (``pairs``); M4: 8.5
     # instructions for 12 products; M55: 14 for 128
     "convolution": Floor((2.6, 1.4, 0.71, 0.11), _SUM),
-    # M0+: an input is loaded for eight outputs, a weight, MULS, ADDS; M3: without ADDS; M4: two halves of a
-    # word, 14 instructions for 16; M55: a load of weights and a product of 16
-    "fully connected": Floor((3.3, 2.1, 0.875, 0.14), _SUM),
-    "lstm": Floor((3.3, 2.1, 0.875, 0.14), (60, 40, 20, 5)),
-    "svdf": Floor((3.3, 2.1, 0.875, 0.14), _SUM),
+    # M0+: a weight, MULS, ADDS; M3: a weight, MLA; M4: halves of a word, 14 instructions for 16; M55: a load
+    # of weights and a product of 16. An input is loaded, and on M4 widened
+    "fully connected": Floor((3, 2, 0.875, 0.14), _SUM, (1.5, 1, 0.75, 0.07)),
+    "lstm": Floor((3, 2, 0.875, 0.14), (60, 40, 20, 5)),
+    "svdf": Floor((3, 2, 0.875, 0.14), _SUM),
     "products of matrices": Floor((3.3, 1.75, 0.75, 0.2), _SUM),
     # two loads and a product (M0+: and an addition, and the address); M4: vertical pairs, 42 for 36; M55: a
     # patch of 16 inputs serves four windows of nine
@@ -157,7 +158,7 @@ def _layer(graph: Graph, core: str, step: Step, instructions: int) -> Layer:
     for node in nodes:
         sig = graph.signature(node)
         kind, number = kind_of(node, sig), units_of(node, sig)
-        floor += FLOORS[kind].of(core, number, sig.y.elements)
+        floor += FLOORS[kind].of(core, number, sig.y.elements, sig.x.elements)
         units += number if node.op.macs(sig) or len(nodes) == 1 else 0
         found.append(_named(kind, node, sig))
     return Layer(" + ".join(found), step.kernel.design, instructions, floor, units)

@@ -94,7 +94,7 @@ def long_products_of(rescale: Rescale) -> tuple[LongProducts, Int64, Words] | No
     uniform = len(np.unique(form.shift)) == 1
     columns = [form.multiplier, form.constant, *([] if uniform else [form.shift])]
     made = LongProducts(False, int(form.shift[0]) if uniform else None, *limits)
-    return made, np.zeros_like(form.shift), words(np.stack(columns, axis=1))
+    return made, form.offset, words(np.stack(columns, axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Limbs:
 def limbs_of(rescale: Rescale) -> tuple[Limbs, Words] | None:
     """The form and its constants ``[channel, word]``; None where sums are too large or there is none."""
     form = solve_half_away(rescale)
-    if form is None:
+    if form is None or form.offset.any():
         return None
     extent = int(np.maximum(np.abs(rescale.low), np.abs(rescale.high)).max())
     for bits in range(16, 5, -1):

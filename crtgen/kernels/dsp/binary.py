@@ -106,7 +106,7 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
         return None
     params = op.parameters(sig)
     lanes = epilogue_lanes(product_scale(params), ((1, np.array([0])),))
-    if lanes is None:
+    if lanes is None or (lanes.offsets[0][0] and not lanes.epilogue.floor):
         return None
     scale, constant = (int(n) for n in lanes.constants[0][0])
     offsets = (params.input1_offset, params.input2_offset)

@@ -156,7 +156,7 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
     epilogue = Epilogue.of("half_away", (int(shifts[0]),) * len(forms) if uniform else (), rescale)
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
-    return Lanes(epilogue, tuple(np.zeros_like(f.shift) for f in forms), constants)
+    return Lanes(epilogue, tuple(f.offset for f in forms), constants)
 
 
 def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lanes:

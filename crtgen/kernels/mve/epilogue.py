@@ -104,7 +104,7 @@ def _requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
         factors = rescale.factors.view(np.int32).astype(np.int64)
         return Requantisation(epilogue, np.stack([start, factors, np.full_like(start, rescale.zero_point)]))
     left, right = np.maximum(rescale.shifts, 0), np.minimum(rescale.shifts, 0)
-    some_whole = bool((right == 0).any())
+    some_whole = bool((right == 0).any()) and rescale.zero_point > rescale.act_min  # else these are cut off
     epilogue = Epilogue(None, bool(left.any()), some_whole, rescale.zero_point, low, high, size=size)
     rows = [start, *([left] if epilogue.left else []), rescale.multipliers, right]
     return Requantisation(epilogue, np.stack(rows))

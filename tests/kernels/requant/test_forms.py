@@ -175,6 +175,36 @@ def test_half_away_refuses_left_shifts() -> None:
     assert solve_half_away(rescale) is None
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.5, 0.999), st.integers(-128, 127), st.booleans(), st.integers(1, 1 << 20))
+def test_half_away_is_exact_from_a_half_on(scale: float, zero_point: int, relu: bool, extent: int) -> None:
+    """It is there wherever negative sums are cut off."""
+    multiplier, shift = quantize_multiplier(scale)
+    limits = zero_point, zero_point if relu else -128, 127
+    rescale = Rescale.one((multiplier, shift), None, limits, (-extent, extent))
+    form = solve_half_away(rescale)
+    if form is not None:
+        check(rescale, form)
+    assert form is not None or not relu or shift > 0
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.5931, 0.75, 0.9887])
+def test_offsets_lift_sums_above_zero(scale: float) -> None:
+    """Linear outputs of scales that make no sum nearly a half."""
+    multiplier, shift = quantize_multiplier(scale)
+    form = solve_half_away(Rescale.one((multiplier, shift), None, (3, -128, 127), (-50000, 50000)))
+    assert form is not None
+    assert form.shift.tolist() == [0]
+    assert form.offset[0] * scale > 128
+
+
+def test_a_scale_that_makes_halves_of_both_signs_has_no_offset() -> None:
+    """29.5 and -29.5, nearly: both go away from zero."""
+    multiplier, shift = quantize_multiplier(0.59)
+    rescale = Rescale.one((multiplier, shift), None, (3, -128, 127), (-50000, 50000))
+    assert solve_half_away(rescale) is None
+
+
 def test_constant_channels_share_the_shift() -> None:
     """A channel that is 5 everywhere does not keep the other from its solution."""
     multipliers = np.array([1 << 30, 1 << 30], np.int64)

@@ -5,12 +5,13 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
-from crtgen.kernels.epilogue import float_epilogue, two_roundings
+from crtgen.kernels.epilogue import float_epilogue, one_rounding, two_roundings
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
-from crtgen.ops import INT16, Activation, scheme_of
+from crtgen.kernels.requant import Rescale
+from crtgen.ops import INT8, INT16, Activation, scheme_of
 from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
@@ -273,10 +274,33 @@ def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel:
     """float32, or with TFLite's roundings."""
     if scheme_of(sig.x).is_real:
         return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"])
-    p = op.parameters(sig)
-    above = two_roundings("a", *p.above, 1 << 17)
-    below = two_roundings(f"a * (b {plus(p.alpha_offset)})", *p.below, 1 << 25)
+    p, scheme = op.parameters(sig), scheme_of(sig.y)
+    ends = np.array(scheme.limits)
+    x, slopes = ends + p.input_offset, ends + p.alpha_offset
+    products = np.outer(np.minimum(x, 0), slopes)
+    reaches = (0, max(int(x[1]), 0)), (int(products.min()), int(products.max()))
+    numbers = (("a", p.above, 1 << 17), (f"a * (b {plus(p.alpha_offset)})", p.below, 1 << 25))
+    limits = p.output_offset, *scheme.limits
+    above, below = (
+        _scaled(total, factor, extent, limits, reach if scheme is INT8 else None)
+        for (total, factor, extent), reach in zip(numbers, reaches, strict=True)
+    )
     lines = [f"a = a {plus(p.input_offset)};"] if p.input_offset else []
-    lines += [f"const int32_t v = (a >= 0) ? {above} : {below};"]
-    result = clamped(sig.y, f"v {plus(p.output_offset)}", *scheme_of(sig.y).limits)
-    return elements(sig, "prelu", [*lines, result])
+    lines += [f"const int32_t v = (a >= 0) ? ({above}) : ({below});"]
+    return elements(sig, "prelu", [*lines, clamped(sig.y, "v", *scheme.limits)])
+
+
+def _scaled(
+    total: str,
+    factor: tuple[int, int],
+    extent: int,
+    limits: tuple[int, int, int],
+    reach: tuple[int, int] | None,
+) -> str:
+    """C for ``total`` times a factor, rounded as TFLite rounds it, and the zero point.
+
+    ``limits`` are the zero point, the least and the greatest output. With ``reach``, the least and greatest
+    total, it is one rounding where that is exact.
+    """
+    once = reach and one_rounding(total, Rescale.one(factor, None, limits, reach))
+    return once or f"{two_roundings(total, *factor, extent)} {plus(limits[0])}"

@@ -4,9 +4,9 @@ TFLite maps an accumulator to int8 by a rounded high product, a rounded shift, a
 result is a monotone step function with at most 255 thresholds. A cheaper formula that agrees at every
 threshold and at the value below it, over the range that the accumulator can reach, agrees everywhere.
 
-``Floor`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` spells out TFLite's
-arithmetic for scales below 1/2 and always exists there, and nearly always below 1; it serves outputs that are
-not cut at zero.
+``Floor`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` (in ``half_away``)
+spells out TFLite's arithmetic for scales below 1/2 and always exists there, and nearly always below 1; it
+serves outputs that are not cut at zero.
 
 Rescaling by a float32 product, as ONNX Runtime does it, rounds halves to even numbers, and so do numbers
 that float32 cannot tell from a half: often no straight line goes between all thresholds. ``Single`` spells it
@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.kernels.known import Known
-from crtgen.kernels.lifted import lift
 from crtgen.kernels.words import some_at_a_time
 from crtgen.ops.conv import ConvParams, signed_sums
 from crtgen.ops.fixedpoint import (
@@ -40,7 +39,6 @@ from crtgen.ops.scheme import INT8, Scheme
 
 __all__ = [
     "Floor",
-    "HalfAway",
     "Rescale",
     "Rounded",
     "Single",
@@ -48,7 +46,6 @@ __all__ = [
     "clamp_limits",
     "rescale_of",
     "solve_floor",
-    "solve_half_away",
     "solve_rounded",
     "solve_single",
 ]
@@ -234,67 +231,6 @@ class Floor:
         high: Int64 = ((acc + self.offset) * self.gain * self.multiplier) >> 32
         result: Int64 = np.clip((high + self.constant) >> self.shift, *self.scheme.limits)
         return result
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HalfAway:
-    """``clamp(sat((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``.
-
-    ``offset`` is added to accumulators before.
-    """
-
-    shift: Int64
-    multiplier: Int64
-    constant: Int64
-    offset: Int64
-    scheme: Scheme = INT8
-
-    def apply(self, acc: Int64) -> Int64:
-        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
-        acc = acc + self.offset
-        high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
-        shifted: Int64 = (high + self.constant - (acc < 0)) >> self.shift
-        return np.clip(shifted, *self.scheme.limits)
-
-
-def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
-    """TFLite's arithmetic with rounding and zero point in one constant.
-
-    None for wide sums and float32 factors, where a channel that varies has a scale of 1 or more, or one of
-    1/2 or more without an offset, or where ``gain`` or 2 times its accumulators do not fit into 32 bits.
-    """
-    if rescale.wide or rescale.factors is not None:
-        return None
-    least = rescale.apply(rescale.low)
-    varies = least < rescale.apply(rescale.high)
-    shift = np.where(varies, -rescale.shifts, 1)
-    if shift.min() < 0 or shift.max() > _MAX_SHIFT:
-        return None
-    offset = _lifted(rescale, shift == 0)
-    if offset is None:
-        return None
-    extent = int(((np.maximum(np.abs(rescale.low), np.abs(rescale.high)) + offset) * varies).max())
-    base = np.where(varies, rescale.zero_point, least)
-    base -= saturating_rounding_doubling_high_mul(offset, rescale.multipliers)
-    constant = ((np.int64(1) << shift) >> 1) + (base << shift)
-    if max(2, gain) * extent >= _HALF_WORD or np.abs(constant).max() >= _HALF_WORD:
-        return None
-    return HalfAway(shift, np.where(varies, rescale.multipliers, 0), constant, offset, rescale.scheme)
-
-
-def _lifted(rescale: Rescale, whole: Mask) -> Int64 | None:
-    """The offsets of ``HalfAway``, of those channels alone that have no shift; None if there is none."""
-    offset = np.zeros(rescale.channels, np.int64)
-    if not whole.any():
-        return offset
-    for channel in np.flatnonzero(whole):
-        one = rescale.take(slice(channel, channel + 1))
-        ends = int(one.low[0]), int(one.high[0])
-        found = lift(int(one.multipliers[0]), one.zero_point, ends, (one.levels(), one.thresholds().ravel()))
-        if found is None:
-            return None
-        offset[channel] = found
-    return offset
 
 
 @dataclass(frozen=True, slots=True, eq=False)

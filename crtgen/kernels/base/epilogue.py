@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.kernels.asm import Function
-from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor, solve_half_away
+from crtgen.kernels.half_away import solve_half_away
+from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 

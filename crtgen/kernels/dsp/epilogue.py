@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.kernels.asm import Function
+from crtgen.kernels.half_away import HalfAway, solve_half_away
 from crtgen.kernels.requant import (
     Floor,
-    HalfAway,
     Rescale,
     Single,
     clamp_limits,
     solve_floor,
-    solve_half_away,
     solve_rounded,
     solve_single,
 )

@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 
 from crtgen.frontends import load
 from crtgen.ir import Signature
+from crtgen.kernels.half_away import HalfAway, solve_half_away
 from crtgen.kernels.requant import (
     Floor,
-    HalfAway,
     Rescale,
     accumulator_range,
     rescale_of,
     solve_floor,
-    solve_half_away,
     solve_rounded,
 )
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d

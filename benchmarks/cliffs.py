@@ -66,6 +66,10 @@ FLOORS = {
     # two loads and a product (M0+: and an addition, and the address); M4: vertical pairs, 42 for 36; M55: a
     # patch of 16 inputs serves four windows of nine
     "depthwise": Floor((4.5, 3, 1, 0.25), _SUM),
+    # no input is loaded for two outputs. M0+: two loads, MULS, ADDS, the offset; M3: without the last two;
+    # M4: 13 for 8 (two loads, one of weights, two that pair, four that widen, four products); M55: for 32 of
+    # them four loads, four products, two additions in 16 bits, eight that widen and add
+    "depthwise of one pixel": Floor((5, 3, 1.63, 0.56), _SUM),
     # M4: VMUL, VADD and loads of a tile; M55: 24 for 64; M0+, M3: the compiler's library
     "products of floats": Floor((200, 75, 2.1, 0.4)),
     # what issue trackers of similar libraries and prototypes of these loops came to, an element
@@ -85,9 +89,8 @@ FLOORS = {
     "means of windows": Floor((4, 2.5, 1, 0.2), (40, 12, 6, 1.5)),
     # exp by a table, the sum, a product with its reciprocal
     "softmax": Floor((60, 30, 20, 15), (0, 0, 0, 0)),
-    "other": Floor((10, 8, 6, 1.5)),
 }
-"""By kind of layer. What nobody has a floor for counts as ``other``."""
+"""By kind of layer. Kinds that nobody has a floor for count in networks, and are not shown."""
 
 _KINDS = {
     "conv2d": "convolution",
@@ -121,6 +124,8 @@ def kind_of(node: Node, sig: Signature) -> str:
         return "quantise floats" if name == "quantize" else "other"
     if name == "conv2d" and sig.x.shape[1:3] == sig.inputs[1].shape[1:3]:
         return "fully connected"
+    if name == "depthwise_conv2d" and sig.y.shape[1:3] == (1, 1):
+        return "depthwise of one pixel"
     if name in _COPIES:
         return "copy"
     if name in _TABLES or name == "quantize":
@@ -158,7 +163,8 @@ def _layer(graph: Graph, core: str, step: Step, instructions: int) -> Layer:
     for node in nodes:
         sig = graph.signature(node)
         kind, number = kind_of(node, sig), units_of(node, sig)
-        floor += FLOORS[kind].of(core, number, sig.y.elements, sig.x.elements)
+        known = FLOORS.get(kind)
+        floor += known.of(core, number, sig.y.elements, sig.x.elements) if known else instructions
         units += number if node.op.macs(sig) or len(nodes) == 1 else 0
         found.append(_named(kind, node, sig))
     return Layer(" + ".join(found), step.kernel.design, instructions, floor, units)
@@ -168,7 +174,7 @@ def _named(kind: str, node: Node, sig: Signature) -> str:
     """The kind with what matters of its shape."""
     if kind == "other":
         return node.op.name
-    if kind not in ("convolution", "depthwise", "fully connected"):
+    if not kind.startswith(("convolution", "depthwise", "fully connected")):
         return kind
     if kind == "fully connected":
         weights = sig.inputs[1]

@@ -152,11 +152,13 @@ class Limbs:
 
 
 def limbs_of(rescale: Rescale) -> tuple[Limbs, Words] | None:
-    """The form and its constants ``[channel, word]``; None where sums are too large or there is none."""
+    """The form and its constants ``[channel, word]``; None where sums of outputs that vary are too large."""
     form = solve_half_away(rescale)
     if form is None or form.offset.any():
         return None
-    extent = int(np.maximum(np.abs(rescale.low), np.abs(rescale.high)).max())
+    # outputs that never vary have no multiplier, however far from zero their sums are
+    extents = np.maximum(np.abs(rescale.low), np.abs(rescale.high))
+    extent = int(extents[form.multiplier != 0].max(initial=0))
     for bits in range(16, 5, -1):
         limbs = Limbs(-(-_MULTIPLIER_BITS // bits), bits, rescale.act_min, rescale.act_max)
         constant = (np.int64(1) << (limbs.last - 1)) + (form.constant << limbs.last)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from crtgen.frontends import load
 from crtgen.ir import Signature
+from crtgen.kernels.base.epilogue import limbs_of
 from crtgen.kernels.half_away import HalfAway, solve_half_away
 from crtgen.kernels.requant import (
     Floor,
@@ -202,6 +203,15 @@ def test_a_scale_that_makes_halves_of_both_signs_has_no_offset() -> None:
     multiplier, shift = quantize_multiplier(0.59)
     rescale = Rescale.one((multiplier, shift), None, (3, -128, 127), (-50000, 50000))
     assert solve_half_away(rescale) is None
+
+
+def test_limbs_are_there_whatever_constant_channels_sum_up_to() -> None:
+    """A channel of tiny weights has a bias of 2**30 of their steps, and one output."""
+    multipliers, shifts = np.array([1 << 30, 1 << 30]), np.array([-7, -28])
+    low, high = np.array([-50_000, -(1 << 30) - 900]), np.array([50_000, -(1 << 30) + 900])
+    found = limbs_of(Rescale(multipliers, shifts, 3, -128, 127, low, high))
+    assert found is not None
+    assert limbs_of(Rescale(multipliers, shifts, 3, -128, 127, 100 * low, -100 * low)) is None
 
 
 def test_constant_channels_share_the_shift() -> None:

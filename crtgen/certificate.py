@@ -10,7 +10,7 @@ from typing import Any
 from crtgen import api, files
 from crtgen.boards import Board
 from crtgen.passes import Sliding
-from crtgen.prove import UNKNOWN, Proof, Timing, Window, checker_digest, prove
+from crtgen.prove import UNKNOWN, Error, Proof, Timing, Window, checker_digest, prove
 
 __all__ = [
     "as_dict",
@@ -89,6 +89,8 @@ def lines_of(proof: Proof) -> list[str]:
         last = "each is the network's on every window of every signal"
     if proof.network.uncompared:
         verdict, last = "safe", proof.network.uncompared
+        if proof.error is not None:
+            last += _error(proof.error, proof.outputs)
     elif not proof.is_proven:
         verdict, last = "not proven", "the rest is not"
         if proof.first_reason:
@@ -115,6 +117,14 @@ def _cycles(proof: Proof) -> str:
     waits = f"waits {proof.timing.waits} cycles for each word" if proof.timing.waits else "never waits"
     alone = "" if proof.timing.is_published else ", one instruction after the other"
     return f", at most {proof.cycles:,} cycles ({proof.timing.core}{alone}, memory {waits})"
+
+
+def _error(error: Error, outputs: int) -> str:
+    if error.reason:
+        return f"; no bound of their error: {error.reason}"
+    which = "each is" if error.outputs == outputs else f"{error.outputs:,} are"
+    inputs = f"inputs from -{error.reach:g} to {error.reach:g}"
+    return f" bit by bit; {which} within {error.most:.3g} of the network's for {inputs}"
 
 
 def _reset(proof: Proof) -> str:
@@ -147,6 +157,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "stack_bytes": proof.stack,
         "reset": asdict(proof.reset),
         "runs": proof.runs,
+        "error": None if proof.error is None else asdict(proof.error),
         "layers": [asdict(layer) for layer in proof.layers],
         "cpu_seconds": round(proof.seconds, 2),
         "certificate": proof.certificate,

@@ -12,7 +12,7 @@ from crtgen.cli import choices
 from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError
-from crtgen.prove import UNKNOWN, Proof, prove
+from crtgen.prove import UNKNOWN, Error, Proof, prove
 from crtgen.refute import Refutation, refute
 
 __all__ = ["command"]
@@ -38,6 +38,14 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write a C header with the worst case of time and stack."),
     ] = None,
+    reach: Annotated[
+        float,
+        typer.Option(
+            metavar="R",
+            min=0,
+            help="Inputs of float32 are from -R to R, for the bound of the error of outputs.",
+        ),
+    ] = 1.0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -58,7 +66,8 @@ def command(
                 image, board = built.path, compiled.board
             say("proving")
             sliding = window_of(choices.sliding(compiling.sliding))
-            proof = prove(image, model, timing=timing_of(board) if board else UNKNOWN, window=sliding)
+            timing = timing_of(board) if board else UNKNOWN
+            proof = prove(image, model, timing=timing, window=sliding, reach=reach)
             found = None
             if proof.is_proven:
                 if header is not None:
@@ -82,6 +91,8 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
         counts = (f"{n:,}" for n in (layer.outputs, layer.proven, layer.needed))
         rows.add_row(str(layer.number), layer.operator, *counts, missing)
     console.print(rows)
+    if proof.error is not None and not proof.error.reason:
+        _print_error(console, proof.error)
     for layer in proof.layers:
         for reason in layer.reasons[:1]:
             console.print(f"layer {layer.number}, {layer.operator}: {reason}")
@@ -89,6 +100,14 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
         _print_functions(console, proof, depth)
     for line in (*lines_of(proof), *(found.lines() if found else ())):
         console.print(line)
+
+
+def _print_error(console: Console, error: Error) -> None:
+    """How far each layer of float32 is from the real numbers, and how large it is."""
+    rows = table("", "layer", "error", "size", right=("error", "size"))
+    for number, name, most, size in error.layers:
+        rows.add_row(str(number), name, f"{most:.3g}", f"{size:.3g}")
+    console.print(rows)
 
 
 def _print_functions(console: Console, proof: Proof, depth: int | None) -> None:

@@ -11,6 +11,7 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
     network    the model file: what layers compute    recognise  which output a stored byte is
     decoders   whether others read the code alike     reset      what stands in memory at the call
     cycles     what instructions take at most
+    error      how far numbers of float32 are from the network's
     sliding    the windows of a signal, and what is kept of one for the next
     proof      puts it together
 
@@ -18,7 +19,8 @@ See docs/prove.md for what a proof says, and what it does not.
 """
 
 from crtgen.prove.cycles import UNKNOWN, Timing
+from crtgen.prove.error import Error
 from crtgen.prove.proof import LayerProof, Proof, checker_digest, prove
 from crtgen.prove.sliding import Window
 
-__all__ = ["UNKNOWN", "LayerProof", "Proof", "Timing", "Window", "checker_digest", "prove"]
+__all__ = ["UNKNOWN", "Error", "LayerProof", "Proof", "Timing", "Window", "checker_digest", "prove"]

@@ -13,13 +13,15 @@ from types import MappingProxyType
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.prove.cycles import UNKNOWN, Timing
 from crtgen.prove.decoders import agree
+from crtgen.prove.error import Bounds, Error
 from crtgen.prove.image import Image, read_image
 from crtgen.prove.layout import STACK_TOP, allow, only_model, places, variables
 from crtgen.prove.machine import Machine
 from crtgen.prove.memory import Content
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
-from crtgen.prove.network.uncompared import read_network
+from crtgen.prove.network.reading import read_network
+from crtgen.prove.network.real_layers import RealNetwork
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
@@ -78,6 +80,8 @@ class Proof:
     certificate: dict[str, str]
     runs: int
     """How many after a start have a proof of their own; the last one is that of all later ones."""
+    error: Error | None
+    """How far numbers of float32 are from the network's; None of other networks."""
     network: Network = field(repr=False, compare=False)
     """Its layers say what they need, and where they found bytes wrong."""
 
@@ -99,14 +103,20 @@ class Proof:
 
 
 def prove(
-    path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN, window: Window | None = None
+    path: Path,
+    model: Path,
+    name: str = "",
+    timing: Timing = UNKNOWN,
+    window: Window | None = None,
+    reach: float = 1.0,
 ) -> Proof:
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
     Without a name it is the image's only such function, or the one with the name of the file. Of a core whose
     ``timing`` is known cycles are counted. A network with states is proven twice: from what memory is after a
     start, and from any state, which is what every further run begins with. An image that slides over a signal
-    gets what is new of each ``window``.
+    gets what is new of each ``window``. For the bound of the error inputs of float32 are between -``reach``
+    and ``reach``, for all else they may be anything.
 
     Raises ``CrtgenError`` for files that cannot be read; all else that is not followed is in the proof.
     """
@@ -116,7 +126,7 @@ def prove(
     with _deep_recursion():
         if window is not None:
             return _sliding(image, model, name, timing, window)
-        run = _Run(image, network, name, timing)
+        run = _Run(image, network, name, timing, reach=reach)
         proof = run.proof(start)
         if not network.states or not proof.is_proven:
             return proof
@@ -199,11 +209,13 @@ class _Run:
         name: str,
         timing: Timing,
         before: Mapping[int, Content] = MappingProxyType({}),
+        reach: float = 1.0,
     ) -> None:
         self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
         self.recogniser = Recogniser(network, _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN)
-        self.found = 0
+        self.found = self.bounded = 0
+        self.bounds = Bounds(network, reach) if isinstance(network, RealNetwork) else None
         self.reset = Reset(stopped="the network was not")
         self.decoders: dict[str, str] = {}
 
@@ -213,6 +225,7 @@ class _Run:
             allow(self.machine, self.name)
             self._run()
             self._check_output()
+            self._count_bounded()
             self.reset, code = start_up(self.image, self.name, self._depth())
             self.decoders = agree(self.image, self.machine.code | code)
         except Refusal as refusal:
@@ -236,6 +249,7 @@ class _Run:
             seconds=time.process_time() - start,
             certificate=self._certificate(),
             runs=1,
+            error=None if self.bounds is None or stopped else self.bounds.result(self.bounded),
             network=self.network,
         )
 
@@ -244,7 +258,9 @@ class _Run:
         memory.recognise = self.recogniser.output  # type: ignore[method-assign]
         self.recogniser.rename = self.machine.rename  # type: ignore[method-assign]
         memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
-        if self.network.uncompared:
+        if self.bounds is not None and not self.bounds.network.unbounded:
+            memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))  # type: ignore[method-assign]
+        elif self.network.uncompared:
             memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]
         self._set_variables()
         for tensor, at in zip(
@@ -316,6 +332,15 @@ class _Run:
         for i, word in self.before.items():
             if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
+
+    def _count_bounded(self) -> None:
+        """Outputs of float32 that are at their places, up to their error."""
+        if self.bounds is not None and not self.bounds.network.unbounded:
+            ends = places(self.image, self.name, "output", len(self.network.file.outputs))
+            values = iter(self.bounds.network.ends)
+            for at, tensor in zip(ends, self.network.file.outputs, strict=True):
+                for i in range(self.network.file.size(tensor)):
+                    self.bounded += self._is(at + 4 * i, 32, next(values))
 
     def _is(self, at: int, bits: int, value: Value) -> bool:
         memory = self.machine.memory

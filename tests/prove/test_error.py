@@ -1,0 +1,246 @@
+"""Bounds of the error of networks of float32: boards are within, and nothing else is taken for a layer."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crtgen import api
+from crtgen.certificate import as_dict, lines_of
+from crtgen.prove import Proof, prove
+from crtgen.prove.error import Bounds
+from crtgen.prove.image import read_image
+from crtgen.prove.network.real_layers import RealLayer, RealNetwork
+from crtgen.prove.real import word_of_real
+from crtgen.prove.value import Op, Symbol, Word
+from tests.prove.mutations import flipped
+from tests.support import model_path, require_tool
+from tests.tflite_builder import Model, Operator, Options, Tensor
+
+M4, M55 = "mps2_an386", "mps3_an547"
+
+
+def layers_of(model: Path) -> list[tuple[Any, Any, tuple[float, float]]]:
+    """Weights and biases in float64, and limits."""
+    network = RealNetwork(model, "")
+    operators, found = {o.number: o for o in network.file.operators}, []
+    for layer in network.sums:
+        _, w, b = (network.file.constant(t) for t in operators[layer.number].inputs)
+        found.append((w.astype(np.float64), b.astype(np.float64), layer.limits))
+    return found
+
+
+def within(name: str, board: str, reach: float, folder: Path, runs: int) -> tuple[float, Proof]:
+    """The greatest error that random inputs show on a board, and the proof of its image."""
+    require_tool("arm-none-eabi-gcc")
+    require_tool("qemu-system-arm")
+    model = model_path(name)
+    compiled = api.load(model).compile(board)
+    built = compiled.generate("standalone").build()
+    proof = prove(built.path, model, reach=reach)
+    info, rng, worst = compiled.modules[0].info, np.random.default_rng(5), 0.0
+    layers = layers_of(model)
+    with compiled.generate().build().run() as session:
+        for _ in range(runs):
+            x = rng.uniform(-reach, reach, info.inputs[0].shape).astype(np.float32)
+            (y,) = session.infer(x)
+            exact: Any = x.astype(np.float64)
+            for w, b, limits in layers:
+                exact = np.clip(exact @ w.T + b, *limits)
+            worst = max(worst, float(abs(y - exact).max()))
+    return worst, proof
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.parametrize("board", [M4, M55])
+def test_a_thousand_inputs(board: str, tmp_path: Path) -> None:
+    worst, proof = within("hello_world_float", board, 6.3, tmp_path, 1000)
+    assert proof.error is not None
+    assert (proof.error.outputs, proof.error.reason) == (1, "")
+    assert 0 < worst < proof.error.most < 1e-4
+    most = [layer[2] for layer in proof.error.layers]
+    assert most == sorted(most)
+    assert most[-1] == proof.error.most
+    assert not proof.is_proven
+    assert as_dict(proof)["error"]["most"] == proof.error.most
+    said = f"bit by bit; each is within {proof.error.most:.3g} of the network's for inputs from -6.3 to 6.3"
+    assert lines_of(proof)[-1].endswith(said)
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.parametrize("runs", [3, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_ten_layers(runs: int, tmp_path: Path) -> None:
+    """What weights do to an error in the worst case is far from what they do to one input."""
+    worst, proof = within("ad01_float32", M4, 1.0, tmp_path, runs)
+    assert proof.error is not None
+    assert proof.error.outputs == 640
+    first, last = proof.error.layers[0], proof.error.layers[-1]
+    assert first[2] < 1e-3
+    assert 0 < worst < last[2] == proof.error.most
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+def test_the_last_bit_of_a_weight(tmp_path: Path) -> None:
+    """It is another line, and what comes after it is not followed."""
+    require_tool("arm-none-eabi-gcc")
+    model = model_path("hello_world_float")
+    path = tmp_path / "firmware.elf"
+    built = api.load(model).compile(M4).generate("standalone").build()
+    path.write_bytes(built.path.read_bytes())
+    image = read_image(path)
+    name = next(n for n in image.symbols if "__tvm_param__" in n and n.endswith("weights"))
+    proof = prove(flipped(path, image.symbols[name], 0, tmp_path), model)
+    assert proof.stopped == ""
+    assert proof.error is not None
+    assert (proof.error.outputs, proof.error.reason) == (0, "no output was recognised")
+    assert lines_of(proof)[-1].endswith("no bound of their error: no output was recognised")
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+def test_layers_without_a_bound(tmp_path: Path) -> None:
+    require_tool("arm-none-eabi-gcc")
+    tensors = [Tensor(name, [1, 4], "float32") for name in "xy"]
+    model = tmp_path / "tanh.tflite"
+    model.write_bytes(Model(tensors, [Operator("TANH", ["x"], ["y"])], ["x"], ["y"]).to_bytes())
+    network = RealNetwork(model, "")
+    assert network.unbounded == "of TANH none is known"
+
+
+def line_network(folder: Path, activation: int = 1) -> tuple[RealLayer, Bounds, tuple[Symbol, Symbol]]:
+    """y = relu(3 x - 5 z + 0.25)."""
+    weights, bias = np.array([[3, -5]], np.float32), np.array([0.25], np.float32)
+    tensors = [
+        *(Tensor("x", [1, 2], "float32"), Tensor("y", [1, 1], "float32")),
+        *(Tensor("w", [1, 2], "float32", data=weights), Tensor("b", [1], "float32", data=bias)),
+    ]
+    options = Options("FullyConnectedOptions", FusedActivationFunction=activation)
+    model = folder / "line.tflite"
+    model.write_bytes(
+        Model(
+            tensors, [Operator("FULLY_CONNECTED", ["x", "w", "b"], ["y"], options)], ["x"], ["y"]
+        ).to_bytes()
+    )
+    network = RealNetwork(model, "")
+    x, z = network.values(network.file.inputs[0])
+    assert isinstance(x, Symbol)
+    assert isinstance(z, Symbol)
+    return network.sums[0], Bounds(network, 2.0), (x, z)
+
+
+def number(value: float) -> int:
+    return int(word_of_real(np.float32(value))) & 0xFFFFFFFF
+
+
+Tree = Callable[[Word, Word], Word]
+
+
+def product(x: Word, k: float) -> Op:
+    return Op("f_mul", x, number(k))
+
+
+SAME: dict[str, Tree] = {
+    "plain": lambda x, z: Op("f_add", Op("f_add", product(x, 3), product(z, -5)), number(0.25)),
+    "another order": lambda x, z: Op("f_add", product(x, 3), Op("f_add", number(0.25), product(z, -5))),
+    "fused": lambda x, z: Op("f_fma", Op("f_fma", number(0.25), x, number(3)), z, number(-5)),
+    "less": lambda x, z: Op("f_sub", Op("f_fma", number(0.25), number(3), x), product(z, 5)),
+    "twice": lambda x, z: Op(
+        "f_fma", Op("f_fma", Op("f_fma", number(0.25), x, number(2)), z, number(-5)), x, number(1)
+    ),
+}
+OTHER: dict[str, Tree] = {
+    "another weight": lambda x, z: Op(
+        "f_fma", Op("f_fma", number(0.25), x, number(3.0000002)), z, number(-5)
+    ),
+    "no constant": lambda x, z: Op("f_add", product(x, 3), product(z, -5)),
+    "a square": lambda x, z: Op("f_add", Op("f_mul", x, x), Op("f_fma", number(0.25), z, number(-5))),
+    "crossed": lambda x, z: Op("f_add", Op("f_add", product(z, 3), product(x, -5)), number(0.25)),
+    "bits": lambda x, z: Op("add", Op("f_fma", Op("f_fma", number(0.25), x, number(3)), z, number(-5)), 1),
+}
+
+
+def relu(e: Word) -> Op:
+    return Op("f_max", e, 0)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_trees_of_a_line(name: str, tmp_path: Path) -> None:
+    """At most: 6 + 10 + 0.25 in size, of which each operation loses 2^-24."""
+    layer, bounds, (x, z) = line_network(tmp_path)
+    (y,) = layer.values
+    assert isinstance(y, Symbol)
+    assert bounds.output(relu(SAME[name](x.word, z.word)), 32) is y.word
+    assert 16.25 * 2**-24 < bounds.error[y] < 4 * 16.25 * 2**-24
+    low, high = bounds.span[y]
+    assert low == 0
+    assert 16.25 <= high < 16.2501
+
+
+def test_a_fused_one_rounds_once(tmp_path: Path) -> None:
+    layer, bounds, (x, z) = line_network(tmp_path)
+    (y,) = layer.values
+    assert isinstance(y, Symbol)
+    bounds.output(relu(SAME["fused"](x.word, z.word)), 32)
+    first, last = (6 + 0.25) * 2**-24, (16.25 + (6 + 0.25) * 2**-24) * 2**-24
+    assert bounds.error[y] == pytest.approx(first + last, rel=1e-6)
+    assert bounds.error[y] >= float(Fraction(first) + Fraction(last))
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_trees_of_something_else(name: str, tmp_path: Path) -> None:
+    _, bounds, (x, z) = line_network(tmp_path)
+    found = bounds.output(relu(OTHER[name](x.word, z.word)), 32)
+    assert isinstance(found, Op)
+    assert found.name == "unknown"
+
+
+def test_limits(tmp_path: Path) -> None:
+    """A maximum of numbers, of their bits, a choice; in their order; and none but the layer's."""
+    layer, bounds, (x, z) = line_network(tmp_path)
+    plain: Word = SAME["plain"](x.word, z.word)
+    six, (y,) = number(6), layer.values
+    assert isinstance(y, Symbol)
+    forms: dict[bool, list[Word]] = {
+        True: [
+            Op("max", plain, 0),
+            Op("sel", Op("f_gt", plain, 0), plain, 0),
+            Op("sel", Op("f_le", plain, 0), 0, plain),
+        ],
+        False: [
+            plain,
+            Op("f_min", relu(plain), six),
+            Op("f_max", plain, six),
+            Op("sel", Op("f_lt", plain, 0), plain, 0),
+        ],
+    }
+    for same, words in forms.items():
+        for word in words:
+            assert (bounds.output(word, 32) is y.word) == same
+    layer, bounds, (x, z) = line_network(tmp_path, activation=3)
+    (y,) = layer.values
+    assert isinstance(y, Symbol)
+    plain = SAME["plain"](x.word, z.word)
+    clamped: tuple[tuple[Word, bool], ...] = (
+        (Op("f_min", relu(plain), six), True),
+        (relu(Op("f_min", plain, six)), True),
+        (Op("min", Op("max", plain, 0), six), True),
+        (Op("min", plain, six), False),
+        (Op("f_max", Op("f_min", plain, 0), six), False),
+    )
+    for word, same in clamped:
+        assert (bounds.output(word, 32) is y.word) == same
+
+
+def test_numbers_that_are_too_large(tmp_path: Path) -> None:
+    layer, _, (x, z) = line_network(tmp_path)
+    bounds = Bounds(line_network(tmp_path)[1].network, 1e38)
+    found = bounds.output(relu(SAME["plain"](x.word, z.word)), 32)
+    assert isinstance(found, Op)
+    assert found.name == "unknown"
+    assert layer.values[0] not in bounds.error

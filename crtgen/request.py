@@ -42,6 +42,8 @@ class Request:
 
     ``tuned`` are entries of tune files: where one is for a model on this board at this level, layers get the
     kernels that it names.
+
+    On two ``cores`` layers are computed in halves, each by its own core.
     """
 
     board: Board
@@ -54,11 +56,14 @@ class Request:
     place: Mapping[str, str] = field(default_factory=dict)
     sliding: Sliding | None = None
     tuned: Sequence[Tuned] = ()
+    cores: int = 1
 
     def __post_init__(self) -> None:
         find_level(self.optimize)
         if self.executor not in EXECUTORS:
             raise UsageError(f"unknown executor {self.executor}", hint=f"known: {', '.join(EXECUTORS)}")
+        if self.cores not in (1, 2):
+            raise UsageError(f"{self.cores} cores; supported here: 1 and 2", hint="leave --cores out for one")
         for part, memory in self.place.items():
             self._check_place(part, memory)
 
@@ -81,7 +86,11 @@ class Request:
     def target(self) -> Target:
         """What kernels are chosen for."""
         return Target(
-            self.board.core, self.optimize, code=self._reads("kernels"), constants=self._reads("weights")
+            self.board.core,
+            self.optimize,
+            code=self._reads("kernels"),
+            constants=self._reads("weights"),
+            cores=self.cores,
         )
 
     def _reads(self, part: str) -> FlashReads | None:
@@ -101,3 +110,4 @@ class RequestFields(TypedDict, total=False):
     place: Mapping[str, str]
     sliding: Sliding | None
     tuned: Sequence[Tuned]
+    cores: int

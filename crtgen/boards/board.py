@@ -223,9 +223,10 @@ class Board:
 
     ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants,
     and variables with the stack. ``start`` are accesses to registers that come before anything else,
-    ``boot`` is a key of ``BOOTS`` for a chip whose boot ROM wants one. ``clock`` is the core's highest, in
-    Hz, 0 if unknown. The board ``host`` is this computer: it has none of them. ``rp2040js`` means that this
-    simulator has it. ``source`` says where the figures come from, ``file`` is what it was read from.
+    ``boot`` is a key of ``BOOTS`` for a chip whose boot ROM wants one. ``second_core`` is how a second core
+    like the first one is started, one of ``SECOND_CORES``, empty if there is none. ``clock`` is the core's
+    highest, in Hz, 0 if unknown. The board ``host`` is this computer: it has none of them. ``rp2040js`` means
+    that this simulator has it. ``source`` says where figures come from, ``file`` is what it was read from.
     """
 
     name: str
@@ -240,6 +241,7 @@ class Board:
     timer: Timer | None = None
     start: tuple[Step, ...] = ()
     boot: str = ""
+    second_core: str = ""
     errata: Errata | None = None
     watchdog: Watchdog | None = None
     qemu: Qemu | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["BOOTS", "Boot", "Errata", "Erratum", "Step", "all_steps"]
+__all__ = ["BOOTS", "SECOND_CORES", "Boot", "Errata", "Erratum", "Step", "all_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,10 @@ BOOTS: Mapping[str, Boot] = {
     "kinetis": Boot(at=0x400, vectors=0),
 }
 """By kind: offsets in bytes from the start of the vectors' memory. ``boot_<kind>.c`` is the template."""
+
+
+SECOND_CORES = ("rp2040", "sse200", "thread")
+"""How a second core is started; ``second_<kind>.c`` is the template. On this computer it is a thread."""
 
 
 @dataclass(frozen=True, slots=True)

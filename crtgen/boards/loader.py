@@ -26,7 +26,7 @@ from crtgen.boards.board import (
     ZephyrName,
 )
 from crtgen.boards.checks import check_board
-from crtgen.boards.chip import BOOTS
+from crtgen.boards.chip import BOOTS, SECOND_CORES
 from crtgen.boards.core import ALIASES, CORES, HOST, find_core
 from crtgen.boards.energy import Energy
 from crtgen.boards.slots import FLASH_DRIVERS, Slot, Slots
@@ -77,6 +77,7 @@ def _board(name: str, table: Table) -> Board:
         start=tuple(parse_step(t) for t in table.tables("start")),
         errata=optional(table.section("errata"), parse_errata),
         boot=table.get("boot", one_of("boot header", *BOOTS), ""),
+        second_core=table.get("second_core", one_of("second core", *SECOND_CORES), ""),
         watchdog=optional(table.section("watchdog"), _watchdog),
         qemu=optional(table.section("qemu"), _qemu),
         fvp=optional(table.section("fvp"), _fvp),

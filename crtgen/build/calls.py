@@ -20,6 +20,7 @@ FAULTS = ("crt_fault",)
 
 _PORT = ("port_*",)
 _MODEL = ("*_compute",)
+_HALVES = ("*_half0", "*_half1")
 _ASSEMBLY = tuple(
     f"*_{part}_*" for part in ("group", "windows", "copy", "pair", "fill", "runs", "channels", "insert")
 )
@@ -32,6 +33,8 @@ _RUNTIME: dict[str, tuple[str, ...]] = {
     "crt_function_call": _GLOBALS,
     "crt_module_call": _EXECUTOR,
     "crt_slots_*": ("flash_erase", "flash_write"),
+    "crt_both": _HALVES,
+    "crt_worker": _HALVES,
     "crt_executor_run": _MODEL,
     "main": _MODEL,
     "crt_fault_*": ("crt_server_line", "print_line"),

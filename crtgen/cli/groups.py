@@ -40,6 +40,7 @@ class Compiling:
     fold: options.Fold = True
     sliding: options.Slides = None
     tune: options.Tune = None
+    cores: options.Cores = 1
 
     def compile(
         self,
@@ -63,6 +64,7 @@ class Compiling:
             place=choices.places(place),
             sliding=choices.sliding(self.sliding),
             tuned=choices.tuned(self.tune),
+            cores=self.cores,
             say=say,
         )
 

@@ -13,6 +13,7 @@ _SELDOM = frozenset(
         "--cmsis-nn",
         "--codegen",
         "--core-dump",
+        "--cores",
         "--debug",
         "--executor",
         "--fallback",

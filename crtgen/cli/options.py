@@ -17,6 +17,7 @@ __all__ = [
     "CmsisNn",
     "Codegen",
     "CoreDump",
+    "Cores",
     "Directory",
     "Every",
     "Executor",
@@ -150,6 +151,7 @@ Simulate = Annotated[
 Optimize = Annotated[str, _code(help="speed, size or balanced.")]
 Target = Annotated[str, _project(help="c, or llvm: the models as object files, made by LLVM.")]
 Executor = Annotated[str, _code(help="aot: calls in C; graph: tables of calls, for own models.")]
+Cores = Annotated[int, _code(min=1, max=2, help="2: two cores compute a half of each layer.")]
 Fold = Annotated[
     bool,
     _code("--fold/--no-fold", help="Remove channels that cannot vary; exact."),

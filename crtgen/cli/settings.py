@@ -102,6 +102,7 @@ DATA = frozenset(
         "confirm",
         "connected",
         "core",
+        "cores",
         "csv",
         "debug",
         "every",

@@ -228,7 +228,7 @@ class _Generator:
         text += [const.note] if const.note else []
         text += [f"{const.nbytes:,} bytes"]
         line = comment(", ".join(text))
-        self.arrays.append(ArrayView(symbol, _c_type(const), const.align, line, const))
+        self.arrays.append(ArrayView(symbol, const.c_type, const.align, line, const))
         self.sizes.append(const.nbytes)
         return symbol
 
@@ -288,14 +288,10 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
     inputs = [v for v in sig.inputs if not v.is_constant]
     parts = [f"const {v.dtype.c_name} *x{i}" for i, v in enumerate(inputs)]
     parts += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
-    parts += [f"const {_c_type(c)} *{c.name}" for c in kernel.consts]
+    parts += [f"const {c.c_type} *{c.name}" for c in kernel.consts]
     parts += ["uint8_t *scratch"] if kernel.scratch else []
     parts += ["void *device"] if kernel.module is not None and kernel.module.handle else []
     return ", ".join(parts)
-
-
-def _c_type(const: Const) -> str:
-    return {"float32": "float", "bool": "bool"}.get(const.dtype, f"{const.dtype}_t")
 
 
 def _wrap(statement: str, indent: str = "") -> str:

@@ -27,6 +27,7 @@ from crtgen.lazy import on_demand
 if TYPE_CHECKING:
     from crtgen.kernels.cost import Cost
     from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
+    from crtgen.kernels.pair import on_two_cores
     from crtgen.kernels.parts import Parts
     from crtgen.kernels.registry import Design, applicable, design, select
     from crtgen.kernels.row_loop import Outline, RowStage, find_outline, makes_operand, runs_by_rows
@@ -46,6 +47,7 @@ __all__ = [
     "design",
     "find_outline",
     "makes_operand",
+    "on_two_cores",
     "runs_by_rows",
     "select",
 ]

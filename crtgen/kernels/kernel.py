@@ -1,6 +1,6 @@
 """A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ __all__ = [
     "InPlace",
     "Kernel",
     "Part",
+    "Share",
     "Target",
 ]
 
@@ -30,7 +31,8 @@ class Target:
 
     ``code`` and ``constants`` are how the memories are read that hold code and constants, where the board
     says. ``unrolled`` and ``stripe`` are for variants of kernels: how many times as many steps of a loop are
-    written out as by itself, and how many times as much memory a stripe of rows may take.
+    written out as by itself, and how many times as much memory a stripe of rows may take. On two ``cores``
+    layers are computed in halves.
     """
 
     core: Core = HOST
@@ -40,6 +42,7 @@ class Target:
     constants: FlashReads | None = None
     unrolled: float = 1.0
     stripe: float = 1.0
+    cores: int = 1
 
     def __post_init__(self) -> None:
         level = find_level(self.optimize)
@@ -92,6 +95,11 @@ class Const:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
+    def c_type(self) -> str:
+        """C's type of an element."""
+        return {"float32": "float", "bool": "bool"}.get(self.dtype, f"{self.dtype}_t")
+
+    @property
     def data(self) -> Array:
         """The packed array; each call packs it."""
         made = self.pack()
@@ -115,6 +123,15 @@ class InPlace:
     output: int = 0
     lead: int = 0
     exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one of two cores touches: bytes from and to, of each input, of the output, and of the scratch."""
+
+    reads: tuple[tuple[int, int], ...]
+    writes: tuple[int, int]
+    scratch: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +164,8 @@ class Kernel:
     ``support`` is C at file scope that kernels share: equal texts are there once. ``libraries`` are built
     with it, and ``includes`` are their headers. ``module`` is that of an external code generator, which has a
     file of its own; None for crtgen's kernels.
+
+    With ``shares`` its parts run at the same time, on a core each: they take the time of the longer one.
     """
 
     design: str
@@ -164,6 +183,7 @@ class Kernel:
     parts: tuple["Part", ...] = ()
     routines: tuple[Routine, ...] = ()
     module: ModuleOf | None = None
+    shares: tuple[Share, ...] = ()
 
     @property
     def is_alias(self) -> bool:
@@ -198,7 +218,7 @@ class Kernel:
         if pipeline is None:
             return None
         of_c = instructions - self.counted
-        of_parts = sum(part.calls * (part.kernel.cycles or 0.0) for part in self.parts)
+        of_parts = self._together(part.calls * (part.kernel.cycles or 0.0) for part in self.parts)
         runs = self.work.assembly
         read = sum(const.nbytes for const in self.consts)
         waits = waiting(runs, pipeline, target.code, target.constants, code, read)
@@ -214,7 +234,11 @@ class Kernel:
 
     @property
     def _of_parts(self) -> float:
-        return sum(part.calls * part.kernel.cost.instructions for part in self.parts)
+        return self._together(part.calls * part.kernel.cost.instructions for part in self.parts)
+
+    def _together(self, of_parts: Iterable[float]) -> float:
+        """What the parts take: of the longer one where they run at the same time."""
+        return max(of_parts, default=0.0) if self.shares else sum(of_parts)
 
     def priced(self, target: Target) -> "Kernel":
         """The kernel with its cost."""

@@ -118,9 +118,39 @@ def _step(paper: _Paper, step: Step) -> None:
         paper.number[output] = paper.number[step.inputs[0]]
         return
     _overlaps(paper, step)
+    _shares(paper, step)
     _scratch(paper, step, inputs)
     for name in step.outputs:
         paper.write(name)
+
+
+def _shares(paper: _Paper, step: Step) -> None:
+    """Halves on two cores: neither writes what the other one reads or writes, and both write all."""
+    if not step.kernel.shares:
+        return
+    (name,), (first, second) = step.outputs, step.kernel.shares
+    memory, output = paper.slot(name)
+    written = np.zeros(output.size, np.int8)
+    for half, other in ((first, second), (second, first)):
+        written[half.writes[0] : half.writes[1]] += 1
+        for read, span in zip(step.inputs, other.reads, strict=True):
+            if read not in paper.number or paper.slot(read)[0] != memory:
+                continue
+            if _cross(_moved(paper.slot(read)[1], span), _moved(output, half.writes)):
+                raise paper.fail(f"one core overwrites what the other one reads of {read} in {step.name}")
+    if (written != 1).any():
+        raise paper.fail(f"the cores do not write each byte of {name} once")
+    ends = max(first.scratch[1], second.scratch[1])
+    if _cross(first.scratch, second.scratch) or ends > step.kernel.scratch:
+        raise paper.fail(f"the cores share scratch memory in {step.name}")
+
+
+def _moved(slot: Slot, span: tuple[int, int]) -> tuple[int, int]:
+    return slot.offset + span[0], slot.offset + span[1]
+
+
+def _cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return max(a[0], b[0]) < min(a[1], b[1])
 
 
 def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:

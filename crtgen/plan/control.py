@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from crtgen.ir import Graph, Node
-from crtgen.kernels import Kernel, Target, applicable, select
+from crtgen.kernels import Kernel, Parts, Target, applicable, on_two_cores, select
 from crtgen.kernels.cost import Cost
 from crtgen.ops import Identity, Reshape
-from crtgen.ops.control import If, While
+from crtgen.ops.control import ControlFlow, If, While
 from crtgen.passes import Hit
 from crtgen.plan.homes import Outside
 from crtgen.plan.plan import Plan
@@ -47,8 +47,22 @@ def _plan(
     control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | Loop)}
     kernels = {**select(graph, target, fixed), **control}
     kernels |= _copies(graph, target, outside or Outside.of(graph))
+    if target.cores == 2:
+        kernels |= _pairs(graph, target, kernels, fixed)
     plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, outside=outside)
     return loop_over_rows(plan, target, apart=frozenset(fixed))
+
+
+def _pairs(
+    graph: Graph, target: Target, kernels: Mapping[str, Kernel], fixed: Mapping[str, Kernel]
+) -> dict[str, Kernel]:
+    """The kernels of layers that two cores compute, a half each."""
+    parts, nodes = Parts(target), [node for node in graph.nodes if node.name not in fixed]
+    return {
+        node.name: on_two_cores(node.op, graph.signature(node), kernels[node.name], parts)
+        for node in nodes
+        if not isinstance(node.op, ControlFlow)
+    }
 
 
 def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]:

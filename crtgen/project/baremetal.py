@@ -158,6 +158,8 @@ class _PlatformView:
     placed: tuple[_PlaceView, ...]
     copied: tuple[str, ...]
     slots: _SlotsView | None
+    second_core: str
+    second_stack: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,8 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         templates[f"boot_{board.boot}.c"] = f"baremetal/boot_{board.boot}.c"
     if view.slots is not None:
         templates["slots.c"] = "baremetal/slots.c"
+    if view.second_core:
+        templates[f"second_{view.second_core}.c"] = f"baremetal/second_{view.second_core}.c"
     if view.mailbox:
         templates["mailbox.c"] = "common/mailbox.c"
     if view.watchdog is not None:
@@ -263,6 +267,8 @@ def _view(firmware: Firmware) -> _PlatformView:
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
         slots=_slots(board, slots, firmware.stack // 2) if slots else None,
+        second_core=board.second_core if firmware.request.cores == 2 else "",
+        second_stack=firmware.stack // 2,
     )
 
 

@@ -181,6 +181,18 @@ class Firmware:
             self._check_rtt()
         if self.options.slots or self.type == "slot":
             self._check_slots()
+        if self.request.cores == 2:
+            self._check_cores()
+
+    def _check_cores(self) -> None:
+        """Whether somebody starts the second core: this project, or the program that a library is for."""
+        where = self.board.name
+        if self.type == "slot" or self.platform == "zephyr" or self.options.framework:
+            hint = "without --cores, or --type library"
+            raise UsageError("two cores are for firmware and libraries of its own", where=where, hint=hint)
+        if self.type != "library" and not self.board.second_core:
+            hint = "a library leaves that to your program: --type library"
+            raise UsageError("nothing is known of a second core like the first one", where=where, hint=hint)
 
     def _check_slots(self) -> None:
         if self.board.slots is None:

@@ -27,6 +27,7 @@ class _PlatformView:
     mailbox: str = ""
     watchdog: None = None
     slots: None = None
+    second_core: str = ""
 
 
 def platform_files(firmware: Firmware) -> dict[str, str]:
@@ -41,12 +42,15 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         pool=firmware.pool,
         chunk=_READ_CHUNK,
         benchmark=firmware.benchmark,
+        second_core=firmware.board.second_core if firmware.request.cores == 2 else "",
     )
     templates = {
         "platform.h": "common/platform.h",
         "main.c": f"common/main_{firmware.type}.c",
         "platform.c": "host/platform.c",
     }
+    if view.second_core:
+        templates["second_thread.c"] = "host/second_thread.c"
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
 
 

@@ -5,6 +5,7 @@
 // it sends. It ends with its standard input.
 "use strict";
 const { RP2040, USBCDC, ConsoleLogger, LogLevel } = require(process.argv[2]);
+const { addSecondCore } = require("./second_core.cjs");
 const isUsb = process.argv[3] === "usb";
 
 const FLASH = 0x10000000;
@@ -19,6 +20,7 @@ const IDLE = 1e6; // nanoseconds in which an idle chip does nothing
 
 const mcu = new RP2040();
 mcu.logger = new ConsoleLogger(LogLevel.Error, false);
+const second = addSecondCore(RP2040, mcu);
 let restart = false;
 
 // The watchdog resets the chip, itself included.
@@ -69,6 +71,7 @@ function boot() {
   core.SP = BOOT_RAM;
   core.PC = BOOT_RAM;
   restart = false;
+  second.reset();
 }
 
 let sent = [];
@@ -113,8 +116,13 @@ function run() {
   for (let n = 0; n < SLICE; n++) {
     if ((n & 63) === 0) feed();
     if (restart) boot();
-    if (!core.waiting) {
-      clock.tick(core.executeInstruction() * NANOSECONDS);
+    if (!core.waiting || second.wakesFirst()) {
+      clock.tick(second.execute() * NANOSECONDS);
+      continue;
+    }
+    const cycles = second.executeAlone();
+    if (cycles > 0) {
+      clock.tick(cycles * NANOSECONDS);
     } else {
       const ahead = clock.nanosToNextAlarm;
       const isSoon = ahead > 0 && ahead < IDLE;

@@ -391,16 +391,12 @@ def _source(name: str, sig: Signature, kernel: Kernel, routines: dict[str, Routi
     variable = [v for v in sig.inputs if not v.is_constant]
     parameters = [f"const {v.dtype.c_name} *x{i}" for i, v in enumerate(variable)]
     parameters += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
-    parameters += [f"const {_c_type(c.dtype)} *{c.name}" for c in kernel.consts]
+    parameters += [f"const {c.c_type} *{c.name}" for c in kernel.consts]
     parameters += ["uint8_t *scratch"] if kernel.scratch else []
     prototype = f"void {name}({', '.join(parameters)})"
     context = {"k": kernel.view, "name": name, "prototype": prototype, "parts": parts, "routines": own}
     source = render(f"kernels/{kernel.template}", **context)
     return "\n".join([*texts, source])
-
-
-def _c_type(dtype: str) -> str:
-    return {"float32": "float", "bool": "bool"}.get(dtype, f"{dtype}_t")
 
 
 def _permits(job: Job) -> list[tuple[int, int, int]]:

@@ -60,6 +60,8 @@ def write_program(directory: Path, runs: Sequence[tuple[Run, Plan]]) -> list[Pat
     lines = ["#include <crt/model.h>", '#include "runs.h"', *externs, *blobs]
     lines += ["const struct run runs[] = {", *table, "};", f"const uint32_t num_runs = {len(runs)};"]
     (directory / "runs.c").write_text("\n".join(lines) + "\n")
+    if any(step.kernel.shares for _, plan in runs for step in plan.steps):
+        sources.append(runtime_dir() / "src" / "crt_cores.c")
     return [*sources, directory / "runs.c", HERE / "baremetal" / "main.c"]
 
 

@@ -62,7 +62,7 @@ void crt_drift_layer(const struct crt_drift_reference *reference, uint16_t layer
         return;
     }
     for (uint32_t i = 0; i < reference->num_layers; i++) {
-        const struct crt_drift_layer *watched = &reference->layers[i];
+        const struct crt_drift_output *watched = &reference->layers[i];
         if (watched->layer == layer) {
             reference->drift->counts.saturated[i] += crt_drift_count(&watched->values, watched->place, NULL);
         }

@@ -43,7 +43,7 @@ struct crt_drift_values {
 };
 
 /* The output of a layer, and its number in the order of execution. */
-struct crt_drift_layer {
+struct crt_drift_output {
     struct crt_drift_values values;
     const void *place;
     uint16_t layer;
@@ -55,7 +55,7 @@ struct crt_drift_reference {
     struct crt_drift_values input;
     uint32_t scores; /* elements of the output; 0: classes and margins are not counted */
     const uint8_t *entropy; /* 256 times -p log2(p) of a score from -128 on, NULL if scores are no probabilities */
-    const struct crt_drift_layer *layers;
+    const struct crt_drift_output *layers;
     uint32_t num_layers;
     uint32_t watched; /* bit n: one of the layers has a number that is n modulo 32 */
     uint16_t runs;                    /* of a window */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two cores that compute the halves of a layer. Models generated with `--cores 2` call crt_both; the program calls
+ * crt_worker on its second core, and nothing else there. Without a worker, one core computes both halves.
+ */
+#ifndef CRT_CORES_H
+#define CRT_CORES_H
+
+/* Both, at the same time; returns when both are done. */
+void crt_both(void (*first)(const void *call), void (*second)(const void *call), const void *call);
+
+/* On the second core, for ever: waits for halves, and computes them. The two cores have to see the same memory. */
+void crt_worker(void);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <crt/cores.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sched.h>
+#endif
+
+/*
+ * Words with one writer each: no lock, and no exclusive accesses, which a Cortex-M0+ does not have. A store of a
+ * number releases what its writer has computed, the load that sees it acquires that.
+ */
+static struct {
+    uint32_t asked; /* the first core writes: the number of halves that it has asked for */
+    uint32_t done;  /* the second core writes: the number of the last one that is done, from 1 on once it is there */
+    void (*half)(const void *call);
+    const void *call;
+} crt_pair;
+
+static void crt_wake(void)
+{
+#if defined(__ARM_ARCH_PROFILE) && (__ARM_ARCH_PROFILE == 'M')
+    __asm volatile("dsb\n\tsev" ::: "memory");
+#endif
+}
+
+static void crt_wait(void)
+{
+#if defined(__ARM_ARCH_PROFILE) && (__ARM_ARCH_PROFILE == 'M')
+    __asm volatile("wfe" ::: "memory");
+#elif defined(__unix__) || defined(__APPLE__)
+    (void)sched_yield();
+#endif
+}
+
+void crt_both(void (*first)(const void *call), void (*second)(const void *call), const void *call)
+{
+    const uint32_t before = __atomic_load_n(&crt_pair.done, __ATOMIC_ACQUIRE);
+    if (before == 0u) {
+        first(call);
+        second(call);
+        return;
+    }
+    crt_pair.half = second;
+    crt_pair.call = call;
+    __atomic_store_n(&crt_pair.asked, before, __ATOMIC_RELEASE);
+    crt_wake();
+    first(call);
+    while (__atomic_load_n(&crt_pair.done, __ATOMIC_ACQUIRE) == before) {
+        crt_wait();
+    }
+}
+
+void crt_worker(void)
+{
+    __atomic_store_n(&crt_pair.done, 1u, __ATOMIC_RELEASE);
+    for (uint32_t number = 1u;; number = (number == UINT32_MAX) ? 1u : (number + 1u)) {
+        while (__atomic_load_n(&crt_pair.asked, __ATOMIC_ACQUIRE) != number) {
+            crt_wait();
+        }
+        crt_pair.half(crt_pair.call);
+        __atomic_store_n(&crt_pair.done, (number == UINT32_MAX) ? 1u : (number + 1u), __ATOMIC_RELEASE);
+        crt_wake();
+    }
+}

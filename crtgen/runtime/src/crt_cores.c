@@ -11,7 +11,7 @@
  * Words with one writer each: no lock, and no exclusive accesses, which a Cortex-M0+ does not have. A store of a
  * number releases what its writer has computed, the load that sees it acquires that.
  */
-static struct {
+static struct crt_halves {
     uint32_t asked; /* the first core writes: the number of halves that it has asked for */
     uint32_t done;  /* the second core writes: the number of the last one that is done, from 1 on once it is there */
     void (*half)(const void *call);

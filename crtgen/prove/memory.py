@@ -292,38 +292,38 @@ def range_of(v: Word) -> tuple[int, int] | None:
 
 
 def tried_values(v: Word, assumed: Iterable[tuple[Op, bool]] = ()) -> Any:
-    """All values of a function of one symbol, or of one sum, that has few enough to try; else None.
-
-    Those that it has where a condition of the same symbols is not as ``assumed`` are left out.
-    """
+    """All values of a function of one symbol or one sum where conditions of it are as ``assumed``, if few."""
     found = leaves(v)
     if not found:
         return None
     first = found[0].terms()
     if len(first) == 1 and all(leaf.terms().keys() == first.keys() for leaf in found):
         (symbol,) = first
-        values = np.arange(symbol.low, symbol.high + 1, dtype=np.int64)
+        low, high = symbol.low, symbol.high
     elif all(leaf.terms() == first for leaf in found):
-        low, high = (end - found[0].constant for end in found[0].bounds())
-        symbol, values = None, np.arange(low, min(high, low + _MOST_TRIED) + 1, dtype=np.int64)
+        symbol, (low, high) = None, (end - found[0].constant for end in found[0].bounds())
     else:
         return None
-    if values.size > _MOST_TRIED:
+    if high - low >= _MOST_TRIED:
         return None
+    values = np.arange(low, high + 1, dtype=np.int64)
 
     def value(s: Sum) -> Any:
         return s.constant + (s.terms()[symbol] if symbol else 1) * values
 
-    taken = np.ones(values.shape, bool)
-    try:
-        got = np.broadcast_to(evaluate(v, value, {}), values.shape)
-        for condition, holds in assumed:
-            of = leaves(condition)
-            if all(s.terms().keys() == first.keys() if symbol else s.terms() == first for s in of):
-                taken &= (evaluate(condition, value, {}) != 0) == holds
-    except Refusal:
-        return None
-    return got[taken] if taken.any() else got
+    def known(e: Word) -> Any:
+        try:
+            return np.broadcast_to(evaluate(e, value, {}), values.shape)
+        except Refusal:
+            return None
+
+    got, taken = known(v), np.ones(values.shape, bool)
+    for condition, holds in assumed:
+        of = leaves(condition)
+        if of and all(s.terms().keys() == first.keys() if symbol else s.terms() == first for s in of):
+            said = known(condition)
+            taken &= True if said is None else (said != 0) == holds
+    return got[taken] if got is not None and taken.any() else got
 
 
 def _even_bits(values: Any) -> int:

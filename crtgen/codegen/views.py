@@ -236,6 +236,11 @@ class ModelView:
     has_pipeline: bool = False
 
     @property
+    def steps(self) -> tuple[LayerView, ...]:
+        """The layers with code, of a model whose runs may be taken in steps."""
+        return () if self.has_pipeline else tuple(layer for layer in self.layers if layer.call)
+
+    @property
     def record_bytes(self) -> int:
         """Bytes of inputs and outputs of a run in the black box."""
         return sum(-(-t.nbytes // 4) * 4 for t in self.arguments)

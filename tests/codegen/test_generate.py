@@ -82,7 +82,7 @@ def test_a_name_that_others_use(name: str, why: str) -> None:
 
 def test_calls_of_a_model_with_a_long_name() -> None:
     name = "a" * 40
-    (line,) = re.findall(r"^ +\S+_0\(.*$", generate_c(two_layers(), name).files[f"{name}.c"], re.MULTILINE)
+    line, _ = re.findall(r"^ +\S+_0\(.*$", generate_c(two_layers(), name).files[f"{name}.c"], re.MULTILINE)
     assert line == f"    {name}_fully_connected_0((void *)({name.upper()}_ARENA + {name.upper()}_AT_FLAT),"
 
 

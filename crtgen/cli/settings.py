@@ -133,6 +133,7 @@ DATA = frozenset(
         "push",
         "quantize-input",
         "ram",
+        "reach",
         "receive",
         "record",
         "registry",

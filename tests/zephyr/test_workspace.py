@@ -264,7 +264,7 @@ def test_crtgen_add_model_places_parts(
         found = {s.name: s["st_value"] & ~1 for s in symbol_table(ELFFile(file)).iter_symbols()}
     parts = {
         "kernels": r"(kws|sine)_(conv2d|fully_connected|softmax)_\d",
-        "weights": r"__tvm_param__(kws|sine)_.*",
+        "weights": r"crt_param_(kws|sine)_.*",
         "arena": r"crt_shared_arena",
     }
     for part, pattern in parts.items():

@@ -18,6 +18,27 @@ static struct crt_halves {
     const void *call;
 } crt_pair;
 
+static uint32_t crt_load(const uint32_t *word)
+{
+#if __GCC_ATOMIC_INT_LOCK_FREE == 2
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#else
+    const uint32_t value = *(const volatile uint32_t *)word;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return value;
+#endif
+}
+
+static void crt_store(uint32_t *word, uint32_t value)
+{
+#if __GCC_ATOMIC_INT_LOCK_FREE == 2
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#else
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* a core without exclusive accesses: clang would call a function */
+    *(volatile uint32_t *)word = value;
+#endif
+}
+
 static void crt_wake(void)
 {
 #if defined(__ARM_ARCH_PROFILE) && (__ARM_ARCH_PROFILE == 'M')
@@ -36,7 +57,7 @@ static void crt_wait(void)
 
 void crt_both(void (*first)(const void *call), void (*second)(const void *call), const void *call)
 {
-    const uint32_t before = __atomic_load_n(&crt_pair.done, __ATOMIC_ACQUIRE);
+    const uint32_t before = crt_load(&crt_pair.done);
     if (before == 0u) {
         first(call);
         second(call);
@@ -44,23 +65,23 @@ void crt_both(void (*first)(const void *call), void (*second)(const void *call),
     }
     crt_pair.half = second;
     crt_pair.call = call;
-    __atomic_store_n(&crt_pair.asked, before, __ATOMIC_RELEASE);
+    crt_store(&crt_pair.asked, before);
     crt_wake();
     first(call);
-    while (__atomic_load_n(&crt_pair.done, __ATOMIC_ACQUIRE) == before) {
+    while (crt_load(&crt_pair.done) == before) {
         crt_wait();
     }
 }
 
 void crt_worker(void)
 {
-    __atomic_store_n(&crt_pair.done, 1u, __ATOMIC_RELEASE);
+    crt_store(&crt_pair.done, 1u);
     for (uint32_t number = 1u;; number = (number == UINT32_MAX) ? 1u : (number + 1u)) {
-        while (__atomic_load_n(&crt_pair.asked, __ATOMIC_ACQUIRE) != number) {
+        while (crt_load(&crt_pair.asked) != number) {
             crt_wait();
         }
         crt_pair.half(crt_pair.call);
-        __atomic_store_n(&crt_pair.done, (number == UINT32_MAX) ? 1u : (number + 1u), __ATOMIC_RELEASE);
+        crt_store(&crt_pair.done, (number == UINT32_MAX) ? 1u : (number + 1u));
         crt_wake();
     }
 }

@@ -38,8 +38,10 @@ def _kernel(case: Case, core: str, optimize: str) -> Kernel:
 def test_instructions_and_flash_beside_int8(
     layer: tuple[Op, tuple[int, ...], tuple[int, ...], int], optimize: str
 ) -> None:
-    """Four of nine bytes are saved of a window of 3x3, whose words have a rest; half of others. Windows of 5x5 take
-    two taps of int8 at a time, and one of four bits."""
+    """Four of nine bytes are saved of a window of 3x3, whose words have a rest; half of others.
+
+    Windows of 5x5 take two taps of int8 at a time, and one of four bits.
+    """
     case = _case(*layer)
     whole, packed = (_kernel(c, "cortex-m4", optimize) for c in (case, in_four_bits(case)))
     assert packed.design.startswith("dsp_")

@@ -66,6 +66,7 @@ _ON_REALS: Mapping[str, Callable[..., Any]] = {
     "f_min": _smaller,
     "f_neg": lambda a: -a,
     "f_abs": abs,
+    "f_sqrt": np.sqrt,
 }
 
 

@@ -83,7 +83,9 @@ _SMALL = "movw r3, #0 ; movt r3, #0x3380"
 """2^-24, as a number of float32."""
 REALS = (
     *(f"{name}.f32 s0, s4, s8" for name in ("vadd", "vsub", "vmul", "vdiv", "vmaxnm", "vminnm")),
-    "vfma.f32 s0, s4, s8", "vfms.f32 s0, s4, s8",
+    "vfma.f32 s0, s4, s8", "vfms.f32 s0, s4, s8", "vnmul.f32 s0, s4, s8", "vsqrt.f32 s0, s4",
+    *(f"{_TO_REALS} ; {name}.f32 s0, s4, s8" for name in ("vmla", "vmls", "vnmla", "vnmls", "vnmul")),
+    f"{_TO_REALS} ; vsqrt.f32 s0, s4",
     *(f"{name}.f32 q0, q1, q2" for name in ("vadd", "vsub", "vmul", "vmaxnm", "vminnm", "vfma")),
     *(f"{_TO_REALS} ; {name}.f32 s0, s4, s8" for name in ("vadd", "vsub", "vmul", "vdiv", "vmaxnm", "vfma")),
     *(f"{_TO_REALS} ; {name}.f32 q0, q1, q2" for name in ("vadd", "vsub", "vmul", "vminnm")),

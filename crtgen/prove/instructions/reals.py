@@ -133,7 +133,7 @@ _TWO = {
     "vmaxnm": "f_max",
     "vminnm": "f_min",
 }
-_ONE = {"vneg": "f_neg", "vabs": "f_abs"}
+_ONE = {"vneg": "f_neg", "vabs": "f_abs", "vsqrt": "f_sqrt"}
 
 
 @family(*(f"{name}:s" for name in (*_TWO, *_ONE)))
@@ -157,6 +157,30 @@ def fused(m: Machine, i: Instruction) -> Step:
     def step() -> None:
         a = _get(m, x)
         _set(m, d, apply("f_fma", _get(m, d), apply("f_neg", a) if i.name == "vfms" else a, _get(m, y)))
+
+    return step
+
+
+@family("vnmul:s")
+def negative_product(m: Machine, i: Instruction) -> Step:
+    if i.kind != "f32":
+        raise Refusal(f"numbers of {i.kind}")
+    d, x, y = (_single(name) for name in i.operands)
+    return lambda: _set(m, d, apply("f_neg", apply("f_mul", _get(m, x), _get(m, y))))
+
+
+@family("vmla:s", "vmls:s", "vnmla:s", "vnmls:s")
+def chained(m: Machine, i: Instruction) -> Step:
+    """The sum of the register and a product that was rounded, one or both of them negative."""
+    if i.kind != "f32":
+        raise Refusal(f"numbers of {i.kind}")
+    d, x, y = (_single(name) for name in i.operands)
+    less, negative = i.name in ("vmls", "vnmla"), i.name[:3] == "vnm"
+
+    def step() -> None:
+        product = apply("f_mul", _get(m, x), _get(m, y))
+        own = apply("f_neg", _get(m, d)) if negative else _get(m, d)
+        _set(m, d, apply("f_add", own, apply("f_neg", product) if less else product))
 
     return step
 

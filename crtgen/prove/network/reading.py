@@ -9,6 +9,7 @@ from crtgen.prove.network.file import ModelFile
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.real_layers import RealNetwork
 from crtgen.prove.network.uncompared import Uncompared
+from crtgen.prove.refusal import Refusal
 
 __all__ = ["read_network"]
 
@@ -21,6 +22,11 @@ def read_network(path: Path, later: bool = False) -> Network:
     if any(file.type(tensor) == tflite.TensorType.FLOAT32 for tensor in (*file.inputs, *file.outputs)):
         return RealNetwork(path, "outputs of float32 are not compared")
     try:
-        return Network(path, later)
+        network = Network(path, later)
+        for layer in network.layers:
+            network.prepared(layer)
     except UnsupportedError as error:
         return Uncompared(path, f"outputs are not compared: {error.message}")
+    except Refusal as refusal:
+        return Uncompared(path, f"outputs are not compared: {refusal}")
+    return network

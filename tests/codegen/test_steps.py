@@ -28,7 +28,7 @@ def test_steps_are_the_run(tmp_path: Path, path: str) -> None:
     header = (tmp_path / "model" / f"{info.name}.h").read_text()
     steps = sum(bool(layer.function) for layer in info.layers)
     assert f"#define {info.name.upper()}_STEPS {steps}\n" in header
-    flags = [f'-DMODEL_HEADER="{info.name}.h"', f"-DMODEL={info.name}", f"-DSTEPS={steps}"]
+    flags = ["-DCRT_STEPS", f'-DMODEL_HEADER="{info.name}.h"', f"-DMODEL={info.name}", f"-DSTEPS={steps}"]
     flags += [f"-DINPUT={x.c_name}", f"-DOUTPUT={y.c_name}"]
     flags += [f"-DINPUT_BYTES={x.nbytes}", f"-DOUTPUT_BYTES={y.nbytes}"]
     folders = [f"-I{tmp_path / 'model'}", f"-I{runtime_dir() / 'include'}"]

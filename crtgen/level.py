@@ -15,7 +15,8 @@ class Level:
     bare-metal programs bring the small memory functions of the runtime instead of those of the C library.
     ``kernels`` are the kinds of kernels to choose among: those that are written for ``speed``, for ``size``.
     ``flash`` and ``memory`` are how many percent of a model's instructions one percent of its flash is worth,
-    and one percent of its memory.
+    and one percent of its memory. Weights may be ``expanded``: they take several
+    times their flash where that is faster.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Level:
     flash: float
     memory: float
     small_libc: bool = False
+    expanded: bool = False
 
     def objective(self, instructions: float, flash: float = 0.0, memory: float = 0.0) -> float:
         """What is to be the least, of shares of a model's instructions, flash and memory."""
@@ -33,7 +35,7 @@ class Level:
 LEVELS = {
     level.name: level
     for level in (
-        Level("speed", "-O2", ("speed",), flash=0.02, memory=0.105),
+        Level("speed", "-O2", ("speed",), flash=0.02, memory=0.105, expanded=True),
         Level("balanced", "-O2", ("speed", "size"), flash=1.0, memory=0.5),
         Level("size", "-Os", ("size",), flash=0.6, memory=0.5, small_libc=True),
     )

@@ -32,7 +32,8 @@ class Target:
     ``code`` and ``constants`` are how the memories are read that hold code and constants, where the board
     says. ``unrolled`` and ``stripe`` are for variants of kernels: how many times as many steps of a loop are
     written out as by itself, and how many times as much memory a stripe of rows may take. On two ``cores``
-    layers are computed in halves.
+    layers are computed in halves. ``expanded``: weights may take several times
+    their flash, as the level says.
     """
 
     core: Core = HOST
@@ -43,10 +44,13 @@ class Target:
     unrolled: float = 1.0
     stripe: float = 1.0
     cores: int = 1
+    expanded: bool | None = None
 
     def __post_init__(self) -> None:
         level = find_level(self.optimize)
         object.__setattr__(self, "flag", self.flag or level.flag)
+        if self.expanded is None:
+            object.__setattr__(self, "expanded", level.expanded)
 
     def __hash__(self) -> int:
         return hash((self.core.name, self.optimize, self.flag))

@@ -47,7 +47,7 @@ def candidates(op: Op, sig: Signature, target: Target) -> tuple[Candidate, ...]:
     found: dict[tuple[str, str], Candidate] = {}
     seen = set()
     for variant, changes in VARIANTS.items():
-        for kernel in applicable(op, sig, replace(target, **changes)):
+        for kernel in applicable(op, sig, replace(target, expanded=True, **changes)):
             if (content := content_of(kernel)) not in seen:
                 seen.add(content)
                 name = next(n for n in _numbered(variant) if (kernel.design, n) not in found)

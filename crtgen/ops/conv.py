@@ -399,6 +399,8 @@ def _conv_cases() -> Iterator[Case]:
     yield _case("one_channel", Conv2d(), int8s("x", (1, 8, 6, 1), 0.1, 3), (1, 3, 2, 1), out)
     yield _case("fine_output", Conv2d(), x, (2, 2, 2, 3), Quant.tensor(0.0001, 0))
     yield _case("coarse_output", Conv2d(), x, (2, 2, 2, 3), Quant.tensor(40.0, 1))
+    tiles = int8s("x", (2, 6, 4, 8), 0.05, 7)
+    yield _case("3x3_even", Conv2d((1, 1), Padding(1, 1, 1, 1)), tiles, (6, 3, 3, 8), out)
     yield _case("whole_image", Conv2d(), x, (10, 7, 9, 3), Quant.tensor(1.5, 0))
     blank, column = Conv2d((2, 2), Padding(1, 1, 1, 0)), int8s("x", (1, 9, 1, 4), 0.07, -11)
     yield _case("column_of_padding", blank, column, (3, 2, 1, 4), out)

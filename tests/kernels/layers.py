@@ -235,6 +235,20 @@ def _convolution(draw: st.DrawFn, dtype: DType) -> Case:
 
 
 @st.composite
+def _tiles(draw: st.DrawFn) -> Case:
+    """Windows of 3x3 with outputs of an even size, as Winograd's tiles take them."""
+    before, after = draw(st.sampled_from([(1, 1), (1, 1), (0, 0), (2, 0)])), draw(st.sampled_from([0, 1]))
+    padding = Padding(before[0], before[1], after, after)
+    size = (2 * draw(st.integers(1, 4)), 2 * draw(st.integers(1, 5)))
+    rows, columns = size[0] + 2 - before[0] - before[1], size[1] + 2 - 2 * after
+    x = _tensor(draw, (draw(_batches), rows, columns, 4 * draw(st.integers(1, 12))), DType.INT8)
+    filters, activation = 2 * draw(st.integers(1, 6)), draw(_activations)
+    assume(filters * x.elements * 9 <= 4 * _MACS)
+    op = Conv2d((1, 1), padding, activation=activation)
+    return draw(_weighted(op, x, (filters, 3, 3, x.shape[3]), 0, activation))
+
+
+@st.composite
 def _whole(draw: st.DrawFn, dtype: DType) -> Case:
     """The only window is the whole image."""
     taps, activation = draw(_windows), draw(_activations)
@@ -470,7 +484,7 @@ def _is_computed(case: Case) -> bool:
 KINDS = {
     "convolution": Kind(
         (Conv2d,),
-        st.one_of(_pointwise(), _pointwise(), _convolution(DType.INT8), _real(_convolution)),
+        st.one_of(_pointwise(), _pointwise(), _convolution(DType.INT8), _tiles(), _real(_convolution)),
     ),
     "depthwise": Kind(
         (DepthwiseConv2d,),

@@ -166,13 +166,15 @@ def groups_lead(
     image_bytes: int,
     pixel_bytes: int,
     pixels: int = PIXELS,
+    tiles: bool = False,
 ) -> int:
     """The lead where groups of so many pixels are read until their outputs are complete.
 
-    ``pixel_bytes`` are those of an output pixel.
+    ``pixel_bytes`` are those of an output pixel. With ``tiles``, which have outputs in several rows, a row of
+    them counts as written with its first one.
     """
     ends = np.minimum(np.arange(0, walk.pixels, pixels) + pixels, walk.pixels)
-    written = ends * pixel_bytes
+    written = (-(-ends // walk.width) * walk.width if tiles else ends) * pixel_bytes
     if window is None:
         read = np.append(walk.starts(), image_bytes)[ends]
     else:

@@ -1,0 +1,161 @@
+"""Convolutions of 3x3 by Winograd's tiles, with the DSP extension: fewer products, larger weights."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work
+from crtgen.kernels.dsp.copy import copy
+from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes
+from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps, groups_lead
+from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, Inputs, Tiles, products, transform
+from crtgen.kernels.dsp.words import words16
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.words import Words, packed_rows, words
+from crtgen.ops.conv import Conv2d
+from crtgen.ops.fixedpoint import Int8, Int64
+
+__all__ = ["WinogradView", "winograd"]
+
+_MOST_CHANNELS = 128
+"""Their steps are written out."""
+_TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
+_MIXED = [0, 2, 1, 3]
+"""In this order the channels of a word are widened."""
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradView:
+    """A convolution of ``images`` images: ``groups`` groups of three tiles, then what is left.
+
+    ``tile_step`` is bytes from the outputs of a tile to those of the next, ``row_advance`` what is left to
+    the next row of tiles.
+    """
+
+    images: int
+    image_bytes: int
+    groups: int
+    inputs: tuple[Inputs, ...]
+    tiles: tuple[Tiles, ...]
+    walk: PixelSteps
+    window: PaddedRows | None
+    weight_words: int
+
+    @property
+    def tile_step(self) -> int:
+        return 2 * self.tiles[0].stride
+
+    @property
+    def row_advance(self) -> int:
+        return self.tiles[0].pitch
+
+    @property
+    def column_bytes(self) -> int:
+        return self.inputs[0].nbytes
+
+    @property
+    def scratch(self) -> int:
+        return self.column_bytes + (self.window.bytes if self.window else 0)
+
+    @property
+    def routines(self) -> tuple[Routine, ...]:
+        """For each group's number of tiles products and transform; then what copies rows."""
+        pairs = zip(self.tiles, self.inputs, strict=True)
+        made = (routine for tiles, inputs in pairs for routine in (products(tiles), transform(inputs)))
+        return (*made, *((copy(),) if self.window else ()))
+
+
+@design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
+def winograd(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """Tiles of 2x2 outputs; None for other levels, windows, odd sizes, and channels that fill no word."""
+    x, w, b = sig.inputs
+    _, height, width, channels = sig.y.shape
+    plain = w.shape[1:3] == (3, 3) and op.stride == (1, 1) and op.dilation == (1, 1)
+    whole = height % 2 == width % 2 == channels % 2 == x.shape[3] % 4 == 0
+    params = op.parameters(sig)
+    if not (plain and whole) or x.shape[3] > _MOST_CHANNELS or params.is_sum or not target.expanded:
+        return None
+    weights, bias = w.array().astype(np.int8, copy=False), b.array().astype(np.int64)
+    rows = weights.reshape(channels, -1)
+    even = np.arange(0, channels, 2)
+    lanes = epilogue_lanes(rescale_of(params, rows, bias), ((1 << GAIN, even), (1 << GAIN, even + 1)))
+    if lanes is None:
+        return None
+    tiles = replace(Geometry.of(op, sig), output=(height // 2, width // 2), window=(4, 4), stride=(2, 2))
+    view = _view(tiles, -params.input_offset, channels, lanes)
+    if not all(inputs.near and tiles.near for inputs, tiles in zip(view.inputs, view.tiles, strict=True)):
+        return None
+    folded = bias + params.input_offset * rows.astype(np.int64).sum(axis=1)
+    lead = groups_lead(view.walk, view.window, view.images, view.image_bytes, 4 * channels, tiles=True)
+    return Kernel(
+        design="dsp_winograd",
+        template="dsp/winograd.c.j2",
+        view=view,
+        consts=(_const(weights, folded, lanes, view.weight_words),),
+        scratch=view.scratch,
+        inplace=(InPlace(lead=lead),),
+        work=_work(view),
+        routines=view.routines,
+    )
+
+
+def _view(geometry: Geometry, zero_point: int, channels: int, lanes: Lanes) -> WinogradView:
+    window = geometry.slide(zero_point)
+    pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
+    walk = geometry.walk(pitch)
+    groups, left = divmod(walk.pixels, PIXELS)
+    counts = [tiles for tiles in (PIXELS if groups else 0, left) if tiles]
+    steps, row = geometry.pixel_bytes // 2, 2 * walk.width * channels
+    of_a_pair = 2 * (POSITIONS * steps + 1 + lanes.epilogue.constants)
+    return WinogradView(
+        images=geometry.images,
+        image_bytes=geometry.image_bytes,
+        groups=groups,
+        inputs=tuple(Inputs(n, geometry.pixel_bytes, pitch) for n in counts),
+        tiles=tuple(Tiles(n, steps, channels, row, lanes.epilogue) for n in counts),
+        walk=walk,
+        window=window,
+        weight_words=channels // 2 * of_a_pair,
+    )
+
+
+def _const(weights: Int8, bias: Int64, lanes: Lanes, length: int) -> Const:
+    """Per pair of channels ``[position, channels in twos, channel]``, then start and requantisation."""
+    pairs = len(weights) // 2
+
+    def pack(some: slice) -> Words:
+        both = slice(2 * some.start, 2 * some.stop)
+        spread = np.einsum("py,oyxc,qx->opqc", _TWICE_G, weights[both].astype(np.int64), _TWICE_G)
+        ordered = spread.reshape(-1, 2, POSITIONS, spread.shape[3] // 4, 4)[..., _MIXED]
+        twos = ordered.reshape(*ordered.shape[:3], -1, 2).transpose(0, 2, 3, 1, 4)
+        taps = words16(twos[..., 0], twos[..., 1]).reshape(len(twos), -1)
+        ends = []
+        for lane in (0, 1):
+            start = bias[both][lane::2] + lanes.offsets[lane][some]
+            ends += [words(start << GAIN)[:, None], lanes.constants[lane][some]]
+        return np.concatenate([taps, *ends], axis=1)
+
+    def packed() -> Words:
+        return packed_rows(pairs, length // pairs, pack)
+
+    note = "per pair of channels: weights of 16 positions; start and requantisation of each"
+    return Const("weights", "uint32", (length,), packed, 4, note)
+
+
+def _work(view: WinogradView) -> Work:
+    work, wraps = Work(), " wraps" if view.walk.wraps else ""
+    for tiles, inputs in zip(view.tiles, view.inputs, strict=True):
+        runs = view.images * (view.groups if tiles.tiles == PIXELS else 1)
+        pairs = tiles.stride // 2
+        work.assembly += runs * (products(tiles).runs(pairs=pairs) + tiles.tiles * transform(inputs).runs())
+        name = "group" if tiles.tiles == PIXELS else "last group"
+        work.block(name, runs).block(f"tile{wraps}", runs * tiles.tiles, tiles.tiles)
+        work.block("window", runs * bool(view.window), bool(view.window))
+    if view.window:
+        work.fill(view.window.bytes)
+        view.window.work(work, view.walk.height, view.images)
+    return work.block("image", view.images, view.images > 1)

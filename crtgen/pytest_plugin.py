@@ -176,8 +176,8 @@ def _own_board(rung: str, name: str, site: Any) -> "Board":
 
 def _board(rung: str, name: str, site: Any) -> "Board":
     """The board of a rung; a test that has none is skipped."""
-    from crtgen.attached import is_connected
     from crtgen.boards import find_board, stand_in
+    from crtgen.local_boards import is_connected
 
     wanted = find_board(name)
     if rung == "host":

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen.attached import Unit, connected_units
 from crtgen.boards import (
     all_boards,
     board_file,
@@ -17,6 +16,7 @@ from crtgen.boards import (
 )
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, note, table
+from crtgen.local_boards import Unit, connected_units
 
 __all__ = ["command"]
 

@@ -15,8 +15,7 @@ from crtgen.cli.groups import Battery, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.drift import read_window, usual
-from crtgen.page import (
+from crtgen.html import (
     Claim,
     Met,
     check_folder,
@@ -27,6 +26,7 @@ from crtgen.page import (
     study,
     write_evidence,
 )
+from crtgen.measure.drift import read_window, usual
 
 __all__ = ["command"]
 

@@ -16,7 +16,7 @@ from crtgen import files
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, log, note, table
 from crtgen.errors import CrtgenError
-from crtgen.page import render_sweep, require_charts
+from crtgen.html import render_sweep, require_charts
 from crtgen.sweep.changes import Changes, compare
 from crtgen.sweep.export import check_export, export
 from crtgen.sweep.job import Outcome

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 
 from crtgen import api, files, trust
-from crtgen.attached import asks_of_map
 from crtgen.cli.output import Debug, Json, guarded, log
 from crtgen.cli.settings import asks_of
 from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder, ignored_folder
 from crtgen.library import SUFFIXES
+from crtgen.local_boards import asks_of_map
 from crtgen.settings import Settings, read_settings
 from crtgen.sweep.matrix import asks_of_sweep
 

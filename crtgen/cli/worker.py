@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from crtgen.attached import Unit, connected_units
 from crtgen.cli import options
 from crtgen.cli.output import Debug, guarded, note
 from crtgen.errors import UsageError
+from crtgen.local_boards import Unit, connected_units
 from crtgen.sweep.farm import is_clear, serve
 
 __all__ = ["command"]

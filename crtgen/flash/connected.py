@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from crtgen.attached import Unit, board_lock, choose_unit, connected_units
 from crtgen.boards import Board
 from crtgen.errors import LinkError
 from crtgen.flash.boot_loader import show_drive
 from crtgen.flash.flasher import Flashed, flash
 from crtgen.flash.runners import GDB_SERVER, Job
+from crtgen.local_boards import Unit, board_lock, choose_unit, connected_units
 from crtgen.text import DeviceText
 
 __all__ = ["write_connected"]

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from crtgen.frontends.onnx_decomposed import decomposed, is_plain_average
 from crtgen.frontends.onnx_edges import (
     EIGHT,
     OF_BYTE,
@@ -27,7 +28,6 @@ from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
 from crtgen.frontends.onnx_lookup import lookup, results
 from crtgen.frontends.onnx_pairs import is_one
 from crtgen.frontends.onnx_signed import signed
-from crtgen.frontends.onnx_spelled import is_plain_average, spelled
 
 __all__ = ["with_integer_layers"]
 
@@ -66,7 +66,7 @@ def with_integer_layers(graph: FileGraph) -> FileGraph:
 
     Raises ``ValueError`` with the node whose numbers make no quantisation.
     """
-    graph = with_turned_weights(spelled(with_constants(graph)))
+    graph = with_turned_weights(decomposed(with_constants(graph)))
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:

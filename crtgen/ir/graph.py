@@ -60,7 +60,7 @@ class Op(ABC):
 
     name: ClassVar[str]
 
-    rising: ClassVar[bool] = False
+    monotonic: ClassVar[bool] = False
     """Whether each element of an int8 output rises, or stays, with each element of the inputs."""
 
     states: ClassVar[tuple[tuple[int, int], ...]] = ()
@@ -108,7 +108,7 @@ class Op(ABC):
         """The same operator for an output of which ``axis`` has another length."""
         return self
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         """How channels, along the last axis, hang together, for each input and then each output.
 
         Channels with the same number can only be removed together; a value without numbers stays whole.
@@ -120,7 +120,7 @@ class Op(ABC):
         self, sig: Signature, low: Sequence[Array], high: Sequence[Array]
     ) -> tuple[Array, Array] | None:
         """The least and greatest output for inputs between ``low`` and ``high``; None if nothing is known."""
-        if not self.rising:
+        if not self.monotonic:
             return None
         return self.reference(sig, low)[0], self.reference(sig, high)[0]
 

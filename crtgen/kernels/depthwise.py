@@ -15,7 +15,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, nibbles, sums
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, least_lead, lying
+from crtgen.kernels.window import Window, as_row, least_lead
 from crtgen.ops import DepthwiseConv2d, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
@@ -82,7 +82,7 @@ def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, lies: boo
     """The ring that the layer needs, and the loops over it; an image of one column may lie in a row."""
     _, taps_y, taps_x, _ = sig.inputs[1].shape
     window = Window.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
-    window = lying(window) if lies else window
+    window = as_row(window) if lies else window
     return DepthwiseView(
         epilogue=epilogue,
         window=window,

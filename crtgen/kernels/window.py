@@ -11,7 +11,7 @@ from crtgen.ops import Padding
 from crtgen.ops.attrs import NO_PADDING
 from crtgen.ops.conv import Conv2d
 
-__all__ = ["Window", "is_row", "least_lead", "lying", "upright"]
+__all__ = ["Window", "as_column", "as_row", "is_row", "least_lead"]
 
 
 def is_row(op: Conv2d, sig: Signature) -> bool:
@@ -161,7 +161,7 @@ def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArr
     return max(0, int((ends - starts).max(initial=0)))
 
 
-def lying(window: Window) -> Window:
+def as_row(window: Window) -> Window:
     """An image of one column as an image of one row, which is the same unless padding is all that is read."""
     if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
         return window
@@ -183,7 +183,7 @@ def lying(window: Window) -> Window:
     )
 
 
-def upright(window: Window) -> Window | None:
+def as_column(window: Window) -> Window | None:
     """Windows along one axis as images of one column: of rows that need no others, each; None for others."""
     if window.width == window.taps_x == window.out_width == 1 and window.left == 0:
         return window

@@ -7,9 +7,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from crtgen import api
-from crtgen.attached import is_connected
 from crtgen.boards import Board, find_board
 from crtgen.errors import CrtgenError
+from crtgen.local_boards import is_connected
 from crtgen.measure.benchmark import build_for
 from crtgen.measure.verification import Verdict, verify
 from crtgen.run import Site

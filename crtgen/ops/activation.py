@@ -263,7 +263,7 @@ class Relu(_Unary, Channelwise):
     """A clamp that stands alone; it requantises where input and output differ."""
 
     name: ClassVar[str] = "relu"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
 
     kind: Activation = Activation.RELU
 

@@ -205,7 +205,7 @@ class AddN(Elementwise):
     """The sum of all inputs, which have one shape and are quantised alike."""
 
     name: ClassVar[str] = "add_n"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require(len(inputs) > 1, "it has fewer than two inputs")

@@ -177,7 +177,7 @@ class Add(_Sum):
     """``x0 + x1``."""
 
     name: ClassVar[str] = "add"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     sign: ClassVar[int] = 1
 
     activation: Activation = Activation.NONE

@@ -189,7 +189,7 @@ class Extreme(Elementwise):
     __slots__ = ()
 
     operands: ClassVar[int] = 2
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     sign: ClassVar[str]
     """What the first is to the second where it is taken, in C."""
 

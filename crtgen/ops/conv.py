@@ -325,7 +325,7 @@ class DepthwiseConv2d(_Convolution):
     def macs(self, sig: Signature) -> int:
         return sig.y.elements * prod(sig.inputs[1].shape[1:3])
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         if not all(v.is_constant for v in sig.inputs[1:]):
             return None
         channels = np.arange(sig.x.shape[-1])

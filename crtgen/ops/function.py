@@ -257,7 +257,7 @@ class Elu(Function):
     """``x`` where it is positive, elsewhere ``e**x - 1``."""
 
     name: ClassVar[str] = "elu"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
 
     def _real(self, x: Numbers) -> Numbers:
         return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)

@@ -51,7 +51,7 @@ class _Pool(Windowed, Clamping, Channelwise):
 
     __slots__ = ()
 
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     window: tuple[int, int]

@@ -44,7 +44,7 @@ class Quantize(Channelwise):
     """
 
     name: ClassVar[str] = "quantize"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
 
     to: DType = INT8.activations
 

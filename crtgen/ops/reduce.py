@@ -76,7 +76,7 @@ class Reduction(Op):
             return None
         return Along(axis if self.keep_dims else axis - sum(a < axis for a in self.axes))
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return None if len(sig.x.shape) - 1 in self.axes else channelwise(sig)
 
 
@@ -85,7 +85,7 @@ class Total(Reduction):
 
     __slots__ = ()
 
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     divides: ClassVar[bool]
 
     def parameters(self, sig: Signature) -> MeanParams:
@@ -152,7 +152,7 @@ class Greatest(Reduction):
 
     __slots__ = ()
 
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
     sign: ClassVar[str]
     """What a number is to those that it displaces, in C."""

@@ -22,7 +22,7 @@ class ResizeNearest(Channelwise):
     """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is one input pixel."""
 
     name: ClassVar[str] = "resize_nearest"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     size: tuple[int, int]

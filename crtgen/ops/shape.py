@@ -23,7 +23,7 @@ class Reshape(Op):
     """The same elements in order under another shape, or the same integers with another quantisation."""
 
     name: ClassVar[str] = "reshape"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
 
     shape: tuple[int, ...]
 
@@ -52,7 +52,7 @@ class Reshape(Op):
     def resized(self, sig: Signature) -> Op:
         return replace(self, shape=sig.y.shape)
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         """The finer of the two last axes counts, if the other is a multiple of it."""
         before, after = channels(sig.x), channels(sig.y)
         few, many = sorted((before, after))
@@ -64,7 +64,7 @@ class Identity(Op):
     """The same elements in memory of their own: an output that is a constant, an input, or there twice."""
 
     name: ClassVar[str] = "identity"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -77,7 +77,7 @@ class Identity(Op):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         return (arrays[0].copy(),)
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return None if sig.x.is_constant else channelwise(sig)
 
 
@@ -89,7 +89,7 @@ class Pad(Op):
     """
 
     name: ClassVar[str] = "pad"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     before: tuple[int, ...]
@@ -122,7 +122,7 @@ class Pad(Op):
         (axis,) = axes
         return None if axis is None else Along(axis, before=self.before[axis])
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
 
 
@@ -131,7 +131,7 @@ class Transpose(Op):
     """Axis ``i`` of the output is axis ``perm[i]`` of the input."""
 
     name: ClassVar[str] = "transpose"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     perm: tuple[int, ...]
@@ -157,7 +157,7 @@ class Transpose(Op):
         (axis,) = axes
         return None if axis is None else Along(self.perm.index(axis))
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.perm[-1:] == (len(self.perm) - 1,) else None
 
 
@@ -170,7 +170,7 @@ class StridedSlice(Op):
     """
 
     name: ClassVar[str] = "strided_slice"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     begin: tuple[int, ...]
@@ -220,7 +220,7 @@ class StridedSlice(Op):
     def resized(self, sig: Signature) -> Op:
         return replace(self, end=(*self.end[:-1], channels(sig.x)))
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         last = len(sig.x.shape) - 1
         whole = (self.begin[-1:], self.end[-1:], self.stride[-1:]) == ((0,), sig.x.shape[-1:], (1,))
         return channelwise(sig) if whole and last not in self.shrink else None
@@ -231,7 +231,7 @@ class Concat(Op):
     """The inputs one after another along ``axis``; all are quantised alike."""
 
     name: ClassVar[str] = "concat"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     axis: int
@@ -260,7 +260,7 @@ class Concat(Op):
         found = along_all(sig, axes) if None not in axes else None
         return found if found is not None and found.axis != self.axis else None
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         if self.axis < len(sig.y.shape) - 1:
             return channelwise(sig)
         if len({value.name for value in sig.inputs}) < len(sig.inputs):

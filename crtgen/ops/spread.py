@@ -20,7 +20,7 @@ class BroadcastTo(Op):
     """The elements repeated along axes of length 1, and along new axes before the others."""
 
     name: ClassVar[str] = "broadcast_to"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class MirrorPad(Op):
     """
 
     name: ClassVar[str] = "mirror_pad"
-    rising: ClassVar[bool] = True
+    monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
 
     before: tuple[int, ...]
@@ -93,7 +93,7 @@ class MirrorPad(Op):
     def is_identity(self, sig: Signature) -> bool:
         return True
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
 
     def segments(self, length: int, axis: int) -> tuple[tuple[int, int, int, int], ...]:

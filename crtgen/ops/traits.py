@@ -36,7 +36,7 @@ def channels(value: Value) -> int:
 
 
 def channelwise(sig: Signature) -> tuple[Index | None, ...]:
-    """The bundles of an operator whose output channel i depends on channel i of its inputs.
+    """The groups of channels of an operator whose output channel i depends on channel i of its inputs.
 
     An operand with another number of channels is broadcast, and stays whole.
     """
@@ -144,7 +144,7 @@ class Channelwise(Op):
 
     __slots__ = ()
 
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from crtgen.ir import Graph, Index, Node
 from crtgen.ops import INT8, Weighted, channels
 from crtgen.passes.ranges import Interval, Mask
-from crtgen.passes.wiring import Mixing, bundles, mixing
+from crtgen.passes.wiring import Mixing, channel_groups, mixing
 
 __all__ = ["Selection", "select_channels"]
 
@@ -27,14 +27,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wires:
-    """A node as far as channels go: ``bundles`` if it keeps them apart, ``mixing`` if it sums them up.
+    """A node as far as channels go: ``channel_groups`` if it keeps them apart, ``mixing`` if it sums them up.
 
     ``least`` channels of its outputs stay: a fully connected layer with one scale is computed otherwise than
     one with several, so of several two stay.
     """
 
     node: Node
-    bundles: Mapping[str, Index] | None
+    channel_groups: Mapping[str, Index] | None
     mixing: Mixing | None
     least: int
 
@@ -46,7 +46,7 @@ class _Wires:
             if self.mixing is not None:
                 if position > 0 and not output:
                     yield name
-            elif self.bundles is None or name not in self.bundles:
+            elif self.channel_groups is None or name not in self.channel_groups:
                 yield name
 
 
@@ -71,7 +71,7 @@ def select_channels(graph: Graph, known: Mapping[str, Interval], multiple: int =
 
 
 def _wires(graph: Graph, node: Node, known: Mapping[str, Interval]) -> _Wires:
-    apart, least = bundles(graph, node), 1
+    apart, least = channel_groups(graph, node), 1
     if isinstance(node.op, Weighted):
         least = node.op.fewest_channels(graph.signature(node))
     return _Wires(node, apart, mixing(graph, node, known), least)
@@ -84,8 +84,8 @@ def _settle(wires: Sequence[_Wires], kept: dict[str, Mask]) -> None:
         for wire in reversed(wires):
             if wire.mixing is not None:
                 kept[wire.node.inputs[0]] |= wire.mixing.needed[kept[wire.node.outputs[0]]].any(axis=0)
-            elif wire.bundles is not None:
-                _tie(wire.bundles, kept)
+            elif wire.channel_groups is not None:
+                _tie(wire.channel_groups, kept)
         before, now = now, _count(kept)
 
 
@@ -94,7 +94,7 @@ def _count(kept: Mapping[str, Mask]) -> int:
 
 
 def _tie(apart: Mapping[str, Index], kept: dict[str, Mask]) -> None:
-    """Keep a bundle whole if one of its channels is kept."""
+    """Keep a group whole if one of its channels is kept."""
     stays = np.zeros(1 + max(int(ids.max()) for ids in apart.values()), np.bool_)
     for name, ids in apart.items():
         stays[ids[kept[name]]] = True

@@ -10,15 +10,15 @@ from crtgen.ops import INT8, Weighted, channels
 from crtgen.ops.traits import Real
 from crtgen.passes.ranges import Interval, Mask
 
-__all__ = ["Mixing", "bundles", "mixing"]
+__all__ = ["Mixing", "channel_groups", "mixing"]
 
 
-def bundles(graph: Graph, node: Node) -> Mapping[str, Index] | None:
-    """For an operator that keeps channels apart: the bundle of each channel of each value it touches.
+def channel_groups(graph: Graph, node: Node) -> Mapping[str, Index] | None:
+    """For an operator that keeps channels apart: the group of each channel of each value it touches.
 
-    The channels of a bundle can only be removed together. None for an operator that mixes channels.
+    The channels of a group can only be removed together. None for an operator that mixes channels.
     """
-    found = node.op.bundles(graph.signature(node))
+    found = node.op.channel_groups(graph.signature(node))
     if found is None:
         return None
     names = zip((*node.inputs, *node.outputs), found, strict=True)

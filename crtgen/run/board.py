@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from crtgen.attached import Unit, board_lock, choose_unit, connected_units, is_connected
 from crtgen.boards import Board
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.flash import GDB_SERVER, Job, flash, show_drive
+from crtgen.local_boards import Unit, board_lock, choose_unit, connected_units, is_connected
 from crtgen.run.streams import PipeStream, SerialStream, SocketStream
 from crtgen.text import DeviceText
 

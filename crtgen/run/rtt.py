@@ -11,11 +11,11 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from crtgen.attached import Unit, board_lock
 from crtgen.boards import Board
 from crtgen.child import Child
 from crtgen.errors import CrtgenError, UsageError
 from crtgen.flash import GDB_SERVER, Job, flash
+from crtgen.local_boards import Unit, board_lock
 from crtgen.run.board import SerialDevice
 from crtgen.run.device import MOST_PRINTED, console_text, open_console
 from crtgen.run.streams import PipeStream

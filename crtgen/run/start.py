@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crtgen.attached import Unit, choose_unit, connected_units
 from crtgen.boards import Board
 from crtgen.errors import LinkError, UsageError
 from crtgen.fault import Symbols
+from crtgen.local_boards import Unit, choose_unit, connected_units
 from crtgen.run.board import SerialDevice, connect_board, start_board, start_usb_board
 from crtgen.run.device import Finished, RunningDevice
 from crtgen.run.fvp import find_fvp, start_fvp, start_printing_fvp

@@ -4,7 +4,7 @@ import signal
 
 from distributed import Worker, WorkerPlugin
 
-from crtgen.attached import Unit
+from crtgen.local_boards import Unit
 
 __all__ = ["Bench", "dask_setup", "unit_of_worker"]
 

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crtgen.attached import Unit
 from crtgen.errors import LinkTimeoutError, UsageError
+from crtgen.local_boards import Unit
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crtgen.attached import connected_units
 from crtgen.boards import find_board
 from crtgen.errors import LinkTimeoutError, UsageError
+from crtgen.local_boards import connected_units
 from crtgen.measure.rungs import rung_of
 from crtgen.resources import code_digest
 from crtgen.sweep.address import tool_version, toolchain_text

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from crtgen.attached import Unit, power_cycle
 from crtgen.errors import CrtgenError, UsageError
+from crtgen.local_boards import Unit, power_cycle
 from crtgen.resources import code_digest
 from crtgen.run import Site
 from crtgen.sweep.address import tool_version

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api
-from crtgen.attached import choose_unit, connected_units
 from crtgen.boards import find_board
 from crtgen.errors import UsageError
 from crtgen.flash import write_connected
 from crtgen.level import LEVELS
+from crtgen.local_boards import choose_unit, connected_units
 from crtgen.project.manifest import MANIFEST
 from crtgen.resources import microtvm_dir
 from crtgen.run import Site

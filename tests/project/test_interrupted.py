@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from crtgen import files
-from crtgen.attached import board_lock
 from crtgen.build import build_project
 from crtgen.errors import UsageError
+from crtgen.local_boards import board_lock
 from tests.project.building import toy_project
 
 POWER_CUT, KILL = "power cut", "kill"

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from serial.tools.list_ports_common import ListPortInfo
 
-from crtgen.attached import board_lock
 from crtgen.boards import find_board
 from crtgen.errors import FlashError, LinkError, LinkTimeoutError, UsageError
 from crtgen.flash.drives import drives_of
+from crtgen.local_boards import board_lock
 from crtgen.rpc.client import Client
 from crtgen.rpc.link import SIMULATOR
 from crtgen.run import SerialDevice, Site, start_device

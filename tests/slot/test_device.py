@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 import crtgen
 from crtgen import endpoints
 from crtgen.api import Compiled, Model
-from crtgen.attached import Unit
 from crtgen.boards import Board, find_board, name_board
 from crtgen.cli.app import app
 from crtgen.codegen.slot_image import SlotImage
 from crtgen.errors import RemoteError, UsageError
 from crtgen.ir import Array, Value
+from crtgen.local_boards import Unit
 from crtgen.measure.benchmark import profile_model
 from crtgen.measure.verification import verify
 from crtgen.rpc.client import Client

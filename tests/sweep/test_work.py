@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from crtgen.attached import Unit
 from crtgen.errors import (
     CrtgenError,
     FlashError,
@@ -13,6 +12,7 @@ from crtgen.errors import (
     MismatchError,
     RemoteError,
 )
+from crtgen.local_boards import Unit
 from crtgen.resources import code_digest
 from crtgen.sweep import work
 from crtgen.sweep.address import content_digest, tool_version

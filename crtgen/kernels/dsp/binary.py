@@ -19,7 +19,7 @@ from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import product_scale
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_sums, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, requantise, saturate
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -273,7 +273,8 @@ class _Product:
             for product in products:
                 floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
         else:
-            of_sums(self.f, epilogue, products, constants, self.start, epilogue.shifts[0], epilogue.doubled)
+            right = epilogue.shifts[0]
+            requantise(self.f, epilogue, products, constants, self.start, right, epilogue.doubled)
         clamp(self.f, epilogue, products)
 
 

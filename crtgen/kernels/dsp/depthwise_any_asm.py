@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.walk import PaddedRows, PixelSteps
 
 __all__ = ["CHANNELS", "GAIN_BITS", "Expansion", "WindowedView", "one_pixel"]
@@ -297,5 +297,5 @@ def _requantise(
     for total in sums:
         f("ldm", f"{weights}!", f"{{{', '.join(words[: epilogue.constants])}}}")
         right, gain = epilogue.shifts[0] if epilogue.shifts else shift, GAIN_BITS if k.packed else 0
-        of_sums(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
+        requantise(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
     clamp(f, epilogue, sums, words)

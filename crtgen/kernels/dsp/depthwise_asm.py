@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_sums, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.rows import Chunk, Row
 from crtgen.kernels.dsp.words import FAR
 
@@ -315,7 +315,7 @@ class _Writer:
             return
         if epilogue.form == "single":
             f("ldrd", multiplier, constant, _MULTIPLIER)
-            of_sums(f, epilogue, sums, (multiplier, constant), "", 0)
+            requantise(f, epilogue, sums, (multiplier, constant), "", 0)
             return
         f("ldr", multiplier, _MULTIPLIER)
         for total in sums:

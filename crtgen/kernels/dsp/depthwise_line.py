@@ -18,7 +18,7 @@ from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, least_lead, upright
+from crtgen.kernels.window import Window, as_column, least_lead
 from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 
@@ -114,7 +114,7 @@ class LineView:
 def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Lines of two outputs or more, strides of 1 or 2, four channels or more; else None, or if inexact."""
     _, w, b = sig.inputs
-    window = upright(Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
+    window = as_column(Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
     if window is None or op.multiplier > 1 or not _fits(window, sig.x.dtype.itemsize):
         return None
     params = op.parameters(sig)

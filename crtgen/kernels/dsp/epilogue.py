@@ -26,7 +26,7 @@ __all__ = [
     "clamp",
     "epilogue_lanes",
     "floor",
-    "of_sums",
+    "requantise",
     "rounded_lanes",
     "saturate",
 ]
@@ -213,7 +213,7 @@ def floor(
     saturate(f, epilogue, register, shift)
 
 
-def of_sums(
+def requantise(
     f: Function,
     epilogue: Epilogue,
     registers: Sequence[str],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
 
 __all__ = ["Line", "Word", "one_line"]
 
@@ -347,5 +347,5 @@ def _requantise(f: Function, epilogue: Epilogue, totals: Sequence[str], register
             floor(f, epilogue, total, *constants, epilogue.shifts[0])
     else:
         right = epilogue.shifts[0] if epilogue.shifts else registers[2]
-        of_sums(f, epilogue, totals, constants, spare[0], right, epilogue.doubled)
+        requantise(f, epilogue, totals, constants, spare[0], right, epilogue.doubled)
     clamp(f, epilogue, totals, spare)

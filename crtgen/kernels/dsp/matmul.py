@@ -13,7 +13,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine, scale_wide
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes, floor, of_sums
+from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes, floor, requantise
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.loops import Loop
@@ -202,7 +202,7 @@ def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
             floor(f, epilogue, total, multiplier, constant, epilogue.shifts[0])
         return
     spare = f.core("spare")
-    of_sums(f, epilogue, sums, (multiplier, constant), spare, epilogue.shifts[0])
+    requantise(f, epilogue, sums, (multiplier, constant), spare, epilogue.shifts[0])
 
 
 def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routine:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise, saturate
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
@@ -341,7 +341,7 @@ class _Outputs:
             if not k.header:
                 f("ldm", f"{self.weights}!", listed(self.taps[: k.epilogue.constants]))
             right = k.epilogue.shifts[number] if k.epilogue.shifts else given
-            of_sums(f, k.epilogue, (total,), (multiplier, constant), spare, right, gains[number])
+            requantise(f, k.epilogue, (total,), (multiplier, constant), spare, right, gains[number])
 
     def _rounded(self, sums: Sequence[str], gains: Sequence[int]) -> None:
         """From the words before the columns."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_sums, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.walk import PIXELS
 
@@ -141,7 +141,7 @@ class _Group:
             for registers, gain in ((self.a, self.form.gain), (self.b, 0)):
                 f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs)}}}")
                 multiplier, constant, shift = self.inputs
-                of_sums(f, epilogue, registers, (multiplier, constant), self.taps[1], shift, gain)
+                requantise(f, epilogue, registers, (multiplier, constant), self.taps[1], shift, gain)
         else:
             constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
             f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.form import Form
 
 __all__ = ["Micro", "group_of_pixels"]
@@ -141,7 +141,7 @@ class _Tile:
         for channel, sums in enumerate((self.a, self.b)):
             f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs[: epilogue.constants])}}}")
             right = epilogue.shifts[channel] if epilogue.shifts else given
-            of_sums(f, epilogue, sums, (multiplier, constant), self.taps[1], right, 0 if channel else gain)
+            requantise(f, epilogue, sums, (multiplier, constant), self.taps[1], right, 0 if channel else gain)
 
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.words import FAR
 
 __all__ = ["GAIN", "POSITIONS", "Inputs", "Tiles", "products", "transform"]
@@ -248,7 +248,7 @@ class _Writer:
                     for total in y:
                         floor(f, epilogue, total, multiplier, constant, right)
                 else:
-                    of_sums(f, epilogue, y, (multiplier, constant), m[0], right, GAIN)
+                    requantise(f, epilogue, y, (multiplier, constant), m[0], right, GAIN)
                 clamp(f, epilogue, y)
                 self._store(channel, tile, y, m[0])
         f.free(*own)

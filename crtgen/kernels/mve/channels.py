@@ -17,7 +17,7 @@ from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
 from crtgen.kernels.mve.ring import Ring
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, lying
+from crtgen.kernels.window import Window, as_row
 from crtgen.kernels.words import Words
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
@@ -201,7 +201,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     window = Window.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
     if x.shape[3] == 1:
         return windows_kernel(window, by_channel.astype(np.int8), bias, op.parameters(sig), target)
-    window = lying(window)
+    window = as_row(window)
     requant = requantise(op.parameters(sig), by_channel, bias)
     if op.multiplier > 1 or window.out_width < 2 or requant is None:
         return None

@@ -24,7 +24,7 @@ from crtgen.kernels.mve.stationary_asm import Stationary
 from crtgen.kernels.mve.stream import LANES, Cut, stream_const, sums_fit
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, least_lead, lying
+from crtgen.kernels.window import Window, as_row, least_lead
 from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -231,7 +231,7 @@ def windows_kernel(
     if window.is_pointwise:
         return matrix_of_pixels(window.pixels, weights, bias, params, target, packed, at_once)
     size = params.scheme.activations.itemsize
-    window = replace(lying(window), channels=window.channels * size)
+    window = replace(as_row(window), channels=window.channels * size)
     shares = target.optimize == "size" and size == 1 and not (packed or params.is_sum)
     shared = shared_matrix(window, weights, bias, params) if shares else None
     if shared is not None:

@@ -16,7 +16,7 @@ from crtgen.kernels.mve.conv import ConvView, gathering, requantise
 from crtgen.kernels.mve.stationary_asm import Stationary
 from crtgen.kernels.mve.stream import LANES, Cut, stream_const
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, least_lead, lying
+from crtgen.kernels.window import Window, as_row, least_lead
 from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d
 
@@ -104,7 +104,7 @@ def _neighbours(window: Window, micro: Stationary, stream: Const) -> Kernel:
 
 def _windows(window: Window, micro: Stationary, stream: Const, fill: int) -> Kernel | None:
     """Windows that are gathered; None where no two outputs are neighbours."""
-    window = lying(window)
+    window = as_row(window)
     if window.out_width < 2:
         return None
     gather, ring, rows = gathering(window, fill, fast=True)

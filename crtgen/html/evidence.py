@@ -16,10 +16,10 @@ from crtgen.boards import Board
 from crtgen.build import Toolchain, find_toolchain
 from crtgen.certificate import as_dict, depth_of, lines_of, prove_built, worst_header
 from crtgen.errors import ModelError, ToolMissingError, UnsupportedError, UsageError
-from crtgen.page.bill import bill_of_materials
-from crtgen.page.page import render_page
-from crtgen.page.parts import environment
-from crtgen.page.study import Study
+from crtgen.html.bill import bill_of_materials
+from crtgen.html.page import render_page
+from crtgen.html.parts import environment
+from crtgen.html.study import Study
 from crtgen.plan import Plan
 from crtgen.report import arena_map
 from crtgen.resources import misra_file

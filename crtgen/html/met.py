@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crtgen.codegen.drift import PARTS, DriftReference
+from crtgen.html import charts
+from crtgen.html.parts import Drawing, Table, drawn
 from crtgen.measure.drift import Window, ks, psi
-from crtgen.page import charts
-from crtgen.page.parts import Drawing, Table, drawn
 
 __all__ = ["Met", "panel"]
 

@@ -10,7 +10,7 @@ from crtgen.frontends.builder import Tensor
 from crtgen.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
 from crtgen.frontends.onnx_file import FileGraph, FileNode
 
-__all__ = ["is_plain_average", "spelled"]
+__all__ = ["decomposed", "is_plain_average"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ _FORMS: Mapping[str, _Form] = {
 }
 
 
-def spelled(graph: FileGraph) -> FileGraph:
+def decomposed(graph: FileGraph) -> FileGraph:
     """The graph with these operators spelled out."""
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     opset = max((node.opset for node in graph.nodes if "." not in node.code), default=1)

@@ -9,12 +9,12 @@ from select import select
 
 import pytest
 
-from crtgen.attached import board_lock
 from crtgen.errors import LinkTimeoutError
+from crtgen.local_boards import board_lock
 
 HOLD = """
 import sys, time
-from crtgen.attached import board_lock
+from crtgen.local_boards import board_lock
 with board_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crtgen.html import charts
+from crtgen.html.met import Met, panel
+from crtgen.html.parts import Drawing, Table, drawn, environment
+from crtgen.html.study import OnBoard, Study
 from crtgen.ir import shape_text
 from crtgen.measure.evaluation import Classified, sweep_cells
 from crtgen.measure.fit import Fit
-from crtgen.page import charts
-from crtgen.page.met import Met, panel
-from crtgen.page.parts import Drawing, Table, drawn, environment
-from crtgen.page.study import OnBoard, Study
 from crtgen.report import Layer, Report, bound_text
 from crtgen.version import __version__
 

@@ -12,8 +12,8 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import UnsupportedError, UsageError
-from crtgen.page import evidence
-from crtgen.page.study import study
+from crtgen.html import evidence
+from crtgen.html.study import study
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("vl_convert")

@@ -4,10 +4,10 @@ import shlex
 import time
 from pathlib import Path
 
-from crtgen.attached.lock import board_lock
-from crtgen.attached.unit import Unit
 from crtgen.child import run_to_end
 from crtgen.errors import LinkError
+from crtgen.local_boards.lock import board_lock
+from crtgen.local_boards.unit import Unit
 
 __all__ = ["power_cycle"]
 

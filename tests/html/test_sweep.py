@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.page import render_sweep
+from crtgen.html import render_sweep
 from crtgen.sweep.changes import compare
 from crtgen.sweep.store import SweepInfo
-from tests.page.browser import check_shown
+from tests.html.browser import check_shown
 from tests.sweep.test_changes import other, row
 
 pytest.importorskip("vl_convert")

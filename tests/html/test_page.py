@@ -14,11 +14,11 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.codegen.drift import Counted, DriftReference
 from crtgen.errors import ProtocolError, UsageError
+from crtgen.html import Met, Study, read_baseline, render_page, study
 from crtgen.measure.drift import Window
 from crtgen.measure.evaluation import Classified, Evaluation, Threshold
 from crtgen.measure.rungs import Outcome
-from crtgen.page import Met, Study, read_baseline, render_page, study
-from tests.page.browser import check_shown
+from tests.html.browser import check_shown
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("vl_convert")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from crtgen import trust
-from crtgen.attached import Unit, asks_of_map, power, power_cycle, read_hardware_map
 from crtgen.errors import LinkError, UsageError
+from crtgen.local_boards import Unit, asks_of_map, power, power_cycle, read_hardware_map
 from crtgen.text import DeviceText
 
 

@@ -1,8 +1,8 @@
 """Boards that are connected to this computer: their serial ports, a bench's hardware map, a lock for each."""
 
-from crtgen.attached.lock import board_lock
-from crtgen.attached.power import power_cycle
-from crtgen.attached.unit import (
+from crtgen.local_boards.lock import board_lock
+from crtgen.local_boards.power import power_cycle
+from crtgen.local_boards.unit import (
     Unit,
     asks_of_map,
     choose_unit,

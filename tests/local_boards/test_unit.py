@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from crtgen.attached import Unit, choose_unit, connected_units, read_hardware_map
 from crtgen.boards import find_board
 from crtgen.errors import LinkError, UsageError
+from crtgen.local_boards import Unit, choose_unit, connected_units, read_hardware_map
 from crtgen.text import DeviceText
 
 NUCLEO, NORDIC = find_board("nucleo_l4r5zi"), find_board("nrf52840dk")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import log
 
+from crtgen.html import charts
+from crtgen.html.parts import Drawing, Table, drawn, environment
 from crtgen.measure.pareto import undominated
-from crtgen.page import charts
-from crtgen.page.parts import Drawing, Table, drawn, environment
 from crtgen.sweep.changes import Change, Changes
 from crtgen.sweep.store import Row, SweepInfo
 from crtgen.version import __version__

@@ -42,7 +42,7 @@ def test_weights_stay_in_flash_that_does_not_wait() -> None:
     assert _NEAR not in {kernel.design for kernel in found}
 
 
-@pytest.mark.parametrize(("model", "most"), [("kws_int8", 3.8), ("vww_int8", 6.2), ("ic01_int8", 16.6)])
+@pytest.mark.parametrize(("model", "most"), [("kws_int8", 3.8), ("vww_int8", 6.2), ("ic01_int8", 15.1)])
 def test_cycles_on_a_flash_that_waits(model: str, most: float) -> None:
     """Millions of cycles by the model, and no level is slower than one that cares more for size."""
     made = crtgen.load(model_path(model))
@@ -62,16 +62,19 @@ _FLASHES = {
 }
 
 
-@pytest.mark.parametrize("model", ["kws_int8", "ic01_int8"])
-def test_what_is_made_for_an_unknown_flash_is_fast_on_others(model: str) -> None:
-    """Of what is gained where reading is slow, little is lost where it is not."""
+@pytest.mark.parametrize(("model", "most"), [("kws_int8", 0.88), ("ic01_int8", 0.96)])
+def test_what_is_made_for_an_unknown_flash_is_fast_on_others(model: str, most: float) -> None:
+    """Of what is gained where reading is slow, little is lost where it is not.
+
+    Winograd's tiles read fewer weights for each pixel: of ic01 less is to be gained.
+    """
     made = crtgen.load(model_path(model))
     unknown, never = (
         made.compile(board, optimize="speed").plans[0] for board in (board_of_core("cortex-m4"), "mps2_an386")
     )
     for name, flash in _FLASHES.items():
         assert _on(unknown, flash) < 1.025 * _on(never, flash), name
-    assert _on(unknown, _L4) < 0.88 * _on(never, _L4)
+    assert _on(unknown, _L4) < most * _on(never, _L4)
 
 
 def _on(plan: Plan, flash: FlashReads) -> float:

@@ -314,14 +314,17 @@ def test_for_speed_a_little_memory_is_no_reason(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("optimize", ["speed", "balanced", "size"])
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55", "cortex-m3"])
 def test_ic01(core: str, optimize: str) -> None:
-    """The residual blocks are streams; for speed those are not that cost more than 0.75 % of instructions."""
+    """The residual blocks are streams, but for speed those that cost more than 0.75 % of instructions.
+
+    Nor are those then that would do without Winograd's tiles.
+    """
     graph, _ = run_passes(load(model_path("ic01_int8")), DEFAULT_PASSES)
     whole, plan, hits = _looped(graph, Target(find_core(core), optimize))
     assert whole.arena >= 2 * 16_384
     blocks = ["conv2d_1+conv2d_2+add", "conv2d_3+conv2d_4+conv2d_5+add_1"]
-    number = {"cortex-m55": 0, "cortex-m4": 1, "cortex-m3": 1}[core] if optimize == "speed" else 2
+    number = int(core == "cortex-m3") if optimize == "speed" else 2
     assert [hit.node for hit in hits] == blocks[:number]
-    assert 16_384 < plan.arena <= (34_416, 28_080, 25_200)[number]
+    assert 16_384 < plan.arena <= (37_568, 28_080, 25_200)[number]
     cost = [sum(step.kernel.cost.instructions for step in p.steps) for p in (whole, plan)]
     assert cost[1] <= {"speed": 1.0075, "balanced": 1.05, "size": 1.08}[optimize] * cost[0]
 

@@ -24,14 +24,14 @@ def test_vww(board: str, optimize: str) -> None:
 @pytest.mark.parametrize(
     ("board", "optimize", "blocks", "arena"),
     [
-        ("mps2_an386", "speed", 1, 28_080),
+        ("mps2_an386", "speed", 0, 37_568),
         nightly("mps2_an386", "size", 2, 27_000),
         ("mps3_an547", "balanced", 2, 27_000),
         nightly("mps2_an385", "balanced", 2, 27_000),
     ],
 )
 def test_ic01(board: str, optimize: str, blocks: int, arena: int) -> None:
-    """The second block has a layer on its shortcut, and costs more than speed allows."""
+    """For speed Winograd's tiles are worth more than what loops over rows save."""
     names = ["conv2d_1+conv2d_2+add", "conv2d_3+conv2d_4+conv2d_5+add_1"]
     _check("ic01_int8", board, optimize, arena, names[:blocks])
 

@@ -71,13 +71,19 @@ class WinogradView:
 
 @design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def winograd(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Tiles of 2x2 outputs; None for other levels, windows, odd sizes, and channels that fill no word."""
+    """Tiles of 2x2 outputs; None with Helium, for other levels and windows, odd sizes, parts of words."""
     x, w, b = sig.inputs
     _, height, width, channels = sig.y.shape
     plain = w.shape[1:3] == (3, 3) and op.stride == (1, 1) and op.dilation == (1, 1)
     whole = height % 2 == width % 2 == channels % 2 == x.shape[3] % 4 == 0
     params = op.parameters(sig)
-    if not (plain and whole) or x.shape[3] > _MOST_CHANNELS or params.is_sum or not target.expanded:
+    if (
+        not (plain and whole)
+        or x.shape[3] > _MOST_CHANNELS
+        or params.is_sum
+        or not target.expanded
+        or target.core.mve
+    ):
         return None
     weights, bias = w.array().astype(np.int8, copy=False), b.array().astype(np.int64)
     rows = weights.reshape(channels, -1)

@@ -11,7 +11,6 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from struct import Struct
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -27,7 +26,6 @@ _MARK = b"crtmail1"
 _RING = 1 << 18
 _TO_DEVICE = len(_MARK)
 _TO_HOST = _TO_DEVICE + 8 + _RING
-_COUNT = Struct("<I")
 _WRAP = 1 << 32
 _BELL = b"\0"
 _PAUSE = 0.001
@@ -66,6 +64,7 @@ class MailboxStream:
         os.ftruncate(self.descriptor, size)
         self._memory = mmap.mmap(self.descriptor, MAILBOX_SIZE)
         self._memory[: len(_MARK)] = _MARK
+        self._words = memoryview(self._memory).cast("I")  # the device never sees a half of a count
         self._sent = self._taken = 0
 
     def arguments(self) -> list[str]:
@@ -99,6 +98,7 @@ class MailboxStream:
     def close(self) -> None:
         """Close the line and give the memory back. More than once is fine."""
         self._line.close()
+        self._words.release()
         self._memory.close()
         if self.descriptor >= 0:
             os.close(self.descriptor)
@@ -134,8 +134,8 @@ class MailboxStream:
         return filled
 
     def _count(self, at: int) -> int:
-        return int(_COUNT.unpack_from(self._memory, at)[0])
+        return self._words[at // 4]
 
     def _set(self, at: int, count: int) -> int:
-        _COUNT.pack_into(self._memory, at, count % _WRAP)
+        self._words[at // 4] = count % _WRAP
         return count % _WRAP

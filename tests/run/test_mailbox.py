@@ -199,3 +199,22 @@ def test_a_packet_that_is_cut_is_a_timeout_and_the_next_session_works(
 def test_a_standalone_image_has_no_mailbox(tmp_path: Path) -> None:
     require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
     assert not has_mailbox(build_toy("mps2_an386", "standalone", tmp_path))
+
+
+def test_no_count_is_ever_seen_by_halves(ends: tuple[MailboxStream, Device]) -> None:
+    """A device that looks while 255 becomes 256 sees one of them, and takes nothing that was not sent."""
+    stream, _ = ends
+    stream._set(TO_DEVICE, 255)
+    child = os.fork()
+    if child == 0:
+        words = memoryview(mmap.mmap(stream.descriptor, MAILBOX_SIZE)).cast("I")
+        seen = set()
+        while (count := words[TO_DEVICE // 4]) != 7:
+            seen.add(count)
+        os._exit(seen - {255, 256} != set())
+    for _ in range(200_000):
+        stream._set(TO_DEVICE, 255)
+        stream._set(TO_DEVICE, 256)
+    stream._set(TO_DEVICE, 7)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

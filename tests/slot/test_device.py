@@ -212,12 +212,16 @@ def test_networks_in_slots(tmp_path: Path, board: str) -> None:
 
 @contextmanager
 def _bench(folder: Path, profile: bool = False) -> Iterator[Path]:
-    """The serial line of a device that runs firmware with slots, and only that."""
+    """The serial line of a device that runs firmware with slots, and only that.
+
+    A device that measures counts instructions: its ticks are the same on a busy computer.
+    """
     generated = crtgen.load(DIGITS).compile(board="mps2_an386").generate(slots=True, profile=profile)
     image, line = generated.build(), folder / "serial"
+    counting = ("-icount", "shift=0,align=off,sleep=off") if profile else ()
     command = [
         *(require_tool("qemu-system-arm"), "-machine", "mps2-an386", "-nographic", "-monitor", "none"),
-        *("-serial", f"unix:{line},server=on,wait=off", "-kernel", str(image.path)),
+        *("-serial", f"unix:{line},server=on,wait=off", "-kernel", str(image.path), *counting),
     ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as device:
         try:
@@ -254,7 +258,8 @@ def test_layers_are_measured_in_a_slot(tmp_path: Path) -> None:
     ticks = [layer.ticks or 0 for layer in report.layers]
     assert len(ticks) == len(compiled.modules[0].info.layers)
     assert min(ticks) > 0
-    assert ticks[0] == max(ticks)  # 640 to 128 is the largest of its layers, beside its mirror
+    largest = sorted(range(len(ticks)), key=lambda layer: ticks[layer])[-2:]
+    assert set(largest) == {0, len(ticks) - 1}, "640 to 128, and 128 to 640"
 
 
 def test_connected_boards_keep_their_firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

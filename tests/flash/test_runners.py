@@ -399,10 +399,13 @@ def test_a_runner_that_fails(image: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_runner_that_hangs_is_ended(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path, "openocd", "echo waiting; sleep 100 & wait", monkeypatch)
+    program(tmp_path, "openocd", "echo waiting; sleep 600 & wait", monkeypatch)
     start = time.monotonic()
-    with pytest.raises(FlashError, match=r"did not finish within 0\.5 s") as caught:
-        flash(job(image, NUCLEO), "openocd", timeout=0.5)
+    for seconds in (0.5, 5, 50):  # that a busy machine may take to start it
+        with pytest.raises(FlashError, match=f"did not finish within {seconds} s") as caught:
+            flash(job(image, NUCLEO), "openocd", timeout=seconds)
+        if caught.value.log:
+            break
     assert time.monotonic() - start < 60
     assert caught.value.log == "waiting\n"
 

@@ -38,14 +38,14 @@ def key() -> str:
 
 def test_the_second_waits_for_the_first(key: str) -> None:
     """What the first says before it leaves is there once the second has the lock."""
-    with hold(key, 0.5) as first, board_lock(key, timeout=20):
+    with hold(key, 0.5) as first, board_lock(key, timeout=60):
         assert first.stdout is not None
         assert select([first.stdout], [], [], 0)[0]
         assert first.stdout.readline() == "left\n"
 
 
 def test_it_gives_up_and_names_the_process(key: str) -> None:
-    with hold(key, 30) as process:
+    with hold(key, 60) as process:
         with (
             pytest.raises(LinkTimeoutError, match=f"process {process.pid} has used the board"),
             board_lock(key, timeout=0.2),
@@ -55,10 +55,10 @@ def test_it_gives_up_and_names_the_process(key: str) -> None:
 
 
 def test_it_ends_with_a_process_that_is_killed(key: str) -> None:
-    with hold(key, 30) as process:
+    with hold(key, 60) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        with board_lock(key, timeout=5):
+        with board_lock(key, timeout=60):
             pass
 
 

@@ -119,7 +119,7 @@ def test_a_lock_that_was_broken_off_is_free(tmp_path: Path, monkeypatch: pytest.
 
     for number in range(2):
         assert broken_off(hold, number, KILL)
-        with board_lock("board", timeout=5):
+        with board_lock("board", timeout=60):
             pass
 
 

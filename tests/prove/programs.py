@@ -266,7 +266,7 @@ def run_on_core(directory: Path, count: int, seed: int, core: Core = M55) -> Sta
     subprocess.run([compiler, *flags, "cases.s", "-o", image.name], cwd=directory, check=True, timeout=60)
     output = subprocess.run(
         [require_tool("qemu-system-arm"), "-M", core.machine, *_QEMU, "-kernel", image.name],
-        cwd=directory, capture_output=True, timeout=20, check=False,
+        cwd=directory, capture_output=True, timeout=60, check=False,
     ).stdout  # fmt: skip
     size = 9 if core.has_helium else 5
     assert len(output) == len(core.cases) * count * size * 4, len(output)

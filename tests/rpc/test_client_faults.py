@@ -24,6 +24,8 @@ from crtgen.rpc.session import MessageType
 from crtgen.rpc.values import Tensor
 from tests.rpc.devices import device
 
+pytestmark = pytest.mark.usefixtures("clock")
+
 QUICK = Timeouts(0.02, 0.1, 0.1)
 
 

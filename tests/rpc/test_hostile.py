@@ -14,6 +14,8 @@ from crtgen.rpc.session import MessageType
 from crtgen.rpc.values import DataType, Handle, Tensor, TypeCode
 from tests.rpc.devices import device
 
+pytestmark = pytest.mark.usefixtures("clock")
+
 QUICK = Timeouts(0.1, 0.3, 0.3)
 
 

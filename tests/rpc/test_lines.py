@@ -55,7 +55,7 @@ def served(stream: Stream, read_fd: int, write_fd: int) -> Iterator[Stream]:
         yield stream
     finally:
         stream.close()
-        device.join(10)
+        device.join(60)
         for fd in {read_fd, write_fd}:
             os.close(fd)
         assert not device.is_alive()
@@ -103,7 +103,7 @@ def process(script: str) -> Iterator[PipeStream]:
             yield stream
     finally:
         device.kill()
-        device.wait(10)
+        device.wait(60)
 
 
 def test_a_process_that_hangs_before_the_session() -> None:

@@ -43,14 +43,14 @@ def test_the_host_server_computes_and_ends(server: Path) -> None:
         executor.run()
         assert executor.get_output(0).tolist() == [[-1, 2, 127, -5]]
         client.shutdown()
-        assert device.wait(5) == 0
+        assert device.wait(60) == 0
 
 
 @pytest.mark.cc
 def test_the_host_server_ends_with_its_line(server: Path) -> None:
     device = start_host(server)
     device.stream.close()
-    assert device.wait(5) == 0
+    assert device.wait(60) == 0
     device.close()
 
 
@@ -68,9 +68,14 @@ def test_the_exit_code_and_the_output_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
-    image = script(tmp_path, f"echo busy; echo $$ > {tmp_path}/pid; sleep 60")
-    with pytest.raises(LinkTimeoutError, match=r"still runs after 0\.5 s") as caught:
-        run_standalone(image, HOST, timeout=0.5)
+    image = script(
+        tmp_path, f"echo busy; echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 600"
+    )
+    for seconds in (0.5, 5, 50):  # that a busy machine may take to start it
+        with pytest.raises(LinkTimeoutError, match=f"still runs after {seconds} s") as caught:
+            run_standalone(image, HOST, timeout=seconds)
+        if (tmp_path / "pid").exists():
+            break
     assert caught.value.log == "busy\n"
     assert is_gone(int((tmp_path / "pid").read_text()))
 
@@ -78,7 +83,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
 def test_closing_ends_the_process_and_its_children(tmp_path: Path) -> None:
     image = script(tmp_path, f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; echo up; wait; sleep 60")
     device = start_host(image)
-    assert device.stream.read(5) == b"up\n"
+    assert device.stream.read(60) == b"up\n"
     assert device.process.poll() is None
     device.close()
     device.close()
@@ -89,7 +94,7 @@ def test_closing_ends_the_process_and_its_children(tmp_path: Path) -> None:
 def test_an_error_takes_the_console_along(tmp_path: Path) -> None:
     image = script(tmp_path, "echo the reason >&2; exec >&-; sleep 60")
     with pytest.raises(LinkClosedError) as caught, start_host(image) as device:
-        device.stream.read(5)
+        device.stream.read(60)
     assert caught.value.log == "the reason\n"
 
 
@@ -172,7 +177,7 @@ def test_counting_is_asked_of_the_simulator(tmp_path: Path, monkeypatch: pytest.
     said = {}
     for counting in (True, False):
         with start_qemu(image, board, counting=counting) as device:
-            device.wait(20)
+            device.wait(60)
             said[counting] = device.output()
     assert "-machine mps2-an386 " in said[True]
     assert "-icount shift=0,align=off,sleep=off" in said[True]

@@ -98,7 +98,7 @@ def test_the_stand_in_says_that_it_is_one(tmp_path: Path) -> None:
     require_tool("qemu-system-arm", "apt install qemu-system-arm")
     (tmp_path / "empty.elf").write_bytes(b"")
     with start_fvp(tmp_path / "empty.elf", BOARD, STAND_IN) as device:
-        assert device.wait(20) != 0
+        assert device.wait(60) != 0
         assert "This is not Arm's FVP" in device.output()
 
 

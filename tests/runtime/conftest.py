@@ -37,7 +37,7 @@ def _running(command: list[str]) -> Iterator[PipeStream]:
         finally:
             stream.close()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
         assert process.stderr is not None
@@ -56,7 +56,7 @@ def serve(server_program: Path) -> Iterator[Serve]:
 @pytest.fixture
 def client(serve: Serve) -> Client:
     """A client that is connected to the server of the toy image."""
-    connection = Client(serve(), timeouts=Timeouts(5, 10, 10))
+    connection = Client(serve(), timeouts=Timeouts(5, 60, 60))
     connection.connect()
     return connection
 

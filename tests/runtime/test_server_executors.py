@@ -97,7 +97,7 @@ def test_reset_is_that_of_the_model(client: Client) -> None:
 @pytest.mark.parametrize("size", [20, 2048, 60_000])
 def test_graph_executors_are_that_of_the_only_model(serve: Serve, size: int) -> None:
     """Hosts send the graph, which is in the image already: it may be longer than the receive buffer."""
-    with Client(serve("captured"), timeouts=Timeouts(5, 10, 10)) as client:
+    with Client(serve("captured"), timeouts=Timeouts(5, 60, 60)) as client:
         for _ in range(2):
             module = tvm_host.create(client, '{"nodes": []}'.ljust(size), client.system_lib())
         assert module.optional == []
@@ -126,7 +126,7 @@ def test_an_image_of_several_models_has_no_graph_executor(client: Client, size: 
 
 @pytest.fixture
 def shared(serve: Serve) -> Client:
-    connection = Client(serve("shared"), timeouts=Timeouts(5, 10, 10))
+    connection = Client(serve("shared"), timeouts=Timeouts(5, 60, 60))
     connection.connect()
     return connection
 

@@ -15,6 +15,7 @@ import pytest
 
 from crtgen.sweep.changes import is_same
 from tests.support import ROOT, model_path, require_tool
+from tests.sweep.jobs import MOST
 
 pytest.importorskip("distributed")
 
@@ -45,7 +46,8 @@ def figures(store: Path) -> list[dict[str, float]]:
 
 def run_until(command: Sequence[str], store: Path, count: int) -> int | None:
     """Kill the sweep as soon as so many jobs are done, a moment later; its exit code."""
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, MOST: str(count + 2)}
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=environment)
     deadline = time.monotonic() + 600
     try:
         while finished(store) < count and process.poll() is None:

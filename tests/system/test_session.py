@@ -78,7 +78,7 @@ def test_a_run_without_new_inputs_is_refused(session: Session) -> None:
 def test_a_device_that_dies_in_a_call(session: Session) -> None:
     session.infer(DIGIT)
     process_of(session).kill()
-    process_of(session).wait(10)
+    process_of(session).wait(60)
     with pytest.raises(LinkClosedError):
         session.infer(DIGIT)
 

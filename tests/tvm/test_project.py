@@ -54,7 +54,7 @@ class Host:
 
     def close(self) -> None:
         self._target.close()
-        assert self._process.wait(20) == 0
+        assert self._process.wait(60) == 0
         self._source.close()
 
 
@@ -146,7 +146,7 @@ def test_from_an_archive_to_an_inference(tmp_path: Path) -> None:
         assert timeouts["session_start_retry_timeout_sec"] == 2
         cases = np.load(DIGITS.with_suffix(".npz"))
         with (
-            Client(HostStream(host), timeouts=Timeouts(5, 10, 10)) as client,
+            Client(HostStream(host), timeouts=Timeouts(5, 60, 60)) as client,
             client.aot_executor() as executor,
         ):
             executor.set_input(0, cases["case7_input0"])

@@ -164,7 +164,11 @@ def test_a_session_asks_for_rtt_where_its_image_has_it(monkeypatch: pytest.Monke
     monkeypatch.setattr("crtgen.run.rtt.flash", lambda job, runner: None)
     monkeypatch.setattr(
         "crtgen.run.rtt.rtt_command",
-        lambda job: [sys.executable, "-c", "import sys; print('no probe', file=sys.stderr)"],
+        lambda job: [
+            sys.executable,
+            "-c",
+            "import sys; sys.stdin.buffer.read(1); print('no probe', file=sys.stderr)",
+        ],
     )
     with pytest.raises(Exception, match="end of file") as caught, built.run() as session:
         assert isinstance(session, Session)

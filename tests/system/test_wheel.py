@@ -9,8 +9,6 @@ from pathlib import Path
 from sysconfig import get_paths
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from ci.sbom import bill_of_materials
 from tests.support import ROOT, nightly, require_tool
@@ -48,6 +46,9 @@ def test_the_wheel_runs_the_main_job(tmp_path: Path, with_dependencies: bool) ->
 
 
 def _check_bill(text: str, wheel: Path) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # takes seconds
+
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     bill = json.loads(text)
     about = bill["metadata"]["component"]

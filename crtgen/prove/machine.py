@@ -4,6 +4,7 @@ Addresses and control flow are numbers: shapes are. Where a branch depends on an
 where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ Flags: TypeAlias = tuple[str, Word, Any, Word]
 
 SP, LR, PC = 13, 14, 15
 _NONE: Flags = ("none", 0, 0, 0)
+_SOFTWARE_FLOATS = re.compile(r"__aeabi_(c?[fd]|u?[il]2[fd])")
+"""Functions of the ABI for numbers of float32 and float64 on cores without an FPU."""
 _MOST_WAYS = 40
 _END = 0xFFFFFFFE
 
@@ -82,6 +85,7 @@ class Machine:
         self.steps: dict[int, tuple[Step, int, int]] = {}
         """By address: what runs an instruction, the next address, the most cycles."""
         self.divisions: dict[tuple[int, int, int, int], Divided] = {}
+        self._floats = {at: name for name, at in image.symbols.items() if _SOFTWARE_FLOATS.match(name)}
         self.meetings: dict[int, dict[int, int | None]] = {}
         self.ways = 0
         self.open: set[tuple[int, int]] = set()
@@ -156,6 +160,11 @@ class Machine:
         """BL: the return address is kept aside, too, since a return has to go there."""
         if divided(self, target):
             return following
+        if target in self._floats and not all(isinstance(w, int) for w in self.r[:2]):
+            name = self._floats[target]
+            raise Refusal(
+                f"float32 in software ({name}) is not followed: take a core with an FPU"
+            )
         self.r[LR] = following | 1
         self.returns.append((following, tuple(self.r[:4])))
         self.calls.append(Call((self.count - self.slack, self.count), target, len(self.returns)))

@@ -1,6 +1,7 @@
 """Networks of float32: no output is compared, and memory, registers, stack and time are proven."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from elftools.elf.elffile import ELFFile
 from typer.testing import CliRunner
 
 from crtgen import api
+from crtgen.boards import find_board
+from crtgen.boards.core import find_core
 from crtgen.cli.app import app
 from crtgen.errors import MismatchError
 from crtgen.prove import prove
@@ -95,3 +98,16 @@ def test_registers_that_are_not_kept(built: Built, tmp_path: Path) -> None:
     add = bytes.fromhex("08b000bf")  # add sp, #32 and nop
     proof = prove(changed(built(M55), at, add, tmp_path), model_path(NAME))
     assert "a register that a callee has to keep" in proof.stopped
+
+
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m3"])
+def test_in_software(core: str) -> None:
+    """The compiler's library is not followed: the text says so at its first call, and what to do."""
+    require_tool("arm-none-eabi-gcc")
+    model = model_path("hello_world_float")
+    board = replace(find_board("mps2_an385"), core=find_core(core))
+    image = api.load(model).compile(board).generate("standalone").build()
+    proof = prove(image.path, model)
+    said = "': float32 in software (__aeabi_fmul) is not followed: take a core with an FPU"
+    assert proof.stopped.endswith(said)
+    assert not proof.is_proven

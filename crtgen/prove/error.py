@@ -68,7 +68,7 @@ class Bounds:
 
     def result(self, outputs: int) -> Error:
         """What is known, where so many outputs were found in their places."""
-        found = ((layer, layer.values) for layer in self.network.sums)
+        found = ((layer, layer.values or ()) for layer in self.network.sums)
         layers = tuple((layer.number, layer.name, self.of(v), self.size(v)) for layer, v in found)
         reason = self.network.unbounded or ("" if outputs else "no output was recognised")
         return Error(self.reach, outputs, self.of(self.network.ends), layers, reason)
@@ -76,19 +76,19 @@ class Bounds:
     def _found(self, word: Word) -> Symbol | None:
         node, limits = _clamped(word)
         line = _line(node)
+        key = line.key()
         for layer in self.network.sums:
-            if layer.limits == limits and line in layer.outputs:
-                symbol = layer.values[layer.outputs[line]]
-                assert isinstance(symbol, Symbol)
+            symbol = layer.find(line, key, limits)
+            if symbol is not None:
                 self._enter(symbol, layer, line, node)
                 return symbol
         return None
 
     def _enter(self, symbol: Symbol, layer: RealLayer, line: Line, node: Node) -> None:
-        low = high = _as_float(line.constant)
+        low = high = _as_float(line.constant) / line.divisor
         sizes, errors = abs(low), 0.0
         for s, factor in line.terms:
-            k, ends = _as_float(factor), self.span.get(s, (-self.reach, self.reach))
+            k, ends = _as_float(factor) / line.divisor, self.span.get(s, (-self.reach, self.reach))
             low, high = low + min(k * v for v in ends), high + max(k * v for v in ends)
             sizes += max(abs(k * v) for v in ends)
             errors += abs(k) * self.error.get(s, 0.0)
@@ -128,6 +128,8 @@ class Bounds:
             return parts[0]
         if name in ("f_add", "f_sub"):
             size, error = parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+        elif name == "f_div":  # by a number
+            size, error = (part / parts[1][0] for part in parts[0])
         else:
             (a, of_a), (b, of_b) = parts[-2:]
             size, error = a * b, a * of_b + b * of_a + of_a * of_b
@@ -206,7 +208,12 @@ _GREATER = {"f_gt": True, "f_ge": True, "f_lt": False, "f_le": False}
 
 
 def _line(e: Node) -> Line:
-    """A tree as a line. Raises ``Refusal`` for one that is none."""
+    """A tree as a line, or a quotient of one. Raises ``Refusal`` for one that is none."""
+    if isinstance(e, Op) and e.name.removesuffix("_fz") == "f_div":
+        divisor = _number(e.args[1]) if isinstance(e.args[1], int) else 0.0
+        if divisor < 1 or not divisor.is_integer():
+            raise Refusal("no quotient by a positive integer")
+        return _line(e.args[0]).over(int(divisor))
     terms: dict[Symbol, int] = {}
     constant = 0
     todo: list[tuple[Node, int, bool]] = [(e, 1, False)]
@@ -242,6 +249,8 @@ def _parts(e: Node, k: int, scaled: bool) -> list[tuple[Node, int, bool]]:
 
 def _times(k: int, bits: int, scaled: bool) -> int:
     """A factor times a number of float32."""
+    if scaled and 0 in (k, _number(bits)):  # an element of padding
+        return 0
     if scaled:
         raise Refusal("a product of products")
     return k * in_units(_number(bits))

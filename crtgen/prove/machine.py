@@ -162,9 +162,7 @@ class Machine:
             return following
         if target in self._floats and not all(isinstance(w, int) for w in self.r[:2]):
             name = self._floats[target]
-            raise Refusal(
-                f"float32 in software ({name}) is not followed: take a core with an FPU"
-            )
+            raise Refusal(f"float32 in software ({name}) is not followed: take a core with an FPU")
         self.r[LR] = following | 1
         self.returns.append((following, tuple(self.r[:4])))
         self.calls.append(Call((self.count - self.slack, self.count), target, len(self.returns)))

@@ -258,7 +258,7 @@ class _Run:
         memory.recognise = self.recogniser.output  # type: ignore[method-assign]
         self.recogniser.rename = self.machine.rename  # type: ignore[method-assign]
         memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
-        if self.bounds is not None and not self.bounds.network.unbounded:
+        if self.bounds is not None and self.bounds.network.sums:
             memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))  # type: ignore[method-assign]
         elif self.network.uncompared:
             memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]

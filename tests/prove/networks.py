@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
-__all__ = ["average_pool", "elements", "rare", "two_inputs"]
+__all__ = ["average_pool", "elements", "rare", "reals", "two_inputs"]
 
 
 def average_pool() -> bytes:
@@ -76,3 +76,47 @@ def rare(hidden: bool = False) -> bytes:
         before = Operator("FULLY_CONNECTED", ["i", "v", "a"], ["x"], Options("FullyConnectedOptions"))
         operators.insert(0, before)
     return Model(tensors, operators, ["i" if hidden else "x"], ["y"]).to_bytes()
+
+
+def reals() -> bytes:
+    """Float32: padding, two convolutions, a sum, an average of nine, a fully connected layer; means."""
+    rng = np.random.default_rng(3)
+
+    def constant(name: str, *shape: int) -> Tensor:
+        return Tensor(name, shape, "float32", data=rng.normal(0, 0.5, shape).astype(np.float32))
+
+    def numbers(name: str, values: object) -> Tensor:
+        data = np.array(values, np.int32)
+        return Tensor(name, data.shape, "int32", data=data)
+
+    shapes: dict[str, tuple[int, ...]] = {
+        "x": (1, 5, 5, 3),
+        "p": (1, 7, 7, 3),
+        "a": (1, 3, 3, 8),
+        "b": (1, 3, 3, 8),
+        "c": (1, 3, 3, 8),
+    }
+    shapes |= {"d": (1, 1, 1, 8), "y": (1, 4), "m": (1, 8)}
+    tensors = [
+        *(Tensor(name, shape, "float32") for name, shape in shapes.items()),
+        *(constant("w", 8, 3, 3, 3), constant("wb", 8), constant("v", 1, 3, 3, 8), constant("vb", 8)),
+        *(constant("f", 4, 8), constant("fb", 4)),
+        *(numbers("pads", [[0, 0], [1, 1], [1, 1], [0, 0]]), numbers("axes", [1, 2])),
+    ]
+    step = {"StrideH": 2, "StrideW": 2, "DilationHFactor": 1, "DilationWFactor": 1}
+    one = {**step, "StrideH": 1, "StrideW": 1}
+    window = {"FilterHeight": 3, "FilterWidth": 3, "StrideH": 3, "StrideW": 3, "Padding": 1}
+    convolution = Options("Conv2DOptions", **step, Padding=1, FusedActivationFunction=3)
+    depthwise = Options(
+        "DepthwiseConv2DOptions", **one, Padding=0, DepthMultiplier=1, FusedActivationFunction=1
+    )
+    operators = [
+        Operator("PAD", ["x", "pads"], ["p"], Options("PadOptions")),
+        Operator("CONV_2D", ["p", "w", "wb"], ["a"], convolution),
+        Operator("DEPTHWISE_CONV_2D", ["a", "v", "vb"], ["b"], depthwise),
+        Operator("ADD", ["b", "a"], ["c"], Options("AddOptions")),
+        Operator("AVERAGE_POOL_2D", ["c"], ["d"], Options("Pool2DOptions", **window)),
+        Operator("FULLY_CONNECTED", ["d", "f", "fb"], ["y"], Options("FullyConnectedOptions")),
+        Operator("MEAN", ["b", "axes"], ["m"], Options("ReducerOptions", KeepDims=False)),
+    ]
+    return Model(tensors, operators, ["x"], ["y", "m"]).to_bytes()

@@ -13,10 +13,11 @@ from crtgen.certificate import as_dict, lines_of
 from crtgen.prove import Proof, prove
 from crtgen.prove.error import Bounds
 from crtgen.prove.image import read_image
-from crtgen.prove.network.real_layers import RealLayer, RealNetwork
+from crtgen.prove.network.real_layers import RealNetwork
 from crtgen.prove.real import word_of_real
 from crtgen.prove.value import Op, Symbol, Word
 from tests.prove.mutations import flipped
+from tests.prove.networks import reals
 from tests.support import model_path, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
@@ -113,7 +114,9 @@ def test_layers_without_a_bound(tmp_path: Path) -> None:
     assert network.unbounded == "of TANH none is known"
 
 
-def line_network(folder: Path, activation: int = 1) -> tuple[RealLayer, Bounds, tuple[Symbol, Symbol]]:
+def line_network(
+    folder: Path, activation: int = 1, reach: float = 2.0
+) -> tuple[Bounds, tuple[Symbol, Symbol], Symbol]:
     """y = relu(3 x - 5 z + 0.25)."""
     weights, bias = np.array([[3, -5]], np.float32), np.array([0.25], np.float32)
     tensors = [
@@ -131,7 +134,9 @@ def line_network(folder: Path, activation: int = 1) -> tuple[RealLayer, Bounds, 
     x, z = network.values(network.file.inputs[0])
     assert isinstance(x, Symbol)
     assert isinstance(z, Symbol)
-    return network.sums[0], Bounds(network, 2.0), (x, z)
+    (y,) = network.ends
+    assert isinstance(y, Symbol)
+    return Bounds(network, reach), (x, z), y
 
 
 def number(value: float) -> int:
@@ -172,9 +177,7 @@ def relu(e: Word) -> Op:
 @pytest.mark.parametrize("name", SAME)
 def test_trees_of_a_line(name: str, tmp_path: Path) -> None:
     """At most: 6 + 10 + 0.25 in size, of which each operation loses 2^-24."""
-    layer, bounds, (x, z) = line_network(tmp_path)
-    (y,) = layer.values
-    assert isinstance(y, Symbol)
+    bounds, (x, z), y = line_network(tmp_path)
     assert bounds.output(relu(SAME[name](x.word, z.word)), 32) is y.word
     assert 16.25 * 2**-24 < bounds.error[y] < 4 * 16.25 * 2**-24
     low, high = bounds.span[y]
@@ -183,9 +186,7 @@ def test_trees_of_a_line(name: str, tmp_path: Path) -> None:
 
 
 def test_a_fused_one_rounds_once(tmp_path: Path) -> None:
-    layer, bounds, (x, z) = line_network(tmp_path)
-    (y,) = layer.values
-    assert isinstance(y, Symbol)
+    bounds, (x, z), y = line_network(tmp_path)
     bounds.output(relu(SAME["fused"](x.word, z.word)), 32)
     first, last = (6 + 0.25) * 2**-24, (16.25 + (6 + 0.25) * 2**-24) * 2**-24
     assert bounds.error[y] == pytest.approx(first + last, rel=1e-6)
@@ -194,7 +195,7 @@ def test_a_fused_one_rounds_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OTHER)
 def test_trees_of_something_else(name: str, tmp_path: Path) -> None:
-    _, bounds, (x, z) = line_network(tmp_path)
+    bounds, (x, z), _ = line_network(tmp_path)
     found = bounds.output(relu(OTHER[name](x.word, z.word)), 32)
     assert isinstance(found, Op)
     assert found.name == "unknown"
@@ -202,10 +203,9 @@ def test_trees_of_something_else(name: str, tmp_path: Path) -> None:
 
 def test_limits(tmp_path: Path) -> None:
     """A maximum of numbers, of their bits, a choice; in their order; and none but the layer's."""
-    layer, bounds, (x, z) = line_network(tmp_path)
+    bounds, (x, z), y = line_network(tmp_path)
     plain: Word = SAME["plain"](x.word, z.word)
-    six, (y,) = number(6), layer.values
-    assert isinstance(y, Symbol)
+    six = number(6)
     forms: dict[bool, list[Word]] = {
         True: [
             Op("max", plain, 0),
@@ -222,9 +222,7 @@ def test_limits(tmp_path: Path) -> None:
     for same, words in forms.items():
         for word in words:
             assert (bounds.output(word, 32) is y.word) == same
-    layer, bounds, (x, z) = line_network(tmp_path, activation=3)
-    (y,) = layer.values
-    assert isinstance(y, Symbol)
+    bounds, (x, z), y = line_network(tmp_path, activation=3)
     plain = SAME["plain"](x.word, z.word)
     clamped: tuple[tuple[Word, bool], ...] = (
         (Op("f_min", relu(plain), six), True),
@@ -238,9 +236,59 @@ def test_limits(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_too_large(tmp_path: Path) -> None:
-    layer, _, (x, z) = line_network(tmp_path)
-    bounds = Bounds(line_network(tmp_path)[1].network, 1e38)
+    bounds, (x, z), y = line_network(tmp_path, reach=1e38)
     found = bounds.output(relu(SAME["plain"](x.word, z.word)), 32)
     assert isinstance(found, Op)
     assert found.name == "unknown"
-    assert layer.values[0] not in bounds.error
+    assert y not in bounds.error
+
+
+def exact_outputs(network: RealNetwork, x: Any) -> Any:
+    """The outputs in float64, by the lines of layers."""
+    values: dict[Any, float] = dict(zip(network.fed[network.file.inputs[0]], x.ravel().tolist(), strict=True))
+    for layer in network.sums:
+        for symbol, made in zip(layer.values or (), layer.made, strict=True):
+            line = made.line()
+            units = line.constant + sum(Fraction(values[s]) * k for s, k in line.terms)
+            exact = float(units / (line.divisor << 149))
+            values[symbol] = min(max(exact, layer.limits[0]), layer.limits[1])
+    return np.array([values[s] for s in network.ends])
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("board", [M4, M55])
+def test_images(board: str, tmp_path: Path) -> None:
+    """Convolutions, sums of tensors, means and what moves: boards are within the bound, which is near."""
+    require_tool("arm-none-eabi-gcc")
+    require_tool("qemu-system-arm")
+    model = tmp_path / "reals.tflite"
+    model.write_bytes(reals())
+    compiled = api.load(model).compile(board)
+    image = compiled.generate("standalone").build()
+    proof = prove(image.path, model)
+    assert proof.error is not None
+    assert (proof.error.outputs, proof.error.reason) == (12, "")
+    names = ["CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "AVERAGE_POOL_2D", "FULLY_CONNECTED", "MEAN"]
+    assert [layer[1] for layer in proof.error.layers] == names
+    assert all(0 < error < 1e-5 * size for _, _, error, size in proof.error.layers)
+    network, rng, worst = RealNetwork(model, ""), np.random.default_rng(5), 0.0
+    with compiled.generate().build().run() as session:
+        for _ in range(20):
+            x = rng.uniform(-1, 1, (1, 5, 5, 3)).astype(np.float32)
+            outputs = np.concatenate([y.ravel() for y in session.infer(x)])
+            worst = max(worst, float(abs(outputs - exact_outputs(network, x)).max()))
+    assert 0 < worst < proof.error.most
+
+
+def test_meaning_of_layers(tmp_path: Path) -> None:
+    """What layers are here and in TFLite Micro, on the same inputs."""
+    interpreter = pytest.importorskip("tflite_micro").runtime.Interpreter.from_bytes(reals())
+    (tmp_path / "reals.tflite").write_bytes(reals())
+    network, rng = RealNetwork(tmp_path / "reals.tflite", ""), np.random.default_rng(6)
+    assert network.unbounded == ""
+    for _ in range(5):
+        x = rng.uniform(-1, 1, (1, 5, 5, 3)).astype(np.float32)
+        interpreter.set_input(x, 0)
+        interpreter.invoke()
+        theirs = np.concatenate([interpreter.get_output(i).ravel() for i in range(2)])
+        np.testing.assert_allclose(exact_outputs(network, x), theirs, rtol=1e-5, atol=1e-6)

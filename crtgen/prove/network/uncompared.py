@@ -20,6 +20,10 @@ class _File(ModelFile):
         """Of float32, the bits of a number."""
         return REAL if self.type(tensor) == tflite.TensorType.FLOAT32 else super().kind(tensor)
 
+    def zero_point(self, tensor: int) -> int:
+        """Numbers of float32 are what they say."""
+        return 0 if self.type(tensor) == tflite.TensorType.FLOAT32 else super().zero_point(tensor)
+
 
 class Uncompared(Network):
     """Its inputs are symbols, and it has no layers: each output may be anything, and so is what it keeps."""

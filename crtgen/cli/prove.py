@@ -91,7 +91,7 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
         counts = (f"{n:,}" for n in (layer.outputs, layer.proven, layer.needed))
         rows.add_row(str(layer.number), layer.operator, *counts, missing)
     console.print(rows)
-    if proof.error is not None and not proof.error.reason:
+    if proof.error is not None and proof.error.layers:
         _print_error(console, proof.error)
     for layer in proof.layers:
         for reason in layer.reasons[:1]:

@@ -10,6 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -87,10 +88,12 @@ class Bounds:
     def _enter(self, symbol: Symbol, layer: RealLayer, line: Line, node: Node) -> None:
         low = high = _as_float(line.constant) / line.divisor
         sizes, errors = abs(low), 0.0
+        whole = -self.reach, self.reach
         for s, factor in line.terms:
-            k, ends = _as_float(factor) / line.divisor, self.span.get(s, (-self.reach, self.reach))
-            low, high = low + min(k * v for v in ends), high + max(k * v for v in ends)
-            sizes += max(abs(k * v) for v in ends)
+            k = _as_float(factor) / line.divisor
+            a, b = self.span.get(s, whole)
+            a, b = (k * a, k * b) if k > 0 else (k * b, k * a)
+            low, high, sizes = low + a, high + b, sizes + max(-a, b)
             errors += abs(k) * self.error.get(s, 0.0)
         _, rounded = self._rounded(node, {})
         rounded += 2 * _FLUSHED  # by limits
@@ -104,7 +107,8 @@ class Bounds:
         return max((self._size(v) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def _size(self, s: Symbol) -> float:
-        return max(abs(v) for v in self.span.get(s, (self.reach, self.reach))) + self.error.get(s, 0.0)
+        low, high = self.span.get(s, (-self.reach, self.reach))
+        return max(-low, high) + self.error.get(s, 0.0)
 
     def _rounded(self, e: Node, memo: dict[int, tuple[float, float]]) -> tuple[float, float]:
         """The size of what a node is without rounding, and by how much rounding changes it, at most."""
@@ -140,6 +144,7 @@ class Bounds:
         return size, error + _HALF * (size + error) + (_FLUSHED if flushes else _LEAST)
 
 
+@lru_cache(1 << 16)
 def _number(bits: int) -> float:
     """The number of float32 with these bits."""
     value: float = struct.unpack("<f", (bits & M32).to_bytes(4, "little"))[0]
@@ -154,10 +159,13 @@ def _as_float(units: int) -> float:
 
 def _symbol(e: Node) -> Symbol | None:
     """The symbol that a word is."""
-    if not isinstance(e, Sum) or e.constant or list(e.terms().values()) != [1]:
+    if not isinstance(e, Sum) or e.constant:
         return None
-    (symbol,) = e.terms()
-    return symbol if symbol.bits == 32 else None
+    terms = e.terms()
+    if len(terms) != 1:
+        return None
+    ((symbol, factor),) = terms.items()
+    return symbol if factor == 1 and symbol.bits == 32 else None
 
 
 def _clamped(e: Node) -> tuple[Node, tuple[float, float]]:

@@ -1,6 +1,6 @@
 """The memory of an image: constants, and what a run may write, which holds nothing known before it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,13 +51,14 @@ class Memory:
         self.undo: list[dict[int, Content | None]] = []
         self.assumed: list[tuple[Op, bool]] = []
         """What holds, and what does not, on the way that is run."""
+        self._tables: dict[tuple[object, ...], int] = {}
+        """Numbers of tables that were read and stay as they are, by how they were read."""
         for first, data in constant:
             padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
-            for i in range(0, len(padded), 4):
-                at = (first & ~3) + i >> 2
-                word = int.from_bytes(padded[i : i + 4], "little")
-                known = self.words.get(at, 0)
-                self.words[at] = word | known if isinstance(known, int) else word
+            words = dict(enumerate(np.frombuffer(padded, "<u4").tolist(), first >> 2))
+            for at in words.keys() & self.words.keys():
+                words[at] |= self.words[at]  # of which another constant has the other bytes
+            self.words.update(words)
 
     def recognise(self, word: Word, bits: int) -> Word | None:
         """To be replaced: nothing is an output."""
@@ -111,11 +112,21 @@ class Memory:
         if bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE * step:
             raise Refusal("an address depends on an input")
         low, high = bounds
-        entries = [read((base + (i << scale)) & M32) for i in range(low, high + 1, step)]
-        values = [signed(e) for e in entries if isinstance(e, int)]
+        key = read, base, scale, low, high, step
+        number = self._tables.get(key)
+        if number is None:
+            places = [(base + (i << scale)) & M32 for i in range(low, high + 1, step)]
+            number = self._number([read(place) for place in places])
+            if self.writable.isdisjoint(word for place in places for word in (place >> 2, place + 3 >> 2)):
+                self._tables[key] = number
+        return Op("table", number, shifted("lsr", add(index, -low & M32), step.bit_length() - 1))
+
+    def _number(self, entries: Sequence[Word]) -> int:
+        """That of a table with these entries."""
+        values = [signed(entry) for entry in entries if isinstance(entry, int)]
         if len(values) < len(entries):
             raise Refusal("an address depends on an input, and not all there is constant")
-        return Op("table", table(values), shifted("lsr", add(index, -low & M32), step.bit_length() - 1))
+        return table(values)
 
     def byte(self, a: Word) -> Byte:
         a = _address(a)

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import subprocess
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,33 @@ def require_tool(program: str, hint: str = "see the README") -> str:
     if path is None:
         absent(program, hint)
     return str(path)
+
+
+def cached(command: Sequence[str]) -> list[str]:
+    """The command that compiles one source; gcc's asks the cache first, where there is one."""
+    return ["ccache", *command] if "gcc" in Path(command[0]).name and shutil.which("ccache") else [*command]
+
+
+def compile_each(
+    command: Sequence[str], sources: Iterable[Path], program: Path, link: Sequence[str] = ()
+) -> Path:
+    """A program of C sources, each from the cache where one is asked; ``link`` is what only the linker takes.
+
+    Raises ``AssertionError`` with what the compiler says.
+    """
+    parts = [*map(str, sources)]
+    if (compiler := cached(command)) != [*command]:
+        for number, source in enumerate(parts):
+            parts[number] = f"{program}{number}.o"
+            _run([*compiler, "-c", source, "-o", parts[number]], program.parent)
+    _run([*command, *parts, *link, "-o", str(program)], program.parent)
+    return program
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    """From the folder to which the cache takes paths to be relative."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def nightly(*values: object) -> Any:

@@ -182,5 +182,6 @@ def _gdb(job: Job) -> list[str]:
     )
     # A batch of gdb's ends with the first command that fails, unlike a list of -ex.
     script = job.image.with_suffix(".gdb")
-    script.write_text("set confirm off\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    settings = ("set confirm off", "set tcp auto-retry off")  # a server that is not there is one at once
+    script.write_text("\n".join((*settings, *lines, "")), encoding="utf-8")
     return ["gdb-multiarch", "--nx", "--batch", "-x", str(script), str(job.image)]

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
 from crtgen.plan import Plan, make_plan
 from crtgen.resources import runtime_dir
-from tests.support import require_tool
+from tests.support import cached, require_tool
 
 HERE = Path(__file__).parent
 _MEMORY = {"mps2-an505": "an505.ld", "mps3-an547": "an547.ld"}
@@ -78,9 +77,8 @@ def compile_program(command: Sequence[str], sources: Sequence[Path], program: Pa
 
     Raises ``CalledProcessError`` with what the compiler says.
     """
-    cached = ["ccache"] if which("ccache") else []
     flags = [flag for flag in command if not flag.startswith(("-T", "-Wl,"))]
-    _compile([*cached, *flags, "-c", sources[0].name, "-o", "unit.o"], program.parent)
+    _compile([*cached(flags), "-c", sources[0].name, "-o", "unit.o"], program.parent)
     _compile([*command, "unit.o", *map(str, sources[1:]), "-o", program.name], program.parent)
 
 

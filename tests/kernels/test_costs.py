@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.kernels.asm import Function
 from crtgen.kernels.cost import CALL, UNKNOWN, Block, Cost, Work, estimate, figures, words
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.ops import all_cases
+from crtgen.ops import Case, all_cases
 from tests.kernels.fit import Sample, fitted
 from tests.kernels.measured import TARGETS, chains, is_measured, kernels_of, layers, measured
 from tests.support import nightly
@@ -63,6 +64,11 @@ def _wrong(errors: Mapping[str, Sequence[float]], least: int) -> list[str]:
     return [f"{family}: {100 * e:.1f} %" for family, e in nine.items() if e > _limit(family)]
 
 
+@cache
+def _cases() -> list[Case]:
+    return [case for case in all_cases() if is_measured(case)]
+
+
 @pytest.mark.parametrize(("core", "flag"), TARGETS)
 def test_kernels_have_figures(core: str, flag: str) -> None:
     """If this fails: ``python -m benchmarks.fit_costs`` with the names that it says.
@@ -70,8 +76,7 @@ def test_kernels_have_figures(core: str, flag: str) -> None:
     A tenth of a kernel's blocks may be new: words of expressions that nobody had before.
     """
     known = figures(core, flag)
-    cases = [case for case in all_cases() if is_measured(case)]
-    kernels = [kernel for case in cases for kernel in kernels_of(case, core, flag)]
+    kernels = [kernel for case in _cases() for kernel in kernels_of(case, core, flag)]
     assert len(kernels) > 100
     blocks = {(kernel.family, name) for kernel in kernels for name in (CALL, *kernel.work.blocks)}
     number = Counter(family for family, _ in blocks)

@@ -21,7 +21,7 @@ from crtgen.library.module import ObjectFile
 from crtgen.library.params import read_params
 from crtgen.library.sources import context_source
 from crtgen.resources import runtime_dir
-from tests.support import models_dir, require_tool
+from tests.support import compile_each, models_dir, require_tool
 
 HARNESS = """
 #include <stdio.h>
@@ -48,12 +48,13 @@ def run_on_host(directory: Path, imported: Linkable, stdin: bytes) -> bytes:
         (directory / name).write_text(text)
     for name, data in imported.objects.items():
         (directory / name).write_bytes(data)
-    sources = [str(directory / name) for name in (*files, *imported.objects) if not name.endswith(".h")]
-    runtime = [str(src / f"crt_{part}.c") for part in ("backend", "registry", "pool")]
-    program = str(directory / "program")
+    names = [name for name in (*files, *imported.objects) if not name.endswith(".h")]
+    sources = [directory / name for name in names if name.endswith(".c")]
+    sources += [src / f"crt_{part}.c" for part in ("backend", "registry", "pool")]
     flags = ["-O1", "-w", f"-I{include}", f"-I{directory}", f"-DMODEL={imported.module.info.name}_model"]
-    link = [f"-Wl,-rpath,{directory}", "-lm", "-o", program]
-    subprocess.run([require_tool("gcc"), *flags, *sources, *runtime, *link], check=True, timeout=240)
+    link = [str(directory / name) for name in names if not name.endswith(".c")]
+    link += [f"-Wl,-rpath,{directory}", "-lm"]
+    program = compile_each([require_tool("gcc"), *flags], sources, directory / "program", link)
     return subprocess.run([program], input=stdin, check=True, timeout=120, capture_output=True).stdout
 
 

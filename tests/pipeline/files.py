@@ -1,6 +1,5 @@
 """Descriptions of pipelines for tests, and the recordings that go with them."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import crtgen
-from tests.support import models_dir, require_tool
+from tests.support import compile_each, models_dir, require_tool
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -68,7 +67,4 @@ def built(folder: Path, main: str, *options: str) -> Path:
     sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
     includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
     flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
-    program = folder / "program"
-    command = [require_tool("gcc"), *flags, *options, *includes, *map(str, sources), "-o", str(program)]
-    subprocess.run(command, check=True, timeout=120)
-    return program
+    return compile_each([require_tool("gcc"), *flags, *options, *includes], sources, folder / "program")

@@ -12,7 +12,7 @@ from crtgen.boards.core import find_core
 from crtgen.pipeline import Event, Pipeline, events_of, runs_of
 from tests.kernels.program import HERE, WARNINGS, qemu_command
 from tests.pipeline.files import built
-from tests.support import require_tool
+from tests.support import compile_each, require_tool
 
 Samples = npt.NDArray[Any]
 
@@ -116,11 +116,10 @@ def _on_board(folder: Path, main: str, machine: str) -> Path:
     core = {"mps2_an385": "cortex-m3", "mps2_an386": "cortex-m4"}[machine]
     flags = [*find_core(core).gcc_flags, "-O2", *WARNINGS, "-nostartfiles", "-specs=nano.specs"]
     includes = [f"-I{part}" for part in (*parts, HERE / "baremetal")]
-    image = folder / "image.elf"
-    linked = [f"-T{HERE / 'baremetal' / 'an385.ld'}", "-o", str(image)]
-    command = [require_tool("arm-none-eabi-gcc"), *flags, *includes, *map(str, sources), *linked]
-    subprocess.run(command, check=True, timeout=120)
-    return image
+    link = [f"-T{HERE / 'baremetal' / 'an385.ld'}"]
+    return compile_each(
+        [require_tool("arm-none-eabi-gcc"), *flags, *includes], sources, folder / "image.elf", link
+    )
 
 
 def _main(pipeline: Pipeline, name: str, samples: Samples) -> str:

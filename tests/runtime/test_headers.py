@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.build import RUNTIME
-from tests.support import models_dir, require_tool
+from tests.support import cached, models_dir, require_tool
 
 pytestmark = pytest.mark.cc
 
@@ -52,7 +52,8 @@ _Static_assert(kTVMStr == 11 && kTVMBytes == 12 && kTVMNDArrayHandle == 13, "");
 
 def _compile(command: tuple[str, ...], source: Path, out: Path) -> None:
     done = subprocess.run(
-        [*command, f"-I{INCLUDE}", "-c", str(source), "-o", str(out)],
+        [*cached(command), f"-I{INCLUDE}", "-c", str(source), "-o", str(out)],
+        cwd=source.parent,
         capture_output=True,
         text=True,
         timeout=120,

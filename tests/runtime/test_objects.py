@@ -14,7 +14,7 @@ from crtgen.codegen import RUNTIME_VERSION
 from crtgen.project import firmware
 from crtgen.project.options import RECEIVE_LEAST
 from tests.runtime.build import RUNTIME, WARNINGS, runtime_sources, zig
-from tests.support import require_tool, symbol_table
+from tests.support import cached, require_tool, symbol_table
 
 pytestmark = pytest.mark.cc
 
@@ -44,7 +44,7 @@ def _compile(command: tuple[str, ...], out: Path) -> list[Path]:
         target = out / f"{source.stem}.o"
         flags = ("-Os", "-ffunction-sections", "-fdata-sections", f"-I{RUNTIME / 'include'}")
         done = subprocess.run(
-            [*command, *WARNINGS, *flags, "-c", str(source), "-o", str(target)],
+            [*cached(command), *WARNINGS, *flags, "-c", str(source), "-o", str(target)],
             capture_output=True,
             text=True,
             timeout=120,

@@ -290,6 +290,7 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
     parts += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
     parts += [f"const {c.c_type} *{c.name}" for c in kernel.consts]
     parts += ["uint8_t *scratch"] if kernel.scratch else []
+    parts += ["int32_t first", "int32_t count"] if kernel.fed else []
     parts += ["void *device"] if kernel.module is not None and kernel.module.handle else []
     return ", ".join(parts)
 

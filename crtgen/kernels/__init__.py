@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from crtgen.kernels.pair import on_two_cores
     from crtgen.kernels.parts import Parts
     from crtgen.kernels.registry import Design, applicable, design, select
-    from crtgen.kernels.row_loop import Outline, RowStage, find_outline, makes_operand, runs_by_rows
+    from crtgen.kernels.row_loop import Outline, find_outline
+    from crtgen.kernels.row_stage import RowStage, makes_operand, runs_by_rows
 
 __all__ = [
     "Const",

@@ -169,6 +169,10 @@ class Kernel:
     with it, and ``includes`` are their headers. ``module`` is that of an external code generator, which has a
     file of its own; None for crtgen's kernels.
 
+    One that is ``fed`` gets its first input by rows: ``int32_t first, int32_t count`` come last, how many
+    were there before, and how many ``x0`` has. Its scratch and its output are its own until all are
+    there.
+
     With ``shares`` its parts run at the same time, on a core each: they take the time of the longer one.
     """
 
@@ -188,6 +192,7 @@ class Kernel:
     routines: tuple[Routine, ...] = ()
     module: ModuleOf | None = None
     shares: tuple[Share, ...] = ()
+    fed: bool = False
 
     @property
     def is_alias(self) -> bool:

@@ -8,37 +8,41 @@ lies; its windows at an edge of the image are copied. So does a layer that makes
 addition: what it makes is in scratch until it is added.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
-from crtgen.ir import Op, Signature, Value
-from crtgen.kernels.beside import add_beside
+from crtgen.ir import Value
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Part
 from crtgen.kernels.parts import Parts, aligned, arguments, assemble
-from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import Add, Padding, Windowed
+from crtgen.kernels.row_stage import (
+    Rows,
+    RowStage,
+    fill_of,
+    has_own_rows,
+    part_of,
+    rows_made,
+    rows_per_call,
+    span_of,
+    step_of,
+)
+from crtgen.kernels.window import least_lead
+from crtgen.ops import Add
 
 __all__ = [
     "Outline",
     "RowLoopView",
-    "RowStage",
     "StageView",
     "find_outline",
-    "makes_operand",
+    "lead_of",
+    "permits",
     "row_loop",
-    "runs_by_rows",
+    "shapes_of",
 ]
-
-_Rows = npt.NDArray[np.int64]
-
-_IMAGE = 4  # axes
-_WORD = 4  # what kernels rely on where they are given a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,68 +106,6 @@ class RowLoopView:
         return any("work" in stage.arguments for stage in self.stages)
 
 
-@dataclass(frozen=True, eq=False)
-class RowStage:
-    """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
-
-    ``beside`` is a layer that makes an addition's second operand, and what that is applied to.
-    """
-
-    op: Op
-    sig: Signature
-    beside: tuple[Op, Signature] | None = None
-
-    @property
-    def others(self) -> tuple[Value, ...]:
-        """What it reads beside its image, a layer's output apart."""
-        if self.beside is None:
-            return self.sig.inputs[1:]
-        return (*(v for v in self.sig.inputs[1:] if v != self.beside[1].y), *self.beside[1].inputs)
-
-    @property
-    def images(self) -> tuple[Value, ...]:
-        """The images that it reads: one, or both operands of an addition."""
-        other = self.sig.inputs[1:2] if self.beside is None else self.beside[1].inputs[:1]
-        return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
-
-    @cached_property
-    def window(self) -> Window:
-        """The window of its own image."""
-        return _window(self.op, self.sig)
-
-    @cached_property
-    def fits(self) -> bool:
-        """Whether it can compute a few rows on their own."""
-        sig = self.sig
-        if any(image.is_constant for image in self.images) or not (_whole(sig.x) and _whole(sig.y)):
-            return False
-        if self.beside is not None:
-            op, of_layer = self.beside
-            inside = not _window(op, of_layer).padded_rows
-            return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
-        if isinstance(self.op, Add):
-            return sig.inputs[1].shape == sig.x.shape
-        return not (self.window.padded_rows and _fill(self.op, sig.x) is None)
-
-    @cached_property
-    def shape(self) -> Hashable:
-        """The same for stages that constants and names tell apart, and nothing else."""
-        of_layer = () if self.beside is None else (self.beside[1].inputs, self.beside[1].outputs)
-        values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
-        ops = self.op, self.beside and self.beside[0]
-        return ops, tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
-
-
-def runs_by_rows(op: Op, sig: Signature) -> bool:
-    """Whether an operator can be a stage at all, whatever its shape."""
-    return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
-
-
-def makes_operand(op: Op) -> bool:
-    """Whether an operator can make an addition's operand, beside it."""
-    return isinstance(op, Windowed)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
     """What is known of a loop before its stages have kernels.
@@ -174,7 +116,7 @@ class Outline:
     """
 
     rows: tuple[int, ...]
-    made: tuple[_Rows, ...]
+    made: tuple[Rows, ...]
     stripes: tuple[int, ...]
     inplace: tuple[InPlace, ...]
 
@@ -185,7 +127,7 @@ def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Ou
     None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
     of each stripe are read.
     """
-    return known.once((_shapes(stages, known), last_rows), partial(_outline, stages, last_rows))
+    return known.once((shapes_of(stages, known), last_rows), partial(_outline, stages, last_rows))
 
 
 def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
@@ -197,14 +139,14 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
     if outline is None:
         return None
     found = [
-        known.once((stage, count), partial(_part, stage, count, known))
+        known.once((stage, count), partial(part_of, stage, count, known))
         for stage, count in zip(stages, outline.rows, strict=True)
     ]
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return None
     given = arguments(parts)
-    key = _shapes(stages, known), last_rows, given
+    key = shapes_of(stages, known), last_rows, given
     form = known.once(key, partial(_form, stages, outline, given))
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
@@ -212,7 +154,7 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
         form.view,
         [part.called(calls) for part, calls in zip(parts, form.calls, strict=True)],
         begin=form.view.work,
-        inplace=_permits(outline, stages[-1], parts[-1]),
+        inplace=permits(outline, stages[-1], parts[-1]),
         work=form.work,
     )
     return kernel.priced(known.target)
@@ -235,14 +177,14 @@ def _form(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
 
 def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
     windows, height = [stage.window for stage in stages], stages[-1].sig.y.shape[1]
-    if not all(stage.fits for stage in stages) or height % last_rows:
+    if not all(stage.fits and stage.since is None for stage in stages) or height % last_rows:
         return None
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
-    rows = _rows(windows, last_rows)
-    made = _made(windows, rows, height)
+    rows = rows_per_call(windows, last_rows)
+    made = rows_made(windows, rows, height)
     stripes = tuple(
-        _span(stage.window, count) * stage.sig.x.nbytes // stage.window.height
+        span_of(stage.window, count) * stage.sig.x.nbytes // stage.window.height
         if stage.window.padded_rows or number > 0
         else 0
         for number, (stage, count) in enumerate(zip(stages, rows, strict=True))
@@ -250,64 +192,9 @@ def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
     return Outline(tuple(rows), tuple(made), stripes, tuple(_leaves(stages, made)))
 
 
-def _shapes(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
+def shapes_of(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
+    """A number for each stage, the same for those that only constants and names tell apart."""
     return tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
-
-
-def _window(op: Op, sig: Signature) -> Window:
-    if isinstance(op, Windowed):
-        return Window.of(sig, op.taps(sig), op.stride, op.padding, op.spread)
-    return Window.of(sig, (1, 1), (1, 1), Padding())
-
-
-def _whole(image: Value) -> bool:
-    """Whether it is a single image with rows of whole words."""
-    return image.shape[0] == 1 and image.shape[2] * image.shape[3] * image.dtype.itemsize % _WORD == 0
-
-
-def _fill(op: Op, x: Value) -> int | None:
-    """The byte that padding consists of; None where no value does instead of it."""
-    value = op.padding_value(x) if isinstance(op, Windowed) else None
-    return None if value is None else value % 256
-
-
-def _own(window: Window) -> bool:
-    """Whether windows have rows of their own, and all of these are of the image."""
-    return window.rows == window.stride_y and not window.padded_rows
-
-
-def _rows(windows: Sequence[Window], last: int) -> list[int]:
-    """How many rows each stage makes per call: what fills a stripe that keeps nothing, or one."""
-    rows = [last]
-    for after in reversed(windows[1:]):
-        rows.insert(0, rows[0] * after.stride_y if _own(after) else 1)
-    return rows
-
-
-def _span(window: Window, rows: int) -> int:
-    return (rows - 1) * window.stride_y + window.rows
-
-
-def _part(stage: RowStage, rows: int, known: Parts) -> Part | None:
-    """The kernel of a stage for so many rows, without padding above and below, if there is one."""
-    sig = stage.sig
-    x, y = _cut(sig.x, _span(stage.window, rows)), _cut(sig.y, rows)
-    if stage.beside is not None:
-        op, of_layer = stage.beside
-        image = _cut(of_layer.x, _span(_window(op, of_layer), rows))
-        layer = Signature((image, *of_layer.inputs[1:]), (_cut(of_layer.y, rows),))
-        return add_beside(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, known)
-    others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if isinstance(stage.op, Add) else sig.inputs[1:]
-    return known.find(_inside(stage.op), Signature((x, *others), (y,)))
-
-
-def _inside(op: Op) -> Op:
-    """The operator without padding above and below."""
-    return op.padded(replace(op.padding, top=0, bottom=0)) if isinstance(op, Windowed) else op
-
-
-def _cut(image: Value, rows: int) -> Value:
-    return replace(image, shape=(1, rows, *image.shape[2:]))
 
 
 def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> RowLoopView:
@@ -320,13 +207,13 @@ def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
         view = StageView(
             number=number,
             rows=count,
-            window=_span(window, count),
+            window=span_of(window, count),
             stride=window.stride_y,
             top=window.top,
             height=window.height,
             padded=window.padded_rows,
-            own=_own(window),
-            fill=_fill(stage.op, sig.x) or 0,
+            own=has_own_rows(window),
+            fill=fill_of(stage.op, sig.x) or 0,
             stripe=starts[number],
             x_row=sig.x.shape[2] * sig.x.shape[3],
             y_row=sig.y.shape[2] * sig.y.shape[3],
@@ -342,24 +229,10 @@ def _other(stage: RowStage, image: int, number: int) -> str:
     if not isinstance(stage.op, Add):
         return ""
     _, _, width, channels = stage.images[1].shape
-    return f"x{image} + row{number} * {_step(stage) * width * channels}"
+    return f"x{image} + row{number} * {step_of(stage) * width * channels}"
 
 
-def _step(stage: RowStage) -> int:
-    """Rows of the other image from one row of outputs to the next."""
-    return 1 if stage.beside is None else _window(*stage.beside).stride_y
-
-
-def _made(windows: Sequence[Window], rows: Sequence[int], height: int) -> list[_Rows]:
-    """For each stage, the rows of its output that are there after each block."""
-    made = [np.arange(rows[-1], height + 1, rows[-1])]
-    for after, count in zip(windows[:0:-1], rows[:0:-1], strict=True):
-        ends = (made[0] - count) * after.stride_y + _span(after, count) - after.top
-        made.insert(0, np.clip(ends, 0, after.height))
-    return made
-
-
-def _leaves(stages: Sequence[RowStage], made: Sequence[_Rows]) -> Iterator[InPlace]:
+def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlace]:
     """The output over the first stage's image, or over the other image of an addition.
 
     When the last stage writes a block's rows, the stages before it have read what they need for it.
@@ -367,24 +240,24 @@ def _leaves(stages: Sequence[RowStage], made: Sequence[_Rows]) -> Iterator[InPla
     y, first = stages[-1].sig.y, stages[0].window
     written = made[-1] * y.nbytes // y.shape[1]
     unread = np.maximum(made[0] * first.stride_y - first.top, 0)
-    yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
+    yield InPlace(0, lead=lead_of(written, unread, made[0], stages[0].sig.x))
     index = 1
     for stage, rows in zip(stages, made, strict=True):
         if isinstance(stage.op, Add):
-            lead = _lead(written, rows * _step(stage), rows, stage.images[1])
+            lead = lead_of(written, rows * step_of(stage), rows, stage.images[1])
             yield InPlace(index, lead=lead)
         index += len(stage.others)
 
 
-def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
+def permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
     """What the output may overwrite; where the last stage is an addition, as far as its kernel permits it."""
-    if not isinstance(last.op, Add):
+    if not isinstance(last.op, Add) or last.since is not None:
         return outline.inplace
     *others, other = outline.inplace
     return (*others, replace(other, lead=max(other.lead, _within(part))))
 
 
-def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
+def lead_of(written: Rows, unread: Rows, made: Rows, image: Value) -> int:
     """From row ``unread`` of the image on, a stage still has to read it, until all its rows are made."""
     pending = made < made[-1]
     return least_lead(written[pending], unread[pending] * (image.nbytes // image.shape[1]))
@@ -396,7 +269,7 @@ def _within(part: Part) -> int:
     return min(leads, default=part.sig.y.nbytes)
 
 
-def _work(view: RowLoopView, calls_of: Sequence[int], made: Sequence[_Rows], size: int) -> Work:
+def _work(view: RowLoopView, calls_of: Sequence[int], made: Sequence[Rows], size: int) -> Work:
     """Of the calls of the stages, and of rows that are filled, copied or moved up."""
     work = Work()
     for number, (stage, calls) in enumerate(zip(view.stages, calls_of, strict=True)):

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 from crtgen.ir import Array, DType, Op, Signature, Value
 from crtgen.kernels import Kernel, Parts, RowStage, Target
 from crtgen.kernels.row_loop import row_loop
+from crtgen.kernels.row_stream import row_stream
 from crtgen.ops.attrs import require
 from crtgen.ops.binary import Add
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
@@ -140,7 +141,7 @@ class Chain(Op):
 
 
 def loop_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """The kernel of a chain as a loop over rows, if there is one."""
+    """The kernels of a chain as a loop over rows, and with its image by rows, if there are any."""
     assert isinstance(chain, Chain)
     stages = []
     for stage, part in zip(chain.stages, chain.signatures(sig), strict=True):
@@ -149,5 +150,6 @@ def loop_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
             stages.append(RowStage(stage.add, sums, (stage.layer, layer)))
         else:
             stages.append(RowStage(stage, part))
-    kernel = row_loop(stages, chain.rows, Parts(target))
-    return [] if kernel is None else [kernel]
+    known = Parts(target)
+    found = row_loop(stages, chain.rows, known), row_stream(stages, chain.rows, known, fed=False)
+    return [kernel for kernel in found if kernel is not None]

@@ -18,14 +18,14 @@ from tests.kernels.measured import TARGETS, chains, layers, measured, operators_
 
 _Known = dict[tuple[str, str], Figures]
 _LAYERS, _CHAINS = 200, 50  # layers of each kind
-_LOOP = "row_loop"
-"""The kernel that calls others: its figures are what their costs leave."""
+_LOOPS = {"row_loop", "row_stream"}
+"""The kernels that call others: their figures are what the others' costs leave."""
 
 
 def measure(core: str, flag: str, families: Collection[str]) -> _Known:
     """The figures of a column."""
     operators = operators_of(families, core, flag) if families else None
-    cases = chains(_CHAINS) if _LOOP in families else layers(_LAYERS, "fit", operators)
+    cases = chains(_CHAINS) if _LOOPS & set(families) else layers(_LAYERS, "fit", operators)
     samples = [sample for _, sample in measured(list(cases), core, flag, families)]
     print(f"{core} {flag}: {len(samples)} kernels", file=sys.stderr, flush=True)
     return fitted(samples)
@@ -58,10 +58,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="a template without its endings")
     families = set(parser.parse_args().kernels)
-    if families != {_LOOP}:
-        renew(families - {_LOOP})
-    if not families or _LOOP in families:
-        renew({_LOOP})
+    if not families or families - _LOOPS:
+        renew(families - _LOOPS)
+    if not families or families & _LOOPS:
+        renew(families & _LOOPS or _LOOPS)
 
 
 if __name__ == "__main__":

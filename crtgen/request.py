@@ -13,10 +13,13 @@ from crtgen.level import Level, find_level
 from crtgen.passes import DEFAULT_PASSES, Pass, Sliding
 from crtgen.tuned import Tuned
 
-__all__ = ["EXECUTORS", "PARTS", "Request", "RequestFields"]
+__all__ = ["EXECUTORS", "FEEDS", "PARTS", "Request", "RequestFields"]
 
 EXECUTORS = ("aot", "graph")
 """Who calls the layers: code, or tables."""
+
+FEEDS = ("rows",)
+"""What an image may come by, where it does not lie in memory."""
 
 PARTS = ("arena", "kernels", "weights")
 """What of a model can be placed in a memory of the board."""
@@ -44,6 +47,8 @@ class Request:
     kernels that it names.
 
     On two ``cores`` layers are computed in halves, each by its own core.
+
+    With ``feed`` ``rows`` the image comes by rows, and lies in no memory.
     """
 
     board: Board
@@ -57,6 +62,7 @@ class Request:
     sliding: Sliding | None = None
     tuned: Sequence[Tuned] = ()
     cores: int = 1
+    feed: str = ""
 
     def __post_init__(self) -> None:
         find_level(self.optimize)
@@ -64,8 +70,22 @@ class Request:
             raise UsageError(f"unknown executor {self.executor}", hint=f"known: {', '.join(EXECUTORS)}")
         if self.cores not in (1, 2):
             raise UsageError(f"{self.cores} cores; supported here: 1 and 2", hint="leave --cores out for one")
+        if self.feed:
+            self._check_feed()
         for part, memory in self.place.items():
             self._check_place(part, memory)
+
+    def _check_feed(self) -> None:
+        if self.feed not in FEEDS:
+            raise UsageError(f"inputs cannot be fed by {self.feed}", hint=f"known: {', '.join(FEEDS)}")
+        others = (
+            (self.executor != "aot", f"the {self.executor} executor, whose tables have whole inputs"),
+            (self.sliding is not None, "sliding, which gets what is new of a window"),
+            (self.cores == 2, "two cores, which compute halves of whole layers"),
+        )
+        for given, what in others:
+            if given:
+                raise UsageError(f"feeding by rows does not go with {what}", hint="leave one of them out")
 
     def _check_place(self, part: str, name: str) -> None:
         memories = {m.name: m for m in self.board.memories}
@@ -111,3 +131,4 @@ class RequestFields(TypedDict, total=False):
     sliding: Sliding | None
     tuned: Sequence[Tuned]
     cores: int
+    feed: str

@@ -4,13 +4,14 @@
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
 # models in one call. Options: OPTIMIZE <speed|size|balanced>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE,
-# SLIDING axis=<n> step=<n> for windows that overlap, REGISTRY for the registry of functions and the RPC server; for
+# SLIDING axis=<n> step=<n> for windows that overlap, FEED rows for an image that comes by rows,
+# REGISTRY for the registry of functions and the RPC server; for
 # external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. PLACE <part>=<MEMORY>... puts the parts kernels, weights and arena into other memories.
 # A model file that changes is turned into C again by the next build.
 include_guard(GLOBAL)
 
 function(crtgen_add_model target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;REGISTRY;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN" "CODEGEN;PLACE;SLIDING")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;REGISTRY;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN;FEED" "CODEGEN;PLACE;SLIDING")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "crtgen_add_model: name a model file")
   endif()
@@ -45,6 +46,9 @@ function(crtgen_add_model target)
   endif()
   if(arg_KEEP_INPUTS)
     list(APPEND options --keep-inputs)
+  endif()
+  if(arg_FEED)
+    list(APPEND options --feed ${arg_FEED})
   endif()
   if(arg_SLIDING)
     list(APPEND options --sliding ${arg_SLIDING})

@@ -246,6 +246,8 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
     hits: list[Hit] = []
     parts: list[Linkable] = []
     whole = _whole(models, request)
+    if request.feed:
+        _check_feed(models)
     for model in models:
         if isinstance(model, Imported):
             say(f"importing {model.name}")
@@ -285,6 +287,7 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
         request.target,
         keep_inputs=request.keep_inputs,
         fixed=tuned.kernels(graph, request.target) if tuned else {},
+        feed=request.feed,
     )
     return plan, [*found, *slid, *claimed, *looped]
 
@@ -311,6 +314,19 @@ def _check_slides(model: Model | Imported, request: Request, *, alone: bool) -> 
     if not alone and request.sliding is not None:
         graph, _ = run_passes(model.graph, request.passes)
         slide(graph, request.sliding, frugal=request.optimize == "size")
+
+
+def _check_feed(models: Sequence[Model | Imported]) -> None:
+    """Raise ``UsageError`` unless there is one model, and that is a network."""
+    hint = "leave --feed out"
+    if len(models) != 1:
+        text = "of several models none can be fed by rows: a run of another one would overwrite them"
+        raise UsageError(text, where=", ".join(model.name for model in models), hint=hint)
+    (model,) = models
+    if isinstance(model, Imported):
+        raise UsageError("code that is made already cannot be fed by rows", where=model.name, hint=hint)
+    if model.pipeline is not None:
+        raise UsageError("a pipeline gets samples, not rows of an image", where=model.name, hint=hint)
 
 
 def _refuse_twins(parts: Sequence[Linkable]) -> None:

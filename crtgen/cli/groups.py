@@ -41,6 +41,7 @@ class Compiling:
     sliding: options.Slides = None
     tune: options.Tune = None
     cores: options.Cores = 1
+    feed: options.Feed = ""
 
     def compile(
         self,
@@ -65,6 +66,7 @@ class Compiling:
             sliding=choices.sliding(self.sliding),
             tuned=choices.tuned(self.tune),
             cores=self.cores,
+            feed=self.feed,
             say=say,
         )
 

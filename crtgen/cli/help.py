@@ -17,6 +17,7 @@ _SELDOM = frozenset(
         "--debug",
         "--executor",
         "--fallback",
+        "--feed",
         "--fold",
         "--fvp-path",
         "--graph-json",

@@ -152,6 +152,10 @@ Optimize = Annotated[str, _code(help="speed, size or balanced.")]
 Target = Annotated[str, _project(help="c, or llvm: the models as object files, made by LLVM.")]
 Executor = Annotated[str, _code(help="aot: calls in C; graph: tables of calls, for own models.")]
 Cores = Annotated[int, _code(min=1, max=2, help="2: two cores compute a half of each layer.")]
+Feed = Annotated[
+    str,
+    _code(metavar="rows", help="rows: the image comes by rows, and lies in no memory; docs/by-rows.md."),
+]
 Fold = Annotated[
     bool,
     _code("--fold/--no-fold", help="Remove channels that cannot vary; exact."),

@@ -110,6 +110,7 @@ DATA = frozenset(
         "executor",
         "explain",
         "fallback",
+        "feed",
         "flash",
         "fold",
         "for",

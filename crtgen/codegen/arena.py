@@ -58,9 +58,10 @@ class Arena:
 
     @classmethod
     def of(cls, model: str, plan: Plan) -> "Arena":
-        """The arena of a model, whose states are outside."""
+        """The arena of a model, whose states are outside, and its input where that comes by rows."""
         names = _constants(f"{model}_STATE_AT", plan.states)
-        made = cls(model, plan, {name: f"{model}_state + {constant}" for name, constant in names.items()})
+        outside = {name: f"{model}_state + {constant}" for name, constant in names.items()}
+        made = cls(model, plan, {name: f"{model}_image" for name in plan.fed} | outside)
         for name, constant in names.items():
             value = plan.graph.values[name]
             text = comment(f"the state {name}, {shape_text(value.shape)} {value.dtype.value}")

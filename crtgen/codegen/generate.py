@@ -35,6 +35,7 @@ from crtgen.codegen.state import states_of
 from crtgen.codegen.tidy import tidy
 from crtgen.codegen.views import (
     ArrayView,
+    FedView,
     KernelFileView,
     KernelView,
     LayerView,
@@ -154,8 +155,17 @@ class _Generator:
             states=tuple(states_of(self.plan, self.arena)),
             state_bytes=self.plan.state_bytes,
             has_pipeline=self.has_pipeline,
+            fed=self.fed(),
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
+
+    def fed(self) -> FedView | None:
+        """The input that comes by rows, if it does."""
+        for name in self.plan.fed:
+            value = self.plan.graph.values[name]
+            rows, image = value.shape[1], self.arena.value(name)
+            return FedView(rows, value.elements // rows, value.dtype.c_name, value.nbytes, image)
+        return None
 
     def tensors(self, role: str, values: Sequence[Interface], first: int) -> tuple[TensorView, ...]:
         """The inputs or outputs; ``first`` is how many arguments come before them."""
@@ -214,8 +224,11 @@ class _Generator:
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
         places = [f"(void *)({arena.value(v.name)})" for v in values]
         scratch = [arena.scratch(step)] if step.scratch is not None else []
+        rows = []
+        if step.kernel.fed:
+            places[0], rows = "rows", [f"{self.name}_taken", "count"]
         about = self.externals.layer(about, step, values)
-        arguments = [*places, *symbols, *scratch, *([about.device] if about.device else [])]
+        arguments = [*places, *symbols, *scratch, *rows, *([about.device] if about.device else [])]
         call = f"{function.symbol}({', '.join(arguments)});"
         return LayerView(index, text, _wrap(call, "    ")), about
 

@@ -18,6 +18,7 @@ from crtgen.plan import Step
 
 __all__ = [
     "ArrayView",
+    "FedView",
     "KernelFileView",
     "KernelView",
     "LayerView",
@@ -134,6 +135,20 @@ class LayerView:
     call: str
 
 
+@dataclass(frozen=True, slots=True)
+class FedView:
+    """An image that comes by rows: ``rows`` of ``elements`` of the type ``c_type`` each, ``nbytes`` in all.
+
+    A host sends it whole: then it lies in the array ``image``.
+    """
+
+    rows: int
+    elements: int
+    c_type: str
+    nbytes: int
+    image: str
+
+
 _SMALL = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 
 
@@ -234,11 +249,12 @@ class ModelView:
     states: tuple[StateView, ...] = ()
     state_bytes: int = 0
     has_pipeline: bool = False
+    fed: FedView | None = None
 
     @property
     def steps(self) -> tuple[LayerView, ...]:
         """The layers with code, of a model whose runs may be taken in steps."""
-        return () if self.has_pipeline else tuple(layer for layer in self.layers if layer.call)
+        return () if self.has_pipeline or self.fed else tuple(layer for layer in self.layers if layer.call)
 
     @property
     def record_bytes(self) -> int:

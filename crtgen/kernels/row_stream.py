@@ -246,5 +246,6 @@ def _work(view: RowStreamView, calls_of: Sequence[int], made: Sequence[Rows], si
             work.block("row", stage.height).block("moved 16", stage.height * stage.x_row * size / 16)
     for kept in view.kept:
         row = view.stages[kept.reader].x_row * size
-        work.block("kept", int(made[kept.source][-1])).block("moved 16", int(made[kept.source][-1]) * row / 8)
+        rows = int(made[kept.source][-1])
+        work.block("row", rows).block("moved 16", 2 * rows * row / 16)
     return work

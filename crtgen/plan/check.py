@@ -98,6 +98,9 @@ def check_plan(plan: Plan) -> None:
         paper.read(name, "the run")
     for step in plan.steps:
         _step(paper, step)
+    for step in plan.steps[1:]:
+        if step.kernel.fed:
+            raise paper.fail(f"{step.name} is fed by rows, but runs after {plan.steps[0].name}")
     kept = plan.graph.inputs if plan.kept_inputs else ()
     after = (name for _, name in plan.outside.pairs)
     for name in (*paper.variables((*plan.graph.lasting, *after)), *kept):

@@ -13,6 +13,7 @@ from crtgen.plan.homes import Outside
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.row_loops import loop_over_rows
+from crtgen.plan.row_streams import feed_by_rows
 from crtgen.plan.schedule import Branch, Call, Loop
 
 __all__ = ["plan_model"]
@@ -26,31 +27,36 @@ def plan_model(
     *,
     keep_inputs: bool = False,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
+    feed: str = "",
 ) -> tuple[Plan, tuple[Hit, ...]]:
     """The plan of a model, and a note for each chain that runs by rows.
 
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
     operator's inputs where they are, and computes outputs in their places where it can. Layers in ``fixed``
-    have their kernels from there, and are in no chain; those of subgraphs never are.
+    have their kernels from there, and are in no chain; those of subgraphs never are. With ``feed`` ``rows``
+    the image comes by rows: ``UnsupportedError`` where it cannot.
     """
-    return _plan(graph, target, keep_inputs, None, fixed)
+    plan = _whole(graph, target, keep_inputs, None, fixed)
+    apart = frozenset(fixed)
+    looped = loop_over_rows(plan, target, apart=apart)
+    return feed_by_rows(plan, looped[0], target, apart=apart) if feed else looped
 
 
-def _plan(
+def _whole(
     graph: Graph,
     target: Target,
     keep_inputs: bool,
     outside: Outside | None,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
-) -> tuple[Plan, tuple[Hit, ...]]:
+) -> Plan:
+    """The plan with each layer whole."""
     items = [_item(node, target) for node in graph.nodes]
     control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | Loop)}
     kernels = {**select(graph, target, fixed), **control}
     kernels |= _copies(graph, target, outside or Outside.of(graph))
     if target.cores == 2:
         kernels |= _pairs(graph, target, kernels, fixed)
-    plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, outside=outside)
-    return loop_over_rows(plan, target, apart=frozenset(fixed))
+    return make_plan(graph, kernels, items, keep_inputs=keep_inputs, outside=outside)
 
 
 def _pairs(
@@ -97,7 +103,7 @@ def _branch(graph: Graph) -> Outside:
 
 
 def _inner(graph: Graph, outside: Outside, target: Target) -> Plan:
-    return _plan(graph, target, False, outside)[0]
+    return loop_over_rows(_whole(graph, target, False, outside), target)[0]
 
 
 def _kernel(item: Branch | Loop) -> Kernel:

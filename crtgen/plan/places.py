@@ -138,7 +138,7 @@ def _places(
             readers[place] |= 1 << i
     kept = {where[name] for name in graph.lasting if name in where}
     if keep_inputs:
-        kept |= {where[name] for name in graph.inputs}
+        kept |= {where[name] for name in graph.inputs if name in where}
     return tuple(
         Place(tuple(members[i]), graph.values[name].nbytes, writers.get(i), readers[i], i in kept)
         for i, name in enumerate(names)
@@ -150,10 +150,12 @@ def _tasks(
 ) -> tuple[Task, ...]:
     producer = {name: i for i, item in enumerate(items) for name in item.outputs}
     position = {item.name: i for i, item in enumerate(items)}
+    fed = [i for i, item in enumerate(items) if kernels[item.name].fed]
     tasks = []
     for item in items:
         before = [producer[name] for name in item.inputs if name in producer]
         before += [position[name] for name in homes.first.get(item.name, ()) if name in position]
+        before += [i for i in fed if items[i] is not item]
         tasks.append(_task(item, kernels[item.name], where, sum(1 << i for i in set(before))))
     return tuple(tasks)
 

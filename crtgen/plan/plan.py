@@ -64,6 +64,11 @@ class Plan:
     homes: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def fed(self) -> tuple[str, ...]:
+        """The input that comes by rows, if it does."""
+        return self.graph.inputs if self.steps and self.steps[0].kernel.fed else ()
+
+    @property
     def copied(self) -> tuple[tuple[str, str], ...]:
         """Homes, and the values that are copied there when a run is over."""
         return tuple((home, name) for home, name in self.outside.pairs if self.homes.get(name) != home)

@@ -34,7 +34,7 @@ from crtgen.plan.order import overlap
 from crtgen.plan.places import Demand, Task, find_demand, find_leads
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
-from crtgen.plan.schedule import Call, Item, RowLoop, Stage
+from crtgen.plan.schedule import Call, Item, RowLoop, RowStream, Stage
 
 __all__ = ["loop_over_rows"]
 
@@ -109,7 +109,7 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
     saved = f"the arena is {after.arena:,} bytes instead of {before.arena:,}"
     for step in after.steps:
         loop = step.item
-        if isinstance(loop, RowLoop):
+        if isinstance(loop, RowLoop) and not isinstance(loop, RowStream):
             inner = [after.graph.values[name] for name in loop.inner]
             values = " and ".join(f"{value.name} of {value.nbytes:,} bytes" for value in inner)
             verb = "is" if len(inner) == 1 else "are"
@@ -399,6 +399,8 @@ def _chains(line: _Line, peak: int) -> Iterator[_Chain]:
 def _ending(line: _Line, at: int) -> Iterator[_Chain]:
     """The stages that the item is, and an addition also with a layer beside it."""
     item = line.items[at]
+    if isinstance(item, RowStream):
+        return
     if isinstance(item, RowLoop):
         yield _Chain(item.stages, frozenset((at,)), at)
     elif _runs_by_rows(line, item):
@@ -466,5 +468,5 @@ def _next(line: _Line, at: int) -> int | None:
 
 def _runs_by_rows(line: _Line, item: Item) -> bool:
     if isinstance(item, RowLoop):
-        return True
+        return not isinstance(item, RowStream)
     return item.name not in line.apart and runs_by_rows(item.node.op, line.graph.signature(item.node))

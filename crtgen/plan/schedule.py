@@ -1,8 +1,8 @@
 """What runs, in order: a schedule is a tree of operators, loops over rows of images, and control flow.
 
 A ``Call`` computes one operator whole. A ``RowLoop`` computes several operators a few rows at a time: what
-lies between them never exists as a whole. A ``Branch`` runs one of two schedules, a ``Loop`` runs one as long
-as another one says so.
+lies between them never exists as a whole. A ``RowStream`` is one whose image comes by rows from outside.
+A ``Branch`` runs one of two schedules, a ``Loop`` runs one as long as another one says so.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from crtgen.kernels import RowStage
 if TYPE_CHECKING:
     from crtgen.plan.plan import Plan
 
-__all__ = ["Branch", "Call", "Item", "Loop", "RowLoop", "Stage", "macs_of", "signature_of"]
+__all__ = ["Branch", "Call", "Item", "Loop", "RowLoop", "RowStream", "Stage", "macs_of", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,14 @@ class Stage:
     """An operator within a loop over rows.
 
     ``image`` is the input that comes from the stage before. ``layer`` is the node that makes the other
-    operand of an addition: it is computed beside it, for the same rows.
+    operand of an addition: it is computed beside it, for the same rows. ``since`` is the number of the stage
+    whose output that operand is, of which a ``RowStream`` keeps rows until then.
     """
 
     node: Node
     image: str
     layer: Node | None = None
+    since: int | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -38,7 +40,9 @@ class Stage:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What it reads beside the image, a layer's output apart."""
+        """What it reads beside the image, what the loop makes apart."""
+        if self.since is not None:
+            return ()
         inputs = list(self.node.inputs)
         inputs.remove(self.image)
         if self.layer is None:
@@ -51,7 +55,8 @@ class Stage:
         inputs.remove(self.image)
         values = tuple(graph.values[name] for name in (self.image, *inputs))
         beside = None if self.layer is None else (self.layer.op, graph.signature(self.layer))
-        return RowStage(self.node.op, Signature(values, graph.signature(self.node).outputs), beside)
+        sig = Signature(values, graph.signature(self.node).outputs)
+        return RowStage(self.node.op, sig, beside, self.since)
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,15 @@ class RowLoop:
         """The values that never exist as a whole."""
         between = [stage.image for stage in self.stages[1:]]
         return (*between, *(stage.layer.outputs[0] for stage in self.stages if stage.layer is not None))
+
+
+@dataclass(frozen=True)
+class RowStream(RowLoop):
+    """Stages that begin at the model's input, which comes a few rows at a time and is never whole."""
+
+    @property
+    def operator(self) -> str:
+        return "row_stream"
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,8 @@ class Firmware:
             self._check_slots()
         if self.request.cores == 2:
             self._check_cores()
+        if self.request.feed:
+            self._check_feed()
 
     def _check_cores(self) -> None:
         """Whether somebody starts the second core: this project, or the program that a library is for."""
@@ -193,6 +195,19 @@ class Firmware:
         if self.type != "library" and not self.board.second_core:
             hint = "a library leaves that to your program: --type library"
             raise UsageError("nothing is known of a second core like the first one", where=where, hint=hint)
+
+    def _check_feed(self) -> None:
+        """An image that comes by rows is nowhere whole."""
+        where, hint = self.models[0].name, "leave --feed or that out"
+        if self.options.record:
+            text = "--record keeps whole inputs, and this one comes by rows"
+            raise UsageError(text, where=where, hint=hint)
+        if self.watched:
+            text = "--watch counts whole inputs, and this one comes by rows"
+            raise UsageError(text, where=where, hint=hint)
+        if self.type == "slot":
+            text = "firmware hands whole inputs to a slot, and this one comes by rows"
+            raise UsageError(text, where=where, hint="leave --feed out")
 
     def _check_slots(self) -> None:
         if self.board.slots is None:

@@ -25,12 +25,16 @@ def only_model(image: Image, stem: str = "") -> str:
 
 
 def places(image: Image, name: str, which: str, count: int) -> list[int]:
-    """The addresses of tensors' bytes: the only pointers into the arena in the image's description."""
-    low, high = image.arena(name)
+    """The addresses of tensors' bytes: the only pointers into the arena in the image's description.
+
+    An image that comes by rows lies in an array of its own.
+    """
+    memories = [image.arena(name)]
+    memories += [image.span(f"{name}_image")] if which == "input" and f"{name}_image" in image.symbols else []
     first, end = image.span(f"{name}_{which}_tensors")
     data = image_bytes(image, first, end - first)
     words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
-    found = [w for w in words if low <= w < high]
+    found = [w for w in words if any(low <= w < high for low, high in memories)]
     if len(found) != count:
         raise Refusal(f"the image does not say where its {which}s are")
     return found

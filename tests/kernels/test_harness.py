@@ -46,7 +46,7 @@ def test_every_output_and_every_permit_is_checked(tmp_path: Path) -> None:
     case, kernel = _found("cortex-m3", "stacker_own")
     before = replace(case, limits={"n": (1, 1)})
     later = replace(kernel, view=replace(kernel.view, op=replace(kernel.view.op, step=9)))
-    layer, whole = _found("cortex-m3", "lstm_int8")
+    layer, whole = _found("cortex-m3", "lstm_int16")
     astray = replace(whole, inplace=(InPlace(input=1, output=0),))
     jobs = [Job(before, kernel), Job(before, later), Job(layer, whole), Job(layer, astray)]
     right, altered, apart, over = run_jobs(jobs, tmp_path, GUARDED["cortex-m3"])

@@ -53,7 +53,10 @@ def test_host(tmp_path: Path, count: int) -> None:
 @pytest.mark.parametrize("count", [_FEW, nightly(_MANY // 4)])
 @pytest.mark.parametrize(
     ("machine", "core"),
-    [("mps2-an385", "cortex-m0plus"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
+    [
+        *(("mps2-an385", "cortex-m0plus"), ("mps2-an385", "cortex-m3")),
+        *(("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")),
+    ],
 )
 def test_qemu(tmp_path: Path, machine: str, core: str, count: int) -> None:
     runs = _runs(count)
@@ -72,7 +75,10 @@ def test_the_sequences_differ_from_runs_that_begin_anew() -> None:
 
 @pytest.mark.parametrize(
     ("core", "expected"),
-    [("cortex-m4", {"dsp lstm", "dsp svdf"}), ("cortex-m55", {"mve lstm", "mve svdf"})],
+    [
+        *((core, {"base lstm", "base svdf"}) for core in ("cortex-m0plus", "cortex-m23", "cortex-m3")),
+        *(("cortex-m4", {"dsp lstm", "dsp svdf"}), ("cortex-m55", {"mve lstm", "mve svdf"})),
+    ],
 )
 def test_designs_of_extensions_are_among_them(core: str, expected: set[str]) -> None:
     target = Target(find_core(core), "speed")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from crtgen import api
-from crtgen.boards import find_board
+from crtgen.boards import Board, find_board
+from crtgen.boards.core import find_core
 from crtgen.ops import all_cases
 from crtgen.prove import prove
 from crtgen.prove.image import read_image
@@ -16,12 +17,12 @@ from crtgen.refute import refute
 from crtgen.refute.numbers import OnNumbers
 from tests.ops import oracle
 from tests.prove.mutations import flipped
-from tests.support import models_dir, require_tool
+from tests.support import models_dir, nightly, require_tool
 
-M4, M55 = "mps2_an386", "mps3_an547"
+M3, M4, M55 = "mps2_an385", "mps2_an386", "mps3_an547"
 
 
-def built(folder: Path, board: str, old: str = "", new: str = "") -> tuple[Path, Path]:
+def built(folder: Path, board: str | Board, old: str = "", new: str = "") -> tuple[Path, Path]:
     """An image of five times of six units and its model, with a text of the kernels changed."""
     require_tool("arm-none-eabi-gcc")
     model = folder / "lstm_int8.tflite"
@@ -67,9 +68,11 @@ def test_every_run(lstm: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.qemu
-def test_registers_take_the_name_of_a_cell(tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", [nightly("cortex-m0plus"), nightly("cortex-m3"), "cortex-m4"])
+def test_registers_take_the_name_of_a_cell(core: str, tmp_path: Path) -> None:
     """Where C computes it, a cell state is in a register when its tanh is looked up."""
-    proof = prove(*built(tmp_path, M4))
+    board = replace(find_board(M4 if core == "cortex-m4" else M3), core=find_core(core))
+    proof = prove(*built(tmp_path, board))
     assert proof.is_proven, proof.stopped or proof.first_reason
 
 

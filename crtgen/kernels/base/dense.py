@@ -6,8 +6,8 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
-from crtgen.kernels.base.dense_asm import Dense, some_outputs
-from crtgen.kernels.base.epilogue import limbs_of, long_products_of
+from crtgen.kernels.base.dense_asm import Dense, Sums, some_outputs
+from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
@@ -15,8 +15,9 @@ from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import is_row
 from crtgen.kernels.words import Words, by_output, packed_rows, words
 from crtgen.ops import Conv2d, ConvParams, FullyConnected
+from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["DenseView", "fully_connected", "whole_image"]
+__all__ = ["DenseView", "fully_connected", "row_of_sums", "whole_image"]
 
 _CHANNELS = (8, 7, 6, 5)
 _REACH = 32  # bytes that LDRB reaches
@@ -47,7 +48,7 @@ class DenseView:
     @property
     def shared_words(self) -> int:
         """Of requantisation behind these, and behind that one."""
-        return self.block.epilogue.constants if self.block.uniform else 0
+        return self.block.constants if self.block.uniform else 0
 
     @property
     def words(self) -> int:
@@ -89,29 +90,44 @@ def _dense(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     rescale = rescale_of(params, weights, bias)
     rescale = rescale.united() if rescale.uniform else rescale
     start = bias + params.input_offset * weights.sum(axis=1)
-    channels = _channels(len(weights))
-    unroll = max(1, target.steps(_ROUND[target.optimize]) // channels)
+    form: Limbs | LongProducts
     if target.core.narrow:
         limbs = limbs_of(rescale)
         if limbs is None:
             return None
         form, constants = limbs
-        unroll = min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels))
-        block = Dense(weights.shape[1], channels, unroll, form, rescale.uniform)
     else:
         found = long_products_of(rescale)
         if found is None:
             return None
-        start, constants = start + found[1], found[2]
-        block = Dense(weights.shape[1], channels, unroll, found[0], rescale.uniform)
-    view = DenseView(block, len(weights))
+        form, more, constants = found
+        start = start + more
+    return _kernel(_block(weights, form, rescale.uniform, target), weights, start, constants)
+
+
+def row_of_sums(weights: Int8, start: Int64, target: Target) -> Kernel:
+    """A row of int8 times ``weights[O, K]``: sums of 32 bits, which begin with ``start[O]``."""
+    none = np.zeros((len(weights), 0), np.uint32)
+    return _kernel(_block(weights, Sums(target.core.narrow), True, target), weights, start, none)
+
+
+def _block(weights: Int8, form: LongProducts | Limbs | Sums, uniform: bool, target: Target) -> Dense:
+    channels = _channels(len(weights))
+    unroll = max(1, target.steps(_ROUND[target.optimize]) // channels)
+    if target.core.narrow:
+        unroll = min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels))
+    return Dense(weights.shape[1], channels, unroll, form, uniform)
+
+
+def _kernel(block: Dense, weights: Int8, start: Int64, constants: Words) -> Kernel:
+    view, channels = DenseView(block, len(weights)), block.channels
 
     def some_blocks(some: slice) -> Words:
         firsts = np.minimum(np.arange(some.start, some.stop) * channels, len(weights) - channels)
         order = firsts[:, None] + np.arange(channels)
         taps = np.zeros((len(order), block.weight_bytes), np.uint8)
         lying = weights[order].transpose(0, 2, 1).reshape(len(order), -1).view(np.uint8)
-        taps[:, : lying.shape[1]] = lying ^ 128 if target.core.narrow else lying
+        taps[:, : lying.shape[1]] = lying ^ 128 if block.narrow else lying
         parts = [words(start)[order], taps.view(np.uint32)]
         if not block.uniform:
             parts.append(constants[order].reshape(len(order), -1))

@@ -6,12 +6,19 @@ from functools import lru_cache
 from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
-__all__ = ["Dense", "some_outputs"]
+__all__ = ["Dense", "Sums", "some_outputs"]
 
 _X, _Y, _END = 0, 2, 3  # parameters that are kept
 _INPUTS_END, _TAKEN_OFF, _WEIGHTS = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 _SUMMED = 4  # inputs in a round
 _LOW_SUMS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """No requantisation: sums are stored as they are, words."""
+
+    narrow: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +31,22 @@ class Dense:
     depth: int
     channels: int
     unroll: int
-    epilogue: LongProducts | Limbs
+    epilogue: LongProducts | Limbs | Sums
     uniform: bool
+
+    @property
+    def narrow(self) -> bool:
+        """Whether all instructions are narrow."""
+        return isinstance(self.epilogue, Limbs) or (isinstance(self.epilogue, Sums) and self.epilogue.narrow)
+
+    @property
+    def y_type(self) -> str:
+        return "int32_t" if isinstance(self.epilogue, Sums) else "int8_t"
+
+    @property
+    def constants(self) -> int:
+        """Words of an output's requantisation."""
+        return 0 if isinstance(self.epilogue, Sums) else self.epilogue.constants
 
     @property
     def weight_bytes(self) -> int:
@@ -35,14 +56,14 @@ class Dense:
     @property
     def block_words(self) -> int:
         """Start values, weights, requantisation."""
-        each = 1 if self.uniform else 1 + self.epilogue.constants
+        each = 1 if self.uniform else 1 + self.constants
         return self.channels * each + self.weight_bytes // 4
 
 
 @lru_cache(maxsize=256)
 def some_outputs(k: Dense) -> Routine:
     """``outputs(x, weights, y, end)``: the blocks of outputs from ``weights`` to ``end``."""
-    writer = (_Narrow if isinstance(k.epilogue, Limbs) else _Wide)(k)
+    writer = (_Narrow if k.narrow else _Wide)(k)
     writer.write()
     return writer.f.done()
 
@@ -56,12 +77,12 @@ class _Writer:
             "outputs",
             "const int8_t *x",
             "const uint32_t *weights",
-            "int8_t *y",
+            f"{k.y_type} *y",
             "const uint32_t *end",
             purpose=f"Blocks of {k.channels} outputs, from `weights` to `end`.",
             keep=(_X, _Y, _END),
             local=local,
-            narrow=isinstance(k.epilogue, Limbs),
+            narrow=k.narrow,
         )
         self.x, self.weights, y, end = self.f.arguments
         self.f.free(y, end)
@@ -73,7 +94,10 @@ class _Writer:
         with f.loop("blocks", "blocks") as again:
             self._start()
             self._products()
-            self._outputs()
+            if isinstance(self.k.epilogue, Sums):
+                self._sums()
+            else:
+                self._outputs()
             f("beq", done)
             f("b", again)
         f.place(done)
@@ -89,6 +113,10 @@ class _Writer:
 
     def _outputs(self) -> None:
         """It ends with a comparison: whether weights are left."""
+        raise NotImplementedError
+
+    def _sums(self) -> None:
+        """The same where sums are stored."""
         raise NotImplementedError
 
 
@@ -109,11 +137,11 @@ class _Narrow(_Writer):
 
     def _begin(self) -> None:
         f, k = self.f, self.k
-        assert isinstance(k.epilogue, Limbs)
         total, end = self.sums[0], self.factor
-        for limit, number in zip(self.limits, (k.epilogue.low, k.epilogue.high), strict=True):
-            f.number(self.input, number)
-            f("mov", limit, self.input)
+        if isinstance(k.epilogue, Limbs):
+            for limit, number in zip(self.limits, (k.epilogue.low, k.epilogue.high), strict=True):
+                f.number(self.input, number)
+                f("mov", limit, self.input)
         f.number(end, k.depth // k.unroll * k.unroll)
         f("adds", end, end, self.x)
         f("str", end, _INPUTS_END)
@@ -201,6 +229,18 @@ class _Narrow(_Writer):
         f("ldr", self.input, f.kept[_END])
         f("cmp", self.weights, self.input)
 
+    def _sums(self) -> None:
+        f = self.f
+        f("ldr", self.x, f.kept[_Y])
+        for number, total in enumerate(self.sums):
+            if total not in LOW:
+                f("mov", self.input, total)
+            f("str", total if total in LOW else self.input, f"[{self.x}, #{4 * number}]")
+        f("adds", self.x, self.x, f"#{4 * self.k.channels}")
+        f("str", self.x, f.kept[_Y])
+        f("ldr", self.input, f.kept[_END])
+        f("cmp", self.weights, self.input)
+
 
 class _Wide(_Writer):
     """For MLA and SMULL."""
@@ -255,6 +295,14 @@ class _Wide(_Writer):
         for number, total in enumerate(self.sums):
             f("strb", total, f"[{self.x}, #{number}]")
         f("add", self.x, self.x, f"#{k.channels}")
+        f("str", self.x, f.kept[_Y])
+        f("ldr", self.input, f.kept[_END])
+        f("cmp", self.weights, self.input)
+
+    def _sums(self) -> None:
+        f = self.f
+        f("ldr", self.x, f.kept[_Y])
+        f("stm", f"{self.x}!", f"{{{', '.join(self.sums)}}}")
         f("str", self.x, f.kept[_Y])
         f("ldr", self.input, f.kept[_END])
         f("cmp", self.weights, self.input)

@@ -12,7 +12,7 @@ import pytest
 from crtgen.kernels.literal import c_float
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier
 from crtgen.resources import runtime_dir
-from tests.support import require_tool
+from tests.support import compile_each, require_tool
 
 Words = npt.NDArray[np.uint32]
 
@@ -50,8 +50,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Words, Words]:
     (directory / "arguments.h").write_text("\n".join(lines) + "\n")
     source = Path(__file__).parent / "functions.c"
     command = [require_tool("gcc"), "-std=c11", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
-    command += [f"-I{directory}", f"-I{runtime_dir() / 'include'}", str(source)]
-    subprocess.run([*command, "-o", str(directory / "program")], check=True, timeout=120)
+    command += [f"-I{directory}", f"-I{runtime_dir() / 'include'}"]
+    compile_each(command, [source], directory / "program")
     done = subprocess.run([directory / "program"], check=True, capture_output=True, text=True, timeout=120)
     first, second = (
         np.array([int(word, 16) for word in line.split()], np.uint32) for line in done.stdout.splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.resources import runtime_dir
-from tests.support import require_tool
+from tests.support import compile_each, require_tool
 
 Node = tuple[str, str, Sequence[tuple[int, int]]]
 """Name, function (empty for an argument), inputs."""
@@ -96,12 +96,8 @@ int main(void) {{
     (directory / "graph.c").write_text(executor)
     (directory / "main.c").write_text(harness)
     src = runtime_dir() / "src"
-    runtime = [str(src / f"crt_{part}.c") for part in ("backend", "registry", "pool")]
+    runtime = [src / f"crt_{part}.c" for part in ("backend", "registry", "pool")]
     command = [require_tool("gcc"), *FLAGS, f"-I{runtime_dir() / 'include'}"]
-    program = str(directory / "program")
-    subprocess.run(
-        [*command, str(directory / "graph.c"), str(directory / "main.c"), *runtime, "-o", program],
-        check=True,
-        timeout=120,
-    )
+    sources = [directory / "graph.c", directory / "main.c", *runtime]
+    program = compile_each(command, sources, directory / "program")
     return subprocess.run([program], check=True, timeout=120, capture_output=True, text=True).stdout

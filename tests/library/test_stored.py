@@ -16,7 +16,7 @@ from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.mlf import read_archive, write_archive
 from crtgen.measure.verification import verify
 from crtgen.resources import runtime_dir
-from tests.support import ROOT, model_path, require_tool
+from tests.support import ROOT, compile_each, model_path, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 NAMES = ("kws_int8", "ad01_int8")
@@ -83,11 +83,9 @@ def test_every_source_compiles_with_the_archive_and_headers_of_tvm_alone(
     for folder in ("tvm", "dlpack"):
         shutil.copytree(runtime_dir() / "include" / folder, theirs / folder)
     (tmp_path / "main.c").write_text(MAIN)
-    sources = [*map(str, sorted((host / "src").glob("*.c"))), str(tmp_path / "main.c")]
+    sources = [*sorted((host / "src").glob("*.c")), tmp_path / "main.c"]
     strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{host / 'include'}", f"-I{theirs}"]
-    output = str(tmp_path / "program")
-    done = subprocess.run([gcc, *strict, *sources, "-o", output, "-lm"], timeout=120, check=False)
-    assert done.returncode == 0
+    output = compile_each([gcc, *strict], sources, tmp_path / "program", ["-lm"])
     assert subprocess.run([output], timeout=60, check=False).returncode == 0
 
 

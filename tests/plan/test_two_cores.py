@@ -22,7 +22,7 @@ from crtgen.resources import runtime_dir
 from crtgen.run import Site
 from crtgen.run.rp2040 import find_rp2040js
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
-from tests.support import ROOT, model_path, nightly, require_tool
+from tests.support import ROOT, compile_each, model_path, nightly, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -155,8 +155,8 @@ def test_threads_do_not_race(tmp_path: Path) -> None:
     sources = [*(tmp_path / "model").glob("*.c"), runtime_dir() / "src" / "crt_cores.c"]
     sources.append(Path(__file__).with_name("two_cores.c"))
     command = [require_tool("gcc"), "-O1", "-w", "-fsanitize=thread", f"-I{tmp_path / 'model'}"]
-    command += [f"-I{runtime_dir() / 'include'}", *map(str, sources), "-lpthread", "-lm", "-o"]
-    subprocess.run([*command, str(tmp_path / "program")], check=True, timeout=120)
+    command += [f"-I{runtime_dir() / 'include'}"]
+    compile_each(command, sources, tmp_path / "program", ["-lpthread", "-lm"])
     done = subprocess.run([tmp_path / "program"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[:2000]
     expected = [next(iter(model.graph.run([(picture,)])))[0].reshape(-1) for picture in pictures]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.build import RUNTIME, SANITIZE
-from tests.support import require_tool
+from tests.support import compile_each, require_tool
 
 pytestmark = pytest.mark.cc
 
@@ -22,13 +22,8 @@ def _build(folder: Path, source: str, flags: tuple[str, ...], replaced: tuple[st
     (folder / "crt_slots.c").write_text(manager.replace(*replaced))
     sources = [RUNTIME / "src" / name for name in _SOURCES if name != "crt_slots.c"]
     command = [require_tool("gcc"), "-std=c11", "-w", *flags, f"-I{RUNTIME / 'include'}"]
-    command += map(str, (Path(__file__).with_name(source), folder / "crt_slots.c", *sources))
-    program = folder / "program"
-    done = subprocess.run(
-        [*command, "-o", str(program)], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return program
+    sources = [Path(__file__).with_name(source), folder / "crt_slots.c", *sources]
+    return compile_each(command, sources, folder / "program")
 
 
 def _run(program: Path, seeds: int) -> str:
@@ -79,8 +74,7 @@ def test_slots_on_a_file(tmp_path: Path) -> None:
         f"-I{RUNTIME / 'include'}",
     ]
     program, flash = tmp_path / "program", tmp_path / "flash.bin"
-    command += map(str, (Path(__file__).with_name("flash_file.c"), *sources, "-o", program))
-    subprocess.run(command, check=True, timeout=100)
+    compile_each(command, [Path(__file__).with_name("flash_file.c"), *sources], program)
     for version in range(4):
         done = subprocess.run([program, flash], capture_output=True, text=True, timeout=100, check=True)
         ran, refused = done.stdout.splitlines()

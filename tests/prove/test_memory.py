@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from crtgen.prove.memory import tried_values
-from crtgen.prove.value import Op, Symbol, unknown
+from crtgen.prove.memory import Memory, tried_values
+from crtgen.prove.value import Op, Symbol, Word, unknown
 
 X = Symbol(0, 0, -128, 127)
 PLACE = Op("lsr", Op("add", X.word, 128), 4)
@@ -33,3 +33,32 @@ def test_symbols_with_too_many_values() -> None:
     assert tried_values(Op("lsr", word, 4)) is None
     short = Symbol(0, 0, -(1 << 15), (1 << 15) - 1, 16).word
     assert np.ptp(tried_values(Op("asr", short, 4))) == 4095
+
+
+def test_a_table_of_constants_is_read_once() -> None:
+    memory, reads = Memory([(0x1002, bytes(range(20)))], unaligned=True), list[Word]()
+    memory.allow(0x2000, 0x2010)
+    for at in range(0x2000, 0x2010, 4):
+        memory.store(at, 5)
+
+    def read(at: Word) -> Word:
+        reads.append(at)
+        return memory.unsigned_byte(at)
+
+    def number(base: int) -> Word:
+        """That of the table at an address."""
+        found = memory.table(base, PLACE, 0, read)
+        assert isinstance(found, Op)
+        return found.args[0]
+
+    assert number(0x1002) == number(0x1002)
+    assert reads == [*range(0x1002, 0x1012)]
+    before = number(0x2000)
+    memory.store(0x2004, 6)
+    assert number(0x2000) != before
+    assert len(reads) == 3 * 16
+
+
+def test_words_that_two_constants_share() -> None:
+    memory = Memory([(0x1000, b"\1\2\3\4\5"), (0x1005, b"\6\7\x08\x09")], unaligned=False)
+    assert [memory.load(at) for at in (0x1000, 0x1004, 0x1008)] == [0x04030201, 0x08070605, 9]

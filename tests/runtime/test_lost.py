@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crtgen.errors import RemoteError
-from crtgen.rpc.client import SERIAL, Client
+from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.rpc.messages import CallFunc, CopyToRemote, Return, encode
 from crtgen.rpc.values import Args, Handle, Tensor, TypeCode, Value
 from tests.noise import KINDS, Noisy
@@ -33,7 +33,7 @@ def test_crc32_is_that_of_zlib_and_stays_within_what_was_handed_out(client: Clie
 def test_a_run_whose_answer_is_lost_is_not_repeated(serve: Serve) -> None:
     """The model doubles what it has in place: a second run would show."""
     line = Noisy(serve())
-    with Client(line, timeouts=SERIAL) as client, client.aot_executor("once") as executor:
+    with Client(line, timeouts=SIMULATOR) as client, client.aot_executor("once") as executor:
         for lost in (0, 1, 2):
             executor.set_input("x", np.array([1, 2, 3, -4], np.int16))
             line.lose = lost
@@ -49,7 +49,7 @@ def test_a_run_whose_answer_is_lost_is_not_repeated(serve: Serve) -> None:
 
 def test_a_run_that_failed_fails_again_without_running(serve: Serve) -> None:
     line = Noisy(serve())
-    with Client(line, timeouts=SERIAL) as client, client.aot_executor("broken") as executor:
+    with Client(line, timeouts=SIMULATOR) as client, client.aot_executor("broken") as executor:
         line.lose = 1
         with pytest.raises(RemoteError, match="run of broken failed with code -3"):
             executor.run()
@@ -80,7 +80,7 @@ def test_a_number_of_another_session_means_nothing(raw: Raw) -> None:
 def test_bytes_come_through_noise_as_they_are(serve: Serve, kind: str) -> None:
     line = Noisy(serve(), kind, seed=3)
     data = np.random.default_rng(2).integers(0, 256, 12_000, np.uint8)
-    with Client(line, timeouts=SERIAL) as client, client.allocate(data.shape, data.dtype) as tensor:
+    with Client(line, timeouts=SIMULATOR) as client, client.allocate(data.shape, data.dtype) as tensor:
         line.rate = 3e-4
         for _ in range(3):
             tensor.write(data)
@@ -93,7 +93,7 @@ def test_a_damage_that_no_packet_shows_is_found(serve: Serve, monkeypatch: pytes
     """One that keeps a packet's CRC: what the device has is compared, and copied again."""
     line = Noisy(serve())
     data = np.arange(100, dtype=np.uint8)
-    with Client(line, timeouts=SERIAL) as client, client.allocate(data.shape, data.dtype) as tensor:
+    with Client(line, timeouts=SIMULATOR) as client, client.allocate(data.shape, data.dtype) as tensor:
         reads = iter([b"?" * 100])
         kept = client._read
         monkeypatch.setattr(client, "_read", lambda tensor: next(reads, None) or kept(tensor))

@@ -9,7 +9,7 @@ from crtgen.api import Image
 from crtgen.boards import find_board
 from crtgen.measure.cases import Case
 from crtgen.measure.verification import cases_of, verify_cases
-from crtgen.rpc import SERIAL, Client
+from crtgen.rpc import SIMULATOR, Client
 from crtgen.run import start_device
 from crtgen.session import Session
 from tests.noise import KINDS, Noisy
@@ -36,7 +36,7 @@ def test_verify_over_noise(built: Built, kind: str) -> None:
     image, cases = built
     device = start_device(image.path, find_board("host"))
     line = Noisy(device.stream, kind)
-    with Session(image.built, device, Client(line, timeouts=SERIAL), counting=False) as session:
+    with Session(image.built, device, Client(line, timeouts=SIMULATOR), counting=False) as session:
         line.rate = 1e-4
         verdicts = verify_cases(session, cases)
         line.rate = 0

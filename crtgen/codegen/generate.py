@@ -86,7 +86,7 @@ def generate_c(
         f"{name}_internal.h": render("internal.h.j2", m=view, check=check),
         f"{name}{WEIGHTS}.c": partial(render_pieces, "weights.c.j2", m=view),
     }
-    usage = ""
+    usage = render("by_rows_example.c.j2", m=view) if view.fed else ""
     if pipeline is not None:
         around, usage = pipeline_files(pipeline, info, states=bool(view.states))
         files |= around

@@ -245,7 +245,7 @@ class CModule:
     ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters,
     ``libraries`` what its sources are built with, ``kernels`` the kernels' functions that are in it and in
     the modules beside it, by what makes them equal. ``externals`` are the parts that external code generators
-    made. ``usage`` is what a program has of its own that feeds a pipeline: C whose ``<name>_use`` shows it.
+    made. ``usage`` is what a program has of its own that feeds samples or rows; ``<name>_use`` shows it.
     """
 
     info: ModelInfo

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crtgen.kernels.parts import Parts
     from crtgen.kernels.registry import Design, applicable, design, select
     from crtgen.kernels.row_loop import Outline, find_outline
-    from crtgen.kernels.row_stage import RowStage, makes_operand, runs_by_rows
+    from crtgen.kernels.row_stage import RowStage, makes_operand, runs_by_rows, takes_rows
 
 __all__ = [
     "Const",
@@ -51,6 +51,7 @@ __all__ = [
     "on_two_cores",
     "runs_by_rows",
     "select",
+    "takes_rows",
 ]
 
 __getattr__ = on_demand(__name__, __file__)

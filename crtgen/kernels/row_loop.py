@@ -38,10 +38,7 @@ __all__ = [
     "RowLoopView",
     "StageView",
     "find_outline",
-    "lead_of",
-    "permits",
     "row_loop",
-    "shapes_of",
 ]
 
 
@@ -127,7 +124,7 @@ def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Ou
     None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
     of each stripe are read.
     """
-    return known.once((shapes_of(stages, known), last_rows), partial(_outline, stages, last_rows))
+    return known.once((_shapes(stages, known), last_rows), partial(_outline, stages, last_rows))
 
 
 def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
@@ -146,7 +143,7 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
     if len(parts) < len(found):
         return None
     given = arguments(parts)
-    key = shapes_of(stages, known), last_rows, given
+    key = _shapes(stages, known), last_rows, given
     form = known.once(key, partial(_form, stages, outline, given))
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
@@ -154,7 +151,7 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
         form.view,
         [part.called(calls) for part, calls in zip(parts, form.calls, strict=True)],
         begin=form.view.work,
-        inplace=permits(outline, stages[-1], parts[-1]),
+        inplace=_permits(outline, stages[-1], parts[-1]),
         work=form.work,
     )
     return kernel.priced(known.target)
@@ -177,7 +174,7 @@ def _form(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
 
 def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
     windows, height = [stage.window for stage in stages], stages[-1].sig.y.shape[1]
-    if not all(stage.fits and stage.since is None for stage in stages) or height % last_rows:
+    if not all(stage.fits for stage in stages) or height % last_rows:
         return None
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
@@ -192,7 +189,7 @@ def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
     return Outline(tuple(rows), tuple(made), stripes, tuple(_leaves(stages, made)))
 
 
-def shapes_of(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
+def _shapes(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
     """A number for each stage, the same for those that only constants and names tell apart."""
     return tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
 
@@ -240,24 +237,24 @@ def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlac
     y, first = stages[-1].sig.y, stages[0].window
     written = made[-1] * y.nbytes // y.shape[1]
     unread = np.maximum(made[0] * first.stride_y - first.top, 0)
-    yield InPlace(0, lead=lead_of(written, unread, made[0], stages[0].sig.x))
+    yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
     index = 1
     for stage, rows in zip(stages, made, strict=True):
         if isinstance(stage.op, Add):
-            lead = lead_of(written, rows * step_of(stage), rows, stage.images[1])
+            lead = _lead(written, rows * step_of(stage), rows, stage.images[1])
             yield InPlace(index, lead=lead)
         index += len(stage.others)
 
 
-def permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
+def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
     """What the output may overwrite; where the last stage is an addition, as far as its kernel permits it."""
-    if not isinstance(last.op, Add) or last.since is not None:
+    if not isinstance(last.op, Add):
         return outline.inplace
     *others, other = outline.inplace
     return (*others, replace(other, lead=max(other.lead, _within(part))))
 
 
-def lead_of(written: Rows, unread: Rows, made: Rows, image: Value) -> int:
+def _lead(written: Rows, unread: Rows, made: Rows, image: Value) -> int:
     """From row ``unread`` of the image on, a stage still has to read it, until all its rows are made."""
     pending = made < made[-1]
     return least_lead(written[pending], unread[pending] * (image.nbytes // image.shape[1]))

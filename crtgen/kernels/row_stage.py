@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Op, Signature, Value
+from crtgen.ir import Along, Op, Signature, Value
 from crtgen.kernels.beside import add_beside
 from crtgen.kernels.kernel import Part
 from crtgen.kernels.parts import Parts
@@ -26,6 +26,7 @@ __all__ = [
     "runs_by_rows",
     "span_of",
     "step_of",
+    "takes_rows",
 ]
 
 Rows = npt.NDArray[np.int64]
@@ -49,9 +50,7 @@ class RowStage:
 
     @property
     def others(self) -> tuple[Value, ...]:
-        """What it reads beside its image, what the loop makes apart."""
-        if self.since is not None:
-            return ()
+        """What it reads beside its image, a layer's output apart."""
         if self.beside is None:
             return self.sig.inputs[1:]
         return (*(v for v in self.sig.inputs[1:] if v != self.beside[1].y), *self.beside[1].inputs)
@@ -88,12 +87,21 @@ class RowStage:
         values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
         ops = self.op, self.beside and self.beside[0]
         shapes = tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
-        return ops, self.since, shapes
+        return ops, shapes
 
 
 def runs_by_rows(op: Op, sig: Signature) -> bool:
     """Whether an operator can be a stage at all, whatever its shape."""
     return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
+
+
+def takes_rows(op: Op, sig: Signature) -> bool:
+    """Whether it can be one of a stream, which has types of its own for each image: also what is element by
+    element, as the quantisation of a camera's bytes."""
+    if runs_by_rows(op, sig):
+        return True
+    alike = len(sig.inputs) == 1 and len(sig.x.shape) == _IMAGE and sig.x.shape == sig.y.shape
+    return alike and op.along(sig, (1,)) == Along(1)
 
 
 def makes_operand(op: Op) -> bool:

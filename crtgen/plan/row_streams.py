@@ -10,7 +10,7 @@ from functools import partial
 
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Graph, Node
-from crtgen.kernels import Kernel, Parts, Target, runs_by_rows
+from crtgen.kernels import Kernel, Parts, Target, takes_rows
 from crtgen.kernels.known import Known
 from crtgen.kernels.row_stream import row_stream
 from crtgen.ops import Add
@@ -90,7 +90,7 @@ def _ways(plan: Plan, target: Target, apart: frozenset[str]) -> Iterator[_Way]:
         found = [described.once(stage, partial(stage.described, graph)) for stage in stages]
         height = graph.values[stages[-1].node.outputs[0]].shape[1]
         for rows in (n for n in range(1, min(height, _MOST_ROWS) + 1) if height % n == 0):
-            kernel = row_stream(found, rows, known, fed=True)
+            kernel = row_stream(found, rows, known)
             if kernel is None or kernel.scratch >= plan.arena:
                 break
             yield _Way(RowStream(stages, rows), kernel)
@@ -125,7 +125,7 @@ def _next(graph: Graph, image: str, kept: Mapping[str, int]) -> Stage | None:
     if len(now) != 1 or len(later) > 1 or (later and image in graph.inputs):
         return None
     (node,) = now
-    if not runs_by_rows(node.op, graph.signature(node)) or list(node.inputs).count(image) != 1:
+    if not takes_rows(node.op, graph.signature(node)) or list(node.inputs).count(image) != 1:
         return None
     if not isinstance(node.op, Add):
         return Stage(node, image) if node.inputs[0] == image else None
@@ -146,9 +146,9 @@ def _check(graph: Graph, apart: frozenset[str]) -> None:
 
 def _check_layer(graph: Graph, node: Node, apart: frozenset[str]) -> None:
     image = graph.values[graph.inputs[0]]
-    if not runs_by_rows(node.op, graph.signature(node)) or isinstance(node.op, Add):
+    if not takes_rows(node.op, graph.signature(node)) or isinstance(node.op, Add):
         what = f"{node.name}, which reads {image.name}, is {node.op.name}"
-        raise _refused(graph, f"{what}; convolutions and poolings take rows")
+        raise _refused(graph, f"{what}; convolutions, poolings and what is element by element take rows")
     if image.shape[0] != 1:
         raise _refused(graph, f"{image.name} has {image.shape[0]} images; one at a time comes by rows")
     if image.nbytes // image.shape[1] % _WORD:

@@ -1,8 +1,10 @@
 """Images that come by rows, from the command line and in Python."""
 
 import json
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -11,7 +13,8 @@ from crtgen.api import Model, compile
 from crtgen.cli.app import app
 from crtgen.codegen.drift import DriftReference
 from crtgen.errors import UsageError
-from tests.support import ROOT, nightly
+from crtgen.resources import runtime_dir
+from tests.support import ROOT, nightly, require_tool
 from tests.tflite_builder import Model as File
 from tests.tflite_builder import Operator, Tensor
 
@@ -73,6 +76,26 @@ def test_the_header_says_what_to_call(tmp_path: Path) -> None:
     assert "digits_image" not in (tmp_path / "model" / "digits.c").read_text(), "no image lies in memory"
 
 
+@pytest.mark.cc
+def test_the_example_of_a_library_is_a_cameras_loop(tmp_path: Path) -> None:
+    """It takes each line once; the result is that of an image of zeros."""
+    _invoke("generate", DIGITS, str(tmp_path), "-b", "host", "--type", "library", "--feed", "rows")
+    example = (tmp_path / "example" / "main.c").read_text()
+    shows = 'for (int i = 0; i < 10; i++) { printf("%d ", digits_result[i]); }\n    return 0;\n}'
+    shown = example.rpartition("return 0;")[0] + shows
+    (tmp_path / "shown.c").write_text(f"#include <stdio.h>\n{shown}")
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{runtime_dir() / 'include'}"]
+    sources = map(str, [*(tmp_path / "model").glob("*.c"), tmp_path / "shown.c"])
+    program = str(tmp_path / "program")
+    command = [require_tool("gcc"), *flags, f"-I{tmp_path / 'model'}", *sources, "-lm", "-o", program]
+    subprocess.run(command, check=True, timeout=120)
+    done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    model = crtgen.load(DIGITS)
+    assert isinstance(model, Model)
+    y = model.graph.evaluate({"image": np.zeros((1, 8, 8, 1), np.int8)})[model.graph.outputs[0]]
+    assert list(map(int, done.stdout.split())) == y.ravel().tolist()
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -102,7 +125,7 @@ def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     table = tmp_path / "sines.tflite"
     table.write_bytes(File(tensors, [Operator("SIN", ["x"], ["y"])], ["x"], ["y"]).to_bytes())
     said = _invoke("inspect", str(table), "-b", "host", "--feed", "rows", code=3)
-    assert "convolutions and poolings take rows hint: leave --feed out" in said
+    assert "what is element by element take rows hint: leave --feed out" in said
 
 
 def test_pipelines_and_archives_are_refused(tmp_path: Path) -> None:

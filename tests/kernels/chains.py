@@ -14,7 +14,7 @@ from crtgen.ops.binary import Add
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
 
-__all__ = ["Chain", "Stage", "SumBeside", "Windowed", "loop_kernels"]
+__all__ = ["Chain", "Stage", "SumBeside", "Windowed", "loop_kernels", "stream_kernels"]
 
 Windowed: TypeAlias = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d
 
@@ -141,7 +141,19 @@ class Chain(Op):
 
 
 def loop_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """The kernels of a chain as a loop over rows, and with its image by rows, if there are any."""
+    """The kernel of a chain as a loop over rows, if there is one."""
+    kernel = row_loop(*_stages(chain, sig), Parts(target))
+    return [] if kernel is None else [kernel]
+
+
+def stream_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
+    """The kernel of a chain whose image comes by rows, if there is one: it adds no other image."""
+    kernel = row_stream(*_stages(chain, sig), Parts(target))
+    return [] if kernel is None else [kernel]
+
+
+def _stages(chain: Op, sig: Signature) -> tuple[list[RowStage], int]:
+    """What loops are made of, and the rows that the last stage makes at a time."""
     assert isinstance(chain, Chain)
     stages = []
     for stage, part in zip(chain.stages, chain.signatures(sig), strict=True):
@@ -150,6 +162,4 @@ def loop_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
             stages.append(RowStage(stage.add, sums, (stage.layer, layer)))
         else:
             stages.append(RowStage(stage, part))
-    known = Parts(target)
-    found = row_loop(stages, chain.rows, known), row_stream(stages, chain.rows, known, fed=False)
-    return [kernel for kernel in found if kernel is not None]
+    return stages, chain.rows

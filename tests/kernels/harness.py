@@ -364,7 +364,8 @@ def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], fo
         lines += (
             [f"static const struct permit {name}_permits[] = {{{', '.join(permits)}}};"] if permits else []
         )
-        arguments = ", ".join(f"(void *)p[{i}]" for i in range(len(group)))
+        rows = ["0", str(job.case.sig.x.shape[1])] if kernel.fed else []
+        arguments = ", ".join([*(f"(void *)p[{i}]" for i in range(len(group))), *rows])
         lines += [f"static void {name}_call(uint8_t *const *p) {{ {name}({arguments}); }}"]
         place = f"{name}_permits, {len(permits)}" if permits else "0, 0"
         table += [f"{{{name}_call, {name}_buffers, {len(group)}, {place}}},"]
@@ -393,6 +394,7 @@ def _source(name: str, sig: Signature, kernel: Kernel, routines: dict[str, Routi
     parameters += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
     parameters += [f"const {c.c_type} *{c.name}" for c in kernel.consts]
     parameters += ["uint8_t *scratch"] if kernel.scratch else []
+    parameters += ["int32_t first", "int32_t count"] if kernel.fed else []
     prototype = f"void {name}({', '.join(parameters)})"
     context = {"k": kernel.view, "name": name, "prototype": prototype, "parts": parts, "routines": own}
     source = render(f"kernels/{kernel.template}", **context)

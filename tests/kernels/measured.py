@@ -13,7 +13,7 @@ from crtgen.kernels import Kernel, Target
 from crtgen.kernels.registry import registered
 from crtgen.level import LEVELS
 from crtgen.ops import Case, all_cases
-from tests.kernels.chains import Chain, loop_kernels
+from tests.kernels.chains import Chain, loop_kernels, stream_kernels
 from tests.kernels.drawn import draw
 from tests.kernels.fit import Sample
 from tests.kernels.harness import Job, batches, measure_jobs
@@ -83,7 +83,10 @@ def kernels_of(case: Case, core: str, flag: str) -> Iterator[Kernel]:
     for level in levels:
         target = Target(find_core(core), level, flag)
         if isinstance(case.op, Chain):
-            found: list[Kernel | None] = [*loop_kernels(case.op, case.sig, target)]
+            found: list[Kernel | None] = [
+                *loop_kernels(case.op, case.sig, target),
+                *stream_kernels(case.op, case.sig, target),
+            ]
         else:
             found = [entry.kernel(case.op, case.sig, target) for entry in registered(type(case.op))]
         for kernel in found:

@@ -12,13 +12,26 @@ from crtgen.boards.core import find_core
 from crtgen.codegen import generate_c
 from crtgen.errors import CrtgenError, UnsupportedError
 from crtgen.frontends import load
-from crtgen.ir import Array, Graph
+from crtgen.ir import Array, DType, Graph, Quant, Value
 from crtgen.kernels import Target, select
-from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, Padding, Relu, Sub
+from crtgen.ops import (
+    Add,
+    AveragePool2d,
+    Conv2d,
+    DepthwiseConv2d,
+    MaxPool2d,
+    Padding,
+    Quantize,
+    Relu,
+    Reshape,
+    Sub,
+    Tanh,
+)
 from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.plan import Plan, check_plan, plan_model
 from crtgen.plan.schedule import RowLoop, RowStream
 from crtgen.resources import runtime_dir
+from tests.kernels.program import Run, check_outputs, run_plans_on_qemu
 from tests.passes.networks import Network, draw
 from tests.support import model_path, nightly, require_tool
 
@@ -69,7 +82,18 @@ def _pooled(real: bool = False) -> Graph:
     return net.graph(net.node("relu", Relu(), x))
 
 
-GRAPHS = {"mobile": _mobile, "residual": _residual, "pooled": _pooled}
+def _camera(real: bool = False) -> Graph:
+    """What a camera has, bytes or real numbers, is quantised first."""
+    net = Network()
+    pixels = Quant.tensor(1 / 255, 0)
+    kind = Value("x", (1, 24, 20, 3), DType.FLOAT32 if real else DType.UINT8, None if real else pixels)
+    net.inputs.append(net.add_value(kind))
+    x = net.node("quantize", Quantize(), "x", quant=Quant.tensor(1 / 255 if not real else 0.05, -128))
+    x = net.node("tanh", Tanh(), net.layer("first", HALVED, x, (8, 3, 3, 3)), quant=Quant.tensor(1 / 128, 0))
+    return net.graph(net.layer("last", HALVED, x, (8, 3, 3, 8)))
+
+
+GRAPHS = {"mobile": _mobile, "residual": _residual, "pooled": _pooled, "camera": _camera}
 
 
 def _chunks(images: Sequence[Array], most: int, seed: int) -> Iterator[tuple[int, bytes]]:
@@ -145,6 +169,29 @@ def test_outputs_are_the_same_however_rows_come(tmp_path: Path, name: str, real:
         _check(graph, outputs, expected)
         assert sum(returned) == 2
         assert len(returned) == len(calls)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("machine", "core"),
+    [
+        ("mps2-an386", "cortex-m4"),
+        ("mps3-an547", "cortex-m55"),
+        nightly("mps2-an385", "cortex-m3"),
+        nightly("mps2-an385", "cortex-m0plus"),
+    ],
+)
+def test_on_cores(tmp_path: Path, machine: str, core: str) -> None:
+    graphs = {name: build() for name, build in GRAPHS.items()}
+    plans = {name: _fed(graph, core)[1] for name, graph in graphs.items()}
+    runs = [
+        (Run(name, plans[name].graph, {"x": draw(graph.values["x"], seed)}), plans[name])
+        for name, graph in graphs.items()
+        for seed in range(2)
+    ]
+    outputs = run_plans_on_qemu(tmp_path, runs, machine, find_core(core))
+    wrong = [text for (run, _), out in zip(runs, outputs, strict=True) if (text := check_outputs(run, out))]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.cc
@@ -239,7 +286,7 @@ def _two_readers(net: Network) -> str:
 
 
 def _no_window(net: Network) -> str:
-    return net.node("relu", Relu(), net.input("x", 1, 8, 8, 4))
+    return net.node("flat", Reshape((1, 256)), net.input("x", 1, 8, 8, 4))
 
 
 def _odd_rows(net: Network) -> str:
@@ -255,7 +302,7 @@ def _two_images(net: Network) -> str:
     [
         (_two_inputs, "it has 2 inputs; one image comes by rows"),
         (_two_readers, "2 layers read x; one can take its rows"),
-        (_no_window, "relu, which reads x, is relu; convolutions and poolings take rows"),
+        (_no_window, "flat, which reads x, is reshape; convolutions, poolings and what is element by"),
         (_odd_rows, "a row of x has 9 bytes; rows are whole words of 4"),
         (_two_images, "x has 2 images; one at a time comes by rows"),
     ],

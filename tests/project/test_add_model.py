@@ -50,7 +50,7 @@ def test_the_options_reach_crtgen(tmp_path: Path) -> None:
         "add_library(zephyr_interface INTERFACE)",
         "macro(target_link_libraries)\nendmacro()",
         "crtgen_add_model(app a.tflite OPTIMIZE balanced TARGET llvm OWN_ARENAS KEEP_INPUTS REGISTRY",
-        "SLIDING axis=1 step=2)",
+        "SLIDING axis=1 step=2 FEED rows)",
     )
     assert done.returncode == 0, done.stderr
     given = (tmp_path / "build" / "crtgen.arguments").read_text().split()
@@ -58,7 +58,7 @@ def test_the_options_reach_crtgen(tmp_path: Path) -> None:
         *("generate", str(tmp_path / "a.tflite"), str(tmp_path / "build" / "crtgen")),
         *("--type", "library", "--platform", "zephyr", "--board", "nucleo_h743zi"),
         *("--core", "cortex-m7", "--optimize", "balanced", "--target", "llvm"),
-        *("--own-arenas", "--keep-inputs", "--sliding", "axis=1", "step=2", "--registry"),
+        *("--own-arenas", "--keep-inputs", "--feed", "rows", "--sliding", "axis=1", "step=2", "--registry"),
     ]
 
 

@@ -25,7 +25,7 @@ def pytest_collection_finish() -> None:
     """What is there by now stays to the end: to look for garbage among it took a seventh of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

@@ -46,7 +46,7 @@ def test_a_host_sends_the_image_whole() -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", nightly("microbit"), nightly("mps2_an385")])
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", nightly("mps2_an505"), nightly("mps2_an385")])
 def test_on_cores(board: str) -> None:
     report = json.loads(_invoke("verify", DIGITS, "-b", board, "--feed", "rows", "--cases", "2", "--json"))
     assert (report["cases"], report["failed"]) == (2, 0)

@@ -20,6 +20,7 @@ _BIG, _LONG = 5_000, 32  # instructions and bytes that are compared: of less, mu
 _NEAR, _NEAR_CODE, _IN_C = 0.05, 0.06, 0.4
 _WITHIN = {
     "row_loop": 0.2,
+    "row_stream": 0.2,
     "softmax_table": _NEAR,
     "softmax_float": 0.15,
     "gemm": 0.25,

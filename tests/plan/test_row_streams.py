@@ -28,7 +28,7 @@ from crtgen.ops import (
     Tanh,
 )
 from crtgen.passes import DEFAULT_PASSES, run_passes
-from crtgen.plan import Plan, check_plan, plan_model
+from crtgen.plan import Plan, check_plan, make_plan, plan_model, row_streams
 from crtgen.plan.schedule import RowLoop, RowStream
 from crtgen.resources import runtime_dir
 from tests.kernels.program import Run, check_outputs, run_plans_on_qemu
@@ -220,6 +220,21 @@ def test_random_networks(tmp_path: Path, seed: int) -> None:
     images = [draw(graph.values["x"], number) for number in range(2)]
     _, outputs = _said(_program(tmp_path, plan), list(_chunks(images, 1 + seed % 9, seed)))
     _check(graph, outputs, _expected(graph, images))
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("seed", [*range(2), *map(nightly, range(2, 60))])
+def test_as_many_layers_as_can_take_rows(tmp_path: Path, seed: int) -> None:
+    """Whatever that costs, so that much is kept for additions; one row at a time, and the next number."""
+    graph, target = _random(seed), Target()
+    whole = make_plan(graph, select(graph, target))
+    ways = list(row_streams._ways(replace(whole, arena=1 << 30), target, frozenset()))
+    longest = [way for way in ways if len(way.item.stages) == max(len(way.item.stages) for way in ways)]
+    for number, way in enumerate(longest[:2]):
+        images = [draw(graph.values["x"], seed) for seed in range(2)]
+        program = _program(tmp_path / str(number), way.planned(whole))
+        _, outputs = _said(program, list(_chunks(images, 1 + seed % 9, seed)))
+        _check(graph, outputs, _expected(graph, images))
 
 
 def _random(seed: int) -> Graph:

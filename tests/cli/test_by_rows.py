@@ -76,6 +76,16 @@ def test_the_header_says_what_to_call(tmp_path: Path) -> None:
     assert "digits_image" not in (tmp_path / "model" / "digits.c").read_text(), "no image lies in memory"
 
 
+def test_a_folder_says_it(tmp_path: Path) -> None:
+    (tmp_path / "digits.tflite").write_bytes(Path(DIGITS).read_bytes())
+    lines = 'boards = ["host"]\nfeed = "rows"\n[[model]]\nfile = "digits.tflite"\n'
+    (tmp_path / "crtgen.toml").write_text(lines)
+    made = tmp_path / "library"
+    files = [str(tmp_path / "digits.tflite"), str(made)]
+    _invoke("--folder", str(tmp_path), "generate", *files, "--type", "library")
+    assert "digits_push(" in (made / "model" / "digits.h").read_text()
+
+
 @pytest.mark.cc
 def test_the_example_of_a_library_is_a_cameras_loop(tmp_path: Path) -> None:
     """It takes each line once; the result is that of an image of zeros."""

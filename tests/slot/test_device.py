@@ -246,20 +246,20 @@ def test_models_are_verified_by_a_device_that_runs(tmp_path: Path) -> None:
 
 def test_layers_are_measured_in_a_slot(tmp_path: Path) -> None:
     """What `crtgen tune --push` measures: the ticks of each layer, and cases that are right."""
-    compiled = crtgen.load(model_path("ad01_int8")).compile(board="mps2_an386")
+    file = model_path("hello_world_int8")
+    compiled = crtgen.load(file).compile(board="mps2_an386")
     with _bench(tmp_path, profile=True) as line:
         checked: list[int] = []
         report = profile_model(
             compiled,
             site=Site(port=str(line), slot="ram"),
-            check=lambda session: checked.append(len(verify(session, model_path("ad01_int8"), None, 2))),
+            check=lambda session: checked.append(len(verify(session, file, None, 2))),
         )
     assert checked == [2]
     ticks = [layer.ticks or 0 for layer in report.layers]
     assert len(ticks) == len(compiled.modules[0].info.layers)
     assert min(ticks) > 0
-    largest = sorted(range(len(ticks)), key=lambda layer: ticks[layer])[-2:]
-    assert set(largest) == {0, len(ticks) - 1}, "640 to 128, and 128 to 640"
+    assert ticks[1] > ticks[0] > ticks[2], "16 to 16 numbers, 1 to 16, 16 to 1"
 
 
 def test_connected_boards_keep_their_firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

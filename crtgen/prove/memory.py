@@ -103,6 +103,9 @@ class Memory:
 
         All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
         """
+        if isinstance(index, Op) and index.name == "lsl":
+            inner, by = index.args
+            index, scale = (inner, scale + by) if isinstance(by, int) else (index, scale)
         bounds = range_of(index)
         wide = bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE
         tried = tried_values(index, self.assumed) if wide or isinstance(index, Sum) else None

@@ -129,6 +129,10 @@ def _selected(e: Op, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
     holds = course_of(taken, leaf, memo)
     if holds is not None and holds.low == holds.high:
         return of(a if holds.low else b, leaf, memo)
+    if isinstance(taken, Op) and taken.name == "eq":
+        taken = _as_limit(taken, course_of(taken.args[0], leaf, memo))
+    if taken == 0:
+        return of(b, leaf, memo)
     if isinstance(taken, Op) and taken.name in ("lt", "le", "ls", "cc", "sum_lt"):
         taken, a, b = Op(NEGATED[taken.name], *taken.args), b, a
     at = _limit(taken)
@@ -141,6 +145,16 @@ def _selected(e: Op, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
     above = of(a, leaf, _within(memo, node, Course(max(x.low, at), max(x.high, at), x.way)))
     below = of(b, leaf, _within(memo, node, Course(min(x.low, at - 1), min(x.high, at - 1), x.way)))
     return _above(above, below, of)
+
+
+def _as_limit(equal: Op, x: Course | None) -> Word:
+    """Whether a number that never falls is a constant: never, or from there on, or up to there."""
+    number = equal.args[1]
+    if x is None or x.way < 0 or x.high >= 1 << 31 or not isinstance(number, int):
+        return equal
+    if not x.low <= signed(number) <= x.high:
+        return 0
+    return Op("ge" if signed(number) == x.high else "le", *equal.args) if signed(number) in x[:2] else equal
 
 
 def _above(above: Course | None, below: Course | None, of: _Of) -> Course | None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from crtgen.prove.expression import evaluate
 from crtgen.prove.memory import Memory, tried_values
 from crtgen.prove.value import Op, Symbol, Word, unknown
 
@@ -62,3 +63,15 @@ def test_a_table_of_constants_is_read_once() -> None:
 def test_words_that_two_constants_share() -> None:
     memory = Memory([(0x1000, b"\1\2\3\4\5"), (0x1005, b"\6\7\x08\x09")], unaligned=False)
     assert [memory.load(at) for at in (0x1000, 0x1004, 0x1008)] == [0x04030201, 0x08070605, 9]
+
+
+def test_an_index_of_two_symbols_that_is_shifted() -> None:
+    """How far one element of four bytes is below the greatest of two, by narrow instructions: 256 places."""
+    other = Symbol(0, 1, -128, 127)
+    memory = Memory([(0x100, np.arange(256, dtype="<u4").tobytes())], unaligned=False)
+    below = Op("sub", Op("max", X.word, other.word), X.word)
+    shifted = memory.table(0x100, Op("lsl", below, 2), 0, memory.load)
+    scaled = memory.table(0x100, below, 2, memory.load)
+    for entry in (shifted, scaled):
+        assert isinstance(entry, Op)
+        assert evaluate(entry, lambda s: 5 if X in s.terms() else 12, {}) == 7

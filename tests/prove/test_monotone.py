@@ -30,6 +30,25 @@ def test_a_limit_below() -> None:
     assert course(Op("sel", Op("sum_ge", y, 126, 0), least, y)) is None  # -127 is more
 
 
+Y = Sum(0, {Symbol(0, 0, 0, 255): 1})
+
+
+@pytest.mark.parametrize(
+    ("e", "expected"),
+    [
+        (Op("sel", Op("eq", Y, 255), 254, Y), Course(0, 254, 1)),
+        (Op("sel", Op("eq", Y, 0), 1, Y), Course(1, 255, 1)),
+        (Op("sel", Op("eq", Y, 256), 0, Y), Course(0, 255, 1)),
+        (Op("sel", Op("eq", Y, 255), 3, Y), None),
+        (Op("sel", Op("eq", Y, 254), 254, Y), None),
+    ],
+    ids=["at its end", "at its beginning", "beyond", "falls", "within"],
+)
+def test_a_limit_by_an_equality(e: Op, expected: Course | None) -> None:
+    """What GCC makes of a clamp where a number is above by one at most."""
+    assert course(e) == expected
+
+
 @pytest.mark.parametrize(
     "e",
     [

@@ -232,7 +232,7 @@ def _shifted(args: list[Course], f: Callable[[int, int], int]) -> Course | None:
 def _rounding_shift(args: list[Course]) -> Course | None:
     x, n = args
     shift = -signed8(n.low)
-    if n.low != n.high or not -31 <= shift <= 31:
+    if n.low != n.high or shift < -31:
         return None
     return _mapped(x, lambda v: (v + (1 << shift - 1)) >> shift if shift > 0 else v << -shift)
 

@@ -1,7 +1,9 @@
 """Expressions that never turn, and some that look like it."""
 
+import numpy as np
 import pytest
 
+from crtgen.prove.meaning import OPS
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.value import Op, Sum, Symbol
 
@@ -47,6 +49,18 @@ Y = Sum(0, {Symbol(0, 0, 0, 255): 1})
 def test_a_limit_by_an_equality(e: Op, expected: Course | None) -> None:
     """What GCC makes of a clamp where a number is above by one at most."""
     assert course(e) == expected
+
+
+def test_a_rounding_shift_by_a_word() -> None:
+    """Of a sum of 512 and more powers softmax's shares are shifted by 32 bits: nothing is left."""
+    expected = {31: (0, 1), 32: (0, 0), 33: (0, 0)}
+    word = Sum(0, {Symbol(0, 0, 0, (1 << 31) - 1, 32): 1})
+    for by, ends in expected.items():
+        found = course(Op("vrshl_any", word, -by & 0xFFFFFFFF))
+        assert found is not None
+        assert found[:2] == ends
+    numbers = np.array([-(1 << 31), -1, 5, (1 << 31) - 1])
+    assert OPS["vrshl_any"](numbers, np.array([-32, -33, -128, -40])).tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

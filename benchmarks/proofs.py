@@ -1,7 +1,7 @@
 """What is proven of networks on cores, and how long it takes: ``python -m benchmarks.proofs MODEL...``.
 
 Each network is built as ``crtgen prove MODEL --board B`` does, and proven. A row of the table has the CPU
-seconds of the proof on each core. Where it is not a proof of all outputs, a letter says why, below the table;
+seconds of the proof on each core. Where it is not a proof of all outputs, a note says why, below the table;
 ``safe`` is what is followed to its end while no output is compared.
 
 ``--cores M0+,M4`` takes some of the cores, ``--seconds N`` stops each proof after so much CPU time.
@@ -43,12 +43,11 @@ class Verdict:
     seconds: float
     reason: str = ""
 
-    def cell(self, letters: dict[str, str]) -> str:
-        """The cell, with the letter of its reason, which gets one if it is new."""
+    def cell(self, notes: dict[str, int]) -> str:
+        """The cell, with the number of its reason, which gets one if it is new."""
         if not self.reason:
             return f"{self.seconds:.0f}"
-        letter = letters.setdefault(self.reason, _letter(len(letters)))
-        return f"{self.seconds:.0f} {letter}"
+        return f"{self.seconds:.0f} ({notes.setdefault(self.reason, len(notes) + 1)})"
 
 
 class _TooLong(Exception):
@@ -95,10 +94,6 @@ def verdict(path: Path, core: str, seconds: int) -> Verdict:
     return Verdict(took, f"{count}; {proof.first_reason}")
 
 
-def _letter(number: int) -> str:
-    return chr(ord("a") + number) if number < 26 else _letter(number // 26 - 1) + _letter(number % 26)
-
-
 def main() -> None:
     """The table, and the reasons."""
     parser = argparse.ArgumentParser()
@@ -108,15 +103,15 @@ def main() -> None:
     options = parser.parse_args()
     cores = options.cores.split(",")
     tasks = [(path, core, options.seconds) for path in options.models for core in cores]
-    letters: dict[str, str] = {}
+    notes: dict[str, int] = {}
     print("\n".join((f"| network | {' | '.join(cores)} |", "|---" + "|--:" * len(cores) + "|")))
     with ProcessPoolExecutor(2) as pool:
         found = pool.map(verdict, *zip(*tasks, strict=True))
         for path in options.models:
-            cells = [next(found).cell(letters) for _ in cores]
+            cells = [next(found).cell(notes) for _ in cores]
             print(f"| {path.stem} | {' | '.join(cells)} |", flush=True)
-    for reason, letter in letters.items():
-        print(f"\n{letter}: {reason}")
+    for reason, number in notes.items():
+        print(f"\n({number}) {reason}")
 
 
 if __name__ == "__main__":

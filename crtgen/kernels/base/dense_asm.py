@@ -69,7 +69,9 @@ def some_outputs(k: Dense) -> Routine:
 
 
 class _Writer:
-    """What both have in common: blocks of outputs, rounds of inputs."""
+    """What both have in common: blocks of outputs, rounds of inputs. ``input`` is a register."""
+
+    input: str
 
     def __init__(self, k: Dense, local: int) -> None:
         self.k = k
@@ -98,6 +100,8 @@ class _Writer:
                 self._sums()
             else:
                 self._outputs()
+            f("ldr", self.input, f.kept[_END])
+            f("cmp", self.weights, self.input)
             f("beq", done)
             f("b", again)
         f.place(done)
@@ -112,11 +116,11 @@ class _Writer:
         raise NotImplementedError
 
     def _outputs(self) -> None:
-        """It ends with a comparison: whether weights are left."""
+        """Requantise the sums, and store outputs."""
         raise NotImplementedError
 
     def _sums(self) -> None:
-        """The same where sums are stored."""
+        """Store the sums as they are."""
         raise NotImplementedError
 
 
@@ -226,8 +230,6 @@ class _Narrow(_Writer):
         f("str", self.x, f.kept[_Y])
         if k.uniform:
             f("ldr", self.weights, _WEIGHTS)
-        f("ldr", self.input, f.kept[_END])
-        f("cmp", self.weights, self.input)
 
     def _sums(self) -> None:
         f = self.f
@@ -238,8 +240,6 @@ class _Narrow(_Writer):
             f("str", total if total in LOW else self.input, f"[{self.x}, #{4 * number}]")
         f("adds", self.x, self.x, f"#{4 * self.k.channels}")
         f("str", self.x, f.kept[_Y])
-        f("ldr", self.input, f.kept[_END])
-        f("cmp", self.weights, self.input)
 
 
 class _Wide(_Writer):
@@ -296,13 +296,9 @@ class _Wide(_Writer):
             f("strb", total, f"[{self.x}, #{number}]")
         f("add", self.x, self.x, f"#{k.channels}")
         f("str", self.x, f.kept[_Y])
-        f("ldr", self.input, f.kept[_END])
-        f("cmp", self.weights, self.input)
 
     def _sums(self) -> None:
         f = self.f
         f("ldr", self.x, f.kept[_Y])
         f("stm", f"{self.x}!", f"{{{', '.join(self.sums)}}}")
         f("str", self.x, f.kept[_Y])
-        f("ldr", self.input, f.kept[_END])
-        f("cmp", self.weights, self.input)

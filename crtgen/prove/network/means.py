@@ -8,11 +8,12 @@ import numpy as np
 import tflite
 
 from crtgen.prove.network.arithmetic import Ints, quantized_multiplier, requantize
+from crtgen.prove.network.layer import Layer
 from crtgen.prove.network.sums import Channel, SumLayer, Summed, bounds_of, terms_of
 from crtgen.prove.network.window import windows
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["AveragePool", "Bilinear", "Mean"]
+__all__ = ["AveragePool", "Bilinear", "Mean", "reduced"]
 
 
 class AveragePool(SumLayer):
@@ -43,12 +44,8 @@ class Mean(SumLayer):
     """MEAN and SUM: of all elements along some axes, with the division in the factor."""
 
     def sums(self) -> Iterator[Summed]:
-        f, (x, axes), y = self.file, self.operator.inputs, self.operator.output
-        along, array = f.constant(axes), self.network.array(x)
-        if along is None:
-            raise Refusal("its axes have to be constant")
-        axis = tuple(sorted({int(a) % array.ndim for a in along.ravel()}))
-        rows = np.moveaxis(array, axis, range(-len(axis), 0)).reshape(self.size, -1)
+        f, x, y = self.file, self.operator.inputs[0], self.operator.output
+        rows = reduced(self)
         count = rows.shape[1]
         self.limits, self.zero = f.limits(y, 0), f.zero_point(y)
         multiplier, exponent = quantized_multiplier(f.scale(x) / f.scale(y))
@@ -65,6 +62,16 @@ class Mean(SumLayer):
 
     def function(self, channel: Channel, acc: Ints) -> Any:
         return np.clip(requantize(acc, *self.factor) + self.zero, *self.limits)
+
+
+def reduced(layer: Layer) -> Any:
+    """``[output, element]``: what each output of a reduction along constant axes is made of."""
+    x, axes = layer.operator.inputs
+    along, array = layer.file.constant(axes), layer.network.array(x)
+    if along is None:
+        raise Refusal("its axes have to be constant")
+    axis = tuple(sorted({int(a) % array.ndim for a in along.ravel()}))
+    return np.moveaxis(array, axis, range(-len(axis), 0)).reshape(layer.size, -1)
 
 
 class Bilinear(SumLayer):

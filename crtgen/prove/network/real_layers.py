@@ -11,6 +11,7 @@ import tflite
 
 from crtgen.prove.network.file import Operator
 from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.means import reduced
 from crtgen.prove.network.moves import MOVES, Move
 from crtgen.prove.network.uncompared import REAL, Uncompared
 from crtgen.prove.network.window import Window, windows
@@ -230,14 +231,7 @@ class _Mean(RealLayer):
     """MEAN and SUM along some axes."""
 
     def sums(self) -> Iterator[RealSum]:
-        array, along = (
-            self.network.array(self.operator.inputs[0]),
-            self.file.constant(self.operator.inputs[1]),
-        )
-        if along is None:
-            raise Refusal("its axes have to be constant")
-        axis = tuple(sorted({int(a) % array.ndim for a in along.ravel()}))
-        rows = np.moveaxis(array, axis, range(-len(axis), 0)).reshape(self.size, -1)
+        rows = reduced(self)
         divisor = rows.shape[1] if self.operator.code == _B.MEAN else 1
         yield from (RealSum(0, _cells((v, 0) for v in row), (_ONE,), divisor) for row in rows)
 

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 
-from crtgen.kernels.cost import Figures, figures
+from crtgen.kernels.cost import BlockFigures, figures
 from crtgen.resources import costs_file
 from tests.kernels.fit import fitted
 from tests.kernels.measured import TARGETS, chains, layers, measured, operators_of
 
-_Known = dict[tuple[str, str], Figures]
+_Known = dict[tuple[str, str], BlockFigures]
 _LAYERS, _CHAINS = 200, 50  # layers of each kind
 _LOOPS = {"row_loop", "row_stream"}
 """The kernels that call others: their figures are what the others' costs leave."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from crtgen.sweep.job import Job, Outcome
 from crtgen.sweep.matrix import Sweep, read_sweep
-from crtgen.sweep.run import Place, run_sweep
-from crtgen.sweep.store import Store
+from crtgen.sweep.run import WorkerPool, run_sweep
+from crtgen.sweep.store import JobStore
 from crtgen.sweep.work import Task
 from crtgen.temporary import TemporaryFolder
 
@@ -34,7 +34,7 @@ def wait(count: int) -> None:
     """Jobs that wait."""
     for jobs in sorted({count // 10, count}):
         made = tuple(Job(f"m{n}.tflite", SOURCE, "host") for n in range(jobs))
-        with TemporaryFolder() as folder, Store(folder / "s.db") as store:
+        with TemporaryFolder() as folder, JobStore(folder / "s.db") as store:
             sweep = Sweep(Path("wait"), made, {SOURCE: bytes(100_000)})
             first, _ = _timed(sweep, store, 2, _wait)
             again, _ = _timed(sweep, store, 2, _wait)
@@ -55,7 +55,7 @@ def jobs(file: Path, rounds: int) -> None:
         walls = {}
         for workers in (1, 2):
             cpu = _cpu()
-            with TemporaryFolder() as folder, Store(folder / "s.db") as store:
+            with TemporaryFolder() as folder, JobStore(folder / "s.db") as store:
                 walls[workers], busy = _timed(sweep, store, workers)
             own, everything = (after - before for after, before in zip(_cpu(), cpu, strict=True))
             print(
@@ -73,10 +73,10 @@ def _cpu() -> tuple[float, float]:
     return own, own + others.ru_utime + others.ru_stime
 
 
-def _timed(sweep: Sweep, store: Store, workers: int, function: object = None) -> tuple[float, float]:
+def _timed(sweep: Sweep, store: JobStore, workers: int, function: object = None) -> tuple[float, float]:
     """Seconds, and the part of them that the workers were at work."""
     start = time.perf_counter()
-    info = run_sweep(sweep, store, Place(workers=workers), function=function)  # type: ignore[arg-type]
+    info = run_sweep(sweep, store, WorkerPool(workers=workers), function=function)  # type: ignore[arg-type]
     seconds = time.perf_counter() - start
     return seconds, sum(row.seconds for row in store.rows(info)) / (workers * seconds)
 

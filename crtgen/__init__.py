@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from crtgen.api import (
         Compiled,
         Extracted,
-        Generated,
+        GeneratedProject,
         Image,
         Imported,
         Model,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Compiled",
     "Extracted",
-    "Generated",
+    "GeneratedProject",
     "Image",
     "Imported",
     "Model",

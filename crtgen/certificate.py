@@ -10,7 +10,7 @@ from typing import Any
 from crtgen import api, files
 from crtgen.boards import Board
 from crtgen.passes import Sliding
-from crtgen.prove import UNKNOWN, Error, Proof, Timing, Window, checker_digest, prove
+from crtgen.prove import UNKNOWN, CoreTiming, Error, Proof, SlidingWindow, checker_digest, prove
 
 __all__ = [
     "as_dict",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def timing_of(board: Board) -> Timing:
+def timing_of(board: Board) -> CoreTiming:
     """Of the board's core, with the most wait states that its file says of a memory.
 
     Nothing is known of a board whose file does not say how its flash is read.
@@ -33,7 +33,7 @@ def timing_of(board: Board) -> Timing:
     reads = [board.reads(memory.name) for memory in board.memories]
     if board.reads_are_assumed:
         return UNKNOWN
-    return Timing(board.core.family, max((r.wait_states for r in reads if r), default=0))
+    return CoreTiming(board.core.family, max((r.wait_states for r in reads if r), default=0))
 
 
 def depth_of(image: api.Image, model: str) -> int | None:
@@ -43,9 +43,9 @@ def depth_of(image: api.Image, model: str) -> int | None:
     return next((frame.total for frame in frames if frame.name == f"{model}_compute"), None)
 
 
-def window_of(sliding: Sliding | None) -> Window | None:
+def window_of(sliding: Sliding | None) -> SlidingWindow | None:
     """How windows move, as the checker calls it."""
-    return None if sliding is None else Window(sliding.axis, sliding.step)
+    return None if sliding is None else SlidingWindow(sliding.axis, sliding.step)
 
 
 def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | None = None) -> Proof:

@@ -125,7 +125,7 @@ def run_to_end(
     child = Child(command, environment=environment, directory=directory)
     chunks: Queue[bytes] = Queue(_READ_AHEAD)
     Thread(target=_read, args=(child, chunks), daemon=True).start()
-    output = _Output(each)
+    output = _ChildOutput(each)
     try:
         while chunk := chunks.get(timeout=_left(deadline)):
             output.feed(chunk)
@@ -154,7 +154,7 @@ def _read(child: Child, chunks: "Queue[bytes]") -> None:
     chunks.put(b"")
 
 
-class _Output:
+class _ChildOutput:
     """Keeps the text, and gives its lines to ``each``; a very long one in pieces."""
 
     def __init__(self, each: Callable[[str], None]) -> None:

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from crtgen.boards import Board, find_board
-from crtgen.build import Image
+from crtgen.build import BuiltImage
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
 from crtgen.fault import Symbols, describe
@@ -52,7 +52,7 @@ class Session:
     """
 
     def __init__(
-        self, image: Image, device: Device, client: Client, *, counting: bool, owner: object = None
+        self, image: BuiltImage, device: Device, client: Client, *, counting: bool, owner: object = None
     ) -> None:
         self.image = image
         self.owner = owner
@@ -69,7 +69,7 @@ class Session:
     @classmethod
     def start(
         cls,
-        image: Image,
+        image: BuiltImage,
         *,
         counting: bool,
         on_log: Callable[[str], None],
@@ -266,7 +266,7 @@ class Session:
         return self._executors[name]
 
 
-def _symbols(image: Image) -> Symbols:
+def _symbols(image: BuiltImage) -> Symbols:
     layers = [layer for model in image.manifest.models for layer in model.layers]
     return Symbols(image.path, [(layer.name, (layer.function, *layer.parts)) for layer in layers])
 

@@ -36,7 +36,7 @@ from crtgen.boards import Slots, parse_size, parse_slots
 from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder
 from crtgen.quality import QUALITY, limits_of
-from crtgen.toml import Table, load_toml, text
+from crtgen.toml import TomlTable, load_toml, text
 
 __all__ = ["METRICS", "ModelSettings", "Settings", "current_settings", "read_settings", "trust_of"]
 
@@ -145,7 +145,7 @@ def trust_of(path: Path) -> str:
     return next((model.trust for model in models), "")
 
 
-def _model(folder: Path, names: Any, boards: tuple[str, ...], content: Table) -> ModelSettings:
+def _model(folder: Path, names: Any, boards: tuple[str, ...], content: TomlTable) -> ModelSettings:
     def path(value: Any) -> Path:
         return folder / text(value)
 
@@ -174,7 +174,7 @@ def _model(folder: Path, names: Any, boards: tuple[str, ...], content: Table) ->
     return model
 
 
-def _budget(content: Table | None) -> tuple[dict[str, int], dict[str, float]]:
+def _budget(content: TomlTable | None) -> tuple[dict[str, int], dict[str, float]]:
     """What it may cost, and how good it has to be."""
     if content is None:
         return {}, {}

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from crtgen import files, trust
 from crtgen.errors import UsageError
 
-__all__ = ["Table", "load_toml", "table", "text", "yes_or_no"]
+__all__ = ["TomlTable", "load_toml", "table", "text", "yes_or_no"]
 
 T = TypeVar("T")
 _ABSENT: Any = object()
 
 
-class Table:
+class TomlTable:
     """A TOML table that remembers which keys were asked for: any other key in it is an error.
 
     ``digest`` is that of the whole file, as ``trust.digest`` writes it.
@@ -49,24 +49,25 @@ class Table:
         self._known.add(key)
         return key in self._content
 
-    def section(self, key: str) -> "Table | None":
+    def section(self, key: str) -> "TomlTable | None":
         """The table below a key; None if there is none."""
         content = self.get(key, table, None)
-        return None if content is None else Table(self._file, f"{self._path}{key}.", content, self.digest)
+        return None if content is None else TomlTable(self._file, f"{self._path}{key}.", content, self.digest)
 
-    def sections(self, key: str) -> "list[tuple[str, Table]]":
+    def sections(self, key: str) -> "list[tuple[str, TomlTable]]":
         """Name and content of every table below a key."""
         outer = self.section(key)
         if outer is None:
             return []
         return [(name, inner) for name in outer._content if (inner := outer.section(name)) is not None]
 
-    def tables(self, key: str) -> "list[Table]":
+    def tables(self, key: str) -> "list[TomlTable]":
         """The tables of an array of tables, ``[[key]]``."""
         listed = self.get(key, _list, [])
         places = (f"{self._path}{key} {n}." for n in range(1, len(listed) + 1))
         return [
-            Table(self._file, place, each, self.digest) for place, each in zip(places, listed, strict=True)
+            TomlTable(self._file, place, each, self.digest)
+            for place, each in zip(places, listed, strict=True)
         ]
 
     def rest(self) -> tuple[str, ...]:
@@ -81,11 +82,11 @@ class Table:
             raise UsageError("unknown key", where=f"{self._file}: {self._path}{key}", hint=hint)
 
 
-def load_toml(file: Path, what: str) -> Table:
+def load_toml(file: Path, what: str) -> TomlTable:
     """The file as a table; ``what`` it is, for errors. Raises ``UsageError``."""
     try:
         content = files.read_text(file, what)
-        return Table(file, "", tomllib.loads(content), trust.digest(content.encode()))
+        return TomlTable(file, "", tomllib.loads(content), trust.digest(content.encode()))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(file)) from error
 

@@ -28,9 +28,9 @@ from crtgen.errors import UsageError
 from crtgen.ir import Graph, Node, Value
 from crtgen.kernels import Kernel, Target
 from crtgen.kernels.variants import candidates
-from crtgen.toml import Table, load_toml, text
+from crtgen.toml import TomlTable, load_toml, text
 
-__all__ = ["MEASURED", "Choice", "Tuned", "find_tuned", "layer_digest", "read_tuned", "write_tuned"]
+__all__ = ["MEASURED", "KernelChoice", "Tuned", "find_tuned", "layer_digest", "read_tuned", "write_tuned"]
 
 MEASURED = ("instructions", "cycles")
 """What figures may be of: cycles where the device counts them."""
@@ -39,7 +39,7 @@ _HEAD = "# What `crtgen tune` measured and chose; `--tune` of other commands rea
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KernelChoice:
     """A layer, the digest of its shapes and attributes, and the design and variant that it gets.
 
     ``figure`` is what was measured of it in a run of the model.
@@ -69,7 +69,7 @@ class Tuned:
     measured: str
     untuned: int
     tuned: int
-    layers: tuple[Choice, ...]
+    layers: tuple[KernelChoice, ...]
     where: str = field(default="", compare=False)
 
     @property
@@ -83,7 +83,7 @@ class Tuned:
             choice.name: self._kernel(choice, nodes.get(choice.name), graph, target) for choice in self.layers
         }
 
-    def _kernel(self, choice: Choice, node: Node | None, graph: Graph, target: Target) -> Kernel:
+    def _kernel(self, choice: KernelChoice, node: Node | None, graph: Graph, target: Target) -> Kernel:
         if node is None:
             raise self._stale(choice, "the model has no such layer")
         if layer_digest(graph, node) != choice.digest:
@@ -93,7 +93,7 @@ class Tuned:
                 return found.kernel
         raise self._stale(choice, f"there is no kernel {choice.design}, {choice.variant}, for it")
 
-    def _stale(self, choice: Choice, message: str) -> UsageError:
+    def _stale(self, choice: KernelChoice, message: str) -> UsageError:
         where = f"{self.where}: {self.model}: {choice.name}" if self.where else f"{self.model}: {choice.name}"
         return UsageError(message, where=where, hint="crtgen tune measures the model anew")
 
@@ -127,7 +127,7 @@ def read_tuned(path: Path) -> tuple[Tuned, ...]:
     return entries
 
 
-def _entry(path: Path, content: Table) -> Tuned:
+def _entry(path: Path, content: TomlTable) -> Tuned:
     made = Tuned(
         model=content.get("model", text),
         board=content.get("board", text),
@@ -142,9 +142,9 @@ def _entry(path: Path, content: Table) -> Tuned:
     return made
 
 
-def _choice(content: Table) -> Choice:
+def _choice(content: TomlTable) -> KernelChoice:
     name, digest, design, variant = (content.get(k, text) for k in ("name", "digest", "design", "variant"))
-    made = Choice(name, digest, design, variant, content.get("figure", _count))
+    made = KernelChoice(name, digest, design, variant, content.get("figure", _count))
     content.finish()
     return made
 
@@ -164,7 +164,9 @@ def write_tuned(path: Path, entries: Sequence[Tuned]) -> None:
 def _block(entry: Tuned) -> str:
     names = ("model", "board", "optimize", "measured", "untuned", "tuned")
     head = [f"{name} = {_toml(getattr(entry, name))}" for name in names]
-    layers = [_line({name: getattr(choice, name) for name in Choice.__slots__}) for choice in entry.layers]
+    layers = [
+        _line({name: getattr(choice, name) for name in KernelChoice.__slots__}) for choice in entry.layers
+    ]
     return "\n".join(["[[model]]", *head, "layers = [", *layers, "]", ""])
 
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from crtgen.endpoints import EXECUTOR, GLOBALS
-from crtgen.rpc.server import Model, Server
+from crtgen.rpc.server import ServedModel, Server
 from tests.support import ROOT
 
 
@@ -15,7 +15,7 @@ def test_the_runtime_and_its_page_are_up_to_date() -> None:
 
 
 def test_a_device_in_python_offers_nothing_else() -> None:
-    server = Server(models=[Model("m", {"x": ((1,), "int8")}, [((1,), "int8")], lambda x: [x])])
+    server = Server(models=[ServedModel("m", {"x": ((1,), "int8")}, [((1,), "int8")], lambda x: [x])])
     offered = {name for functions in server._modules.values() for name, _ in functions}
     offered |= set(server._models["m"].functions())
     assert offered <= {endpoint.name for endpoint in (*GLOBALS, *EXECUTOR)}

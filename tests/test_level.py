@@ -10,7 +10,7 @@ import crtgen
 from crtgen.codegen import llvm_compile
 from crtgen.errors import UsageError
 from crtgen.level import LEVELS
-from crtgen.project import OptionFields, Options, read_manifest
+from crtgen.project import OptionFields, ProjectOptions, read_manifest
 from crtgen.request import Request, RequestFields
 from tests.support import ROOT, model_path, require_tool
 
@@ -67,7 +67,7 @@ def test_an_unknown_level_is_refused() -> None:
 
 def test_keywords_are_the_fields() -> None:
     """Of ``compile`` those of the request, of ``generate`` those of the options."""
-    request, options = get_type_hints(Request), get_type_hints(Options)
+    request, options = get_type_hints(Request), get_type_hints(ProjectOptions)
     assert get_type_hints(RequestFields) == {name: request[name] for name in request if name != "board"}
     assert get_type_hints(OptionFields) == {name: options[name] for name in options if name != "type"}
 

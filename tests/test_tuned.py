@@ -12,7 +12,7 @@ from crtgen import api
 from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.tune.layers import layers_of
-from crtgen.tuned import Choice, Tuned, read_tuned, write_tuned
+from crtgen.tuned import KernelChoice, Tuned, read_tuned, write_tuned
 from tests.support import ROOT
 
 BOARD = "mps2_an386"
@@ -24,7 +24,7 @@ def _tuned(variant: str) -> Tuned:
     layers = []
     for layer in layers_of(api.load(MODEL).compile(BOARD, optimize="speed")):
         known = [c for c in layer.candidates if c.variant == variant] or layer.candidates
-        layers.append(Choice(layer.name, layer.digest, *known[0].key, figure=7))
+        layers.append(KernelChoice(layer.name, layer.digest, *known[0].key, figure=7))
     return Tuned("digits", BOARD, "speed", "instructions", 2, 1, tuple(layers))
 
 
@@ -35,7 +35,9 @@ def _files(*entries: Tuned, optimize: str = "speed") -> dict[str, str]:
 
 def test_the_same_entries_are_the_same_bytes(tmp_path: Path) -> None:
     one, other = tmp_path / "a.toml", tmp_path / "b.toml"
-    odd = replace(_tuned("size"), model="odd", layers=(Choice('a "b\\c\x7f\n', "d", "e", "f", 1_000_000),))
+    odd = replace(
+        _tuned("size"), model="odd", layers=(KernelChoice('a "b\\c\x7f\n', "d", "e", "f", 1_000_000),)
+    )
     write_tuned(one, [odd, _tuned("long")])
     write_tuned(other, read_tuned(one))
     assert read_tuned(one) == (_tuned("long"), odd)

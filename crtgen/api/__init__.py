@@ -16,14 +16,14 @@ from crtgen.lazy import on_demand
 
 if TYPE_CHECKING:
     from crtgen.api.compiled import Compiled
-    from crtgen.api.image import Extracted, Generated, Image, Say, open_project, require_trust
+    from crtgen.api.image import Extracted, GeneratedProject, Image, Say, open_project, require_trust
     from crtgen.api.model import Imported, Model, compile, load, load_network
     from crtgen.api.signals import Pipeline
 
 __all__ = [
     "Compiled",
     "Extracted",
-    "Generated",
+    "GeneratedProject",
     "Image",
     "Imported",
     "Model",

@@ -6,7 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Unpack
 
-from crtgen.api.image import Generated, require_trust
+from crtgen.api.image import GeneratedProject, require_trust
 from crtgen.api.source import Source
 from crtgen.boards import Board, Core, stand_in
 from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
@@ -15,11 +15,11 @@ from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array
 from crtgen.library import (
     Archive,
+    FunctionScratch,
     Library,
     Linkable,
     MlfModel,
     Module,
-    Workspace,
     export_time,
     link,
     module_tree,
@@ -30,10 +30,10 @@ from crtgen.library import (
 from crtgen.passes import Hit
 from crtgen.plan import Plan
 from crtgen.project import (
-    Firmware,
+    FirmwareRequest,
     Footprint,
     OptionFields,
-    Options,
+    ProjectOptions,
     check_footprint,
     generate_project,
 )
@@ -98,7 +98,7 @@ class Compiled:
         samples: Mapping[str, Sequence[Array]] | None = None,
         watched: Mapping[str, DriftReference] | None = None,
         **options: Unpack[OptionFields],
-    ) -> Generated:
+    ) -> GeneratedProject:
         """The firmware project, in memory. ``type`` is one of ``crtgen.project.options.TYPES``.
 
         ``options`` are the other fields of ``crtgen.project.Options``: ``platform``, ``target``, ``stack``
@@ -106,34 +106,34 @@ class Compiled:
         any fills its inputs with a pattern, which takes no flash. ``watched`` has for each model's name what
         it should meet, as ``crtgen.measure.drift.make_reference`` measures it: servers count what it does.
         """
-        firmware = self._firmware(Options(type, **options), samples or {}, watched or {})
+        firmware = self._firmware(ProjectOptions(type, **options), samples or {}, watched or {})
         if self._is_estimated(firmware):
             check_footprint(firmware, self.plans)
-        return Generated(generate_project(firmware), self.untrusted, self.plans)
+        return GeneratedProject(generate_project(firmware), self.untrusted, self.plans)
 
     def footprint(self, type: str = "server", **options: Unpack[OptionFields]) -> Footprint:
         """What the image of such a project will take, before any compiler runs.
 
         Raises ``UnsupportedError`` for this computer, and for code that crtgen did not make.
         """
-        firmware = self._firmware(Options(type, **options), {})
+        firmware = self._firmware(ProjectOptions(type, **options), {})
         if not self._is_estimated(firmware):
             what = "this computer" if self.board.is_host else "code that crtgen did not make"
             raise UnsupportedError(f"sizes are not known before a build for {what}", where=firmware.name)
         return footprint(firmware, self.plans)
 
-    def _is_estimated(self, firmware: Firmware) -> bool:
+    def _is_estimated(self, firmware: FirmwareRequest) -> bool:
         own = len(self.plans) == len(self.parts) and not self.request.generators
         return own and not firmware.board.is_host and firmware.type != "slot"
 
     def _firmware(
         self,
-        options: Options,
+        options: ProjectOptions,
         samples: Mapping[str, Sequence[Array]],
         watched: Mapping[str, DriftReference] = MappingProxyType({}),
-    ) -> Firmware:
+    ) -> FirmwareRequest:
         library = self._library(options)
-        return Firmware(
+        return FirmwareRequest(
             modules=library.modules,
             metadata=library.files,
             request=self.request,
@@ -169,14 +169,14 @@ class Compiled:
         ]
         return write_archive(Archive(tuple(models)))
 
-    def _library(self, options: Options) -> Library:
+    def _library(self, options: ProjectOptions) -> Library:
         if options.target not in TARGETS:
             raise UsageError(f"unknown target {options.target}", hint=f"known: {', '.join(TARGETS)}")
         registry = options.registry or options.type != "library"
         library = link(self.parts, self.board.core, options.share_arena, registry)
         return library if options.target == "c" else self._by_llvm(library, options)
 
-    def _by_llvm(self, library: Library, options: Options) -> Library:
+    def _by_llvm(self, library: Library, options: ProjectOptions) -> Library:
         """Objects for the models' C, with names of kernels, so that they are placed as those are."""
         require_trust(self.untrusted)
         definitions = ["CRT_PROFILE"] if options.profile else []
@@ -196,6 +196,6 @@ def _stored(
         function = layers.get(step.name)
         if function:
             scratch[function] = max(scratch.get(function, 0), step.kernel.scratch)
-    operators = [Workspace(function, nbytes) for function, nbytes in scratch.items()]
+    operators = [FunctionScratch(function, nbytes) for function, nbytes in scratch.items()]
     network = source.stored(part.module.info.name) if source is not None else None
     return store_model(part, core, time, operators, str(plan.graph), image, network)

@@ -19,7 +19,7 @@ from crtgen.temporary import TemporaryFolder
 if TYPE_CHECKING:  # an image that was built before needs no compiler
     from crtgen.plan import Plan
 
-__all__ = ["Extracted", "Generated", "Image", "Say", "open_project", "require_trust", "silent"]
+__all__ = ["Extracted", "GeneratedProject", "Image", "Say", "open_project", "require_trust", "silent"]
 
 Say = Callable[[str], None]
 
@@ -29,7 +29,7 @@ def silent(_: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Generated:
+class GeneratedProject:
     """A firmware project in memory; ``untrusted`` names a file whose code in it may not be compiled."""
 
     project: Project
@@ -94,7 +94,7 @@ class Extracted:
 class Image:
     """A built image: an ELF with its sizes and the manifest of its project."""
 
-    built: build.Image
+    built: build.BuiltImage
     size: SizeReport
     plans: tuple["Plan", ...] = ()
     _temporary: TemporaryFolder | None = field(default=None, repr=False)

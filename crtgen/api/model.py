@@ -26,7 +26,7 @@ from crtgen.library import (
 )
 from crtgen.library.own_graph import own_graph
 from crtgen.passes import Hit, channels_last, run_passes, slide, with_io
-from crtgen.pipeline import PIPELINE, Pipeline, join, read_description
+from crtgen.pipeline import PIPELINE, JoinedPipeline, join, read_description
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
 from crtgen.temporary import TemporaryFolder
@@ -44,7 +44,7 @@ class Model:
     notes: tuple[str, ...] = ()
     source: Source | None = None
     """Its file, if that is all that it was read from."""
-    pipeline: Pipeline | None = None
+    pipeline: JoinedPipeline | None = None
     """How samples come to it, and what is decided, if it is one from samples to events."""
 
     def __repr__(self) -> str:

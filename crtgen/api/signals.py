@@ -10,8 +10,7 @@ from crtgen.api.model import Model, load
 from crtgen.boards import Board
 from crtgen.errors import MismatchError, UsageError
 from crtgen.ir import Array, DType
-from crtgen.pipeline import Event, events_of, runs_of
-from crtgen.pipeline import Pipeline as Joined
+from crtgen.pipeline import Event, JoinedPipeline, events_of, runs_of
 from crtgen.request import RequestFields
 from crtgen.run import Site
 
@@ -33,7 +32,7 @@ class Pipeline:
         if not isinstance(model, Model) or model.pipeline is None:
             raise UsageError("it is no pipeline", where=str(source), hint="docs/pipelines.md shows one")
         self.model = model
-        self.joined: Joined = model.pipeline
+        self.joined: JoinedPipeline = model.pipeline
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.model.name}: a run every {self.joined.hop} samples>"
@@ -98,6 +97,6 @@ def _alike(want: Array, got: Array) -> bool:
     return bool((np.abs(want.astype(np.float64) - got.astype(np.float64)) <= limit).all())
 
 
-def _same(pipeline: Joined, expected: Sequence[Array], made: Sequence[Array]) -> bool:
+def _same(pipeline: JoinedPipeline, expected: Sequence[Array], made: Sequence[Array]) -> bool:
     pairs = [[(e.sample, e.label) for e in events_of(pipeline, outputs)] for outputs in (expected, made)]
     return pairs[0] == pairs[1]

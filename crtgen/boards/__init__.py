@@ -16,7 +16,7 @@ from crtgen.boards.board import (
     ZephyrName,
 )
 from crtgen.boards.checks import check_board
-from crtgen.boards.chip import BOOTS, Boot, Errata, Erratum, Step, all_steps
+from crtgen.boards.chip import BOOTS, Boot, Errata, Erratum, RegisterStep, all_steps
 from crtgen.boards.core import CORES, HOST, Core, find_core
 from crtgen.boards.energy import CR2032, Duty, Energy
 from crtgen.boards.families import family_of
@@ -56,10 +56,10 @@ __all__ = [
     "Fvp",
     "Memory",
     "Qemu",
+    "RegisterStep",
     "Serial",
     "Slot",
     "Slots",
-    "Step",
     "Timer",
     "Uart",
     "Watchdog",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from crtgen.boards.chip import BOOTS, Errata, Step
+from crtgen.boards.chip import BOOTS, Errata, RegisterStep
 from crtgen.boards.core import Core
 from crtgen.boards.energy import Energy
 from crtgen.boards.slots import Slots
@@ -239,7 +239,7 @@ class Board:
     data: str = ""
     uart: Uart | None = None
     timer: Timer | None = None
-    start: tuple[Step, ...] = ()
+    start: tuple[RegisterStep, ...] = ()
     boot: str = ""
     second_core: str = ""
     errata: Errata | None = None

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["BOOTS", "SECOND_CORES", "Boot", "Errata", "Erratum", "Step", "all_steps"]
+__all__ = ["BOOTS", "SECOND_CORES", "Boot", "Errata", "Erratum", "RegisterStep", "all_steps"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RegisterStep:
     """One access to a register of ``bits`` bits before anything else runs.
 
     ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), ``wait``
@@ -24,10 +24,10 @@ class Step:
     value: int
     bits: int = 32
     note: str = ""
-    then: tuple["Step", ...] = ()
+    then: tuple["RegisterStep", ...] = ()
 
 
-def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+def all_steps(steps: tuple[RegisterStep, ...]) -> Iterator[RegisterStep]:
     """Each step, and those that depend on it, in their order."""
     for step in steps:
         yield step

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from crtgen.boards.board import Board
-from crtgen.boards.chip import Step
+from crtgen.boards.chip import RegisterStep
 from crtgen.errors import UsageError
 
 __all__ = ["FAMILIES", "Family", "Pins", "complete_text", "family_of"]
@@ -32,7 +32,7 @@ class Pins:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class UartPort:
     """A UART: registers, interrupt, and the register and bits that turn its clock on."""
 
     base: int
@@ -50,8 +50,8 @@ class Family:
     names: str
     uart: str
     clock: int
-    start: tuple[Step, ...]
-    ports: Mapping[str, Port]
+    start: tuple[RegisterStep, ...]
+    ports: Mapping[str, UartPort]
     pins: tuple[Pins, ...]
     gpio: int
     enable: str
@@ -60,17 +60,17 @@ class Family:
     openocd: str = ""
 
 
-def _change(register: str, address: int, ones: int, zeros: int = 0, note: str = "") -> Step:
-    return Step(register, address, "change", ones | zeros, ones, note=note)
+def _change(register: str, address: int, ones: int, zeros: int = 0, note: str = "") -> RegisterStep:
+    return RegisterStep(register, address, "change", ones | zeros, ones, note=note)
 
 
-def _wait(register: str, address: int, mask: int, value: int) -> Step:
-    return Step(register, address, "wait", mask, value)
+def _wait(register: str, address: int, mask: int, value: int) -> RegisterStep:
+    return RegisterStep(register, address, "wait", mask, value)
 
 
 def _back(
     rcc: int, on: int, ready: int, switch: int, source: int, seen: tuple[int, int], note: str, off: int = 0
-) -> tuple[Step, ...]:
+) -> tuple[RegisterStep, ...]:
     """To the internal oscillator, and the PLL off, whatever a boot loader left.
 
     ``switch`` is the offset of CFGR, ``source`` what selects the oscillator, ``seen`` what then says so.
@@ -78,7 +78,7 @@ def _back(
     return (
         _change("RCC.CR", rcc, on, off, f"{note}, whatever a boot loader left"),
         _wait("RCC.CR", rcc, ready, ready),
-        Step("RCC.CFGR", rcc + switch, "write", 0xFFFF_FFFF, source),
+        RegisterStep("RCC.CFGR", rcc + switch, "write", 0xFFFF_FFFF, source),
         _wait("RCC.CFGR", rcc + switch, *seen),
         _change("RCC.CR", rcc, 0, 1 << 24, "PLL off"),
         _wait("RCC.CR", rcc, 1 << 25, 0),
@@ -97,8 +97,8 @@ def _f4(title: str, names: str, uart: str, openocd: str) -> Family:
         16 * _MHZ,
         _back(0x4002_3800, 0x1, 0x2, 0x08, 0, (0xC, 0), _HSI16),
         {
-            "USART1": Port(0x4001_1000, 37, "RCC.APB2ENR", 0x4002_3844, 1 << 4),
-            "USART2": Port(0x4000_4400, 38, "RCC.APB1ENR", 0x4002_3840, 1 << 17),
+            "USART1": UartPort(0x4001_1000, 37, "RCC.APB2ENR", 0x4002_3844, 1 << 4),
+            "USART2": UartPort(0x4000_4400, 38, "RCC.APB1ENR", 0x4002_3840, 1 << 17),
         },
         _COMMON,
         0x4002_0000,
@@ -116,8 +116,8 @@ def _l4(title: str, names: str, openocd: str) -> Family:
         16 * _MHZ,
         _back(0x4002_1000, 0x100, 0x400, 0x08, 1, (0xC, 0x4), _HSI16),
         {
-            "USART1": Port(0x4001_3800, 37, "RCC.APB2ENR", 0x4002_1060, 1 << 14),
-            "USART2": Port(0x4000_4400, 38, "RCC.APB1ENR1", 0x4002_1058, 1 << 17),
+            "USART1": UartPort(0x4001_3800, 37, "RCC.APB2ENR", 0x4002_1060, 1 << 14),
+            "USART2": UartPort(0x4000_4400, 38, "RCC.APB1ENR1", 0x4002_1058, 1 << 17),
         },
         _COMMON,
         0x4800_0000,
@@ -134,8 +134,8 @@ _F1 = Family(
     8 * _MHZ,
     _back(0x4002_1000, 0x1, 0x2, 0x04, 0, (0xC, 0), "HSI 8 MHz"),
     {
-        "USART1": Port(0x4001_3800, 37, "RCC.APB2ENR", 0x4002_1018, 1 << 14),
-        "USART2": Port(0x4000_4400, 38, "RCC.APB1ENR", 0x4002_101C, 1 << 17),
+        "USART1": UartPort(0x4001_3800, 37, "RCC.APB2ENR", 0x4002_1018, 1 << 14),
+        "USART2": UartPort(0x4000_4400, 38, "RCC.APB1ENR", 0x4002_101C, 1 << 17),
     },
     _COMMON[:2],
     0x4001_0800,
@@ -152,8 +152,8 @@ _G0 = Family(
     16 * _MHZ,
     _back(0x4002_1000, 0x100, 0x400, 0x08, 0, (0x38, 0), _HSI16, off=0x3800),
     {
-        "USART1": Port(0x4001_3800, 27, "RCC.APBENR2", 0x4002_1040, 1 << 14),
-        "USART2": Port(0x4000_4400, 28, "RCC.APBENR1", 0x4002_103C, 1 << 17),
+        "USART1": UartPort(0x4001_3800, 27, "RCC.APBENR2", 0x4002_1040, 1 << 14),
+        "USART2": UartPort(0x4000_4400, 28, "RCC.APBENR1", 0x4002_103C, 1 << 17),
     },
     tuple(replace(pins, function=0 if pins.tx == "PB6" else 1) for pins in _COMMON),
     0x5000_0000,
@@ -169,21 +169,25 @@ _H7 = Family(
     64 * _MHZ,
     (
         *_back(0x5802_4400, 0x1, 0x4, 0x10, 0, (0x38, 0), "HSI 64 MHz", off=0x18),
-        Step(
+        RegisterStep(
             "DBGMCU.IDCODE",
             0x5C00_1000,
             "if",
             0xE000_0000,
             0,
             note="ES0392 2.2.9, revisions up to Y: reads of the AXI SRAM may be wrong",
-            then=(Step("AXI.TARG7_FN_MOD", 0x5100_8108, "write", 0xFFFF_FFFF, 1, note="READ_ISS_OVERRIDE"),),
+            then=(
+                RegisterStep(
+                    "AXI.TARG7_FN_MOD", 0x5100_8108, "write", 0xFFFF_FFFF, 1, note="READ_ISS_OVERRIDE"
+                ),
+            ),
         ),
         _change("PWR.CR3", 0x5802_480C, 0x2, 0x5, "the supply is the LDO, which has to be said once"),
         _wait("PWR.CSR1", 0x5802_4804, 0x2000, 0x2000),
     ),
     {
-        "USART1": Port(0x4001_1000, 37, "RCC.APB2ENR", 0x5802_44F0, 1 << 4),
-        "USART2": Port(0x4000_4400, 38, "RCC.APB1LENR", 0x5802_44E8, 1 << 17),
+        "USART1": UartPort(0x4001_1000, 37, "RCC.APB2ENR", 0x5802_44F0, 1 << 4),
+        "USART2": UartPort(0x4000_4400, 38, "RCC.APB1LENR", 0x5802_44E8, 1 << 17),
     },
     _COMMON,
     0x5802_0000,
@@ -238,7 +242,7 @@ def _chosen(family: Family, pins: str, where: str) -> Pins:
     raise UsageError(f"--pins {pins}: there is no UART at these", where=where, hint=f"known: {known}")
 
 
-def _steps(family: Family, pins: Pins) -> Iterator[Step]:
+def _steps(family: Family, pins: Pins) -> Iterator[RegisterStep]:
     """The start, the clocks of the UART and of its pins, and both pins given to the UART."""
     yield from family.start
     port = family.ports[pins.uart]
@@ -250,7 +254,7 @@ def _steps(family: Family, pins: Pins) -> Iterator[Step]:
         yield from _pin(family, pins, direction, pin)
 
 
-def _pin(family: Family, pins: Pins, direction: str, pin: str) -> Iterator[Step]:
+def _pin(family: Family, pins: Pins, direction: str, pin: str) -> Iterator[RegisterStep]:
     name, number = f"GPIO{pin[1]}", int(pin[2:])
     base = family.gpio + 0x400 * (ord(pin[1]) - ord("A"))
     note, high, shift = f"{direction} on {pin}", number // 8, 4 * (number % 8)
@@ -277,7 +281,7 @@ def _text(chip: Board, family: Family, pins: Pins, text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(step: Step) -> str:
+def _line(step: RegisterStep) -> str:
     """A step as a board's file has it."""
     ones, zeros = step.value, step.mask & ~step.value
     words = {

@@ -34,7 +34,7 @@ from crtgen.boards.steps import parse_errata, parse_step
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.boards.values import address, each, one_of, optional, units
-from crtgen.toml import Table, load_toml, text, yes_or_no
+from crtgen.toml import TomlTable, load_toml, text, yes_or_no
 from crtgen.toml import table as table_of
 
 __all__ = ["load_board", "parse_slots"]
@@ -56,7 +56,7 @@ def load_board(file: Path, name: str = "") -> Board:
     return board
 
 
-def _board(name: str, table: Table) -> Board:
+def _board(name: str, table: TomlTable) -> Board:
     memories = tuple(_memory(n, t) for n, t in table.sections("memory"))
     layout = table.section("layout")
     places = {place: _place(place, layout, memories) for place in ("vectors", "code", "data")}
@@ -93,7 +93,7 @@ def _board(name: str, table: Table) -> Board:
     return board
 
 
-def _place(place: str, layout: Table | None, memories: tuple[Memory, ...]) -> str:
+def _place(place: str, layout: TomlTable | None, memories: tuple[Memory, ...]) -> str:
     """The memory of a part of the image: what the layout says, else the first one of the right kind."""
     kind = "ram" if place == "data" else "flash"
     default = next((m.name for m in memories if m.kind == kind), "")
@@ -102,7 +102,7 @@ def _place(place: str, layout: Table | None, memories: tuple[Memory, ...]) -> st
     return layout.get(place, one_of("memory", *(m.name for m in memories)), default)
 
 
-def _memory(name: str, table: Table) -> Memory:
+def _memory(name: str, table: TomlTable) -> Memory:
     memory = Memory(
         name=name,
         kind=table.get("kind", one_of("kind", "flash", "ram")),
@@ -114,7 +114,7 @@ def _memory(name: str, table: Table) -> Memory:
     return memory
 
 
-def _reads(table: Table) -> FlashReads:
+def _reads(table: TomlTable) -> FlashReads:
     return FlashReads(
         wait_states=table.get("wait_states", address),
         width=table.get("width", _width),
@@ -124,7 +124,7 @@ def _reads(table: Table) -> FlashReads:
     )
 
 
-def _uart(table: Table) -> Uart:
+def _uart(table: TomlTable) -> Uart:
     return Uart(
         kind=table.get("kind", one_of("UART", *UARTS)),
         base=table.get("base", address),
@@ -136,7 +136,7 @@ def _uart(table: Table) -> Uart:
     )
 
 
-def _timer(table: Table) -> Timer:
+def _timer(table: TomlTable) -> Timer:
     kind = table.get("kind", one_of("timer", "systick", "nrf_timer"))
     clock = table.get("clock", units(parse_frequency))
     if kind == "systick":
@@ -144,7 +144,7 @@ def _timer(table: Table) -> Timer:
     return Timer(kind, clock, table.get("base", address), table.get("irq", address))
 
 
-def _watchdog(table: Table) -> Watchdog:
+def _watchdog(table: TomlTable) -> Watchdog:
     return Watchdog(
         kind=table.get("kind", one_of("watchdog", *WATCHDOGS)),
         base=table.get("base", address),
@@ -153,7 +153,7 @@ def _watchdog(table: Table) -> Watchdog:
     )
 
 
-def _qemu(table: Table) -> Qemu:
+def _qemu(table: TomlTable) -> Qemu:
     return Qemu(
         machine=table.get("machine", _word),
         args=table.get("args", _qemu_args, ()),
@@ -172,12 +172,12 @@ def _qemu_args(value: Any) -> tuple[str, ...]:
     return words
 
 
-def _shared(table: Table) -> Memory:
+def _shared(table: TomlTable) -> Memory:
     origin, size = table.get("origin", address), table.get("size", units(parse_size))
     return Memory("mailbox", "ram", origin, size)
 
 
-def _fvp(table: Table) -> Fvp:
+def _fvp(table: TomlTable) -> Fvp:
     return Fvp(program=table.get("program", _fvp_name))
 
 
@@ -201,7 +201,7 @@ def _release(value: str) -> tuple[int, ...]:
     return tuple(map(int, value.split(".")))
 
 
-def _flash(table: Table) -> Flash:
+def _flash(table: TomlTable) -> Flash:
     named = [
         (r, table.get(r, each(_script) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]
     ]
@@ -232,11 +232,11 @@ def _word(value: Any) -> str:
     return name
 
 
-def _serial(table: Table) -> Serial:
+def _serial(table: TomlTable) -> Serial:
     return Serial(baud=table.get("baud", address, 115200), usb=table.get("usb", each(_usb_id), ()))
 
 
-def parse_slots(table: Table) -> Slots | None:
+def parse_slots(table: TomlTable) -> Slots | None:
     """The sections ``slots`` and ``slot.<name>``; None if there are none."""
     about = table.section("slots")
     places = tuple(_slot(name, section) for name, section in table.sections("slot"))
@@ -257,7 +257,7 @@ def parse_slots(table: Table) -> Slots | None:
     return slots
 
 
-def _slot(name: str, table: Table) -> Slot:
+def _slot(name: str, table: TomlTable) -> Slot:
     slot = Slot(
         name, table.get("memory", _word), table.get("origin", address), table.get("size", units(parse_size))
     )
@@ -265,7 +265,7 @@ def _slot(name: str, table: Table) -> Slot:
     return slot
 
 
-def _energy(table: Table) -> Energy:
+def _energy(table: TomlTable) -> Energy:
     return Energy(
         pj_per_cycle=table.get("pj_per_cycle", _positive),
         sleep_uw=table.get("sleep_uw", _positive, None),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from crtgen.boards.chip import Errata, Erratum, Step
+from crtgen.boards.chip import Errata, Erratum, RegisterStep
 from crtgen.boards.values import address
-from crtgen.toml import Table, text
+from crtgen.toml import TomlTable, text
 
 __all__ = ["parse_errata", "parse_step"]
 
@@ -22,7 +22,7 @@ _OPERATIONS: Mapping[str, str] = {
 """What a step does, by the key that says so."""
 
 
-def parse_step(table: Table) -> Step:
+def parse_step(table: TomlTable) -> RegisterStep:
     """One step. Exactly one of its keys says what is done."""
     given = {key: table.get(key, address) for key in _OPERATIONS if table.has(key)}
     register, place = table.get("register", _register), table.get("address", address)
@@ -41,7 +41,7 @@ def parse_step(table: Table) -> Step:
         raise table.error("for", "it belongs to wait, if and unless")
     mask, value = _bits_of(operation, given, bits)
     value = value if wanted is None else wanted
-    return Step(register, place, operation, mask, value, bits, note, then)
+    return RegisterStep(register, place, operation, mask, value, bits, note, then)
 
 
 def _bits_of(operation: str, given: Mapping[str, int], bits: int) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def _bits_of(operation: str, given: Mapping[str, int], bits: int) -> tuple[int, 
     return mask, mask
 
 
-def parse_errata(table: Table) -> Errata:
+def parse_errata(table: TomlTable) -> Errata:
     """The sheet, and what of it concerns crtgen's code."""
     listed = []
     for inner in table.tables("list"):

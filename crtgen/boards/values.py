@@ -4,14 +4,14 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from crtgen.toml import Table, text
+from crtgen.toml import TomlTable, text
 
 __all__ = ["address", "each", "one_of", "optional", "units"]
 
 T = TypeVar("T")
 
 
-def optional(table: Table | None, parse: Callable[[Table], T]) -> T | None:
+def optional(table: TomlTable | None, parse: Callable[[TomlTable], T]) -> T | None:
     if table is None:
         return None
     result = parse(table)

@@ -7,27 +7,27 @@ from crtgen.lazy import on_demand
 if TYPE_CHECKING:
     from crtgen.build.driver import Progress, build_project, built_image
     from crtgen.build.formats import binary, read_content
-    from crtgen.build.image import Image
+    from crtgen.build.image import BuiltImage
     from crtgen.build.layers import LayerSize, layer_sizes
     from crtgen.build.report import SizeReport, check_stack, measure
-    from crtgen.build.size import Group, Sizes, Symbol, read_sizes
-    from crtgen.build.stack import Frame, StackReport, analyse_stack
+    from crtgen.build.size import Group, SizedSymbol, Sizes, read_sizes
+    from crtgen.build.stack import FunctionStack, StackReport, analyse_stack
     from crtgen.build.toolchain import TOOLCHAINS, Toolchain, detect_toolchains, find_program, find_toolchain
-    from crtgen.build.west import Workspace, find_workspace
+    from crtgen.build.west import ZephyrWorkspace, find_workspace
 
 __all__ = [
     "TOOLCHAINS",
-    "Frame",
+    "BuiltImage",
+    "FunctionStack",
     "Group",
-    "Image",
     "LayerSize",
     "Progress",
     "SizeReport",
+    "SizedSymbol",
     "Sizes",
     "StackReport",
-    "Symbol",
     "Toolchain",
-    "Workspace",
+    "ZephyrWorkspace",
     "analyse_stack",
     "binary",
     "build_project",

@@ -12,7 +12,7 @@ from crtgen import files
 from crtgen.boards import find_board
 from crtgen.build.failure import explain_failure
 from crtgen.build.formats import write_formats
-from crtgen.build.image import Image
+from crtgen.build.image import BuiltImage
 from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
@@ -38,7 +38,7 @@ def build_project(
     toolchain: str | None = None,
     jobs: int = 2,
     progress: Progress = lambda text: None,
-) -> Image:
+) -> BuiltImage:
     """Build the project in ``directory`` into its ``build/``; what is up to date is not built again.
 
     Two builds of one project take turns. Raises ``UsageError`` for a path that CMake does not build in,
@@ -62,7 +62,7 @@ def build_project(
         _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)
-        run = _Run(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
+        run = _BuildRun(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
         run.build.mkdir(exist_ok=True)
         run.log.unlink(missing_ok=True)
         if not run.is_configured():
@@ -74,15 +74,15 @@ def build_project(
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
         if path.suffix == ".elf":
             write_formats(path, find_board(manifest.board))
-        return Image(path, root, manifest)
+        return BuiltImage(path, root, manifest)
 
 
-def built_image(directory: Path | str) -> Image | None:
+def built_image(directory: Path | str) -> BuiltImage | None:
     """What was built of the project last, as it is; None if nothing was."""
     root = Path(directory).resolve()
     manifest = read_manifest(root)
     path = root / "build" / manifest.artefact
-    return Image(path, root, manifest) if path.is_file() else None
+    return BuiltImage(path, root, manifest) if path.is_file() else None
 
 
 def _bring_to_the_present(root: Path, manifest: Manifest) -> None:
@@ -100,7 +100,7 @@ def _bring_to_the_present(root: Path, manifest: Manifest) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Run:
+class _BuildRun:
     """One build of one project."""
 
     root: Path

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from crtgen.project.manifest import Manifest
 
-__all__ = ["Image"]
+__all__ = ["BuiltImage"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Image:
+class BuiltImage:
     """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory."""
 
     path: Path

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crtgen.build.size import Symbol
+from crtgen.build.size import SizedSymbol
 from crtgen.codegen.module import LayerInfo
 
 __all__ = ["LayerSize", "layer_sizes"]
@@ -28,7 +28,7 @@ class LayerSize:
 
 
 def layer_sizes(
-    layers: Sequence[LayerInfo], symbols: Sequence[Symbol], frames: Mapping[str, int]
+    layers: Sequence[LayerInfo], symbols: Sequence[SizedSymbol], frames: Mapping[str, int]
 ) -> tuple[LayerSize, ...]:
     """The layers in their order; ``frames`` has the depth of the stack by function."""
     sizes = {symbol.name: symbol.size for symbol in symbols}

@@ -7,9 +7,9 @@ from typing import Any
 
 from crtgen.boards import find_board
 from crtgen.build.calls import FAULTS, ROOT, ROOTS, indirect_calls
-from crtgen.build.image import Image
+from crtgen.build.image import BuiltImage
 from crtgen.build.layers import LayerSize, layer_sizes
-from crtgen.build.size import Sizes, Symbol, read_sizes
+from crtgen.build.size import SizedSymbol, Sizes, read_sizes
 from crtgen.build.stack import StackReport, analyse_stack
 from crtgen.errors import DoesNotFitError
 
@@ -44,7 +44,7 @@ class SizeReport:
             )
         return tuple(rows)
 
-    def largest(self, count: int) -> tuple[Symbol, ...]:
+    def largest(self, count: int) -> tuple[SizedSymbol, ...]:
         """The largest symbols, the largest first."""
         return self.sizes.symbols[:count]
 
@@ -56,7 +56,7 @@ class SizeReport:
         }
 
 
-def measure(image: Image) -> SizeReport:
+def measure(image: BuiltImage) -> SizeReport:
     """Sizes and stack of an image."""
     sizes = read_sizes(image.path, map_file=_map_file(image))
     if image.platform != "baremetal" or image.path.suffix == ".a":
@@ -87,11 +87,11 @@ def check_stack(report: SizeReport, board: str) -> None:
     )
 
 
-def _layers(image: Image, sizes: Sizes, stack: StackReport | None) -> dict[str, tuple[LayerSize, ...]]:
+def _layers(image: BuiltImage, sizes: Sizes, stack: StackReport | None) -> dict[str, tuple[LayerSize, ...]]:
     frames = {frame.name: frame.total for frame in stack.frames} if stack else {}
     return {model.name: layer_sizes(model.layers, sizes.symbols, frames) for model in image.manifest.models}
 
 
-def _map_file(image: Image) -> Path:
+def _map_file(image: BuiltImage) -> Path:
     """The linker's map: Zephyr's lies beside its ELF."""
     return image.path.with_suffix(".map") if image.platform == "zephyr" else image.build / "firmware.map"

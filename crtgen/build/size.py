@@ -15,7 +15,7 @@ from elftools.elf.sections import SymbolTableSection
 from crtgen.build.mapfile import Piece, find_piece, read_map
 from crtgen.errors import BuildError
 
-__all__ = ["GROUPS", "Group", "Sizes", "Symbol", "read_sizes"]
+__all__ = ["GROUPS", "Group", "SizedSymbol", "Sizes", "read_sizes"]
 
 GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -37,7 +37,7 @@ _ARENA = re.compile(r"(^|_)arena(\.\d+)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class SizedSymbol:
     """A function or an object: ``section`` is text, rodata, data or bss; ``group`` as in ``GROUPS``."""
 
     name: str
@@ -71,7 +71,7 @@ class Sizes:
     stack: int
     arena: int
     groups: Mapping[str, Group]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[SizedSymbol, ...]
 
     @property
     def flash(self) -> int:
@@ -135,7 +135,7 @@ class _Part:
 
     sections: Mapping[str, int]
     groups: Mapping[str, Group]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[SizedSymbol, ...]
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -207,7 +207,7 @@ def _kind(section: Any) -> str:
     return "text" if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR else "rodata"
 
 
-def _symbols(elf: ELFFile, sections: tuple[_Section, ...]) -> Iterator[tuple[Symbol, int, int]]:
+def _symbols(elf: ELFFile, sections: tuple[_Section, ...]) -> Iterator[tuple[SizedSymbol, int, int]]:
     """Functions and objects with address and section; an object between code counts as rodata."""
     kinds = {section.index: section.kind for section in sections}
     table = elf.get_section_by_name(".symtab")
@@ -223,13 +223,13 @@ def _symbols(elf: ELFFile, sections: tuple[_Section, ...]) -> Iterator[tuple[Sym
             continue
         seen.add(place)
         section = "rodata" if kind == "text" and what == "STT_OBJECT" else kind
-        yield Symbol(entry.name, section, entry["st_size"], "", ""), address, entry["st_shndx"]
+        yield SizedSymbol(entry.name, section, entry["st_size"], "", ""), address, entry["st_shndx"]
 
 
-def _attribute(symbol: Symbol, address: int, member: str, pieces: tuple[Piece, ...]) -> Symbol:
+def _attribute(symbol: SizedSymbol, address: int, member: str, pieces: tuple[Piece, ...]) -> SizedSymbol:
     piece = find_piece(pieces, address)
     file = piece.file if piece else member
-    return Symbol(symbol.name, symbol.section, symbol.size, _group(file) if file else "", file)
+    return SizedSymbol(symbol.name, symbol.section, symbol.size, _group(file) if file else "", file)
 
 
 def _group(file: str) -> str:

@@ -11,16 +11,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from crtgen.build.thumb import Code, Function, read_code
+from crtgen.build.thumb import ImageCode, ThumbFunction, read_code
 from crtgen.errors import UsageError
 
-__all__ = ["Frame", "StackReport", "analyse_stack", "read_frames"]
+__all__ = ["FunctionStack", "StackReport", "analyse_stack", "read_frames"]
 
 DECLARED = "crt_stack_of_"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FunctionStack:
     """A function: ``own`` bytes of its frame, ``total`` with the deepest of what it calls.
 
     ``kind`` is ``static``, ``bounded``, ``dynamic`` (alloca or an array of variable length: ``own`` is
@@ -44,8 +44,8 @@ class StackReport:
 
     worst: int
     interrupt: int
-    path: tuple[Frame, ...]
-    frames: tuple[Frame, ...]
+    path: tuple[FunctionStack, ...]
+    frames: tuple[FunctionStack, ...]
     recursion: tuple[tuple[str, ...], ...]
     unresolved: tuple[str, ...]
 
@@ -128,20 +128,20 @@ class _Walk:
 
     def __init__(
         self,
-        code: Code,
+        code: ImageCode,
         frames: Mapping[str, tuple[int, str]],
         indirect: Mapping[str, Iterable[str]],
     ) -> None:
         self.code = code
         self.frames = frames
         self.indirect = indirect
-        self.done: dict[str, Frame] = {}
-        self.below: dict[str, tuple[Frame, ...]] = {}
+        self.done: dict[str, FunctionStack] = {}
+        self.below: dict[str, tuple[FunctionStack, ...]] = {}
         self.open: list[str] = []
         self.cycles: set[tuple[str, ...]] = set()
         self.unresolved: set[str] = set()
 
-    def visit(self, name: str) -> Frame:
+    def visit(self, name: str) -> FunctionStack:
         if name in self.done:
             return self.done[name]
         own, kind = self.frame(name)
@@ -158,7 +158,7 @@ class _Walk:
             if total > below:
                 below, self.below[name] = total, path
         self.open.pop()
-        self.done[name] = Frame(name, own, own + below, kind)
+        self.done[name] = FunctionStack(name, own, own + below, kind)
         return self.done[name]
 
     def frame(self, name: str) -> tuple[int, str]:
@@ -175,7 +175,7 @@ class _Walk:
         return (function.frame, "code") if function is not None else (0, "unknown")
 
     def callees(self, name: str) -> list[str]:
-        function = self.code.functions.get(name, Function(name, 0, False, frozenset()))
+        function = self.code.functions.get(name, ThumbFunction(name, 0, False, frozenset()))
         if not function.indirect:
             return sorted(function.calls)
         reached: set[str] = set()
@@ -186,6 +186,6 @@ class _Walk:
             self.unresolved.add(name)
         return sorted(function.calls.union(reached))
 
-    def path(self, name: str) -> tuple[Frame, ...]:
+    def path(self, name: str) -> tuple[FunctionStack, ...]:
         """A visited function and the deepest of what it calls, down to the end."""
         return (self.done[name], *self.below.get(name, ()))

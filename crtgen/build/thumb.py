@@ -14,13 +14,13 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-__all__ = ["Code", "Function", "read_code"]
+__all__ = ["ImageCode", "ThumbFunction", "read_code"]
 
 _LR = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ThumbFunction:
     """A function: ``frame`` in bytes, whether it calls through a pointer, and the names that it calls.
 
     A call to an address without a name is in ``calls`` as that address, ``0x1234``.
@@ -33,25 +33,25 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Code:
+class ImageCode:
     """The functions of an image by name, every alias included.
 
     ``declared`` are the values of absolute symbols by name, ``vectors`` the functions that the section
     ``.vectors`` names, in its order.
     """
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, ThumbFunction]
     declared: Mapping[str, int]
     vectors: tuple[str, ...]
 
 
-def read_code(path: Path) -> Code:
+def read_code(path: Path) -> ImageCode:
     """The code of an ELF file; there is none if it is not for Arm."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")
         if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection):
-            return Code({}, {}, ())
+            return ImageCode({}, {}, ())
         symbols = list(table.iter_symbols())
         text = {s["sh_addr"]: s.data() for s in elf.iter_sections() if s["sh_flags"] & 4}
         section = elf.get_section_by_name(".vectors")
@@ -68,7 +68,7 @@ def read_code(path: Path) -> Code:
     declared = {s.name: s["st_value"] for s in symbols if s["st_shndx"] == "SHN_ABS" and s.name}
     words = (int.from_bytes(vectors[i : i + 4], "little") for i in range(0, len(vectors), 4))
     pointed = dict.fromkeys(names[w & ~1][0] for w in words if w & 1 and w & ~1 in names)
-    return Code(functions, declared, tuple(pointed))
+    return ImageCode(functions, declared, tuple(pointed))
 
 
 class _Scanner:
@@ -85,7 +85,7 @@ class _Scanner:
         self.text = text
         self.marks = marks
 
-    def functions(self, start: int) -> Iterator[Function]:
+    def functions(self, start: int) -> Iterator[ThumbFunction]:
         """The function at ``start``, once under each of its names."""
         frame, indirect = 0, False
         calls = set()
@@ -100,7 +100,7 @@ class _Scanner:
             elif called:
                 calls.add(f"{target:#x}")
         for name in self.names[start]:
-            yield Function(name, frame, indirect, frozenset(calls))
+            yield ThumbFunction(name, frame, indirect, frozenset(calls))
 
     def instructions(self, start: int) -> Iterator[tuple[int, int, int]]:
         """Address, first halfword and second one (0 if it is short) up to the next function; no data.

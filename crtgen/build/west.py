@@ -11,13 +11,13 @@ from pathlib import Path
 
 from crtgen.boards import find_board
 from crtgen.build.failure import explain_failure
-from crtgen.build.image import Image
+from crtgen.build.image import BuiltImage
 from crtgen.build.process import follow
 from crtgen.build.toolchain import find_program
 from crtgen.errors import BuildError, ToolMissingError
 from crtgen.project.manifest import Manifest
 
-__all__ = ["Workspace", "build_with_west", "find_workspace"]
+__all__ = ["ZephyrWorkspace", "build_with_west", "find_workspace"]
 
 TIME_LIMIT = 900.0
 _NO_HAL = re.compile(r"fatal error: \S+\.dtsi?: No such file")
@@ -26,7 +26,7 @@ _SDKS = ("zephyr-sdk*", ".local/zephyr-sdk*", ".local/opt/zephyr-sdk*", "bin/zep
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class ZephyrWorkspace:
     """A Zephyr workspace: Zephyr's own directory, and its release as numbers, (3, 7, 0)."""
 
     zephyr: Path
@@ -61,7 +61,7 @@ class Workspace:
         return tuple(f"export {name}={shlex.quote(chosen[name])}" for name in missing)
 
 
-def find_workspace() -> Workspace:
+def find_workspace() -> ZephyrWorkspace:
     """The workspace of ``$ZEPHYR_BASE``, or ``~/zephyrproject``. Raises ``ToolMissingError``."""
     named = os.environ.get("ZEPHYR_BASE")
     zephyr = Path(named) if named else Path.home() / "zephyrproject" / "zephyr"
@@ -80,10 +80,10 @@ def find_workspace() -> Workspace:
     except KeyError as error:
         hint = "check ZEPHYR_BASE"
         raise ToolMissingError(f"there is no {error} in it", where=str(file), hint=hint) from error
-    return Workspace(zephyr.resolve(), version)
+    return ZephyrWorkspace(zephyr.resolve(), version)
 
 
-def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callable[[str], None]) -> Image:
+def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callable[[str], None]) -> BuiltImage:
     """Build the project in ``root`` into its ``build/``; the errors are those of ``build_project``."""
     workspace = find_workspace()
     if manifest.type == "library":
@@ -123,7 +123,7 @@ def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callabl
     path = build / manifest.artefact
     if not path.is_file():
         raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
-    return Image(path, root, manifest)
+    return BuiltImage(path, root, manifest)
 
 
 def _is_configured(build: Path, root: Path, board: str) -> bool:

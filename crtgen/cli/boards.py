@@ -16,7 +16,7 @@ from crtgen.boards import (
 )
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, note, table
-from crtgen.local_boards import Unit, connected_units
+from crtgen.local_boards import LocalBoard, connected_units
 
 __all__ = ["command"]
 
@@ -75,7 +75,7 @@ def command(
         out.result(data, render)
 
 
-def _connected(out: Output, units: tuple[Unit, ...]) -> None:
+def _connected(out: Output, units: tuple[LocalBoard, ...]) -> None:
     def render(console: Console) -> None:
         rows = table("port", "number", "USB", "boards that it may be", "")
         for u in units:

@@ -18,9 +18,9 @@ from crtgen.files import read_text
 from crtgen.measure.evaluation import evaluate_here
 from crtgen.measure.lock import (
     LOCK,
-    Entry,
     Excess,
     Lock,
+    LockEntry,
     compare,
     lock_entry,
     over,
@@ -43,8 +43,8 @@ class _Job:
 
     settings: ModelSettings
     compiled: api.Compiled
-    before: Entry | None
-    after: Entry
+    before: LockEntry | None
+    after: LockEntry
     unproven: str = ""
 
     @property

@@ -17,11 +17,11 @@ from crtgen.errors import ToolMissingError
 from crtgen.flash import INSTALL
 from crtgen.run import find_qemu, find_rp2040js
 
-__all__ = ["Check", "command"]
+__all__ = ["ToolCheck", "command"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ToolCheck:
     """A tool: what it is for, where or which version it is (empty: absent), what installs it."""
 
     name: str
@@ -67,63 +67,63 @@ def command(as_json: Json = False, debug: Debug = False) -> None:
             raise typer.Exit(1)
 
 
-def _mark(check: Check) -> Text:
+def _mark(check: ToolCheck) -> Text:
     if check.found:
         return Text("ok", "green")
     return Text("missing", "red") if check.needed else Text("optional", "dim")
 
 
-def _compilers() -> Iterator[Check]:
+def _compilers() -> Iterator[ToolCheck]:
     purpose = {"cc": "builds for this computer"}
     for name, found in detect_toolchains().items():
         use = purpose.get(name, "builds for Cortex-M")
         if isinstance(found, Toolchain):
-            yield Check(name, use, found.version, "")
+            yield ToolCheck(name, use, found.version, "")
         else:
-            yield Check(name, use, "", found.hint)
+            yield ToolCheck(name, use, "", found.hint)
 
 
-def _programs() -> Iterator[Check]:
+def _programs() -> Iterator[ToolCheck]:
     for name in ("cmake", "ninja"):
         yield _program(name, "builds", partial(find_program, name, f"pip install {name}"))
     yield _program("qemu-system-arm", "simulates boards", find_qemu)
 
 
-def _rp2040js() -> Check:
+def _rp2040js() -> ToolCheck:
     try:
         _, folder = find_rp2040js()
     except ToolMissingError as error:
-        return Check("rp2040js", "simulates the Pico", "", error.hint)
-    return Check("rp2040js", "simulates the Pico", str(folder), "")
+        return ToolCheck("rp2040js", "simulates the Pico", "", error.hint)
+    return ToolCheck("rp2040js", "simulates the Pico", str(folder), "")
 
 
-def _program(name: str, purpose: str, find: Callable[[], Path]) -> Check:
+def _program(name: str, purpose: str, find: Callable[[], Path]) -> ToolCheck:
     try:
-        return Check(name, purpose, str(find()), "", needed=True)
+        return ToolCheck(name, purpose, str(find()), "", needed=True)
     except ToolMissingError as error:
-        return Check(name, purpose, "", error.hint, needed=True)
+        return ToolCheck(name, purpose, "", error.hint, needed=True)
 
 
-def _zephyr() -> Check:
+def _zephyr() -> ToolCheck:
     """A workspace is of use only with west."""
     try:
         release = find_workspace().release
         find_program("west", _EXTRAS["west"][1])
     except ToolMissingError as error:
-        return Check("Zephyr", "--platform zephyr", "", error.hint)
-    return Check("Zephyr", "--platform zephyr", release, "")
+        return ToolCheck("Zephyr", "--platform zephyr", "", error.hint)
+    return ToolCheck("Zephyr", "--platform zephyr", release, "")
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[ToolCheck]:
     for name, (purpose, install) in _EXTRAS.items():
         try:
-            yield Check(name, purpose, version(name), "")
+            yield ToolCheck(name, purpose, version(name), "")
         except PackageNotFoundError:
-            yield Check(name, purpose, "", install)
+            yield ToolCheck(name, purpose, "", install)
 
 
-def _runners() -> Iterator[Check]:
+def _runners() -> Iterator[ToolCheck]:
     """What writes images to boards, and debugs them."""
     for name, install in INSTALL.items():
         if name not in _EXTRAS:
-            yield Check(name, "flash, real boards", shutil.which(name) or "", install)
+            yield ToolCheck(name, "flash, real boards", shutil.which(name) or "", install)

@@ -16,7 +16,7 @@ from crtgen.cli.groups import Battery, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import days_text, number
 from crtgen.errors import DoesNotFitError
-from crtgen.measure.fit import Choice, Fit, Fits
+from crtgen.measure.fit import Fit, FitChoice, Fits
 
 __all__ = ["command"]
 
@@ -52,7 +52,7 @@ def command(
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         named += [chip_board(name, pack) for name in chip or ()]
         boards = battery.boards(named or [b for b in all_boards() if not b.is_host])
-        choice = Choice(optimize, choices.places(place or ()), choices.pool_size(pool)[0])
+        choice = FitChoice(optimize, choices.places(place or ()), choices.pool_size(pool)[0])
         found: list[Fit] = []
         with out.stage() as say:
             for path in models:

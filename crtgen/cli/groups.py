@@ -175,7 +175,7 @@ class Generating:
         framework: str = "",
         watched: Mapping[str, DriftReference] = MappingProxyType({}),
         slot: str = "",
-    ) -> api.Generated:
+    ) -> api.GeneratedProject:
         """The project; see ``Compiled.generate``."""
         pool, blocks = choices.pool_size(self.pool)
         return compiled.generate(
@@ -266,7 +266,7 @@ class Building:
 
     def _entry(
         self, source: Path, files: Files, compiling: Compiling, generating: Generating
-    ) -> kept.Entry | None:
+    ) -> kept.KeptImage | None:
         """Where the image is kept; None where it depends on more than options and files that are read."""
         board = find_board(compiling.board)
         elsewhere = compiling.codegen or compiling.cmsis_nn or self.directory or generating.target != "c"

@@ -17,7 +17,7 @@ from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
 from crtgen.errors import UsageError
 from crtgen.frontends import WRAPPINGS, Wrapped, unwrap
 from crtgen.library import Module
-from crtgen.pipeline import Pipeline
+from crtgen.pipeline import JoinedPipeline
 from crtgen.report import Report, arena_map
 
 __all__ = ["command"]
@@ -111,7 +111,7 @@ def _print_module(console: Console, module: Module, depth: int = 0) -> None:
 
 
 def _print_all(
-    console: Console, reports: Sequence[Report], pipeline: Pipeline | None, inside: Wrapped | None
+    console: Console, reports: Sequence[Report], pipeline: JoinedPipeline | None, inside: Wrapped | None
 ) -> None:
     if pipeline is not None:
         _print_settings(console, pipeline)
@@ -121,7 +121,7 @@ def _print_all(
         _print(console, report)
 
 
-def _print_settings(console: Console, pipeline: Pipeline) -> None:
+def _print_settings(console: Console, pipeline: JoinedPipeline) -> None:
     """The settings of the features, each as a line of its own could say it, wrapped."""
     listed = (f"{name} = {json.dumps(value)}" for name, value in asdict(pipeline.settings).items())
     text = ", ".join(item for item in listed if not item.endswith("= null"))

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crtgen import api, files
 from crtgen.boards import Board
-from crtgen.build import TOOLCHAINS, Image, find_toolchain
+from crtgen.build import TOOLCHAINS, BuiltImage, find_toolchain
 from crtgen.cli.output import note
 from crtgen.errors import UsageError
 from crtgen.project import read_manifest, toolchains_of
@@ -25,7 +25,7 @@ from crtgen.project.manifest import MANIFEST
 from crtgen.report import Report
 from crtgen.resources import code_digest
 
-__all__ = ["Entry", "entry"]
+__all__ = ["KeptImage", "entry"]
 
 _CONTENT = "kept.json"
 _MOST = 32
@@ -51,13 +51,13 @@ class _Content:
 _ADAPTER = TypeAdapter(_Content)
 
 
-def entry(board: Board, toolchain: str | None, *options: object) -> "Entry":
+def entry(board: Board, toolchain: str | None, *options: object) -> "KeptImage":
     """Where the image for a board is kept; ``options`` are all others that it depends on."""
     chosen = toolchain or toolchains_of(board, board.platform(None))[0]
     recipe = TOOLCHAINS.get(chosen)
     named = [os.environ.get(name, "") for name in (*_VARIABLES, *(recipe.variables if recipe else ()))]
     key = repr((code_digest(), board, chosen, named, options))
-    return Entry(_images() / hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest())
+    return KeptImage(_images() / hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest())
 
 
 def _images() -> Path:
@@ -66,7 +66,7 @@ def _images() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KeptImage:
     """One image, or the place where it would be."""
 
     folder: Path
@@ -83,7 +83,7 @@ class Entry:
         for line in content.notes:
             note(line)
         manifest = read_manifest(self.folder)
-        built = Image(self.folder / "build" / manifest.artefact, self.folder, manifest)
+        built = BuiltImage(self.folder / "build" / manifest.artefact, self.folder, manifest)
         size = content.reports[0].image
         assert size is not None, "reports of images are kept"
         return api.Image(built, size, known=content.reports)

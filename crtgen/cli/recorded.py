@@ -12,7 +12,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.measure.cases import Inputs
 from crtgen.measure.media import Scaling
-from crtgen.pipeline import Event, Pipeline, events_of, read_samples, runs_of
+from crtgen.pipeline import Event, JoinedPipeline, events_of, read_samples, runs_of
 
 __all__ = ["Heard", "Recorded", "recorded_by"]
 
@@ -21,7 +21,7 @@ __all__ = ["Heard", "Recorded", "recorded_by"]
 class Recorded:
     """A pipeline, for which recordings are read, as it was loaded."""
 
-    pipeline: Pipeline
+    pipeline: JoinedPipeline
     loaded: Loaded
 
     def inputs(self, file: Path, quantize: bool, scaling: Scaling) -> Inputs:
@@ -47,7 +47,7 @@ class Recorded:
 class Heard:
     """The events of a recording, and the names of the labels."""
 
-    pipeline: Pipeline
+    pipeline: JoinedPipeline
     names: Sequence[str]
     events: Sequence[Event]
 

@@ -11,7 +11,7 @@ from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.cli.verify import Verified
 from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.cases import Case
+from crtgen.measure.cases import ReferenceRun
 from crtgen.measure.layers import verify_layers
 from crtgen.measure.verification import cases_of, verify_cases
 from crtgen.slot import start_server
@@ -62,7 +62,9 @@ def command(
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _first(name: str, cases: Mapping[str, Sequence[Case]], wrong: Set[tuple[str, str]]) -> Sequence[Case]:
+def _first(
+    name: str, cases: Mapping[str, Sequence[ReferenceRun]], wrong: Set[tuple[str, str]]
+) -> Sequence[ReferenceRun]:
     """The first case of a model that is wrong, behind those that it follows; its first one if none is."""
     found = cases[name]
     end = next((n for n, case in enumerate(found) if (name, case.name) in wrong), 0)

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from crtgen.cli.output import Rows, table
 from crtgen.ir import shape_text
-from crtgen.report import Layer, Operator, Report, bound_text, real_text
+from crtgen.report import Report, ReportedLayer, ReportedOperator, bound_text, real_text
 
 __all__ = [
     "arena_line",
@@ -72,7 +72,7 @@ def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
     return rows
 
 
-def _counts(row: Layer | Operator, numbers: Sequence[str]) -> list[str]:
+def _counts(row: ReportedLayer | ReportedOperator, numbers: Sequence[str]) -> list[str]:
     """The figures of a row; nothing for what an operator within a loop does not have for itself."""
     return [number(getattr(row, _NUMBERS[name], None)) for name in numbers]
 

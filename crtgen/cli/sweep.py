@@ -21,8 +21,8 @@ from crtgen.sweep.changes import Changes, compare
 from crtgen.sweep.export import check_export, export
 from crtgen.sweep.job import Outcome
 from crtgen.sweep.matrix import SWEEP, read_sweep
-from crtgen.sweep.run import Place, Watch, run_sweep
-from crtgen.sweep.store import STORE, Store, SweepInfo
+from crtgen.sweep.run import Watch, WorkerPool, run_sweep
+from crtgen.sweep.store import STORE, JobStore, SweepInfo
 from crtgen.sweep.work import Task
 
 __all__ = ["command"]
@@ -73,8 +73,8 @@ def command(
             require_charts()
             files.check_writable(report)
         found = read_sweep(sweep)
-        place = Place(scheduler, workers or os.cpu_count() or 1, hardware_map)
-        with Store(store) as db:
+        place = WorkerPool(scheduler, workers or os.cpu_count() or 1, hardware_map)
+        with JobStore(store) as db:
             watch = _Live()
             with watch.progress, _goes_on(store):
                 info = run_sweep(found, db, place, retry_failed=retry_failed, watch=watch)
@@ -136,7 +136,7 @@ class _Live(Watch):
         )
 
 
-def _result(out: Output, store: Store, sweep: SweepInfo, changes: Changes | None) -> None:
+def _result(out: Output, store: JobStore, sweep: SweepInfo, changes: Changes | None) -> None:
     """What is in the store now; failures end the command as one."""
     counts = store.counts(sweep)
     data: dict[str, Any] = {"store": str(store.path), "sweep": sweep.number, **counts}
@@ -148,7 +148,7 @@ def _result(out: Output, store: Store, sweep: SweepInfo, changes: Changes | None
         raise typer.Exit(CrtgenError.exit_code)
 
 
-def _print(console: Console, store: Store, sweep: SweepInfo, changes: Changes | None) -> None:
+def _print(console: Console, store: JobStore, sweep: SweepInfo, changes: Changes | None) -> None:
     counts = store.counts(sweep)
     total = sum(counts.values())
     if total <= _SHOWN:

@@ -11,7 +11,7 @@ from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import CrtgenError, MismatchError, UsageError
-from crtgen.measure.rungs import RUNGS, Outcome, junit, verify_on
+from crtgen.measure.rungs import RUNGS, TargetOutcome, junit, verify_on
 from crtgen.run import Site
 from crtgen.settings import trust_of
 
@@ -67,14 +67,14 @@ def command(
             raise CrtgenError(f"not tested as far as --require {require} wants: {names}")
 
 
-def _is_below(outcome: Outcome, require: str) -> bool:
+def _is_below(outcome: TargetOutcome, require: str) -> bool:
     """Whether a board was tested on a lower rung than is required; this computer is there for itself."""
     if outcome.rung == RUNGS[0] or require == RUNGS[0]:
         return False
     return bool(outcome.skipped) or RUNGS.index(outcome.rung) < RUNGS.index(require)
 
 
-def _print(console: Console, outcomes: Sequence[Outcome]) -> None:
+def _print(console: Console, outcomes: Sequence[TargetOutcome]) -> None:
     rows = table("model", "rung", "board", "")
     for o in outcomes:
         rung = f"{o.rung} {o.stand_in}" if o.stand_in else o.rung
@@ -86,7 +86,7 @@ def _print(console: Console, outcomes: Sequence[Outcome]) -> None:
                 console.print(f"{o.model} on {o.board}: {verdict.case}: {verdict.difference}")
 
 
-def _result(outcome: Outcome) -> str:
+def _result(outcome: TargetOutcome) -> str:
     if outcome.skipped:
         return f"not tested: {outcome.skipped}"
     if outcome.error is not None:

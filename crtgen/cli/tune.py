@@ -13,7 +13,7 @@ from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import cases_file
 from crtgen.measure.verification import cases_of
-from crtgen.sweep.store import STORE, Store
+from crtgen.sweep.store import STORE, JobStore
 from crtgen.tune.tuner import Limits, Result, Tuning, tune
 from crtgen.tuned import Tuned, read_tuned, write_tuned
 
@@ -63,7 +63,7 @@ def command(
     with guarded(as_json, debug) as out:
         known = read_tuned(output) if output.exists() else ()
         files.check_writable(output)
-        with out.stage() as say, Store(store) as db:
+        with out.stage() as say, JobStore(store) as db:
             loaded = api.load_network(model)
 
             def compiled(tuned: Sequence[Tuned]) -> api.Compiled:

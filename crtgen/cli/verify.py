@@ -19,9 +19,9 @@ from crtgen.errors import MismatchError, UsageError
 from crtgen.files import check_writable, write
 from crtgen.ir import Graph
 from crtgen.measure.against import Loss, losses, within_range
-from crtgen.measure.cases import Case, first_runs
+from crtgen.measure.cases import ReferenceRun, first_runs
 from crtgen.measure.layers import LayerVerdict, verify_against_host, verify_layers
-from crtgen.measure.rungs import Outcome, junit, rung_of
+from crtgen.measure.rungs import TargetOutcome, junit, rung_of
 from crtgen.measure.verification import Verdict, cases_of, verify_cases
 from crtgen.pipeline import PIPELINE, Borders, count_borders
 from crtgen.session import Session
@@ -87,7 +87,7 @@ def command(
         verified = Verified(image.board, results, watched, lost, borders)
         if junit_file:
             rung = rung_of(find_board(image.board), site)
-            write(junit_file, junit([Outcome(source.stem, image.board, rung, results)]))
+            write(junit_file, junit([TargetOutcome(source.stem, image.board, rung, results)]))
         out.result(verified.to_dict(), verified.print)
         if not verified.is_right:
             raise typer.Exit(MismatchError.exit_code)
@@ -170,7 +170,7 @@ def _watched(
     image: api.Image,
     source: Path,
     reference: api.Model | api.Imported | None,
-    cases: Mapping[str, Sequence[Case]],
+    cases: Mapping[str, Sequence[ReferenceRun]],
     say: api.Say,
 ) -> dict[str, tuple[LayerVerdict, ...]]:
     """The layers of each model of the image, for its first case; ``reference`` is what it was made of."""
@@ -187,7 +187,9 @@ def _watched(
         return {name: verify_against_host(session, host, name, runs, say) for name, runs in first.items()}
 
 
-def _borders(source: Path, files: Files, board: str, cases: Mapping[str, Sequence[Case]]) -> Borders | None:
+def _borders(
+    source: Path, files: Files, board: str, cases: Mapping[str, Sequence[ReferenceRun]]
+) -> Borders | None:
     """How near to rounding borders the features of a pipeline lie in the cases, and which differ."""
     if source.suffix != PIPELINE:
         return None

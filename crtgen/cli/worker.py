@@ -7,7 +7,7 @@ import typer
 from crtgen.cli import options
 from crtgen.cli.output import Debug, guarded, note
 from crtgen.errors import UsageError
-from crtgen.local_boards import Unit, connected_units
+from crtgen.local_boards import LocalBoard, connected_units
 from crtgen.sweep.farm import is_clear, serve
 
 __all__ = ["command"]
@@ -36,11 +36,11 @@ def command(
         note("the scheduler has ended")
 
 
-def _name(unit: Unit) -> str:
+def _name(unit: LocalBoard) -> str:
     return f"{' or '.join(unit.boards) or str(unit.description) or unit.usb} at {unit.port or 'no port'}"
 
 
-def _left_out(unit: Unit) -> str:
+def _left_out(unit: LocalBoard) -> str:
     """Why a board does nothing; empty if it does."""
     if len(unit.boards) > 1:
         return "left out, a hardware map has to say which of them it is"

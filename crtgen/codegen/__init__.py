@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from crtgen.codegen.module import (
         CModule,
         ExternalModule,
-        Function,
         Interface,
         LayerInfo,
         ModelInfo,
         Param,
+        RegistryFunction,
     )
 
 __all__ = [
@@ -22,12 +22,12 @@ __all__ = [
     "RUNTIME_VERSION",
     "CModule",
     "ExternalModule",
-    "Function",
     "Interface",
     "LayerInfo",
     "ModelInfo",
     "Param",
     "Registry",
+    "RegistryFunction",
     "generate_c",
     "interface_header",
     "metadata_files",

@@ -8,13 +8,13 @@ from crtgen.codegen.module import LayerInfo, OperatorInfo, cycles_of
 from crtgen.codegen.names import comment
 from crtgen.codegen.render import render
 from crtgen.codegen.views import LayerView
-from crtgen.plan import Branch, Loop, Plan, Step
+from crtgen.plan import Branch, Plan, Step, WhileLoop
 
-__all__ = ["Block", "arenas_within", "control_layer"]
+__all__ = ["Subgraph", "arenas_within", "control_layer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Subgraph:
     """A subgraph of control flow: its layers, and what is known of them."""
 
     plan: Plan
@@ -47,7 +47,7 @@ class _ControlView:
 
     is_loop: bool
     condition: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[Subgraph, ...]
     first: tuple[CopyView, ...]
 
 
@@ -60,17 +60,17 @@ def arenas_within(step: Step, arena: Arena) -> Iterator[tuple[Plan, Arena]]:
         for plan in step.item.plans:
             inputs = dict(zip(plan.graph.inputs, given[1:], strict=True))
             yield plan, arena.within(step, plan, {**inputs, **outputs})
-    elif isinstance(step.item, Loop):
+    elif isinstance(step.item, WhileLoop):
         for plan in step.item.plans:
             inputs = dict(zip(plan.graph.inputs, (*made, *given[len(made) :]), strict=True))
             yield plan, arena.within(step, plan, inputs)
 
 
 def control_layer(
-    index: int, step: Step, plan: Plan, arena: Arena, blocks: Sequence[Block]
+    index: int, step: Step, plan: Plan, arena: Arena, blocks: Sequence[Subgraph]
 ) -> tuple[LayerView, LayerInfo]:
     """Control flow as one layer of the model, whose operators are those of its subgraphs."""
-    sig, is_loop = plan.signature(step), isinstance(step.item, Loop)
+    sig, is_loop = plan.signature(step), isinstance(step.item, WhileLoop)
     asked = blocks[0].arena.value(blocks[0].plan.graph.outputs[0]) if is_loop else arena.value(sig.x.name)
     starts = zip(step.outputs, step.inputs, strict=False) if is_loop else ()
     first = tuple(
@@ -92,7 +92,7 @@ def control_layer(
     return LayerView(index, text, render("control.c.j2", c=view).rstrip()), about
 
 
-def _operators(blocks: Sequence[Block]) -> Iterator[OperatorInfo]:
+def _operators(blocks: Sequence[Subgraph]) -> Iterator[OperatorInfo]:
     """Those of the subgraphs, each with its share of the time of all of them together."""
     steps = [step for block in blocks for step in block.plan.steps]
     total = sum(step.kernel.cost.time for step in steps) or 1

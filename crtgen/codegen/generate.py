@@ -7,17 +7,17 @@ from typing import Any
 
 from crtgen.boards import HOST, Core
 from crtgen.codegen.arena import Arena
-from crtgen.codegen.control import Block, arenas_within, control_layer
+from crtgen.codegen.control import Subgraph, arenas_within, control_layer
 from crtgen.codegen.demand import core_check
 from crtgen.codegen.external import Externals
 from crtgen.codegen.info import loop_operators, model_info
 from crtgen.codegen.module import (
     CModule,
-    Function,
     Interface,
     LayerInfo,
     ModelInfo,
     Param,
+    RegistryFunction,
     SharedFunction,
 )
 from crtgen.codegen.names import (
@@ -47,8 +47,8 @@ from crtgen.contents import Contents, Maker
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.kernels.kernel import Const, Kernel
-from crtgen.pipeline import Pipeline
-from crtgen.plan import Branch, Loop, Plan, Step
+from crtgen.pipeline import JoinedPipeline
+from crtgen.plan import Branch, Plan, Step, WhileLoop
 
 __all__ = ["RUNTIME_VERSION", "generate_c", "interface_header"]
 
@@ -61,7 +61,7 @@ def generate_c(
     name: str,
     beside: Sequence[CModule] = (),
     core: Core = HOST,
-    pipeline: Pipeline | None = None,
+    pipeline: JoinedPipeline | None = None,
 ) -> CModule:
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
@@ -99,9 +99,11 @@ def generate_c(
     libraries = tuple(dict.fromkeys(lib for step in plan.all_steps() for lib in step.kernel.libraries))
     externals = generator.externals.modules()
     signatures = {entry.symbol: entry.signature for entry in generator.externals.entries}
-    entries = (Function(f, f, "external", signatures[f]) for module in externals for f in module.functions)
+    entries = (
+        RegistryFunction(f, f, "external", signatures[f]) for module in externals for f in module.functions
+    )
     tensors = tuple(tensor_argument(t.nbytes, t.dtype) for t in (*info.inputs, *info.outputs))
-    functions = (Function(f"{name}_run", f"{name}_run_packed", "run", tensors), *entries)
+    functions = (RegistryFunction(f"{name}_run", f"{name}_run_packed", "run", tensors), *entries)
     contents = Contents(files)
     return CModule(info, contents, functions, params, libraries, generator.known, externals, usage)
 
@@ -192,15 +194,15 @@ class _Generator:
             yield view
 
     def _layer(self, index: int, step: Step, plan: Plan, arena: Arena) -> tuple[LayerView, LayerInfo]:
-        if isinstance(step.item, Branch | Loop):
+        if isinstance(step.item, Branch | WhileLoop):
             blocks = tuple(self._block(*inner) for inner in arenas_within(step, arena))
             return control_layer(index, step, plan, arena, blocks)
         return self._call(index, step, plan, arena)
 
-    def _block(self, plan: Plan, arena: Arena) -> Block:
+    def _block(self, plan: Plan, arena: Arena) -> Subgraph:
         """A subgraph with its layers."""
         pairs = [self._layer(index, step, plan, arena) for index, step in enumerate(plan.steps)]
-        return Block(plan, arena, tuple(view for view, _ in pairs), tuple(about for _, about in pairs))
+        return Subgraph(plan, arena, tuple(view for view, _ in pairs), tuple(about for _, about in pairs))
 
     def _call(self, index: int, step: Step, plan: Plan, arena: Arena) -> tuple[LayerView, LayerInfo]:
         """A layer that is a call of one function."""

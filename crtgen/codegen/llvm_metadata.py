@@ -13,9 +13,9 @@ from crtgen.boards.core import Core
 from crtgen.codegen.llvm_target import machine, triple
 from crtgen.codegen.metadata import (
     METADATA_VERSION,
-    Lookup,
+    MetadataModelView,
     MetadataView,
-    ModelView,
+    ParameterLookup,
     TensorInfo,
 )
 from crtgen.codegen.views import dl_numbers
@@ -43,7 +43,7 @@ def metadata_module(view: MetadataView, core: Core) -> ir.Module:
     module = ir.Module(name="crt_metadata")
     module.triple = triple(core)
     module.data_layout = str(machine(core).target_data)
-    builder = _Builder(module)
+    builder = _ModuleBuilder(module)
     for function in view.external:
         ir.Function(module, _PACKED, function.symbol)
     table = builder.params(view)
@@ -61,7 +61,7 @@ def metadata_module(view: MetadataView, core: Core) -> ir.Module:
     return module
 
 
-class _Builder:
+class _ModuleBuilder:
     """Adds constants and functions to a module."""
 
     def __init__(self, module: ir.Module) -> None:
@@ -128,7 +128,7 @@ class _Builder:
         calls = self.array("signatures", _I16, [_I16(n) for n in view.signatures or (0,)])
         self.constant("crt_signatures", ir.Constant.literal_struct([arguments, calls]), internal=False)
 
-    def models(self, models: Sequence[ModelView]) -> None:
+    def models(self, models: Sequence[MetadataModelView]) -> None:
         """``crt_models`` and their number."""
         found = [ir.GlobalVariable(self.module, _PTR, f"{m.name}_model") for m in models] or [_NULL]
         for variable in found if models else ():
@@ -137,7 +137,7 @@ class _Builder:
         self.constant("crt_models", pointers, internal=False)
         self.constant("crt_num_models", ir.Constant(_I16, len(models)), internal=False)
 
-    def model(self, model: ModelView) -> None:
+    def model(self, model: MetadataModelView) -> None:
         """A model's ``TVMMetadata`` and the function that returns it."""
         fields: list[Any] = [ir.Constant(_I64, METADATA_VERSION)]
         for role, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
@@ -168,7 +168,7 @@ class _Builder:
         self.constant("crt_params", ir.Constant.literal_struct([table, _I32(len(rows))]), internal=False)
         return table
 
-    def lookup(self, lookup: Lookup, table: Any) -> None:
+    def lookup(self, lookup: ParameterLookup, table: Any) -> None:
         """The address of the constant with the storage id in argument 0, or null, by a linear search."""
         function = self.function(lookup.symbol)
         args, codes, count, ret, ret_code, _ = function.args

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from crtgen.codegen.module import Argument, CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.module import Argument, CModule, Interface, ModelInfo, Param, RegistryFunction
 from crtgen.codegen.names import c_string, comment
 from crtgen.codegen.render import render
 from crtgen.codegen.views import dl_type
@@ -18,9 +18,9 @@ from crtgen.ir import DType
 __all__ = [
     "METADATA_FILE",
     "METADATA_VERSION",
-    "Lookup",
+    "MetadataModelView",
     "MetadataView",
-    "ModelView",
+    "ParameterLookup",
     "Registry",
     "TensorInfo",
     "describe",
@@ -53,7 +53,7 @@ _READS = 0x8000
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class ParameterLookup:
     """The function ``symbol`` finds a model's parameters by id: ``count`` of all from ``start`` on."""
 
     symbol: str
@@ -69,10 +69,10 @@ class Registry:
     Raises ``UsageError`` unless every name can be told apart and stored.
     """
 
-    functions: tuple[Function, ...]
+    functions: tuple[RegistryFunction, ...]
     params: tuple[Param, ...]
     models: tuple[ModelInfo, ...]
-    lookups: tuple[Lookup, ...] = ()
+    lookups: tuple[ParameterLookup, ...] = ()
 
     @classmethod
     def of(cls, modules: Sequence[CModule]) -> "Registry":
@@ -89,15 +89,15 @@ class Registry:
         lookups = tuple(_lookups(modules))
         if lookups:
             bare = lookups[0].symbol if len(models) == 1 else _AMBIGUOUS
-            functions.append(Function(_LOOKUP, bare, arguments=(_INTEGER,)))
+            functions.append(RegistryFunction(_LOOKUP, bare, arguments=(_INTEGER,)))
         for lookup in lookups:
-            functions.append(Function(lookup.symbol, lookup.symbol, arguments=(_INTEGER,)))
+            functions.append(RegistryFunction(lookup.symbol, lookup.symbol, arguments=(_INTEGER,)))
         for model in models:
             symbol = f"{model.name}_get_c_metadata"
-            functions.append(Function(f"tvmgen_{symbol}", symbol, arguments=()))
+            functions.append(RegistryFunction(f"tvmgen_{symbol}", symbol, arguments=()))
         if len(models) == 1:
-            functions.append(Function("get_c_metadata", functions[-1].symbol, arguments=()))
-        functions.append(Function(_NOP, "nothing"))
+            functions.append(RegistryFunction("get_c_metadata", functions[-1].symbol, arguments=()))
+        functions.append(RegistryFunction(_NOP, "nothing"))
         params = tuple(param for module in modules for param in module.params)
         return cls(tuple(functions), params, models, lookups)
 
@@ -122,11 +122,11 @@ class Registry:
             raise UsageError(f"{len(self.functions)} functions are more than {_MOST_FUNCTIONS}")
 
 
-def _lookups(modules: Sequence[CModule]) -> Iterable[Lookup]:
+def _lookups(modules: Sequence[CModule]) -> Iterable[ParameterLookup]:
     start = 0
     for module in modules:
         if module.params:
-            yield Lookup(f"{module.info.name}{_LOOKUP}", start, len(module.params))
+            yield ParameterLookup(f"{module.info.name}{_LOOKUP}", start, len(module.params))
         start += len(module.params)
 
 
@@ -151,7 +151,7 @@ class TensorInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelView:
+class MetadataModelView:
     """A ``TVMMetadata`` and what it points to; ``<module>_run`` runs the model.
 
     It has no workspace pools: whoever runs the model would have to hand them over, and the arena is static.
@@ -173,15 +173,15 @@ class MetadataView:
     """
 
     table: bytes
-    functions: tuple[Function, ...]
+    functions: tuple[RegistryFunction, ...]
     arguments: tuple[Argument, ...]
     signatures: tuple[int, ...]
-    external: tuple[Function, ...]
+    external: tuple[RegistryFunction, ...]
     params: tuple[Param, ...]
-    lookups: tuple[Lookup, ...]
+    lookups: tuple[ParameterLookup, ...]
     ambiguous: str
     has_nop: bool
-    models: tuple[ModelView, ...]
+    models: tuple[MetadataModelView, ...]
 
 
 def describe(registry: Registry) -> MetadataView:
@@ -210,7 +210,7 @@ def _ambiguous(registry: Registry) -> str:
     return f"the image has {count} models; call <model>{_LOOKUP}, such as {first}"
 
 
-def _signature(function: Function, arguments: Sequence[Argument]) -> tuple[int, ...]:
+def _signature(function: RegistryFunction, arguments: Sequence[Argument]) -> tuple[int, ...]:
     if function.name == _NOP:
         return (_ANY,)
     if function.arguments is None:
@@ -220,9 +220,9 @@ def _signature(function: Function, arguments: Sequence[Argument]) -> tuple[int, 
     return (len(function.arguments), *(i if a.written else i | _READS for i, a in pairs))
 
 
-def _model_view(info: ModelInfo, functions: Collection[str]) -> ModelView:
+def _model_view(info: ModelInfo, functions: Collection[str]) -> MetadataModelView:
     prefixed = f"tvmgen_{info.name}"
-    return ModelView(
+    return MetadataModelView(
         name=info.name,
         module=prefixed if f"{prefixed}_run" in functions else info.name,
         inputs=tuple(map(_tensor_info, info.inputs)),

@@ -22,12 +22,12 @@ __all__ = [
     "Argument",
     "CModule",
     "ExternalModule",
-    "Function",
     "Interface",
     "LayerInfo",
     "ModelInfo",
     "OperatorInfo",
     "Param",
+    "RegistryFunction",
     "Role",
     "SharedFunction",
     "Written",
@@ -83,7 +83,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class RegistryFunction:
     """An entry of the function registry: the name that hosts ask for and the C symbol behind it.
 
     ``role`` decides its place: what runs a model (``run``), then what external code generators made
@@ -250,7 +250,7 @@ class CModule:
 
     info: ModelInfo
     files: Mapping[str, str]
-    functions: tuple[Function, ...]
+    functions: tuple[RegistryFunction, ...]
     params: tuple[Param, ...]
     libraries: tuple[SourceLibrary, ...] = ()
     kernels: Mapping[Hashable, SharedFunction] = field(default_factory=dict)

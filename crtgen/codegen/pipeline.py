@@ -8,7 +8,7 @@ from crtgen.codegen.names import c_string, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.ir import DType
 from crtgen.kernels.literal import c_float
-from crtgen.pipeline import Decision, Finder, Pipeline, least_sum, runs_in
+from crtgen.pipeline import Decision, Finder, JoinedPipeline, least_sum, runs_in
 
 __all__ = ["pipeline_files"]
 
@@ -123,7 +123,9 @@ class _PipelineView:
         return self.span - self.before + self.skip
 
 
-def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> tuple[Mapping[str, str], str]:
+def pipeline_files(
+    pipeline: JoinedPipeline, info: ModelInfo, *, states: bool
+) -> tuple[Mapping[str, str], str]:
     """``<name>_pipeline.h`` and ``.c``, which call the model, and an example of what calls them.
 
     ``states`` says whether the model has any.
@@ -162,7 +164,7 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> tupl
     return files, render("pipeline/example.c.j2", v=view)
 
 
-def _decision(decision: Decision, pipeline: Pipeline, output: Interface) -> _DecisionView:
+def _decision(decision: Decision, pipeline: JoinedPipeline, output: Interface) -> _DecisionView:
     is_real = output.dtype is DType.FLOAT32
     least = decision.least or decision.average
     counts = range(least, decision.average + 1) if least < decision.average else ()
@@ -189,7 +191,7 @@ def _decision(decision: Decision, pipeline: Pipeline, output: Interface) -> _Dec
     )
 
 
-def _gate(decision: Decision, pipeline: Pipeline, is_real: bool) -> _GateView | None:
+def _gate(decision: Decision, pipeline: JoinedPipeline, is_real: bool) -> _GateView | None:
     gate = decision.gate
     if gate is None:
         return None
@@ -198,7 +200,7 @@ def _gate(decision: Decision, pipeline: Pipeline, is_real: bool) -> _GateView | 
     return _GateView(pipeline.output.elements - 1, gate.average, c_float(gate.above), limits)
 
 
-def _boxes(decision: Decision, pipeline: Pipeline) -> _BoxesView:
+def _boxes(decision: Decision, pipeline: JoinedPipeline) -> _BoxesView:
     found = Finder.of(decision, pipeline.output, *pipeline.picture)
     layout, boxes, is_real = found.layout, found.boxes, found.is_real
     is_grid = boxes.kind == "fomo"

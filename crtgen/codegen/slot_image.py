@@ -12,7 +12,7 @@ from crtgen.codegen.module import Interface
 from crtgen.errors import CorruptModelError
 from crtgen.ir import DType, Quant, shape_text
 
-__all__ = ["HEADER_BYTES", "SIGNATURE_BYTES", "SlotImage", "Tensor", "core_bits", "header_bytes"]
+__all__ = ["HEADER_BYTES", "SIGNATURE_BYTES", "SlotImage", "SlotTensor", "core_bits", "header_bytes"]
 
 _HEADER = struct.Struct("<IHH10I16s32s")
 _MAGIC, _FORMAT, _ABI = 0x53545243, 1, 1
@@ -26,7 +26,7 @@ _MOST_NAME, _MOST_TENSOR_NAME, _MOST_AXES = 31, 255, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class SlotTensor:
     """An input or an output: name, shape, type, scale (0 if it is not quantised) and zero point."""
 
     name: str
@@ -36,7 +36,7 @@ class Tensor:
     zero_point: int
 
     @classmethod
-    def of(cls, interface: Interface) -> "Tensor":
+    def of(cls, interface: Interface) -> "SlotTensor":
         quant = interface.quant
         scale, zero = (quant.scales[0], quant.zero_points[0]) if isinstance(quant, Quant) else (0.0, 0)
         single = struct.unpack("<f", struct.pack("<f", scale))[0]
@@ -71,12 +71,12 @@ def core_bits(core: Core) -> int:
     return sum(bit << number for number, bit in enumerate(has))
 
 
-def header_bytes(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
+def header_bytes(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) -> int:
     """Bytes before the code: the header with the description behind it."""
     return -(-(HEADER_BYTES + len(_description(inputs, outputs))) // _ALIGN) * _ALIGN
 
 
-def _description(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bytes:
+def _description(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) -> bytes:
     counts = struct.pack("<BB", len(inputs), len(outputs))
     return counts + b"".join(tensor.packed for tensor in (*inputs, *outputs))
 
@@ -99,8 +99,8 @@ class SlotImage:
     core: int
     entry: int
     stateful: bool
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[SlotTensor, ...]
+    outputs: tuple[SlotTensor, ...]
     code: bytes
     signature: bytes = b""
 
@@ -113,7 +113,7 @@ class SlotImage:
         ]
         return sha256("\n".join([*rows, f"stateful {self.stateful}"]).encode()).digest()[:16]
 
-    def _roles(self) -> Iterator[tuple[str, Tensor]]:
+    def _roles(self) -> Iterator[tuple[str, SlotTensor]]:
         yield from (("input", tensor) for tensor in self.inputs)
         yield from (("output", tensor) for tensor in self.outputs)
 
@@ -176,7 +176,7 @@ class SlotImage:
         return made
 
 
-def _read_description(data: bytes) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+def _read_description(data: bytes) -> tuple[tuple[SlotTensor, ...], tuple[SlotTensor, ...]]:
     by_number = {number: dtype for dtype, number in _DTYPES.items()}
     found, at = [], 2
     for _ in range(data[0] + data[1]):
@@ -186,7 +186,7 @@ def _read_description(data: bytes) -> tuple[tuple[Tensor, ...], tuple[Tensor, ..
             raise ValueError("too many axes")
         shape = struct.unpack_from(f"<{axes}I", data, at)
         at += 4 * axes
-        found.append(Tensor(data[at : at + length].decode(), shape, by_number[dtype], scale, zero))
+        found.append(SlotTensor(data[at : at + length].decode(), shape, by_number[dtype], scale, zero))
         at += length
     if at != len(data):
         raise ValueError("bytes are left")

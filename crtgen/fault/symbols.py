@@ -12,13 +12,13 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-__all__ = ["Function", "Symbols"]
+__all__ = ["FunctionRange", "Symbols"]
 
 _LONGEST_TEXT = 256
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Function:
+class FunctionRange:
     """A function of the image: its bytes from ``start`` to ``end``."""
 
     start: int
@@ -74,11 +74,11 @@ class Symbols:
                     return users[places.index(address & ~1)]
         return ", ".join(users)
 
-    def _calls(self, caller: Function, function: str) -> list[int]:
+    def _calls(self, caller: FunctionRange, function: str) -> list[int]:
         """The return addresses of the calls of a function within another one, in order."""
         return [at for at, target in self._branches(caller) if self.function_at(target) == function]
 
-    def _branches(self, caller: Function) -> Iterator[tuple[int, int]]:
+    def _branches(self, caller: FunctionRange) -> Iterator[tuple[int, int]]:
         """Return address and target of each BL (encoding T1, Armv8-M ARM C2.4.16)."""
         code = self._halfwords(caller.start, (caller.end - caller.start) // 2)
         for i, (high, low) in enumerate(pairwise(code)):
@@ -90,7 +90,7 @@ class Symbols:
                 address = caller.start + 2 * i + 4
                 yield address, address + offset
 
-    def _function(self, address: int) -> Function | None:
+    def _function(self, address: int) -> FunctionRange | None:
         index = bisect_right(self._starts, address) - 1
         if index < 0 or address >= self._functions[index].end:
             return None
@@ -104,7 +104,7 @@ class Symbols:
         return []
 
     @cached_property
-    def _functions(self) -> tuple[Function, ...]:
+    def _functions(self) -> tuple[FunctionRange, ...]:
         return self._content[0]
 
     @cached_property
@@ -116,7 +116,7 @@ class Symbols:
         return self._content[1]
 
     @cached_property
-    def _content(self) -> tuple[tuple[Function, ...], tuple[tuple[int, bytes], ...]]:
+    def _content(self) -> tuple[tuple[FunctionRange, ...], tuple[tuple[int, bytes], ...]]:
         try:
             with self.image.open("rb") as file:
                 elf = ELFFile(file)
@@ -125,13 +125,13 @@ class Symbols:
             return (), ()
 
 
-def _functions(elf: ELFFile) -> Iterator[Function]:
+def _functions(elf: ELFFile) -> Iterator[FunctionRange]:
     table = elf.get_section_by_name(".symtab")
     if isinstance(table, SymbolTableSection):
         for symbol in table.iter_symbols():
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"] > 0:
                 start = symbol["st_value"] & ~1
-                yield Function(start, start + symbol["st_size"], symbol.name)
+                yield FunctionRange(start, start + symbol["st_size"], symbol.name)
 
 
 def _memory(elf: ELFFile) -> Iterator[tuple[int, bytes]]:

@@ -3,7 +3,16 @@
 from crtgen.flash.boot_loader import show_drive
 from crtgen.flash.connected import write_connected
 from crtgen.flash.flasher import Flashed, flash
-from crtgen.flash.runners import GDB_SERVER, Job, commands
+from crtgen.flash.runners import GDB_SERVER, FlashJob, commands
 from crtgen.flash.table import INSTALL
 
-__all__ = ["GDB_SERVER", "INSTALL", "Flashed", "Job", "commands", "flash", "show_drive", "write_connected"]
+__all__ = [
+    "GDB_SERVER",
+    "INSTALL",
+    "FlashJob",
+    "Flashed",
+    "commands",
+    "flash",
+    "show_drive",
+    "write_connected",
+]

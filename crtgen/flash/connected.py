@@ -7,8 +7,8 @@ from crtgen.boards import Board
 from crtgen.errors import LinkError
 from crtgen.flash.boot_loader import show_drive
 from crtgen.flash.flasher import Flashed, flash
-from crtgen.flash.runners import GDB_SERVER, Job
-from crtgen.local_boards import Unit, board_lock, choose_unit, connected_units
+from crtgen.flash.runners import GDB_SERVER, FlashJob
+from crtgen.local_boards import LocalBoard, board_lock, choose_unit, connected_units
 from crtgen.text import DeviceText
 
 __all__ = ["write_connected"]
@@ -36,16 +36,16 @@ def write_connected(
             say("asking for the boot loader")
             show_drive(board, unit.port)
         say("writing")
-        job = Job(image, board, unit.serial, gdb_server, unit.usb)
+        job = FlashJob(image, board, unit.serial, gdb_server, unit.usb)
         return flash(job, runner or unit.runner or None, timeout=timeout)
 
 
-def _unit(board: Board, serial: str | None, hardware_map: Path | None, runner: str | None) -> Unit:
+def _unit(board: Board, serial: str | None, hardware_map: Path | None, runner: str | None) -> LocalBoard:
     """The connected board.
 
     A probe without a serial port shows up nowhere: the runner then looks for it, and is told ``serial``.
     """
-    unseen = Unit((board.name,), DeviceText(serial or ""), "")
+    unseen = LocalBoard((board.name,), DeviceText(serial or ""), "")
     if runner == "gdb":
         return unseen
     try:

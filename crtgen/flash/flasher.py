@@ -13,7 +13,7 @@ from crtgen.build import find_workspace
 from crtgen.child import run_to_end
 from crtgen.errors import FlashError, ToolMissingError
 from crtgen.flash.failure import explain, says_failed
-from crtgen.flash.runners import Job, commands
+from crtgen.flash.runners import FlashJob, commands
 from crtgen.flash.table import INSTALL, TABLE
 from crtgen.temporary import TemporaryFolder
 
@@ -32,7 +32,7 @@ class Flashed:
     seconds: float
 
 
-def flash(job: Job, runner: str | None = None, *, timeout: float = TIME_LIMIT) -> Flashed:
+def flash(job: FlashJob, runner: str | None = None, *, timeout: float = TIME_LIMIT) -> Flashed:
     """Write the image and start it, with the first runner that can unless one is named.
 
     Raises ``ToolMissingError``, ``UsageError`` for a runner that does not know the board, and ``FlashError``

@@ -15,7 +15,7 @@ from crtgen.flash.table import TABLE, Runner
 from crtgen.flash.vectors import read_vectors
 from crtgen.text import DeviceText
 
-__all__ = ["GDB_SERVER", "Job", "commands"]
+__all__ = ["GDB_SERVER", "FlashJob", "commands"]
 
 GDB_SERVER = "localhost:3333"
 """Where OpenOCD and pyOCD serve gdb unless they are told otherwise."""
@@ -47,7 +47,7 @@ _NEVER = frozenset("{}\n\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FlashJob:
     """What is to be written: the ELF, for a board, through the probe numbered ``serial`` (any if empty).
 
     ``usb`` is the probe's USB id (``0483:374b``), empty if unknown.
@@ -104,7 +104,7 @@ class Job:
         return file
 
 
-def commands(runner: str, job: Job) -> list[list[str]]:
+def commands(runner: str, job: FlashJob) -> list[list[str]]:
     """Programs with their arguments, in order. Raises ``UsageError`` for a runner that the board has not."""
     if runner not in RUNNERS:
         raise UsageError(f"unknown runner {runner}", hint=f"known: {', '.join(RUNNERS)}")
@@ -119,7 +119,7 @@ def commands(runner: str, job: Job) -> list[list[str]]:
     return [_west(job)] if runner == "west" else _from_table(TABLE[runner], how.target(runner), job)
 
 
-def _from_table(runner: Runner, targets: tuple[str, ...], job: Job) -> list[list[str]]:
+def _from_table(runner: Runner, targets: tuple[str, ...], job: FlashJob) -> list[list[str]]:
     image = job.file(runner.file)
     number = job.probe if runner.probe else ""
     values = {"python": sys.executable, "image": str(image), "serial": number}
@@ -144,7 +144,7 @@ def _filled(
         yield from several[word] if word in several else [word.format(**values)]
 
 
-def _west(job: Job) -> list[str]:
+def _west(job: FlashJob) -> list[str]:
     probe = _WEST_PROBES.get(_west_runner(job.build), ()) if job.serial else ()
     zephyr = str(find_workspace().zephyr)
     chosen = [word.format(job.probe) for word in probe]
@@ -160,7 +160,7 @@ def _west_runner(build: Path) -> str:
     return found[1] if found else ""
 
 
-def _gdb(job: Job) -> list[str]:
+def _gdb(job: FlashJob) -> list[str]:
     """Reset, load, then start as a reset would: stack and program counter from the vector table.
 
     Servers call a reset differently: the first word that one knows is taken. The server is a host with a

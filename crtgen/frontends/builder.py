@@ -1,7 +1,7 @@
 """What every front end does alike: tensors become values, operators nodes, and what is wrong has its place.
 
-A front end reads its format into ``Tensor`` objects and a converter per operator; names, constants and what
-follows from them, states, several outputs, subgraphs, refusals and errors are the builder's business.
+A front end reads its format into ``NamedTensor`` objects and a converter per operator; names, constants and
+what follows from them, states, several outputs, subgraphs, refusals and errors are the builder's business.
 """
 
 import shlex
@@ -15,23 +15,31 @@ from crtgen import budget
 from crtgen.errors import CorruptModelError
 from crtgen.frontends.layers import (
     Converted,
-    Known,
-    Memory,
+    KeptState,
+    KnownOutput,
+    NamedTensor,
     Result,
-    Tensor,
     check_tensor,
     collect,
     counts,
     typed,
 )
 from crtgen.frontends.naming import Names, identifier, layer_name
-from crtgen.frontends.refusals import NotConstant, NotFixed, Refusals, Refused
+from crtgen.frontends.refusals import NotConstant, NotFixed, Refusals, RefusedOperator
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value, shape_text
 from crtgen.ops.cost import ask_for
 from crtgen.ops.scheme import SCHEMES, is_packed
 from crtgen.ops.shape import Identity, Reshape
 
-__all__ = ["Converted", "GraphBuilder", "Known", "Memory", "Refused", "Result", "Tensor"]
+__all__ = [
+    "Converted",
+    "GraphBuilder",
+    "KeptState",
+    "KnownOutput",
+    "NamedTensor",
+    "RefusedOperator",
+    "Result",
+]
 
 
 _CHANGED = 3
@@ -40,7 +48,7 @@ _CHANGED = 3
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
 
 
-T = TypeVar("T", bound=Tensor)
+T = TypeVar("T", bound=NamedTensor)
 
 
 @dataclass(slots=True)
@@ -81,7 +89,7 @@ class GraphBuilder:
         shared = (self.value_names, self.node_names, self.templates, self.initial)
         return GraphBuilder(self.where, self.refusals, self.shapes, True, self.has_plain, *shared)
 
-    def input(self, tensor: Tensor, default: str, shape: tuple[int, ...] | None = None) -> str:
+    def input(self, tensor: NamedTensor, default: str, shape: tuple[int, ...] | None = None) -> str:
         """The name of an input, which has the shape that was asked for, if one was."""
         name = identifier(tensor.name, default)
         asked = self.shapes.get(name) or self.shapes.get(tensor.name) if not self.is_inner else shape
@@ -92,18 +100,18 @@ class GraphBuilder:
                 hint = f"give all its lengths, as in --shape {_example(tensor)}"
                 raise NotFixed(tensor.name, tensor.shape, hint)
             return self._value(replace(tensor, shape=asked or tensor.shape), name).name
-        except Refused as refusal:
+        except RefusedOperator as refusal:
             self.refusals.add(f"{tensor.name!r}, tensor {tensor.key}", default, refusal)
             self.lose((tensor,))
             return default
 
-    def output(self, tensor: Tensor, default: str) -> str:
+    def output(self, tensor: NamedTensor, default: str) -> str:
         """The name of an output."""
         try:
             value = self.value(tensor, identifier(tensor.name, default))
             check_tensor(replace(tensor, shape=value.shape, dtype=value.dtype))
             return value.name
-        except Refused as refusal:
+        except RefusedOperator as refusal:
             if tensor.key not in self._lost:
                 self.refusals.add(f"{tensor.name!r}, tensor {tensor.key}", default, refusal)
             return default
@@ -121,10 +129,10 @@ class GraphBuilder:
         place: str,
         subject: str,
         stems: tuple[str, ...],
-        inputs: Iterable[Tensor | None],
-        outputs: Sequence[Tensor],
+        inputs: Iterable[NamedTensor | None],
+        outputs: Sequence[NamedTensor],
         convert: Callable[[], Result],
-        named: Iterable[Tensor] = (),
+        named: Iterable[NamedTensor] = (),
         name: str = "",
     ) -> None:
         """Add an operator; errors call it ``subject`` at its ``place``, its name begins with a stem.
@@ -145,7 +153,7 @@ class GraphBuilder:
             if len(several) != len(outputs):
                 raise ValueError(f"it has {len(outputs)} outputs instead of {len(several)}")
             for single, output in zip(several, outputs, strict=True):
-                if isinstance(single, Known):
+                if isinstance(single, KnownOutput):
                     self._keep(output, single.data)
                 else:
                     self._add(single, stems, (output,), kept, name)
@@ -156,8 +164,8 @@ class GraphBuilder:
         self,
         place: str,
         subject: str,
-        inputs: Iterable[Tensor | None],
-        outputs: Iterable[Tensor],
+        inputs: Iterable[NamedTensor | None],
+        outputs: Iterable[NamedTensor],
         add: Callable[[], None],
     ) -> None:
         """Call ``add`` for an operator. Its refusal is kept; what is wrong with it raises an error."""
@@ -170,19 +178,21 @@ class GraphBuilder:
         spending.hold(_CHANGED * held, "changing its constants")
         try:
             add()
-        except Refused as refusal:
+        except RefusedOperator as refusal:
             self.lose(outputs)
             if not (follows and isinstance(refusal, NotConstant | NotFixed)):
                 self.refusals.add(place, subject, refusal)
         except RecursionError:
             self.lose(outputs)
-            self.refusals.add(place, subject, Refused("more operators in a row than can be taken apart"))
+            self.refusals.add(
+                place, subject, RefusedOperator("more operators in a row than can be taken apart")
+            )
         except ValueError as error:
             self.lose(outputs)
             if not follows:
                 raise CorruptModelError(f"{subject} ({place}): {error}", where=self.where) from error
 
-    def lose(self, tensors: Iterable[Tensor]) -> None:
+    def lose(self, tensors: Iterable[NamedTensor]) -> None:
         """These tensors are not computed, for a reason that is told elsewhere."""
         self._lost |= {tensor.key for tensor in tensors}
 
@@ -196,7 +206,7 @@ class GraphBuilder:
             self._latest[key] = self._register(first)
         return self._latest[key]
 
-    def variable(self, tensor: Tensor, suggestion: str) -> Value:
+    def variable(self, tensor: NamedTensor, suggestion: str) -> Value:
         """A state like the tensor: zeros at first. As in TFLite Micro, those of int8 are real zeros."""
         check_tensor(tensor)
         assert tensor.dtype is not None
@@ -221,13 +231,13 @@ class GraphBuilder:
         """The name of the value that a state is now."""
         return self._latest[key].name
 
-    def value(self, tensor: Tensor, suggestion: str) -> Value:
+    def value(self, tensor: NamedTensor, suggestion: str) -> Value:
         """The value of a tensor, named after its first use."""
         if tensor.is_variable or tensor.key in self._latest:
             return self.state(tensor.key, self.variable(tensor, suggestion))
         return self._value(tensor, suggestion)
 
-    def stand_for(self, tensor: Tensor, value: Value) -> None:
+    def stand_for(self, tensor: NamedTensor, value: Value) -> None:
         """A tensor is a value that is there already."""
         self._tensors[tensor.key] = value
 
@@ -279,7 +289,7 @@ class GraphBuilder:
         self._values[value.name] = value
         return value
 
-    def _value(self, tensor: Tensor, suggestion: str) -> Value:
+    def _value(self, tensor: NamedTensor, suggestion: str) -> Value:
         if tensor.key not in self._tensors:
             check_tensor(tensor)
             assert tensor.dtype is not None
@@ -293,7 +303,7 @@ class GraphBuilder:
             self._tensors[tensor.key] = self._register(value)
         return self._tensors[tensor.key]
 
-    def _keep(self, tensor: Tensor, data: Array) -> None:
+    def _keep(self, tensor: NamedTensor, data: Array) -> None:
         """The output of an operator as a constant."""
         name = self.value_names.unique(identifier(tensor.name, "constant"))
         made = Value.constant(name, data.astype(data.dtype.newbyteorder("=")), tensor.quant)
@@ -303,7 +313,7 @@ class GraphBuilder:
         self,
         made: Converted,
         stems: tuple[str, ...],
-        outputs: Sequence[Tensor],
+        outputs: Sequence[NamedTensor],
         named: set[Hashable],
         called: str,
     ) -> None:
@@ -346,7 +356,7 @@ class GraphBuilder:
         self,
         op: Op,
         operands: tuple[Value, ...],
-        outputs: Sequence[Tensor],
+        outputs: Sequence[NamedTensor],
         inferred: Sequence[tuple[tuple[int, ...], DType]],
     ) -> None:
         """The outputs of an operator of constants, as constants."""
@@ -357,11 +367,11 @@ class GraphBuilder:
         for tensor, data in zip(outputs, op.reference(sig, [v.array() for v in operands]), strict=True):
             self._keep(tensor, data if self._is_resized(tensor) else data.reshape(tensor.shape))
 
-    def _is_resized(self, tensor: Tensor) -> bool:
+    def _is_resized(self, tensor: NamedTensor) -> bool:
         """Whether the file does not know the shape of the tensor."""
         return bool(self.shapes) or -1 in tensor.shape
 
-    def _result(self, tensor: Tensor, shape: tuple[int, ...], node: str, named: set[Hashable]) -> Value:
+    def _result(self, tensor: NamedTensor, shape: tuple[int, ...], node: str, named: set[Hashable]) -> Value:
         """The value of an output, with the shape that the operator gives it."""
         check_tensor(replace(tensor, shape=shape))
         assert tensor.dtype is not None
@@ -374,7 +384,7 @@ class GraphBuilder:
         suggestion = _output_name(tensor, node, tensor.key in named) if same else f"{node}_flat"
         return self._register(Value(self.value_names.unique(suggestion), shape, tensor.dtype, tensor.quant))
 
-    def _finish(self, tensor: Tensor, value: Value, node: str, named: set[Hashable]) -> None:
+    def _finish(self, tensor: NamedTensor, value: Value, node: str, named: set[Hashable]) -> None:
         """The tensor is the value, in the shape that the file gives it."""
         if value.shape != tensor.shape and not self._is_resized(tensor):
             name = self.value_names.unique(_output_name(tensor, node, tensor.key in named))
@@ -384,16 +394,16 @@ class GraphBuilder:
             value = shaped
         self._tensors[tensor.key] = value
 
-    def _operand(self, operand: Tensor | Array | Value | Converted | Memory, name: str) -> Value:
+    def _operand(self, operand: NamedTensor | Array | Value | Converted | KeptState, name: str) -> Value:
         """A tensor's value, a value, what an operator gives, a state, or a new constant."""
-        if isinstance(operand, Memory):
+        if isinstance(operand, KeptState):
             return self.state(operand.key, Value.state(name, operand.initial))
         if isinstance(operand, Value):
             made = operand.is_constant and operand.name not in self._values
             return self._register(replace(operand, name=self.value_names.unique(name))) if made else operand
         if isinstance(operand, Converted):
             return self._shared_step(operand)
-        if isinstance(operand, Tensor):
+        if isinstance(operand, NamedTensor):
             return self.value(operand, name)
         return self._register(Value.constant(self.value_names.unique(name), operand))
 
@@ -444,7 +454,7 @@ class GraphBuilder:
         return self._register(value)
 
     def _check(self, op: Op, sig: Signature) -> None:
-        """``Refused`` if the quantisation is none that the operator has."""
+        """``RefusedOperator`` if the quantisation is none that the operator has."""
         weights = [v for v in sig.inputs[1:] if is_packed(sig.x, v)]
         values = [v for v in (*sig.inputs, *sig.outputs) if v not in weights]
         if self.has_plain and not any(v.quant for v in values):
@@ -452,20 +462,20 @@ class GraphBuilder:
         if any(v.dtype in _QUANTISED for v in values):
             _check_quantised(op, sig)
 
-    def check_shape(self, tensor: Tensor, asked: tuple[int, ...]) -> None:
-        """``Refused`` unless an input can have the shape that was asked for."""
+    def check_shape(self, tensor: NamedTensor, asked: tuple[int, ...]) -> None:
+        """``RefusedOperator`` unless an input can have the shape that was asked for."""
         if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
             text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
-            raise Refused(text, "give every length of it with --shape")
+            raise RefusedOperator(text, "give every length of it with --shape")
 
 
-def _example(tensor: Tensor) -> str:
+def _example(tensor: NamedTensor) -> str:
     """An argument of ``--shape`` for an input with open lengths."""
     lengths = ",".join("96" if length == -1 else str(length) for length in tensor.shape)
     return shlex.quote(f"{tensor.name}={lengths}")
 
 
-def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:
+def _output_name(tensor: NamedTensor, node: str, is_output: bool) -> str:
     return identifier(tensor.name, "output") if is_output and ";" not in tensor.name else node
 
 
@@ -475,4 +485,4 @@ def _check_quantised(op: Op, sig: Signature) -> None:
         try:
             parameters(sig)
         except ValueError as error:
-            raise Refused(str(error)) from error
+            raise RefusedOperator(str(error)) from error

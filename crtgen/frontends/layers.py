@@ -4,15 +4,25 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from crtgen.frontends.refusals import NotFixed, Refused
+from crtgen.frontends.refusals import NotFixed, RefusedOperator
 from crtgen.ir import Array, DType, Op, Quant, Value, shape_text
 from crtgen.ops.traits import Windowed
 
-__all__ = ["Converted", "Known", "Memory", "Result", "Tensor", "check_tensor", "collect", "counts", "typed"]
+__all__ = [
+    "Converted",
+    "KeptState",
+    "KnownOutput",
+    "NamedTensor",
+    "Result",
+    "check_tensor",
+    "collect",
+    "counts",
+    "typed",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
+class NamedTensor:
     """A tensor of a file. ``key`` is what the file's operators call it, ``name`` what people do.
 
     ``shape`` has -1 for a length that is not fixed. ``dtype`` is None for a type that crtgen does not have,
@@ -42,14 +52,14 @@ class Converted:
     """
 
     op: Op
-    operands: tuple["Tensor | Array | Value | Converted | Memory", ...]
+    operands: tuple["NamedTensor | Array | Value | Converted | KeptState", ...]
     roles: tuple[str, ...] = ()
     updates: tuple[Hashable, ...] = ()
     quant: Quant | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class KeptState:
     """What an operator keeps from run to run without a tensor of the file; ``key`` is that of the state."""
 
     key: Hashable
@@ -57,13 +67,13 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class KnownOutput:
     """The output of an operator that is known already: a constant."""
 
     data: Array
 
 
-Result: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
+Result: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
 """What the outputs of an operator are: an operator's, a constant, or one of both for each of them."""
 
 
@@ -81,19 +91,21 @@ def counts(made: Converted) -> bool:
     return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
 
 
-def check_tensor(tensor: Tensor) -> None:
+def check_tensor(tensor: NamedTensor) -> None:
     """Refuses a type, or a shape, that values cannot have."""
     if tensor.dtype is None:
         known = ", ".join(d.name for d in DType)
-        raise Refused(f"a tensor of {tensor.type_name}; supported: {known}")
+        raise RefusedOperator(f"a tensor of {tensor.type_name}; supported: {known}")
     if tensor.dtype in (DType.FLOAT16, DType.INT4) and tensor.data is None:
-        raise Refused(f"a tensor of {tensor.type_name} that is computed at run time; supported: constants")
+        raise RefusedOperator(
+            f"a tensor of {tensor.type_name} that is computed at run time; supported: constants"
+        )
     if -1 in tensor.shape:
         raise NotFixed(tensor.name, tensor.shape)
     if 0 in tensor.shape:
-        raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
+        raise RefusedOperator(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
 
 
-def typed(tensor: Tensor, dtype: DType) -> Tensor:
+def typed(tensor: NamedTensor, dtype: DType) -> NamedTensor:
     """The tensor with the type that an operator gives it, if the file does not say one."""
     return tensor if tensor.type_name else replace(tensor, dtype=dtype)

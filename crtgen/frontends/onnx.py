@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 from crtgen import budget, files
 from crtgen.errors import CorruptModelError, UsageError
-from crtgen.frontends.builder import GraphBuilder, Refused, Result, Tensor
+from crtgen.frontends.builder import GraphBuilder, NamedTensor, RefusedOperator, Result
 from crtgen.frontends.naming import identifier
-from crtgen.frontends.onnx_convert import CONVERTERS, Layer
-from crtgen.frontends.onnx_file import FileGraph, FileNode, read
-from crtgen.frontends.onnx_flow import FLOW, Flow, Tensors
+from crtgen.frontends.onnx_convert import CONVERTERS, OnnxLayer
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, read
+from crtgen.frontends.onnx_flow import FLOW, OnnxFlow, Tensors
 from crtgen.frontends.onnx_fold import folded, is_folded
 from crtgen.frontends.onnx_norms import with_norms_in_weights
 from crtgen.frontends.onnx_quant import with_integer_layers
@@ -68,13 +68,13 @@ def _loaded(
         graph = with_integer_layers(graph)
     except ValueError as error:
         raise CorruptModelError(str(error), where=where) from error
-    return _Importer(where).model(graph, name, shapes)
+    return _OnnxImporter(where).model(graph, name, shapes)
 
 
-class _Importer(Flow):
+class _OnnxImporter(OnnxFlow):
     """Builds graphs of the main graph and its subgraphs, node by node."""
 
-    def model(self, file: FileGraph, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    def model(self, file: OnnxFileGraph, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
         """The main graph."""
         builder = GraphBuilder(self.where, Refusals(self.where), shapes, has_plain=True)
         inputs = [builder.input(file.tensors[key], f"input{n}") for n, key in enumerate(file.inputs)]
@@ -89,14 +89,16 @@ class _Importer(Flow):
         note = note_of((*self.types, *(tensor.type_name for tensor in given)))
         return replace(made, notes=(note,) if note else ())
 
-    def nodes(self, file: FileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
+    def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
         """Add the nodes of a graph that an output follows from."""
         results = [tensors[key] for key in file.outputs]
         for node in _needed(file):
             self.count()
             self._add(node, tensors, builder, results)
 
-    def _add(self, node: FileNode, tensors: Tensors, builder: GraphBuilder, results: list[Tensor]) -> None:
+    def _add(
+        self, node: FileNode, tensors: Tensors, builder: GraphBuilder, results: list[NamedTensor]
+    ) -> None:
         """Add a node to the graph, or what it gives to the constants."""
         read = _layer(tensors, node, builder)
         outputs = [t for t in read.outputs if t is not None]
@@ -118,7 +120,7 @@ class _Importer(Flow):
             builder.node(node.place, node.code, stems, layer.inputs, outputs, convert, results, node.name)
 
 
-def _needed(file: FileGraph) -> list[FileNode]:
+def _needed(file: OnnxFileGraph) -> list[FileNode]:
     """The nodes that an output follows from, without those of their outputs that nothing reads."""
     wanted, found = set(file.outputs), []
     for node in reversed(file.nodes):
@@ -129,7 +131,7 @@ def _needed(file: FileGraph) -> list[FileNode]:
     return found[::-1]
 
 
-def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> Layer:
+def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> OnnxLayer:
     """The node with its tensors, as far as they are known by now."""
     inputs = (builder.known(tensors[key]) if key else None for key in node.inputs)
     row = CONVERTERS.get(node.code)
@@ -139,35 +141,35 @@ def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> Layer:
         outputs = [_unread(node, n) if t is None else t for n, t in enumerate(outputs)]
     if row is not None and row.is_bounded:
         outputs = [t and replace(t, shape=(-1,)) for t in outputs]
-    return Layer(node, tuple(inputs), tuple(outputs))
+    return OnnxLayer(node, tuple(inputs), tuple(outputs))
 
 
-def _held(tensor: Tensor | None) -> Tensor | None:
+def _held(tensor: NamedTensor | None) -> NamedTensor | None:
     """With its numbers in the type that holds them."""
     if tensor is None or tensor.data is None or tensor.dtype is None:
         return tensor
     return replace(tensor, data=held(tensor.data, tensor.dtype))
 
 
-def _unread(node: FileNode, position: int) -> Tensor:
+def _unread(node: FileNode, position: int) -> NamedTensor:
     """An output that nothing reads."""
-    return Tensor((node.outputs, position), "unread", (-1,), "", None, None, None)
+    return NamedTensor((node.outputs, position), "unread", (-1,), "", None, None, None)
 
 
-def _convert(layer: Layer) -> Result:
+def _convert(layer: OnnxLayer) -> Result:
     """What the node means; refuses an operator and types that crtgen lacks."""
     row = CONVERTERS.get(layer.node.code)
     if row is None:
-        raise Refused("the operator is not supported", "docs/onnx.md lists those that are")
+        raise RefusedOperator("the operator is not supported", "docs/onnx.md lists those that are")
     x = layer.x
     if x.dtype not in row.types:
         names = ", ".join(sorted(d.name for d in row.types))
-        raise Refused(f"{x.type_name}; supported: {names}")
+        raise RefusedOperator(f"{x.type_name}; supported: {names}")
     for tensor in layer.inputs:
         if tensor is None or 0 not in tensor.shape:
             continue
         if tensor.data is None or (tensor is x and layer.node.code not in _EMPTY):
-            raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
+            raise RefusedOperator(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
     try:
         made = row.convert(layer)
     except (TypeError, LookupError, ArithmeticError) as error:  # of attributes and shapes that do not fit

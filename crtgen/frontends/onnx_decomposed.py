@@ -6,15 +6,15 @@ They become DequantizeLinear, the operator on real numbers, and QuantizeLinear.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from crtgen.frontends.builder import Tensor
+from crtgen.frontends.builder import NamedTensor
 from crtgen.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
-from crtgen.frontends.onnx_file import FileGraph, FileNode
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph
 
 __all__ = ["decomposed", "is_plain_average"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _RealForm:
     """The operator on real numbers, and which nodes are to be spelled out."""
 
     code: str
@@ -28,13 +28,13 @@ def is_plain_average(node: FileNode) -> bool:
     return not padded and not spread and node.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
 
 
-_FORMS: Mapping[str, _Form] = {
-    "com.microsoft.QLinearAveragePool": _Form("AveragePool", lambda node: not is_plain_average(node)),
-    "com.microsoft.QLinearReduceMean": _Form("ReduceMean", lambda node: True),
+_FORMS: Mapping[str, _RealForm] = {
+    "com.microsoft.QLinearAveragePool": _RealForm("AveragePool", lambda node: not is_plain_average(node)),
+    "com.microsoft.QLinearReduceMean": _RealForm("ReduceMean", lambda node: True),
 }
 
 
-def decomposed(graph: FileGraph) -> FileGraph:
+def decomposed(graph: OnnxFileGraph) -> OnnxFileGraph:
     """The graph with these operators spelled out."""
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     opset = max((node.opset for node in graph.nodes if "." not in node.code), default=1)
@@ -45,7 +45,7 @@ def decomposed(graph: FileGraph) -> FileGraph:
             continue
         (output,) = node.outputs
         names = real, result = f"{output}.input", f"{output}.real"
-        tensors |= {name: Tensor(name, name, (-1,), "", None, None, None) for name in names}
+        tensors |= {name: NamedTensor(name, name, (-1,), "", None, None, None) for name in names}
         own = replace(node, opset=opset)
         nodes += [
             replace(own, code=DEQUANTIZE, inputs=node.inputs[:3], outputs=(real,), attributes={}),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.frontends.builder import Tensor
-from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.frontends.builder import NamedTensor
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.ir import Array, Quant, Rescaling
 from crtgen.ops.scheme import INT8
 
@@ -97,13 +97,13 @@ class Edge:
 class Links:
     """How the tensors and nodes of a graph hang together."""
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, NamedTensor]
     producers: Mapping[str, FileNode]
     readers: Mapping[str, list[FileNode]]
     outputs: tuple[str, ...]
 
     @classmethod
-    def of(cls, graph: FileGraph) -> "Links":
+    def of(cls, graph: OnnxFileGraph) -> "Links":
         readers: dict[str, list[FileNode]] = {}
         for node in graph.nodes:
             for name in node.inputs:
@@ -178,7 +178,7 @@ class Links:
         self.tensors[name] = replace(self.tensors[model], key=name, name=name, data=None)
 
 
-def with_constants(graph: FileGraph) -> FileGraph:
+def with_constants(graph: OnnxFileGraph) -> OnnxFileGraph:
     """The graph with tensors in place of nodes that are constants."""
     found = {
         node.outputs[0]: constant(node.outputs[0], node.attributes["value"])

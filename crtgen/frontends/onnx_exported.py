@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from crtgen.frontends.builder import Tensor
+from crtgen.frontends.builder import NamedTensor
 from crtgen.frontends.onnx_edges import DEQUANTIZE, Links
-from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 
 __all__ = ["with_sum", "with_turned_weights"]
 
 
-def with_turned_weights(graph: FileGraph) -> FileGraph:
+def with_turned_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
     """The graph with quantised constants that lie as the transposes behind them say."""
     made = {name: node for node in graph.nodes for name in node.outputs}
     tensors, nodes = dict(graph.tensors), list[FileNode]()
@@ -26,7 +26,7 @@ def with_turned_weights(graph: FileGraph) -> FileGraph:
     return replace(graph, tensors=tensors, nodes=tuple(nodes))
 
 
-def _turned(node: FileNode, before: FileNode, tensors: dict[str, Tensor]) -> FileNode | None:
+def _turned(node: FileNode, before: FileNode, tensors: dict[str, NamedTensor]) -> FileNode | None:
     """The dequantisation of a transposed constant; None for another transpose."""
     data = tensors[before.inputs[0]].data if before.code == DEQUANTIZE else None
     if data is None or before.attributes.get("block_size"):

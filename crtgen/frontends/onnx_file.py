@@ -18,7 +18,7 @@ from onnx import checker, numpy_helper, shape_inference, version_converter
 
 from crtgen import budget
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.frontends.builder import Tensor
+from crtgen.frontends.builder import NamedTensor
 from crtgen.frontends.onnx_checks import (
     HINT,
     MAX_ELEMENTS,
@@ -39,7 +39,7 @@ from crtgen.frontends.onnx_types import kind_of, type_name
 from crtgen.frontends.onnx_wire import ask_for_message
 from crtgen.ir import Array, shape_text
 
-__all__ = ["FileGraph", "FileNode", "constant", "read"]
+__all__ = ["FileNode", "OnnxFileGraph", "constant", "read"]
 
 _OLDEST = 7
 _LISTED = 40
@@ -75,9 +75,9 @@ class FileNode:
         return f"node {self.name!r}" if self.name else f"node {self.index}, output {output!r}"
 
     @property
-    def graphs(self) -> tuple["FileGraph", ...]:
+    def graphs(self) -> tuple["OnnxFileGraph", ...]:
         """Its subgraphs."""
-        return tuple(a for a in self.attributes.values() if isinstance(a, FileGraph))
+        return tuple(a for a in self.attributes.values() if isinstance(a, OnnxFileGraph))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ class FileNode:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FileGraph:
+class OnnxFileGraph:
     """The main graph or a subgraph; tensors by name. ``inputs`` are those that are not initialised."""
 
     name: str
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, NamedTensor]
     nodes: tuple[FileNode, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -104,7 +104,7 @@ class FileGraph:
 
 def read(
     data: bytes, where: str, folder: Path | None, known: Collection[str], fixed: Mapping[str, Array]
-) -> FileGraph:
+) -> OnnxFileGraph:
     """The graph of the model in ``data``.
 
     ``where`` is what the errors call the file, ``folder`` has its external data, ``known`` are the operators
@@ -118,7 +118,7 @@ def read(
 
 def _read(
     data: bytes, where: str, folder: Path | None, known: Collection[str], fixed: Mapping[str, Array]
-) -> FileGraph:
+) -> OnnxFileGraph:
     try:
         model = _parsed(data, where)
         del data
@@ -128,9 +128,9 @@ def _read(
         sort_nodes(model.graph, where)
         spell_older(model)
         model = _not_too_old(model)
-        model, large = without_large(model, _Reader(model, where, {}).constant)
+        model, large = without_large(model, _OnnxReader(model, where, {}).constant)
         model = _checked(model, large, where, known)
-        return _Reader(model, where, large).graph(model.graph, is_main=True)
+        return _OnnxReader(model, where, large).graph(model.graph, is_main=True)
     except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
         raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=HINT) from error
     except MemoryError as error:  # of the package, which computes with the shapes that a file has
@@ -237,12 +237,12 @@ def _opset(model: Any, where: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _OnnxReader:
     model: Any
     where: str
     large: Mapping[str, Array]
 
-    def graph(self, graph: Any, is_main: bool = False) -> FileGraph:
+    def graph(self, graph: Any, is_main: bool = False) -> OnnxFileGraph:
         """The graph; of the main one, a batch of an input that is not fixed is 1."""
         large = self.large if is_main else {}
         data = {t.name: large[t.name] if t.name in large else self.constant(t) for t in graph.initializer}
@@ -259,14 +259,14 @@ class _Reader:
             tensors[name] = (
                 _untyped(name) if value is None else self._tensor(value, is_main and name in inputs)
             )
-        return FileGraph(graph.name, tensors, nodes, inputs, tuple(v.name for v in graph.output))
+        return OnnxFileGraph(graph.name, tensors, nodes, inputs, tuple(v.name for v in graph.output))
 
-    def _tensor(self, value: Any, is_input: bool) -> Tensor:
+    def _tensor(self, value: Any, is_input: bool) -> NamedTensor:
         """A tensor with -1 for a length that is not fixed."""
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             name = (kind or "unknown").removesuffix("_type")
-            return Tensor(value.name, value.name, _UNKNOWN_SHAPE, name.upper(), None, None, None)
+            return NamedTensor(value.name, value.name, _UNKNOWN_SHAPE, name.upper(), None, None, None)
         tensor = value.type.tensor_type
         shape: tuple[int, ...] = _UNKNOWN_SHAPE
         if tensor.HasField("shape"):
@@ -330,9 +330,9 @@ def _bytes(tensor: Any) -> int:
     return int(math.prod(tensor.dims) * itemsize)
 
 
-def _untyped(name: str) -> Tensor:
+def _untyped(name: str) -> NamedTensor:
     """A tensor of which the file says nothing."""
-    return Tensor(name, name, _UNKNOWN_SHAPE, "", None, None, None)
+    return NamedTensor(name, name, _UNKNOWN_SHAPE, "", None, None, None)
 
 
 def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
@@ -343,14 +343,14 @@ def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def constant(name: str, array: Array) -> Tensor:
+def constant(name: str, array: Array) -> NamedTensor:
     """A constant of that name."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return _typed(name, tuple(array.shape), kind, array)
 
 
-def _typed(name: str, shape: tuple[int, ...], number: int, array: Array | None) -> Tensor:
+def _typed(name: str, shape: tuple[int, ...], number: int, array: Array | None) -> NamedTensor:
     """A tensor of the type with that number, with its data as the file has it."""
     kind = kind_of(number)
     dtype = None if kind is None else kind.dtype
-    return Tensor(name, name, shape, type_name(number), dtype, None, array)
+    return NamedTensor(name, name, shape, type_name(number), dtype, None, array)

@@ -6,24 +6,24 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from crtgen.errors import UnsupportedError
-from crtgen.frontends.builder import Converted, GraphBuilder, Refused, Tensor
-from crtgen.frontends.onnx_convert import Layer
+from crtgen.frontends.builder import Converted, GraphBuilder, NamedTensor, RefusedOperator
+from crtgen.frontends.onnx_convert import OnnxLayer
 from crtgen.frontends.onnx_convert.layer import same
-from crtgen.frontends.onnx_file import FileGraph
-from crtgen.frontends.onnx_loop import Line, Round, Rounds
+from crtgen.frontends.onnx_file import OnnxFileGraph
+from crtgen.frontends.onnx_loop import LoopBody, Rounds, ScanAxis
 from crtgen.ops.control import ControlFlow, If
 
-__all__ = ["FLOW", "Flow", "Tensors"]
+__all__ = ["FLOW", "OnnxFlow", "Tensors"]
 
 FLOW = ("If", "Loop", "Scan")
 
-Tensors: TypeAlias = dict[str, Tensor]
+Tensors: TypeAlias = dict[str, NamedTensor]
 """The tensors that a graph names, those around it included."""
 
 _MOST_NODES = 1 << 16
 
 
-class Flow:
+class OnnxFlow:
     """Nodes with subgraphs; ``nodes`` adds those of a graph."""
 
     def __init__(self, where: str) -> None:
@@ -33,7 +33,7 @@ class Flow:
         self._scopes = 0
 
     @abstractmethod
-    def nodes(self, file: FileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
+    def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
         """Add the nodes of a graph that an output follows from."""
 
     def count(self) -> None:
@@ -42,9 +42,11 @@ class Flow:
         if self._count > _MOST_NODES:
             raise UnsupportedError(f"it has more than {_MOST_NODES:,} nodes", where=self.where)
 
-    def flow(self, layer: Layer, tensors: Tensors, builder: GraphBuilder, results: Sequence[Tensor]) -> None:
+    def flow(
+        self, layer: OnnxLayer, tensors: Tensors, builder: GraphBuilder, results: Sequence[NamedTensor]
+    ) -> None:
         """Add one of the nodes ``FLOW``."""
-        add: Mapping[str, Callable[[Layer, Tensors, GraphBuilder, Sequence[Tensor]], None]] = {
+        add: Mapping[str, Callable[[OnnxLayer, Tensors, GraphBuilder, Sequence[NamedTensor]], None]] = {
             "If": self._if,
             "Loop": self._loop,
             "Scan": self._scan,
@@ -54,13 +56,15 @@ class Flow:
             return
         add[layer.node.code](layer, tensors, builder, results)
 
-    def _scope(self, file: FileGraph, tensors: Tensors) -> Tensors:
+    def _scope(self, file: OnnxFileGraph, tensors: Tensors) -> Tensors:
         """The tensors of a subgraph and those around it; each subgraph's are others, whatever their names."""
         self._scopes += 1
         own = {name: replace(t, key=(self._scopes, name)) for name, t in file.tensors.items()}
         return {**tensors, **own}
 
-    def _if(self, layer: Layer, tensors: Tensors, builder: GraphBuilder, results: Sequence[Tensor]) -> None:
+    def _if(
+        self, layer: OnnxLayer, tensors: Tensors, builder: GraphBuilder, results: Sequence[NamedTensor]
+    ) -> None:
         branches = [_graph(layer, name) for name in ("then_branch", "else_branch")]
         if layer.x.data is None:
             self._branch(layer, branches, tensors, builder, results)
@@ -77,11 +81,11 @@ class Flow:
 
     def _branch(
         self,
-        layer: Layer,
-        branches: Sequence[FileGraph],
+        layer: OnnxLayer,
+        branches: Sequence[OnnxFileGraph],
         tensors: Tensors,
         builder: GraphBuilder,
-        results: Sequence[Tensor],
+        results: Sequence[NamedTensor],
     ) -> None:
         """By a condition that is computed at run time."""
         names = dict.fromkeys(name for graph in branches for name in graph.captured)
@@ -100,22 +104,28 @@ class Flow:
             graphs.append(inner.graph(word, inputs, ends))
         types = [[(g.values[name].shape, g.values[name].dtype) for name in g.outputs] for g in graphs]
         if types[0] != types[1]:
-            raise Refused("branches whose outputs differ in shape; supported: outputs of the same shape")
+            raise RefusedOperator(
+                "branches whose outputs differ in shape; supported: outputs of the same shape"
+            )
         add_flow(layer, If(*graphs), (layer.x, *given), [layer.outputs[n] for n in wanted], builder, results)
 
-    def _loop(self, layer: Layer, tensors: Tensors, builder: GraphBuilder, results: Sequence[Tensor]) -> None:
+    def _loop(
+        self, layer: OnnxLayer, tensors: Tensors, builder: GraphBuilder, results: Sequence[NamedTensor]
+    ) -> None:
         body = _graph(layer, "body")
         states = tuple(layer.tensor(i) for i in range(2, len(layer.inputs)))
         if len(body.inputs) != 2 + len(states) or len(body.outputs) < 1 + len(states):
             raise ValueError(f"a body of {len(body.inputs)} inputs for {len(states)} states")
         limit, condition = (layer.tensor(i) if layer.has(i) else None for i in range(2))
-        lines = (Line(0, False),) * (len(body.outputs) - 1 - len(states))
+        lines = (ScanAxis(0, False),) * (len(body.outputs) - 1 - len(states))
         rounds = Rounds(body, limit, condition, states, (), lines, 2, 1)
         self._repeat(layer, rounds, tensors, builder, results)
 
-    def _scan(self, layer: Layer, tensors: Tensors, builder: GraphBuilder, results: Sequence[Tensor]) -> None:
+    def _scan(
+        self, layer: OnnxLayer, tensors: Tensors, builder: GraphBuilder, results: Sequence[NamedTensor]
+    ) -> None:
         if layer.opset < 9:
-            raise Refused(f"opset {layer.opset}; supported: from 9 on")
+            raise RefusedOperator(f"opset {layer.opset}; supported: from 9 on")
         body, operands = _graph(layer, "body"), layer.operands
         count = layer.whole("num_scan_inputs")
         states, given = operands[: len(operands) - count], operands[len(operands) - count :]
@@ -126,9 +136,9 @@ class Flow:
         sources = []
         for n, tensor in enumerate(given):
             axis = layer.axis(_nth(layer, "scan_input_axes", n), len(tensor.shape))
-            sources.append((tensor, Line(axis, _nth(layer, "scan_input_directions", n) == 1)))
+            sources.append((tensor, ScanAxis(axis, _nth(layer, "scan_input_directions", n) == 1)))
         lines = tuple(
-            Line(_nth(layer, "scan_output_axes", n), _nth(layer, "scan_output_directions", n) == 1)
+            ScanAxis(_nth(layer, "scan_output_axes", n), _nth(layer, "scan_output_directions", n) == 1)
             for n in range(len(body.outputs) - len(states))
         )
         rounds = Rounds(body, None, None, states, tuple(sources), lines, 0, 0)
@@ -136,15 +146,15 @@ class Flow:
 
     def _repeat(
         self,
-        layer: Layer,
+        layer: OnnxLayer,
         rounds: Rounds,
         tensors: Tensors,
         builder: GraphBuilder,
-        results: Sequence[Tensor],
+        results: Sequence[NamedTensor],
     ) -> None:
         known = {name: builder.known(tensors[name]) for name in rounds.body.captured}
         scope = self._scope(rounds.body, {**tensors, **known})
-        one = Round(layer, rounds, scope, builder, self._scopes)
+        one = LoopBody(layer, rounds, scope, builder, self._scopes)
         one.begin(tuple(tensor for tensor in known.values() if tensor.data is None))
         self.nodes(rounds.body, scope, one.inner)
         if builder.refusals:
@@ -155,21 +165,25 @@ class Flow:
         add_flow(layer, loop, operands, outputs, builder, results)
 
 
-def _graph(layer: Layer, name: str) -> FileGraph:
+def _graph(layer: OnnxLayer, name: str) -> OnnxFileGraph:
     graph = layer.attribute(name)
-    if not isinstance(graph, FileGraph):
+    if not isinstance(graph, OnnxFileGraph):
         raise ValueError(f"it has no {name}")
     return graph
 
 
-def _nth(layer: Layer, name: str, number: int) -> int:
+def _nth(layer: OnnxLayer, name: str, number: int) -> int:
     """A number of a list that may be absent: zeros."""
     listed = layer.attribute(name)
     return int(listed[number]) if listed else 0
 
 
 def stand_for(
-    layer: Layer, output: Tensor, made: Tensor, builder: GraphBuilder, results: Sequence[Tensor]
+    layer: OnnxLayer,
+    output: NamedTensor,
+    made: NamedTensor,
+    builder: GraphBuilder,
+    results: Sequence[NamedTensor],
 ) -> None:
     """An output of a node is a tensor that is there."""
     found = builder.known(made)
@@ -178,12 +192,12 @@ def stand_for(
 
 
 def add_flow(
-    layer: Layer,
+    layer: OnnxLayer,
     op: ControlFlow,
-    operands: Sequence[Tensor],
-    outputs: Sequence[Tensor | None],
+    operands: Sequence[NamedTensor],
+    outputs: Sequence[NamedTensor | None],
     builder: GraphBuilder,
-    results: Sequence[Tensor],
+    results: Sequence[NamedTensor],
 ) -> None:
     """Add an operator with subgraphs, unless it follows from constants; what it is given lies in memory."""
     values = tuple(builder.value(tensor, "given") for tensor in operands)

@@ -15,8 +15,8 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from crtgen import budget
-from crtgen.frontends.builder import Refused, Tensor
-from crtgen.frontends.onnx_convert import Layer
+from crtgen.frontends.builder import NamedTensor, RefusedOperator
+from crtgen.frontends.onnx_convert import OnnxLayer
 from crtgen.frontends.onnx_file import FileNode, constant
 from crtgen.frontends.onnx_shapes import COMPUTED, length_of
 from crtgen.ir import Array
@@ -62,29 +62,29 @@ _WITH_QUANTISED = 19
 """The first version of DequantizeLinear that the package computes; older ones mean the same."""
 
 
-def is_folded(layer: Layer, inputs: Sequence[Tensor]) -> bool:
+def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
     """Whether all inputs of the node are constants, and its results are computed here."""
     code = layer.node.code
     known = code in COMPUTED or code in _EACH_ELEMENT or code in _SIZED or code in _RANDOM
     return known and not layer.node.graphs and all(t.data is not None for t in inputs)
 
 
-def folded(layer: Layer, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+def folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> dict[str, NamedTensor]:
     """The outputs of such a node, by name."""
     if layer.node.code in _RANDOM:
-        raise Refused("random numbers", "export the model for inference")
+        raise RefusedOperator("random numbers", "export the model for inference")
     results = _own(layer) if layer.node.code in COMPUTED else _by_package(layer, inputs)
     found = {}
     made = (tensor for tensor in layer.outputs if tensor is not None)
     for name, tensor, array in zip((n for n in layer.node.outputs if n), made, results, strict=True):
         if not isinstance(array, np.ndarray | np.generic):
-            raise Refused("constants that are no tensors")
+            raise RefusedOperator("constants that are no tensors")
         budget.current().take(array.nbytes, f"the constant {name!r}")
         found[name] = replace(constant(name, np.asarray(array)), key=tensor.key)
     return found
 
 
-def _own(layer: Layer) -> list[Array]:
+def _own(layer: OnnxLayer) -> list[Array]:
     """What our own definition makes of a node."""
     arrays = [t.data for t in layer.inputs if t is not None and t.data is not None]
     try:
@@ -98,7 +98,7 @@ def _own(layer: Layer) -> list[Array]:
         raise ValueError(f"it cannot be computed of its constants: {error}") from error
 
 
-def _by_package(layer: Layer, inputs: Sequence[Tensor]) -> list[Any]:
+def _by_package(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> list[Any]:
     """What the package's definition makes of a node."""
     names = (name for name in layer.node.reads if name)
     feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 
 from crtgen import budget
-from crtgen.frontends.builder import Converted, GraphBuilder, Refused, Tensor
-from crtgen.frontends.onnx_convert import Layer
+from crtgen.frontends.builder import Converted, GraphBuilder, NamedTensor, RefusedOperator
+from crtgen.frontends.onnx_convert import OnnxLayer
 from crtgen.frontends.onnx_convert.layer import Operand, number, reshaped
-from crtgen.frontends.onnx_file import FileGraph, constant
+from crtgen.frontends.onnx_file import OnnxFileGraph, constant
 from crtgen.ir import DType, shape_text
 from crtgen.ops import Add, Concat, Sub
 from crtgen.ops.compare import Less, LogicalAnd
 from crtgen.ops.control import While
 from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice
 
-__all__ = ["Line", "Round", "Rounds"]
+__all__ = ["LoopBody", "Rounds", "ScanAxis"]
 
 _UNKNOWN = (-1,)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScanAxis:
     """The axis that a tensor is gone through along, and whether from its end."""
 
     axis: int
@@ -40,12 +40,12 @@ class Rounds:
     ``first_output`` of the body; before them a Loop's has the number of the round, and the condition.
     """
 
-    body: FileGraph
-    limit: Tensor | None
-    condition: Tensor | None
-    states: tuple[Tensor, ...]
-    sources: tuple[tuple[Tensor, Line], ...]
-    lines: tuple[Line, ...]
+    body: OnnxFileGraph
+    limit: NamedTensor | None
+    condition: NamedTensor | None
+    states: tuple[NamedTensor, ...]
+    sources: tuple[tuple[NamedTensor, ScanAxis], ...]
+    lines: tuple[ScanAxis, ...]
     first_input: int
     first_output: int
 
@@ -61,33 +61,33 @@ class Rounds:
 
 
 @dataclass(slots=True)
-class Round:
+class LoopBody:
     """A body on its way to a ``While``.
 
     ``carried`` has what is handed on: the tensor within the body, what it is at first, what it becomes, and
     the output of the node that it is in the end. ``fixed`` is the same in every round.
     """
 
-    layer: Layer
+    layer: OnnxLayer
     rounds: Rounds
-    scope: dict[str, Tensor]
+    scope: dict[str, NamedTensor]
     outer: GraphBuilder
     number: int
     inner: GraphBuilder = field(init=False)
-    counter: Tensor = field(init=False)
-    carried: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
-    fixed: list[Tensor] = field(default_factory=list)
-    _asked: Tensor | None = None
+    counter: NamedTensor = field(init=False)
+    carried: list[tuple[NamedTensor, NamedTensor, NamedTensor, NamedTensor]] = field(default_factory=list)
+    fixed: list[NamedTensor] = field(default_factory=list)
+    _asked: NamedTensor | None = None
     _made: int = 0
 
     def __post_init__(self) -> None:
         self.inner = self.outer.inner()
         self.counter = self._tensor("round", (), DType.INT64)
 
-    def begin(self, captured: Sequence[Tensor]) -> None:
+    def begin(self, captured: Sequence[NamedTensor]) -> None:
         """Give the body its inputs; ``captured`` is what it reads from around it."""
         if self.rounds.count() == 0:
-            raise Refused("no round; supported: one or more")
+            raise RefusedOperator("no round; supported: one or more")
         r, names = self.rounds, self.rounds.body.inputs
         self.inner.input(self.counter, "round", ())
         if r.first_input:
@@ -120,7 +120,7 @@ class Round:
             after = self.inner.known(self.scope[outputs[r.first_output + n]])
             if (after.shape, after.dtype) != (before.shape, before.dtype):
                 shapes = f"{shape_text(before.shape)} and {shape_text(after.shape)}"
-                raise Refused(f"a state of the shapes {shapes} in rounds; supported: one shape")
+                raise RefusedOperator(f"a state of the shapes {shapes} in rounds; supported: one shape")
             self._carry(before, state, after, given[n] if n < len(given) else None)
         for n, line in enumerate(r.lines, len(r.states)):
             output = given[n] if n < len(given) else None
@@ -139,7 +139,9 @@ class Round:
         if holds and goes_on:
             return
         if self.rounds.lines:
-            raise Refused("outputs collected by a condition; supported: by a constant number of rounds")
+            raise RefusedOperator(
+                "outputs collected by a condition; supported: by a constant number of rounds"
+            )
         self._asked = self._tensor("goes_on", (), DType.BOOL)
         self.inner.input(self._asked, "goes_on", ())
         first = constant("goes_on", np.array(True)) if before is None else before
@@ -150,7 +152,7 @@ class Round:
             None,
         )
 
-    def loop(self) -> tuple[While, list[Tensor], list[Tensor]]:
+    def loop(self) -> tuple[While, list[NamedTensor], list[NamedTensor]]:
         """The operator, what it is given, and its outputs."""
         inside = [before for before, _, _, _ in self.carried] + self.fixed
         names = [self.inner.value(tensor, "in").name for tensor in inside]
@@ -162,10 +164,10 @@ class Round:
         operands = [first for _, first, _, _ in self.carried] + self.fixed
         return While(condition, body), operands, [output for *_, output in self.carried]
 
-    def _goes_on(self, asking: GraphBuilder) -> Tensor:
+    def _goes_on(self, asking: GraphBuilder) -> NamedTensor:
         """Whether there is another round."""
         limit, count = self.rounds.limit, self.rounds.count()
-        made: Tensor | Converted | None = None
+        made: NamedTensor | Converted | None = None
         if count is not None:
             made = Converted(Less(), (self.counter, number(count, DType.INT64)), ("count",))
         elif limit is not None:
@@ -173,21 +175,23 @@ class Round:
         if self._asked is not None:
             made = self._asked if made is None else Converted(LogicalAnd(), (made, self._asked))
         if made is None:
-            raise Refused("a loop that never ends")
-        return made if isinstance(made, Tensor) else self._node(asking, made)
+            raise RefusedOperator("a loop that never ends")
+        return made if isinstance(made, NamedTensor) else self._node(asking, made)
 
-    def _slice(self, source: Tensor, line: Line) -> Tensor:
+    def _slice(self, source: NamedTensor, line: ScanAxis) -> NamedTensor:
         """What a round gets of a tensor, without the axis."""
         shape = source.shape
         size = tuple(1 if a == line.axis else d for a, d in enumerate(shape))
         cut = Converted(DynamicSlice(size), (source, self._place(line, len(shape), shape[line.axis])))
         return self._node(self.inner, reshaped(cut, shape[: line.axis] + shape[line.axis + 1 :]))
 
-    def _collect(self, made: Tensor, line: Line, output: Tensor) -> None:
+    def _collect(self, made: NamedTensor, line: ScanAxis, output: NamedTensor) -> None:
         """All that a round gives, put together along a new axis."""
         count = self.rounds.count()
         if count is None or count < 1:
-            raise Refused("outputs collected in a number of rounds that is not fixed; supported: 1 or more")
+            raise RefusedOperator(
+                "outputs collected in a number of rounds that is not fixed; supported: 1 or more"
+            )
         one = self.inner.known(made)
         value = self.inner.value(one, "collected")
         axis = self.layer.axis(line.axis, len(value.shape) + 1)
@@ -208,7 +212,7 @@ class Round:
             output,
         )
 
-    def _place(self, line: Line, rank: int, count: int) -> Converted:
+    def _place(self, line: ScanAxis, rank: int, count: int) -> Converted:
         """Where the slice of this round begins."""
         at: Operand = self.counter
         if line.back:
@@ -216,20 +220,22 @@ class Round:
         parts = (np.zeros(line.axis, np.int64), reshaped(at, (1,)), np.zeros(rank - 1 - line.axis, np.int64))
         return Converted(Concat(0), tuple(p for p in parts if not isinstance(p, np.ndarray) or p.size))
 
-    def _carry(self, before: Tensor, first: Tensor, after: Tensor, output: Tensor | None) -> None:
+    def _carry(
+        self, before: NamedTensor, first: NamedTensor, after: NamedTensor, output: NamedTensor | None
+    ) -> None:
         self.carried.append(
             (before, first, after, output or self._tensor("last", before.shape, before.dtype))
         )
 
-    def _node(self, builder: GraphBuilder, made: Converted) -> Tensor:
+    def _node(self, builder: GraphBuilder, made: Converted) -> NamedTensor:
         """What an operator gives, added to a graph."""
         tensor = self._tensor("value", _UNKNOWN, None)
         node = self.layer.node
         builder.node(node.place, node.code, (node.code.lower(),), (), (tensor,), lambda: made)
         return builder.known(tensor)
 
-    def _tensor(self, name: str, shape: tuple[int, ...], dtype: DType | None) -> Tensor:
+    def _tensor(self, name: str, shape: tuple[int, ...], dtype: DType | None) -> NamedTensor:
         """A new one, which the file does not have."""
         self._made += 1
         key: Any = (self.number, self._made)
-        return Tensor(key, name, shape, dtype.name if dtype else "", dtype, None, None)
+        return NamedTensor(key, name, shape, dtype.name if dtype else "", dtype, None, None)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.frontends.builder import Tensor
-from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.frontends.builder import NamedTensor
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.ir import DType
 
 __all__ = ["with_norms_in_weights"]
@@ -19,7 +19,7 @@ _AXES = {"Conv": 0, "ConvTranspose": 1}
 Real = npt.NDArray[np.float64]
 
 
-def with_norms_in_weights(graph: FileGraph) -> FileGraph:
+def with_norms_in_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
     """The graph without the batch normalisations that are the only reader of a convolution.
 
     ``y = factor * (w x + b) + shift`` becomes ``(factor * w) x + (factor * b + shift)``, computed in double.
@@ -41,7 +41,9 @@ def with_norms_in_weights(graph: FileGraph) -> FileGraph:
     return replace(graph, tensors=tensors, nodes=tuple(n for n in made if n.index not in gone))
 
 
-def _only_reader(node: FileNode, readers: Mapping[str, list[FileNode]], graph: FileGraph) -> FileNode | None:
+def _only_reader(
+    node: FileNode, readers: Mapping[str, list[FileNode]], graph: OnnxFileGraph
+) -> FileNode | None:
     """The batch normalisation that alone reads what a convolution gives."""
     if node.code not in _AXES or node.outputs[0] in graph.outputs:
         return None
@@ -52,7 +54,9 @@ def _only_reader(node: FileNode, readers: Mapping[str, list[FileNode]], graph: F
     return None if training else found[0]
 
 
-def _folded(node: FileNode, norm: FileNode, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+def _folded(
+    node: FileNode, norm: FileNode, tensors: Mapping[str, NamedTensor]
+) -> tuple[NamedTensor, NamedTensor] | None:
     """Weights and bias with the normalisation in them; None if they are not constants that allow it."""
     numbers = list(_constants(node.inputs[1:] + norm.inputs[1:], tensors))
     if any(array is None for array in numbers):
@@ -74,7 +78,7 @@ def _folded(node: FileNode, norm: FileNode, tensors: Mapping[str, Tensor]) -> tu
     return first, second
 
 
-def _constants(names: tuple[str, ...], tensors: Mapping[str, Tensor]) -> Iterator[Real | None]:
+def _constants(names: tuple[str, ...], tensors: Mapping[str, NamedTensor]) -> Iterator[Real | None]:
     """Constants of float32 in double; None for what is no such constant."""
     for tensor in (tensors[name] for name in names if name):
         known = tensor.data is not None and tensor.dtype is DType.FLOAT32

@@ -24,7 +24,7 @@ from crtgen.frontends.onnx_edges import (
     with_constants,
 )
 from crtgen.frontends.onnx_exported import with_sum, with_turned_weights
-from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.frontends.onnx_lookup import lookup, results
 from crtgen.frontends.onnx_pairs import is_one
 from crtgen.frontends.onnx_signed import signed
@@ -61,7 +61,7 @@ _LAYERS: Mapping[str, str] = {**_SUMS, **_PAIRS, **_ONES}
 Nodes = list[FileNode]
 
 
-def with_integer_layers(graph: FileGraph) -> FileGraph:
+def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
     """The graph with an integer layer for each QuantizeLinear that ends one, and with int8 for uint8.
 
     Raises ``ValueError`` with the node whose numbers make no quantisation.

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx
 
-from crtgen.frontends.onnx_convert import Layer
+from crtgen.frontends.onnx_convert import OnnxLayer
 from crtgen.ir import Array
 from crtgen.ops.narrow import FORMATS
 
 __all__ = ["COMPUTED", "length_of"]
 
 
-def length_of(layer: Layer, arrays: Sequence[Array]) -> int:
+def length_of(layer: OnnxLayer, arrays: Sequence[Array]) -> int:
     """How many elements the results of one of ``COMPUTED`` have, or a little more; ``arrays`` are its inputs.
 
     Raises ``ValueError`` for inputs that make none.
@@ -38,22 +38,22 @@ def _range_length(start: Array, limit: Array, delta: Array) -> int:
     return max(math.ceil(steps), 0)
 
 
-def _array(layer: Layer, position: int = 0) -> Array:
+def _array(layer: OnnxLayer, position: int = 0) -> Array:
     return layer.constant(position, "operands")
 
 
-def _shape(layer: Layer) -> list[Array]:
+def _shape(layer: OnnxLayer) -> list[Array]:
     shape = _array(layer).shape
     return [np.array(shape[slice(layer.attribute("start", 0), layer.attribute("end"))], np.int64)]
 
 
-def _gather(layer: Layer) -> list[Array]:
+def _gather(layer: OnnxLayer) -> list[Array]:
     return [
         np.take(_array(layer), _array(layer, 1).astype(np.int64, casting="same_kind"), axis=layer.own_axis(0))
     ]
 
 
-def _slice(layer: Layer) -> list[Array]:
+def _slice(layer: OnnxLayer) -> list[Array]:
     x = _array(layer)
     starts, ends = (layer.listed(name, n) for n, name in enumerate(("starts", "ends"), 1))
     if starts is None or ends is None:
@@ -69,11 +69,11 @@ def _slice(layer: Layer) -> list[Array]:
     return [x[tuple(parts)]]
 
 
-def _concat(layer: Layer) -> list[Array]:
+def _concat(layer: OnnxLayer) -> list[Array]:
     return [np.concatenate([_array(layer, i) for i in range(len(layer.inputs))], layer.own_axis(0))]
 
 
-def _cast(layer: Layer) -> list[Array]:
+def _cast(layer: OnnxLayer) -> list[Array]:
     number = layer.whole("to") if layer.node.code == "Cast" else None
     to = _array(layer, 1).dtype if number is None else onnx.helper.tensor_dtype_to_np_dtype(number)
     x = _array(layer)
@@ -83,37 +83,37 @@ def _cast(layer: Layer) -> list[Array]:
     return [x.astype(to)]
 
 
-def _squeeze(layer: Layer) -> list[Array]:
+def _squeeze(layer: OnnxLayer) -> list[Array]:
     x, axes = _array(layer), layer.listed("axes", 1)
     return [np.squeeze(x, None if axes is None else tuple(axes))]
 
 
-def _unsqueeze(layer: Layer) -> list[Array]:
+def _unsqueeze(layer: OnnxLayer) -> list[Array]:
     return [np.expand_dims(_array(layer), tuple(layer.listed("axes", 1) or ()))]
 
 
-def _range(layer: Layer) -> list[Array]:
+def _range(layer: OnnxLayer) -> list[Array]:
     start, limit, delta = (_array(layer, i).reshape(-1)[0] for i in range(3))
     return [np.arange(start, limit, delta, dtype=start.dtype)]
 
 
-def _constant_of_shape(layer: Layer) -> list[Array]:
+def _constant_of_shape(layer: OnnxLayer) -> list[Array]:
     value = layer.attribute("value", np.zeros(1, np.float32))
     return [np.full(tuple(layer.integers(0, "lengths")), value.reshape(-1)[0], value.dtype)]
 
 
-def _reshape(layer: Layer) -> list[Array]:
+def _reshape(layer: OnnxLayer) -> list[Array]:
     x, shape = _array(layer), layer.integers(1, "lengths")
     if not layer.whole("allowzero"):
         shape = [x.shape[i] if length == 0 else length for i, length in enumerate(shape)]
     return [x.reshape(shape)]
 
 
-def _transpose(layer: Layer) -> list[Array]:
+def _transpose(layer: OnnxLayer) -> list[Array]:
     return [np.transpose(_array(layer), layer.attribute("perm"))]
 
 
-def _expand(layer: Layer) -> list[Array]:
+def _expand(layer: OnnxLayer) -> list[Array]:
     x = _array(layer)
     return [np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(layer.integers(1, "lengths"))))]
 
@@ -126,25 +126,25 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(whole + ((whole < 0) & (whole * b != a)).astype(a.dtype))
 
 
-def _of_pair(function: Callable[[Array, Array], Array]) -> Callable[[Layer], list[Array]]:
+def _of_pair(function: Callable[[Array, Array], Array]) -> Callable[[OnnxLayer], list[Array]]:
     """A function of two arrays whose result has their type."""
 
-    def compute(layer: Layer) -> list[Array]:
+    def compute(layer: OnnxLayer) -> list[Array]:
         a, b = _array(layer), _array(layer, 1)
         return [np.asarray(function(a, b)).astype(a.dtype, copy=False)]
 
     return compute
 
 
-def _remainder(layer: Layer) -> list[Array]:
+def _remainder(layer: OnnxLayer) -> list[Array]:
     return _of_pair(np.fmod if layer.whole("fmod") else np.mod)(layer)
 
 
-def _compared(function: Callable[[Array, Array], Array]) -> Callable[[Layer], list[Array]]:
+def _compared(function: Callable[[Array, Array], Array]) -> Callable[[OnnxLayer], list[Array]]:
     return lambda layer: [np.asarray(function(_array(layer), _array(layer, 1)))]
 
 
-_TOGETHER: Mapping[str, Callable[[Layer], list[Array]]] = {
+_TOGETHER: Mapping[str, Callable[[OnnxLayer], list[Array]]] = {
     "Add": _of_pair(np.add),
     "And": _compared(np.logical_and),
     "Div": _of_pair(_divide),
@@ -160,7 +160,7 @@ _TOGETHER: Mapping[str, Callable[[Layer], list[Array]]] = {
 }
 """Those whose operands are repeated to one shape."""
 
-COMPUTED: Mapping[str, Callable[[Layer], list[Array]]] = {
+COMPUTED: Mapping[str, Callable[[OnnxLayer], list[Array]]] = {
     **_TOGETHER,
     "Cast": _cast,
     "CastLike": _cast,

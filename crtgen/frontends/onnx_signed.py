@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crtgen.frontends.builder import Tensor
+from crtgen.frontends.builder import NamedTensor
 from crtgen.frontends.onnx_edges import (
     DEQUANTIZE,
     EIGHT,
@@ -20,7 +20,7 @@ from crtgen.frontends.onnx_edges import (
     as_int8,
     quant_of,
 )
-from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.ir import DType, Quant
 
 __all__ = ["PLACES", "signed"]
@@ -61,7 +61,7 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 """Operators that read quantised numbers with zero points of their own."""
 
 
-def signed(graph: FileGraph) -> FileGraph:
+def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
     """The graph with the quantisation of its computed tensors, and with those of uint8 as int8."""
     quants = _quants(graph)
     others = [node for node in graph.nodes if not _knows(node)]
@@ -96,7 +96,7 @@ def _knows(node: FileNode) -> bool:
 
 
 def _with_constants(
-    node: FileNode, graph: FileGraph, quants: Mapping[str, Quant], tensors: dict[str, Tensor]
+    node: FileNode, graph: OnnxFileGraph, quants: Mapping[str, Quant], tensors: dict[str, NamedTensor]
 ) -> FileNode:
     """The node with constants of int8 beside its quantised tensors, and with those that stand for zero."""
     given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
@@ -130,7 +130,7 @@ def _renamed(node: FileNode, names: Mapping[str, str]) -> FileNode:
     return replace(node, inputs=inputs, outputs=outputs)
 
 
-def _quants(graph: FileGraph) -> dict[str, Quant]:
+def _quants(graph: OnnxFileGraph) -> dict[str, Quant]:
     """How computed tensors of eight bits are quantised: as what computes them says, else what reads them."""
     found: dict[str, Quant] = {}
 

@@ -12,11 +12,11 @@ import onnx
 
 from crtgen.ir import Array, DType
 
-__all__ = ["KINDS", "Kind", "held", "kind_of", "note_of", "type_name"]
+__all__ = ["KINDS", "OnnxType", "held", "kind_of", "note_of", "type_name"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OnnxType:
     """An element type: ``dtype`` holds its numbers, of which it has those of a ``format`` or of ``bits``, if
     it has fewer."""
 
@@ -37,21 +37,21 @@ _OWN = (
     *(DType.UINT16, DType.UINT32, DType.UINT64, DType.BOOL),
 )
 _KINDS = (
-    *(Kind(_NAMES.get(dtype, dtype.name), dtype) for dtype in _OWN),
-    Kind("DOUBLE", DType.FLOAT32),
-    Kind("FLOAT16", DType.FLOAT32, "float16"),
-    Kind("BFLOAT16", DType.FLOAT32, "bfloat16"),
-    Kind("FLOAT8E4M3FN", DType.FLOAT32, "float8_e4m3fn"),
-    Kind("FLOAT8E4M3FNUZ", DType.FLOAT32, "float8_e4m3fnuz"),
-    Kind("FLOAT8E5M2", DType.FLOAT32, "float8_e5m2"),
-    Kind("FLOAT8E5M2FNUZ", DType.FLOAT32, "float8_e5m2fnuz"),
-    Kind("FLOAT4E2M1", DType.FLOAT32, "float4_e2m1fn"),
-    Kind("INT4", DType.INT8, bits=4),
-    Kind("UINT4", DType.UINT8, bits=4),
-    Kind("INT2", DType.INT8, bits=2),
-    Kind("UINT2", DType.UINT8, bits=2),
+    *(OnnxType(_NAMES.get(dtype, dtype.name), dtype) for dtype in _OWN),
+    OnnxType("DOUBLE", DType.FLOAT32),
+    OnnxType("FLOAT16", DType.FLOAT32, "float16"),
+    OnnxType("BFLOAT16", DType.FLOAT32, "bfloat16"),
+    OnnxType("FLOAT8E4M3FN", DType.FLOAT32, "float8_e4m3fn"),
+    OnnxType("FLOAT8E4M3FNUZ", DType.FLOAT32, "float8_e4m3fnuz"),
+    OnnxType("FLOAT8E5M2", DType.FLOAT32, "float8_e5m2"),
+    OnnxType("FLOAT8E5M2FNUZ", DType.FLOAT32, "float8_e5m2fnuz"),
+    OnnxType("FLOAT4E2M1", DType.FLOAT32, "float4_e2m1fn"),
+    OnnxType("INT4", DType.INT8, bits=4),
+    OnnxType("UINT4", DType.UINT8, bits=4),
+    OnnxType("INT2", DType.INT8, bits=2),
+    OnnxType("UINT2", DType.UINT8, bits=2),
 )
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
+KINDS: Mapping[str, OnnxType] = {kind.name: kind for kind in _KINDS}
 """By ONNX's name."""
 
 
@@ -63,7 +63,7 @@ def type_name(number: int) -> str:
     return str(onnx.TensorProto.DataType.Name(number)) if known else f"type number {number}"
 
 
-def kind_of(number: int) -> Kind | None:
+def kind_of(number: int) -> OnnxType | None:
     """The type with that number; None if nothing holds its numbers."""
     return KINDS.get(type_name(number))
 

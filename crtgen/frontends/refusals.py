@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from crtgen.errors import UnsupportedError
 
-__all__ = ["NotConstant", "NotFixed", "Refusals", "Refused"]
+__all__ = ["NotConstant", "NotFixed", "Refusals", "RefusedOperator"]
 
 _MOST_CAUSES = 18
 _MOST_PLACES = 3
 
 
-class Refused(Exception):
+class RefusedOperator(Exception):
     """An operator, an option or a type that crtgen does not have; the text says which and what there is.
 
     ``hint`` says what to do about it.
@@ -22,11 +22,11 @@ class Refused(Exception):
         self.hint = hint
 
 
-class NotConstant(Refused):
+class NotConstant(RefusedOperator):
     """An operand that is computed at run time. It follows where what computes it is refused."""
 
 
-class NotFixed(Refused):
+class NotFixed(RefusedOperator):
     """A tensor of which a length is open, -1 in ``shape``. It follows where what computes it is refused."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, place: str, subject: str, refusal: Refused) -> None:
+    def add(self, place: str, subject: str, refusal: RefusedOperator) -> None:
         """``subject`` is what was refused, such as an operator; ``place`` is where."""
         self._places.setdefault(f"{subject}: {refusal}", []).append(place)
         if refusal.hint:

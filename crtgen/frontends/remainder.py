@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from crtgen.frontends.builder import Tensor
+from crtgen.frontends.builder import NamedTensor
 from crtgen.frontends.layers import Converted
 from crtgen.ir import Array, DType
 from crtgen.ops import Add, Mul, Sub
@@ -11,7 +11,7 @@ from crtgen.ops.compare import Less, LogicalAnd, NotEqual, Select
 
 __all__ = ["cut_remainder", "floor_remainder"]
 
-Operand = Tensor | Array | Converted
+Operand = NamedTensor | Array | Converted
 
 
 def cut_remainder(a: Operand, b: Operand) -> Converted:

@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 from crtgen import budget, files
 from crtgen.errors import UsageError
-from crtgen.frontends.builder import GraphBuilder, Refused, Result
+from crtgen.frontends.builder import GraphBuilder, RefusedOperator, Result
 from crtgen.frontends.naming import identifier
 from crtgen.frontends.refusals import Refusals
 from crtgen.frontends.tflite_complex import paired
-from crtgen.frontends.tflite_convert import CONVERTERS, Layer, option_fields
-from crtgen.frontends.tflite_file import FileGraph, FileOperator, read
-from crtgen.frontends.tflite_flow import FLOW, Flow, flow_fields, needed
+from crtgen.frontends.tflite_convert import CONVERTERS, TfliteLayer, option_fields
+from crtgen.frontends.tflite_file import FileOperator, TfliteFileGraph, read
+from crtgen.frontends.tflite_flow import FLOW, TfliteFlow, flow_fields, needed
 from crtgen.frontends.tflite_signed import signed
 from crtgen.ir import Graph
 
@@ -40,10 +40,10 @@ def load_tflite(
     with budget.spending(where):
         data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
         graphs = tuple(paired(signed(g)) for g in read(data, where, {**option_fields(), **flow_fields()}))
-        return _Importer(graphs, where).model(identifier(name or stem, "model"), shapes)
+        return _TfliteImporter(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 
-class _Importer(Flow):
+class _TfliteImporter(TfliteFlow):
     """Builds graphs of subgraphs, operator by operator."""
 
     def model(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
@@ -77,17 +77,17 @@ class _Importer(Flow):
             builder.node(place, subject, stems, layer.inputs, layer.outputs, convert, results)
 
 
-def _layer(file: FileGraph, operator: FileOperator, builder: GraphBuilder) -> Layer:
+def _layer(file: TfliteFileGraph, operator: FileOperator, builder: GraphBuilder) -> TfliteLayer:
     """The operator with its tensors, as far as they are known by now."""
     inputs = (None if i is None else builder.known(file.tensors[i]) for i in operator.inputs)
-    return Layer(operator, tuple(inputs), tuple(file.tensors[i] for i in operator.outputs))
+    return TfliteLayer(operator, tuple(inputs), tuple(file.tensors[i] for i in operator.outputs))
 
 
-def _convert(layer: Layer) -> Result:
+def _convert(layer: TfliteLayer) -> Result:
     """What the operator means; refuses an operator, its types, and tensors of a kind that crtgen lacks."""
     row = CONVERTERS.get(layer.operator.code)
     if row is None:
-        raise Refused("the operator is not supported", "docs/operators.md lists those that are")
+        raise RefusedOperator("the operator is not supported", "docs/operators.md lists those that are")
     if layer.operator.table not in ("NONE", row.options) and row.options:
         raise ValueError(f"it has {layer.operator.table} instead of {row.options}")
     if not layer.outputs:
@@ -95,14 +95,14 @@ def _convert(layer: Layer) -> Result:
     types = (layer.x.dtype, layer.y.dtype)
     if types not in row.types:
         pairs = ", ".join(sorted(f"{a.name} to {b.name}" for a, b in row.types))
-        raise Refused(f"{layer.x.type_name} to {layer.y.type_name}; supported: {pairs}")
+        raise RefusedOperator(f"{layer.x.type_name} to {layer.y.type_name}; supported: {pairs}")
     for tensor in (*layer.inputs, *layer.outputs):
         if tensor is not None and tensor.is_sparse:
-            raise Refused(f"the sparse tensor {tensor.name!r}; supported: dense ones")
+            raise RefusedOperator(f"the sparse tensor {tensor.name!r}; supported: dense ones")
     return row.convert(layer)
 
 
-def _place(number: int, layer: Layer) -> str:
+def _place(number: int, layer: TfliteLayer) -> str:
     """Where an operator is, for errors."""
     within = f"subgraph {number} " if number else ""
     output = f", output {layer.y.name!r}, tensor {layer.y.key}" if layer.outputs else ""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from crtgen.frontends.tflite_file import FileGraph, FileTensor
+from crtgen.frontends.tflite_file import FileTensor, TfliteFileGraph
 from crtgen.ir import DType
 
 __all__ = ["paired"]
@@ -11,7 +11,7 @@ _KNOWN = frozenset(("COMPLEX_ABS", "EXPAND_DIMS", "IMAG", "REAL", "RESHAPE", "RF
 """Operators that know such pairs; to all others a tensor of complex numbers is one of an unknown type."""
 
 
-def paired(graph: FileGraph) -> FileGraph:
+def paired(graph: TfliteFileGraph) -> TfliteFileGraph:
     """The graph with tensors of pairs for those of complex numbers."""
     places = [i for i, tensor in enumerate(graph.tensors) if tensor.type_name == "COMPLEX64"]
     others = (op for op in graph.operators if op.code not in _KNOWN)

@@ -16,10 +16,10 @@ from flatbuffers import flexbuffers
 
 from crtgen.budget import memory_limit
 from crtgen.errors import CorruptModelError, UnsupportedError
-from crtgen.frontends.builder import Tensor
+from crtgen.frontends.builder import NamedTensor
 from crtgen.ir import Array, DType, Quant, shape_text
 
-__all__ = ["FileGraph", "FileOperator", "FileTensor", "read"]
+__all__ = ["FileOperator", "FileTensor", "TfliteFileGraph", "read"]
 
 _IDENTIFIER = b"TFL3"
 _MAX_ITEMS = 1 << 16
@@ -34,7 +34,7 @@ _DTYPES = {d.name: d for d in DType}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FileTensor(Tensor):
+class FileTensor(NamedTensor):
     """A tensor; its key is its index, with the number of the subgraph before it in all but the first."""
 
     is_sparse: bool = False
@@ -57,7 +57,7 @@ class FileOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class FileGraph:
+class TfliteFileGraph:
     """A subgraph; its tensors are named by index."""
 
     tensors: tuple[FileTensor, ...]
@@ -66,7 +66,7 @@ class FileGraph:
     outputs: tuple[int, ...]
 
 
-def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tuple[FileGraph, ...]:
+def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tuple[TfliteFileGraph, ...]:
     """The subgraphs of the model in ``data``, the first of which is run.
 
     ``where`` is what the errors call the file, ``options`` are the fields that are read of each table of
@@ -77,7 +77,7 @@ def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tup
         message = "it is not a TFLite model: the identifier TFL3 is missing"
         raise CorruptModelError(message, where=where, hint="an ONNX model is called .onnx")
     try:
-        return _Reader(data, where, options).model()
+        return _TfliteReader(data, where, options).model()
     except (struct.error, LookupError, ValueError, OverflowError, TypeError, AttributeError) as error:
         raise CorruptModelError(f"the file is damaged: {error}", where=where, hint=_HINT) from error
 
@@ -86,12 +86,12 @@ _HINT = "export or download the model again"
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _TfliteReader:
     data: bytes
     where: str
     fields: Mapping[str, tuple[str, ...]]
 
-    def model(self) -> tuple[FileGraph, ...]:
+    def model(self) -> tuple[TfliteFileGraph, ...]:
         root = tflite.Model.GetRootAs(self.data, 0)
         if root.Version() != 3:
             raise UnsupportedError(f"schema version {root.Version()}; supported: 3", where=self.where)
@@ -104,12 +104,12 @@ class _Reader:
 
     def _graph(
         self, number: int, graph: Any, buffers: tuple[Array | None, ...], codes: tuple[str, ...]
-    ) -> FileGraph:
+    ) -> TfliteFileGraph:
         keys = f"{number}:" if number else ""
         tensors = self._tables(graph, "Tensors", lambda i, t: self._tensor(f"{keys}{i}", t, buffers))
         operators = self._tables(graph, "Operators", lambda i, o: self._operator(i, o, codes, len(tensors)))
         inputs, outputs = (self._indices(graph, kind, len(tensors)) for kind in ("Inputs", "Outputs"))
-        return FileGraph(tensors, operators, inputs, outputs)
+        return TfliteFileGraph(tensors, operators, inputs, outputs)
 
     def _count(self, table: Any, name: str) -> int:
         """The length of a vector of tables, checked against the size of the file."""

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from crtgen.errors import UnsupportedError
-from crtgen.frontends.builder import Converted, GraphBuilder, Refused
-from crtgen.frontends.tflite_convert import Layer
-from crtgen.frontends.tflite_file import FileGraph, FileOperator, FileTensor
+from crtgen.frontends.builder import Converted, GraphBuilder, RefusedOperator
+from crtgen.frontends.tflite_convert import TfliteLayer
+from crtgen.frontends.tflite_file import FileOperator, FileTensor, TfliteFileGraph
 from crtgen.ir import Graph, Value
 from crtgen.ops.control import ControlFlow, If, While
 
-__all__ = ["FLOW", "Flow", "flow_fields", "needed"]
+__all__ = ["FLOW", "TfliteFlow", "flow_fields", "needed"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def flow_fields() -> Mapping[str, tuple[str, ...]]:
     return dict(_FIELDS.values())
 
 
-def needed(file: FileGraph) -> Sequence[FileOperator]:
+def needed(file: TfliteFileGraph) -> Sequence[FileOperator]:
     """The operators that an output needs, or that change a state, in order."""
     wanted, kept = set(file.outputs), list[FileOperator]()
     for operator in reversed(file.operators):
@@ -64,10 +64,10 @@ class _Inner:
         return self.builder.graph(name, inputs, (*self.outputs, *map(self.builder.latest, changed)))
 
 
-class Flow:
+class TfliteFlow:
     """Variables and subgraphs of a file; ``operators`` adds the operators of one."""
 
-    def __init__(self, graphs: Sequence[FileGraph], where: str) -> None:
+    def __init__(self, graphs: Sequence[TfliteFileGraph], where: str) -> None:
         self.graphs = graphs
         self.where = where
         self._handles: dict[tuple[int, Hashable], Hashable] = {}
@@ -85,12 +85,12 @@ class Flow:
             text = f"its subgraphs have more than {_MOST_OPERATORS:,} operators in all"
             raise UnsupportedError(text, where=self.where)
 
-    def flow(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def flow(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         """Add one of the operators ``FLOW`` of the subgraph ``number``."""
         table, _ = _FIELDS[layer.operator.code]
         if layer.operator.table not in ("NONE", table):
             raise ValueError(f"it has {layer.operator.table} instead of {table}")
-        add: Mapping[str, Callable[[int, Layer, GraphBuilder], None]] = {
+        add: Mapping[str, Callable[[int, TfliteLayer, GraphBuilder], None]] = {
             "ASSIGN_VARIABLE": self._assign,
             "CALL_ONCE": self._call_once,
             "IF": self._if,
@@ -100,21 +100,23 @@ class Flow:
         }
         add[layer.operator.code](number, layer, builder)
 
-    def _var_handle(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def _var_handle(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         if not layer.outputs:
             raise ValueError("it has no output")
         name = (layer.option("SharedName") or b"").decode(errors="replace")
         self._handles[number, layer.y.key] = ("variable", name)
 
-    def _variable(self, number: int, layer: Layer, like: FileTensor, builder: GraphBuilder) -> Hashable:
+    def _variable(self, number: int, layer: TfliteLayer, like: FileTensor, builder: GraphBuilder) -> Hashable:
         """The variable of the first input, which holds what ``like`` does."""
         key = self._handles.get((number, layer.x.key))
         if key is None or not isinstance(key, tuple):
-            raise Refused("a variable that is chosen at run time; supported: one that VAR_HANDLE names")
+            raise RefusedOperator(
+                "a variable that is chosen at run time; supported: one that VAR_HANDLE names"
+            )
         builder.state(key, builder.variable(like, str(key[1])))
         return key
 
-    def _read(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def _read(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         if not layer.outputs:
             raise ValueError("it has no output")
         key = self._variable(number, layer, layer.y, builder)
@@ -123,7 +125,7 @@ class Flow:
             raise ValueError(f"the variable is {value}, not what is read")
         builder.stand_for(layer.y, value)
 
-    def _assign(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def _assign(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         given = layer.tensor(1)
         key = self._variable(number, layer, given, builder)
         value, held = builder.value(given, "assigned"), builder.named(builder.latest(key))
@@ -131,10 +133,10 @@ class Flow:
             raise ValueError(f"the variable is {held}, and is assigned {value}")
         builder.become(key, value)
 
-    def _call_once(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def _call_once(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         """What is called once sets initial values: it has no inputs, so they are known."""
         if builder.is_inner:
-            raise Refused("within a subgraph; supported: in the model itself")
+            raise RefusedOperator("within a subgraph; supported: in the model itself")
         inner = self._inner(int(layer.option("InitSubgraphIndex")), builder, (), number)
         if builder.refusals:
             return
@@ -191,7 +193,7 @@ class Flow:
         """Without the handles of variables."""
         return [tensor for tensor in tensors if not self._is_handle(number, tensor)]
 
-    def _if(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def _if(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         condition, args = layer.x, [layer.tensor(i) for i in range(1, len(layer.inputs))]
         chosen = [int(layer.option(f"{which}SubgraphIndex")) for which in ("Then", "Else")]
         branches = [self._inner(n, builder, args, number) for n in chosen]
@@ -207,7 +209,7 @@ class Flow:
         operands: list[FileTensor | Value] = [condition, *given, *states]
         _add(layer, builder, If(then, otherwise), operands, layer.outputs, changed)
 
-    def _while(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
+    def _while(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         args = [layer.tensor(i) for i in range(len(layer.inputs))]
         if len(layer.outputs) != len(args):
             raise ValueError(f"it has {len(args)} inputs and {len(layer.outputs)} outputs")
@@ -240,7 +242,7 @@ def _captured(inners: Sequence[_Inner], builder: GraphBuilder) -> list[Hashable]
 
 
 def _add_loop(
-    layer: Layer,
+    layer: TfliteLayer,
     builder: GraphBuilder,
     condition: _Inner,
     body: _Inner,
@@ -251,7 +253,7 @@ def _add_loop(
         raise ValueError(f"its body has {len(body.outputs)} outputs instead of {len(pairs)}")
     keys = _captured((condition, body), builder)
     if any(condition.builder.changed(key) for key in keys):
-        raise Refused("a condition that assigns a variable")
+        raise RefusedOperator("a condition that assigns a variable")
     carried = [n for n in range(len(pairs)) if body.inputs[n] != body.outputs[n]]
     fixed = [n for n in range(len(pairs)) if n not in carried]
     changed = [key for key in keys if body.builder.changed(key)]
@@ -280,7 +282,7 @@ def _add_loop(
 
 
 def _add(
-    layer: Layer,
+    layer: TfliteLayer,
     builder: GraphBuilder,
     op: ControlFlow,
     operands: Sequence[FileTensor | Value],

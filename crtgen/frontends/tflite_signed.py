@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crtgen.frontends.tflite_file import FileGraph, FileOperator, FileTensor
+from crtgen.frontends.tflite_file import FileOperator, FileTensor, TfliteFileGraph
 from crtgen.ir import Array, DType, Quant
 from crtgen.ops import INT8
 
@@ -39,7 +39,7 @@ _OF_BYTE = -INT8.low
 """What a number of uint8 is more than the one of int8 that stands for it."""
 
 
-def signed(graph: FileGraph) -> FileGraph:
+def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
     """The graph with tensors of int8 for those of uint8; itself where nothing computes with uint8."""
     tensors = graph.tensors
     if not any(op.code in _COMPUTES and _bytes(tensors, op.inputs[:3]) for op in graph.operators):
@@ -81,7 +81,7 @@ def _less(numbers: Array) -> Array:
     return (numbers.astype(np.int16) - _OF_BYTE).astype(np.int8)
 
 
-def _operators(graph: FileGraph, inner: dict[int, int]) -> Iterable[FileOperator]:
+def _operators(graph: TfliteFileGraph, inner: dict[int, int]) -> Iterable[FileOperator]:
     """With conversions where numbers come in as uint8, or are wanted as uint8."""
     if not graph.operators:
         return

@@ -11,7 +11,7 @@ import numpy as np
 
 from crtgen.errors import UsageError
 from crtgen.ir import Graph
-from crtgen.report import Layer, Report
+from crtgen.report import Report, ReportedLayer
 
 __all__ = ["arena", "choices", "costs", "flash", "network", "pareto", "ranges", "require_charts", "shares"]
 
@@ -34,7 +34,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def costs(report: Report, metric: str, title: str) -> str:
-    """A bar for each layer: ``metric`` is a field of ``Layer``."""
+    """A bar for each layer: ``metric`` is a field of ``ReportedLayer``."""
     rows = [
         {"layer": f"{i}. {layer.name}", "value": getattr(layer, metric), "kernel": layer.kernel}
         for i, layer in enumerate(report.layers, 1)
@@ -246,16 +246,16 @@ def network(report: Report) -> str:
     return _svg(f"The network: {len(layers)} layers", boxes, marks, height=26 * len(layers))
 
 
-def _label(layer: Layer) -> str:
+def _label(layer: ReportedLayer) -> str:
     shape = "" if layer.shape is None else f"  {'x'.join(map(str, layer.shape))}"
     return f"{layer.name} ({layer.operator}){shape}"
 
 
-def _follows(before: Layer, after: Layer) -> bool:
+def _follows(before: ReportedLayer, after: ReportedLayer) -> bool:
     return bool(set(before.outputs or ()) & set(after.inputs or ()))
 
 
-def _skips(layers: Sequence[Layer]) -> Iterable[tuple[int, int]]:
+def _skips(layers: Sequence[ReportedLayer]) -> Iterable[tuple[int, int]]:
     """Pairs of layers of which the second, not the next one, reads what the first computes."""
     made = {name: i for i, layer in enumerate(layers) for name in layer.outputs or ()}
     for last, layer in enumerate(layers):

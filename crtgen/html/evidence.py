@@ -44,7 +44,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopEvidence:
     """A loop of the model's code. ``bound`` is its number of rounds, else what ends it."""
 
     where: str
@@ -130,7 +130,7 @@ def _json(data: Any) -> bytes:
     return (json.dumps(data, indent=1) + "\n").encode()
 
 
-def _facts(path: Path, generated: api.Generated, toolchain: Toolchain) -> tuple[tuple[str, str], ...]:
+def _facts(path: Path, generated: api.GeneratedProject, toolchain: Toolchain) -> tuple[tuple[str, str], ...]:
     return (
         ("model", f"{path.name}, SHA-256 {hashlib.sha256(files.read(path)).hexdigest()}"),
         ("project", f"SHA-256 {generated.project.digest}"),
@@ -200,7 +200,9 @@ def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, byte
     )
 
 
-def _claims_of_code(loops: Sequence[Loop], digests: Sequence[str], compiled: api.Compiled) -> Iterator[Claim]:
+def _claims_of_code(
+    loops: Sequence[LoopEvidence], digests: Sequence[str], compiled: api.Compiled
+) -> Iterator[Claim]:
     (report,) = compiled.reports
     open_ended = [loop for loop in loops if not loop.is_constant]
     found = f"{len(loops)} loops" + "".join(f"; {loop.where}: {loop.text}" for loop in open_ended)
@@ -231,7 +233,7 @@ def _verified(outcome: Any) -> Claim:
     return Claim(what, not outcome.failed, f"{count - outcome.failed} of {count} cases", "report.json")
 
 
-def loops_of_c(compiled: api.Compiled) -> Iterator[Loop]:
+def loops_of_c(compiled: api.Compiled) -> Iterator[LoopEvidence]:
     """Loops of the model's C: what runs in an inference."""
     (module,) = compiled.modules
     for name in module.files:
@@ -241,7 +243,7 @@ def loops_of_c(compiled: api.Compiled) -> Iterator[Loop]:
             for match in _LOOP.finditer(line):
                 ends = (match[2] if match[4] is None else match[5]).strip()
                 constant = _CONSTANT.search(ends)
-                yield Loop(
+                yield LoopEvidence(
                     f"{name}:{number}",
                     line.strip(" {"),
                     constant[1] if constant else ends,
@@ -249,13 +251,13 @@ def loops_of_c(compiled: api.Compiled) -> Iterator[Loop]:
                 )
 
 
-def _loops_of_assembly(plan: Plan) -> Iterator[Loop]:
+def _loops_of_assembly(plan: Plan) -> Iterator[LoopEvidence]:
     """Loops of functions in assembly, with the rounds that each layer runs them."""
     for step in plan.all_steps():
         for call in step.kernel.work.assembly.calls:
             for name, rounds in call.rounds.items():
                 text = f"{call.routine.name}, called {call.times:g} times: the loop {name}"
-                yield Loop(step.name, text, f"{rounds:g}", True)
+                yield LoopEvidence(step.name, text, f"{rounds:g}", True)
 
 
 def _libraries(image: api.Image) -> set[str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from crtgen.codegen.drift import PARTS, DriftReference
 from crtgen.html import charts
-from crtgen.html.parts import Drawing, Table, drawn
-from crtgen.measure.drift import Window, ks, psi
+from crtgen.html.parts import Drawing, HtmlTable, drawn
+from crtgen.measure.drift import DriftWindow, ks, psi
 
 __all__ = ["Met", "panel"]
 
@@ -25,16 +25,18 @@ _ROWS = ("inputs", "classes", "margins")
 class Met:
     """What a device counted, and what is usual, if somebody gave the data."""
 
-    window: Window
+    window: DriftWindow
     usual: DriftReference | None = None
 
 
-def panel(met: Met) -> list[Drawing | Table]:
+def panel(met: Met) -> list[Drawing | HtmlTable]:
     """A table of the distances, and bars of the inputs if the device counted any since its last window."""
     window = met.window
     title = f"What a device met: {window.alarms} of {window.windows} windows beyond a limit"
     columns = ("what", "distance in the last window", "limit", "", "PSI", "KS")
-    made: list[Drawing | Table] = [Table(title, columns, tuple(_row(met, n) for n in range(len(PARTS))))]
+    made: list[Drawing | HtmlTable] = [
+        HtmlTable(title, columns, tuple(_row(met, n) for n in range(len(PARTS))))
+    ]
     if window.runs:
         rows = [("counted", window.counts["inputs"])]
         rows += [("usual", met.usual.expected["inputs"])] if met.usual else []

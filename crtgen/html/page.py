@@ -6,12 +6,12 @@ from typing import Any
 
 from crtgen.html import charts
 from crtgen.html.met import Met, panel
-from crtgen.html.parts import Drawing, Table, drawn, environment
+from crtgen.html.parts import Drawing, HtmlTable, drawn, environment
 from crtgen.html.study import OnBoard, Study
 from crtgen.ir import shape_text
 from crtgen.measure.evaluation import Classified, sweep_cells
 from crtgen.measure.fit import Fit
-from crtgen.report import Layer, Report, bound_text
+from crtgen.report import Report, ReportedLayer, bound_text
 from crtgen.version import __version__
 
 __all__ = ["render_page"]
@@ -24,7 +24,7 @@ class _BoardView:
     name: str
     summary: str
     facts: tuple[tuple[str, str], ...]
-    parts: tuple[Drawing | Table, ...]
+    parts: tuple[Drawing | HtmlTable, ...]
 
 
 def render_page(
@@ -42,7 +42,7 @@ def render_page(
         for on in study.boards
     ]
     first = study.boards[0]
-    shared: list[Drawing | Table] = [
+    shared: list[Drawing | HtmlTable] = [
         Drawing("The network", "Values that skip layers are arcs.", drawn(charts.network(first.report)))
     ]
     shared += _quality(study)
@@ -52,7 +52,7 @@ def render_page(
         shared.append(Drawing("Quantisation", says, drawn(ranges)))
     if study.rewrites:
         rows = tuple((hit.rule, hit.node, hit.text) for hit in study.rewrites)
-        shared.append(Table("How the network was rewritten", ("rule", "layer", "what it did"), rows, 3))
+        shared.append(HtmlTable("How the network was rewritten", ("rule", "layer", "what it did"), rows, 3))
     return (
         environment()
         .get_template("report/page.html.j2")
@@ -72,7 +72,7 @@ def render_page(
     )
 
 
-def _quality(study: Study) -> list[Table]:
+def _quality(study: Study) -> list[HtmlTable]:
     """What came of labelled data."""
     if study.quality is None:
         return []
@@ -80,11 +80,13 @@ def _quality(study: Study) -> list[Table]:
     if isinstance(study.quality.result, Classified):
         result = study.quality.result
         rows = tuple((n, *map(str, row)) for n, row in zip(result.names, result.confusion, strict=True))
-        made.append(Table(f"How good it is: {study.quality.text}", ("is, taken for", *result.names), rows))
+        made.append(
+            HtmlTable(f"How good it is: {study.quality.text}", ("is, taken for", *result.names), rows)
+        )
     if study.quality.thresholds:
         columns, lines = sweep_cells(study.quality.thresholds)
-        made.append(Table("Other thresholds", columns, tuple(lines), 0))
-    return made or [Table("How good it is", ("",), ((study.quality.text,),))]
+        made.append(HtmlTable("Other thresholds", columns, tuple(lines), 0))
+    return made or [HtmlTable("How good it is", ("",), ((study.quality.text,),))]
 
 
 def _interfaces(report: Report) -> tuple[tuple[str, ...], ...]:
@@ -113,7 +115,7 @@ def _board(on: OnBoard, before: Mapping[str, Any] | None, days: float | None) ->
         ("instructions", "instructions") if on.levels else ("cycles_estimated", "estimated cycles")
     )
     known = all(getattr(layer, metric) is not None for layer in report.layers)
-    parts: list[Drawing | Table] = []
+    parts: list[Drawing | HtmlTable] = []
     if before is not None:
         parts.append(_compared(report, before))
     if known:
@@ -186,7 +188,7 @@ def _verified(on: OnBoard) -> str:
     return f"{count - outcome.failed} of {count} cases as expected"
 
 
-def _layers(report: Report) -> Table:
+def _layers(report: Report) -> HtmlTable:
     """Without columns of which nothing is known."""
     rows = tuple(
         (
@@ -212,12 +214,12 @@ def _layers(report: Report) -> Table:
         "instructions per MAC",
     )
     known = [n for n in range(len(columns)) if any(row[n] for row in rows)]
-    return Table(
+    return HtmlTable(
         "Layers", tuple(columns[n] for n in known), tuple(tuple(r[n] for n in known) for r in rows), 3
     )
 
 
-def _per_mac(layer: Layer) -> str:
+def _per_mac(layer: ReportedLayer) -> str:
     if not layer.macs or layer.instructions is None:
         return ""
     return f"{layer.instructions / layer.macs:.2f}"
@@ -227,7 +229,7 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _fits(study: Study) -> Table:
+def _fits(study: Study) -> HtmlTable:
     rows = []
     for fit in study.fits:
         sizes = (fit.library.flash, fit.library.ram, fit.server.flash, fit.server.ram + fit.server.stack)
@@ -245,13 +247,13 @@ def _fits(study: Study) -> Table:
         "RAM with stack",
         "ms, estimated",
     )
-    return Table("Which boards hold it", columns, tuple(rows), 3)
+    return HtmlTable("Which boards hold it", columns, tuple(rows), 3)
 
 
 _COMPARED = ("instructions", "cycles_estimated", "flash_bytes", "ram_bytes", "stack_bytes", "arena_bytes")
 
 
-def _compared(report: Report, before: Mapping[str, Any]) -> Table:
+def _compared(report: Report, before: Mapping[str, Any]) -> HtmlTable:
     """What is not as it was: figures, then instructions of layers."""
     pairs: list[tuple[str, Any, int | None]] = [(m, before.get(m), getattr(report, m)) for m in _COMPARED]
     old = {layer["name"]: layer.get("instructions") for layer in before["layers"]}
@@ -261,4 +263,4 @@ def _compared(report: Report, before: Mapping[str, Any]) -> Table:
         for name, a, b in pairs
         if type(a) is int and b is not None and a != b
     )
-    return Table("What changed since the baseline", ("figure or layer", "before", "now", ""), rows)
+    return HtmlTable("What changed since the baseline", ("figure or layer", "before", "now", ""), rows)

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from crtgen.resources import templates_dir
 
-__all__ = ["Drawing", "Table", "drawn", "environment"]
+__all__ = ["Drawing", "HtmlTable", "drawn", "environment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class HtmlTable:
     """Cells are texts; the columns from ``numbers`` on hold numbers."""
 
     title: str

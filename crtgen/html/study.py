@@ -15,8 +15,8 @@ from crtgen.level import LEVELS
 from crtgen.library.mlf import export_time
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.evaluation import Evaluation, evaluate_here
-from crtgen.measure.fit import Choice, Fit, Fits
-from crtgen.measure.rungs import Outcome, verify_on
+from crtgen.measure.fit import Fit, FitChoice, Fits
+from crtgen.measure.rungs import TargetOutcome, verify_on
 from crtgen.passes import FoldedLayer, Hit
 from crtgen.plan import Plan
 from crtgen.report import Report
@@ -38,7 +38,7 @@ class OnBoard:
     fit: Fit | None
     plan: Plan
     levels: tuple[Report, ...]
-    verified: Outcome | None
+    verified: TargetOutcome | None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -99,7 +99,7 @@ def study(
     """
     model = api.load_network(path)
     fits = Fits(model)
-    choice = Choice(optimize)
+    choice = FitChoice(optimize)
     known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
     found: list[OnBoard] = []
     rewrites: tuple[Hit, ...] = ()

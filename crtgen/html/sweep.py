@@ -6,10 +6,10 @@ from itertools import groupby
 from math import log
 
 from crtgen.html import charts
-from crtgen.html.parts import Drawing, Table, drawn, environment
+from crtgen.html.parts import Drawing, HtmlTable, drawn, environment
 from crtgen.measure.pareto import undominated
-from crtgen.sweep.changes import Change, Changes
-from crtgen.sweep.store import Row, SweepInfo
+from crtgen.sweep.changes import Changes, JobChange
+from crtgen.sweep.store import StoreRow, SweepInfo
 from crtgen.version import __version__
 
 __all__ = ["render_sweep"]
@@ -45,7 +45,7 @@ class _Failure:
 
 
 def render_sweep(
-    sweep: SweepInfo, rows: Sequence[Row], before: SweepInfo | None, changes: Changes | None
+    sweep: SweepInfo, rows: Sequence[StoreRow], before: SweepInfo | None, changes: Changes | None
 ) -> str:
     """The page of the rows of a sweep; ``changes`` are those since the sweep ``before``."""
     failures = [row for row in rows if row.state == "failed"]
@@ -67,7 +67,7 @@ def render_sweep(
     )
 
 
-def _counts(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
+def _counts(rows: Sequence[StoreRow]) -> tuple[tuple[str, str], ...]:
     states = {state: sum(row.state == state for row in rows) for state in ("done", "failed", "waiting")}
     spent = sum(row.seconds for row in rows)
     named = [("jobs", len(rows)), *((state, count) for state, count in states.items() if count)]
@@ -75,17 +75,17 @@ def _counts(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     return (*counts, ("minutes of workers", f"{spent / 60:,.1f}"))
 
 
-def _failure(row: Row) -> _Failure:
+def _failure(row: StoreRow) -> _Failure:
     log = row.log if len(row.log) <= _LONGEST_LOG else f"...{row.log[-_LONGEST_LOG:]}"
     return _Failure(f"{row.model} on {row.board}, {row.label}", f"{row.error}: {row.message}", log)
 
 
-def _names(rows: Iterable[Row], column: str) -> tuple[str, ...]:
+def _names(rows: Iterable[StoreRow], column: str) -> tuple[str, ...]:
     """The values of a column, in the order of the sweep."""
     return tuple(dict.fromkeys(getattr(row, column) for row in rows))
 
 
-def _matrices(rows: Sequence[Row]) -> list[_Matrix]:
+def _matrices(rows: Sequence[StoreRow]) -> list[_Matrix]:
     table = {row.cell: row for row in rows}
     ranges = {model: _range(rows, model) for model in _names(rows, "model")}
     made = []
@@ -100,13 +100,13 @@ def _matrices(rows: Sequence[Row]) -> list[_Matrix]:
     return made
 
 
-def _range(rows: Sequence[Row], model: str) -> tuple[int, int]:
+def _range(rows: Sequence[StoreRow], model: str) -> tuple[int, int]:
     """The least and the most instructions of a model, on any board with any options."""
     known = [row.instructions for row in rows if row.model == model and row.instructions]
     return (min(known), max(known)) if known else (0, 0)
 
 
-def _cell(row: Row | None, limits: tuple[int, int]) -> _Cell:
+def _cell(row: StoreRow | None, limits: tuple[int, int]) -> _Cell:
     if row is None:
         return _Cell("")
     if row.state == "waiting":
@@ -122,11 +122,11 @@ def _cell(row: Row | None, limits: tuple[int, int]) -> _Cell:
     return _Cell(f"{row.instructions:,}", sizes, heat)
 
 
-def _milliseconds(row: Row) -> str:
+def _milliseconds(row: StoreRow) -> str:
     return f"{row.figures.get('seconds', 0) * 1e3:,.3f} ms"
 
 
-def _costs(row: Row) -> tuple[float, int, int]:
+def _costs(row: StoreRow) -> tuple[float, int, int]:
     """Instructions, or the time where nobody counts them, flash and RAM."""
     time = row.figures.get("instructions", row.figures.get("seconds", 0))
     return time, row.flash_bytes or 0, row.ram_bytes or 0
@@ -136,15 +136,15 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _front(model: str, rows: Sequence[Row]) -> list[Drawing | Table]:
+def _front(model: str, rows: Sequence[StoreRow]) -> list[Drawing | HtmlTable]:
     """What is worth having of a model: on each board, what no other options are better than in everything."""
     done = [row for row in rows if row.model == model and row.state == "done"]
-    good: list[Row] = []
+    good: list[StoreRow] = []
     for _, group in groupby(sorted(done, key=lambda row: row.board), lambda row: row.board):
         listed = list(group)
         best = undominated(list(map(_costs, listed)))
         good += [row for row, is_good in zip(listed, best, strict=True) if is_good]
-    parts: list[Drawing | Table] = []
+    parts: list[Drawing | HtmlTable] = []
     counted = [row for row in done if row.instructions is not None]
     if counted:
         points = [
@@ -158,7 +158,7 @@ def _front(model: str, rows: Sequence[Row]) -> list[Drawing | Table]:
     )
     columns = ("board", "options", "instructions or time", "flash", "RAM")
     if lines:
-        parts.append(Table(f"{model}: worth having", columns, lines, 2))
+        parts.append(HtmlTable(f"{model}: worth having", columns, lines, 2))
     return parts
 
 
@@ -170,7 +170,7 @@ def _reasons(changes: Changes) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _changes(changed: Sequence[Change]) -> Table:
+def _changes(changed: Sequence[JobChange]) -> HtmlTable:
     rows = []
     for change in changed:
         name = f"{change.model} on {change.board}, {change.label}"
@@ -179,7 +179,7 @@ def _changes(changed: Sequence[Change]) -> Table:
         for metric, a, b in change.figures:
             rows.append((name, change.reason, metric, _number(a), _number(b), _growth(a, b)))
     columns = ("job", "to blame", "figure", "before", "now", "")
-    return Table("What changed since the last sweep", columns, tuple(rows), 3)
+    return HtmlTable("What changed since the last sweep", columns, tuple(rows), 3)
 
 
 def _growth(a: float | None, b: float | None) -> str:

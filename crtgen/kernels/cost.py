@@ -22,9 +22,9 @@ from crtgen.resources import costs_file
 __all__ = [
     "CALL",
     "UNKNOWN",
-    "Block",
+    "BlockCount",
+    "BlockFigures",
     "Cost",
-    "Figures",
     "Work",
     "estimate",
     "figures",
@@ -51,7 +51,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockCount:
     """How often a block of C runs, and how often it is written."""
 
     runs: float = 0.0
@@ -59,14 +59,14 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BlockFigures:
     """Instructions of a run of a block, and bytes of a copy."""
 
     instructions: float
     code: float
 
 
-UNKNOWN = Figures(10.0, 20.0)
+UNKNOWN = BlockFigures(10.0, 20.0)
 """A block that nobody measured. A test names the kernels that have any."""
 
 
@@ -79,12 +79,12 @@ class Work:
 
     assembly: Runs = field(default_factory=Runs)
     constants: float = 0.0
-    blocks: dict[str, Block] = field(default_factory=dict)
+    blocks: dict[str, BlockCount] = field(default_factory=dict)
 
     def block(self, name: str, runs: float, copies: float = 1) -> "Work":
         """A block that is written ``copies`` times; of all its copies together, ``runs`` run."""
-        before = self.blocks.get(name, Block())
-        self.blocks[name] = Block(before.runs + runs, before.copies + copies)
+        before = self.blocks.get(name, BlockCount())
+        self.blocks[name] = BlockCount(before.runs + runs, before.copies + copies)
         return self
 
     def words(self, kind: str, runs: float, *lines: str, copies: float = 1) -> "Work":
@@ -142,22 +142,22 @@ def limits_within(kind: str, low: str, high: str) -> int:
     return sum(int(n) != limit for n, limit in zip((low, high), _LIMITS[kind], strict=True))
 
 
-def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:
+def estimate(kernel: str, work: Work, core: Core, flag: str) -> BlockFigures:
     """Instructions of the C of a template and of its assembly, and bytes of the C."""
     known = figures(core.measured, flag)
     instructions, code = work.assembly.instructions, 0.0
-    for name, block in ((CALL, Block(1, 1)), *work.blocks.items()):
+    for name, block in ((CALL, BlockCount(1, 1)), *work.blocks.items()):
         each = known.get((kernel, name), UNKNOWN)
         instructions += block.runs * each.instructions
         code += block.copies * each.code
-    return Figures(max(instructions, 0.0), max(code, 0.0))
+    return BlockFigures(max(instructions, 0.0), max(code, 0.0))
 
 
 @cache
-def figures(core: str, flag: str) -> Mapping[tuple[str, str], Figures]:
+def figures(core: str, flag: str) -> Mapping[tuple[str, str], BlockFigures]:
     """What blocks take on a core at an option of the compiler, by kernel and name."""
     with costs_file().open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file)
         column = next(rows).index(f"{core} {flag}")
         cells = ((row[0], row[1], row[column].split()) for row in rows)
-        return {(kernel, name): Figures(*map(float, cell)) for kernel, name, cell in cells if cell}
+        return {(kernel, name): BlockFigures(*map(float, cell)) for kernel, name, cell in cells if cell}

@@ -15,7 +15,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, nibbles, sums
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, as_row, least_lead
+from crtgen.kernels.window import WindowShape, as_row, least_lead
 from crtgen.ops import DepthwiseConv2d, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
@@ -33,7 +33,7 @@ class DepthwiseView:
     """
 
     epilogue: Epilogue
-    window: Window
+    window: WindowShape
     multiplier: int
     ring_rows: int
     ring_columns: int
@@ -81,7 +81,7 @@ def _kernel(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, consts: tup
 def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, lies: bool = False) -> DepthwiseView:
     """The ring that the layer needs, and the loops over it; an image of one column may lie in a row."""
     _, taps_y, taps_x, _ = sig.inputs[1].shape
-    window = Window.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
     window = as_row(window) if lies else window
     return DepthwiseView(
         epilogue=epilogue,

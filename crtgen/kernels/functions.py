@@ -16,7 +16,7 @@ from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
-from crtgen.ops.function import Abs, Cast, Function, LogicalNot
+from crtgen.ops.function import Abs, Cast, LogicalNot, RealFunction
 from crtgen.ops.interpolation import Interpolation
 from crtgen.ops.narrow import RoundTo
 
@@ -43,8 +43,8 @@ _FUNCTIONS = {
 }
 
 
-@design(Function, types=_REAL)
-def real_function(op: Function, sig: Signature, target: Target) -> Kernel:
+@design(RealFunction, types=_REAL)
+def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
     """float32, by functions of the runtime."""
     return elements(sig, op.name, [_FUNCTIONS[op.name]])
 

@@ -23,15 +23,15 @@ from crtgen.kernels.epilogue import (
 )
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
-__all__ = ["Block", "GemmView", "gather", "gemm_lead", "holds_bias"]
+__all__ = ["ChannelGroup", "GemmView", "gather", "gemm_lead", "holds_bias"]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChannelGroup:
     """``count`` groups of ``channels`` output channels, each accumulated together."""
 
     channels: int
@@ -54,8 +54,8 @@ class GemmView:
     tile: int
     unroll: int
     fused: bool
-    blocks: tuple[Block, ...]
-    window: Window | None
+    blocks: tuple[ChannelGroup, ...]
+    window: WindowShape | None
     fill: int = 0
     packed: bool = False
 
@@ -81,15 +81,15 @@ def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
     return _kernel(op, sig, target, window)
 
 
-def _window(op: Conv2d, sig: Signature) -> Window | None:
+def _window(op: Conv2d, sig: Signature) -> WindowShape | None:
     """How windows are gathered; None where a pixel is one."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
     return None if window.is_pointwise else window
 
 
 def _kernel(
-    op: Conv2d | FullyConnected | Accumulate, sig: Signature, target: Target, window: Window | None
+    op: Conv2d | FullyConnected | Accumulate, sig: Signature, target: Target, window: WindowShape | None
 ) -> Kernel | None:
     if scheme_of(sig.x).is_real and not holds_bias(sig):
         return None
@@ -156,7 +156,7 @@ def _padding(view: GemmView) -> float:
 
 def gather(
     work: Work,
-    window: Window,
+    window: WindowShape,
     windows: int,
     size: int,
     copy: Callable[[Work, int, float], object] = Work.copy,
@@ -190,13 +190,13 @@ def _tile(pixels: int, sig: Signature, target: Target) -> int:
     return 2 if pixels > 1 and not target.core.narrow else 1
 
 
-def _blocks(outputs: int) -> tuple[Block, ...]:
+def _blocks(outputs: int) -> tuple[ChannelGroup, ...]:
     counts = ((4, outputs // 4), (outputs % 4, 1))
-    return tuple(Block(channels, count) for channels, count in counts if channels and count)
+    return tuple(ChannelGroup(channels, count) for channels, count in counts if channels and count)
 
 
 def _constants(
-    op: Conv2d | FullyConnected | Accumulate, sig: Signature, blocks: tuple[Block, ...], packed: bool
+    op: Conv2d | FullyConnected | Accumulate, sig: Signature, blocks: tuple[ChannelGroup, ...], packed: bool
 ) -> tuple[Epilogue, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
     depth = weights.size // len(weights)

@@ -131,7 +131,7 @@ def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Product(FullyConnected):
+class _MatrixProduct(FullyConnected):
     """A fully connected layer with the requantisation of a product of matrices."""
 
     factor: tuple[int, int] = (0, 0)
@@ -155,7 +155,7 @@ def constant(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     real = scheme_of(a).is_real
     bias = Value.constant("bias", np.zeros(columns, np.float32 if real else np.int32))
     p = None if real else op.parameters(sig)
-    layer = _Product(factor=(p.multiplier, p.shift)) if p is not None else FullyConnected()
+    layer = _MatrixProduct(factor=(p.multiplier, p.shift)) if p is not None else FullyConnected()
     total = a.elements // depth
     x, y = replace(a, shape=(total, depth)), replace(sig.y, shape=(total, columns))
     found = applicable(layer, Signature((x, weights, bias), (y,)), target)

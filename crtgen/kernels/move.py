@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import Signature
-from crtgen.kernels.blocks import Block, Gap, Movement, blocks_of, gaps_of
+from crtgen.kernels.blocks import BlockCopy, Gap, Movement, blocks_of, gaps_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_number, plus
@@ -192,7 +192,7 @@ def _copies(op: Movement, sig: Signature) -> tuple[Copy, ...]:
     return tuple(_copy(block, sig.y.dtype.itemsize) for block in blocks_of(op, sig))
 
 
-def _copy(block: Block, size: int) -> Copy:
+def _copy(block: BlockCopy, size: int) -> Copy:
     loops, run = split_run(block.loops)
     steps = (run, block.first, block.start, *(stride for loop in loops for stride in loop.strides))
     first, to = index_of(loops, 0), index_of(loops, 1)

@@ -10,7 +10,7 @@ from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 from crtgen.ops import scheme_of
 from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
@@ -166,7 +166,9 @@ def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
         low=epilogue.low,
         high=epilogue.high,
     )
-    rows, columns = (n.sum() for n in Window.of(sig, op.window, op.stride, op.padding, (1, 1)).taps_inside())
+    rows, columns = (
+        n.sum() for n in WindowShape.of(sig, op.window, op.stride, op.padding, (1, 1)).taps_inside()
+    )
     lines = batch * channels * float(rows) * sig.y.shape[2]
     work = Work().block("tap", batch * channels * float(rows * columns)).block("line", lines)
     clamps = bool(view.low) + bool(view.high)

@@ -10,7 +10,7 @@ from crtgen.kernels.epilogue import even, float_epilogue
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.ops import AveragePool2d, MaxPool2d, PoolParams, scheme_of
 from crtgen.ops.rescaling import by_float
 
@@ -41,7 +41,7 @@ class PoolView:
     clamp: str
     average: bool
     rescaled: str
-    window: Window
+    window: WindowShape
     count: int
     blocks: tuple[ChannelBlock, ...]
     low: str
@@ -51,7 +51,7 @@ class PoolView:
 @design(AveragePool2d, MaxPool2d, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kernel:
     """A pooling of any shape."""
-    window = Window.of(sig, op.window, op.stride, op.padding)
+    window = WindowShape.of(sig, op.window, op.stride, op.padding)
     low, high = _limits(op, sig)
     average = isinstance(op, AveragePool2d)
     rescaled = rescaled_sum(op.parameters(sig), "value") if average and by_float(sig.y) else ""
@@ -98,7 +98,7 @@ def _work(view: PoolView, sig: Signature) -> Work:
     return work
 
 
-def _form(window: Window) -> str:
+def _form(window: WindowShape) -> str:
     """What compilers tell apart: a loop of one turn is none."""
     if window.padded:
         return " padded"
@@ -119,7 +119,7 @@ def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
     return str(params.act_min), str(params.act_max)
 
 
-def least_pool_lead(window: Window, size: int) -> int:
+def least_pool_lead(window: WindowShape, size: int) -> int:
     """Output channel c is written when input channel c of its window is read, as are the channels before."""
     written = np.arange(window.pixels) * window.channels
     return least_lead(written * size, window.first_reads() * size)

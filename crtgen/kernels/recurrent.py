@@ -15,13 +15,13 @@ from crtgen.kernels.registry import design
 from crtgen.ops import FullyConnected
 from crtgen.ops.recurrent import Cell, Curve, Recurrent
 
-__all__ = ["Product", "RecurrentView", "Stage"]
+__all__ = ["PartProduct", "RecurrentView", "UnitStage"]
 
 _FLOAT = 4  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class PartProduct:
     """A call of the part ``number`` from ``x`` to ``y``, C, with what it is given beside."""
 
     number: int
@@ -31,10 +31,10 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class UnitStage:
     """Products of matrices, then ``lines`` of C for each ``unit``."""
 
-    products: tuple[Product, ...]
+    products: tuple[PartProduct, ...]
     lines: tuple[str, ...]
 
 
@@ -42,7 +42,7 @@ class Stage:
 class _Direction:
     """Its stages; ``first`` are the hidden and the cell state to begin with, C, or empty for zeros."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[UnitStage, ...]
     back: bool
     first: tuple[str, ...]
     y: str
@@ -170,18 +170,18 @@ def _direction(
 
 def _stages(
     op: Recurrent, direction: int, given: Sequence[tuple[str, ...]], part: int, units: int
-) -> Iterator[Stage]:
-    products = (Product(part, "x", "fresh", given[0]), Product(part + 1, "h", "old", given[1]))
+) -> Iterator[UnitStage]:
+    products = (PartProduct(part, "x", "fresh", given[0]), PartProduct(part + 1, "h", "old", given[1]))
     curves = op.curves[direction]
     if op.kind is Cell.GRU:
         before = (
             f"fresh[unit] = {_gate(op, curves[0], _sum(units, 0))};",
             f"old[{units} + unit] = {_gate(op, curves[0], _sum(units, 1))} * h[unit];",
         )
-        yield Stage(products, before)
+        yield UnitStage(products, before)
         new = _gate(op, curves[1], f"fresh[{2 * units} + unit] + old[unit]")
         after = (f"h[unit] = (1.0f - fresh[unit]) * {new} + fresh[unit] * h[unit];",)
-        yield Stage((Product(part + 2, f"old + {units}", "old", given[2]),), after)
+        yield UnitStage((PartProduct(part + 2, f"old + {units}", "old", given[2]),), after)
     elif op.kind is Cell.GRU_AFTER:
         new = f"fresh[{2 * units} + unit] + r * old[{2 * units} + unit]"
         lines = (
@@ -190,11 +190,11 @@ def _stages(
             f"const float n = {_gate(op, curves[1], new)};",
             "h[unit] = (1.0f - z) * n + z * h[unit];",
         )
-        yield Stage(products, lines)
+        yield UnitStage(products, lines)
     elif op.kind is Cell.RNN:
-        yield Stage(products, (f"h[unit] = {_gate(op, curves[0], _sum(units, 0))};",))
+        yield UnitStage(products, (f"h[unit] = {_gate(op, curves[0], _sum(units, 0))};",))
     else:
-        yield Stage(products, tuple(_lstm_lines(op, direction, units)))
+        yield UnitStage(products, tuple(_lstm_lines(op, direction, units)))
 
 
 def _sum(units: int, gate: int) -> str:

@@ -17,7 +17,7 @@ from crtgen.level import Level, find_level
 from crtgen.ops.control import ControlFlow
 from crtgen.ops.scheme import is_packed
 
-__all__ = ["Design", "Entry", "applicable", "design", "most_special", "registered", "select"]
+__all__ = ["Design", "RegisteredDesign", "applicable", "design", "most_special", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
 Feature: TypeAlias = Literal["base", "dsp", "mve", "narrow", "vfp"]
@@ -27,7 +27,7 @@ _D = TypeVar("_D", bound=Design)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredDesign:
     """A design of an operator, and what it applies to, as ``design`` registers it."""
 
     function: Design
@@ -67,7 +67,7 @@ def _is_bare(op: Op, sig: Signature) -> bool:
     return small and getattr(op, "parameters", None) is not None
 
 
-_DESIGNS: dict[type, list[Entry]] = {}
+_DESIGNS: dict[type, list[RegisteredDesign]] = {}
 
 _RANKS: Mapping[Feature | None, int] = {"mve": 0, "dsp": 1, "vfp": 1, "base": 1, "narrow": 1, None: 2}
 """In this order, designs of row loops are tried until one is there."""
@@ -92,7 +92,9 @@ def design(
 
     def register(function: _D) -> _D:
         for operator in operators:
-            _DESIGNS.setdefault(operator, []).append(Entry(function, types, needs, weights, to, packed))
+            _DESIGNS.setdefault(operator, []).append(
+                RegisteredDesign(function, types, needs, weights, to, packed)
+            )
         return function
 
     return register
@@ -106,7 +108,7 @@ def _load_designs() -> None:
         import_module(f"{__package__}.{module.name}")
 
 
-def registered(operator: type[Op]) -> tuple[Entry, ...]:
+def registered(operator: type[Op]) -> tuple[RegisteredDesign, ...]:
     """Every design of an operator: its own, then those of the traits that it has."""
     _load_designs()
     return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
@@ -129,7 +131,7 @@ def most_special(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     return []
 
 
-def _by_time(entries: Iterable[Entry], op: Op, sig: Signature, target: Target) -> list[Kernel]:
+def _by_time(entries: Iterable[RegisteredDesign], op: Op, sig: Signature, target: Target) -> list[Kernel]:
     kernels = [entry.kernel(op, sig, target) for entry in entries]
     return sorted((k for k in kernels if k is not None), key=lambda k: k.cost.time)
 

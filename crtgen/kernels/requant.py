@@ -4,16 +4,16 @@ TFLite maps an accumulator to int8 by a rounded high product, a rounded shift, a
 result is a monotone step function with at most 255 thresholds. A cheaper formula that agrees at every
 threshold and at the value below it, over the range that the accumulator can reach, agrees everywhere.
 
-``Floor`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` (in ``half_away``)
-spells out TFLite's arithmetic for scales below 1/2 and always exists there, and nearly always below 1; it
-serves outputs that are not cut at zero.
+``FloorRequantisation`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` (in
+``half_away``) spells out TFLite's arithmetic for scales below 1/2 and always exists there, and nearly always
+below 1; it serves outputs that are not cut at zero.
 
 Rescaling by a float32 product, as ONNX Runtime does it, rounds halves to even numbers, and so do numbers
 that float32 cannot tell from a half: often no straight line goes between all thresholds. ``Single`` spells it
 out, with the floating-point unit.
 
 int16 has 65,535 thresholds, but its wide sums are rounded once only, and 15 bits of the multiplier count:
-that is ``Floor`` as it stands, if the sums fit into 32 bits.
+that is ``FloorRequantisation`` as it stands, if the sums fit into 32 bits.
 """
 
 from dataclasses import dataclass, field, replace
@@ -38,9 +38,9 @@ from crtgen.ops.rescaling import Factors, rounded_product
 from crtgen.ops.scheme import INT8, Scheme
 
 __all__ = [
-    "Floor",
+    "FloorRequantisation",
     "Rescale",
-    "Rounded",
+    "RoundedRequantisation",
     "Single",
     "accumulator_range",
     "clamp_limits",
@@ -211,7 +211,7 @@ def clamp_limits(low: int, high: int, scheme: Scheme = INT8) -> tuple[int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floor:
+class FloorRequantisation:
     """``clamp(sat((((acc + offset) * gain * multiplier >> 32) + constant) >> shift))``.
 
     ``sat`` saturates to the type of the output. ``gain`` is what the kernel's accumulator already carries;
@@ -234,7 +234,7 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rounded:
+class RoundedRequantisation:
     """``sat(round((acc << left) * multiplier / 2**31))``: scales that need no shift to the right."""
 
     left: Int64
@@ -247,7 +247,7 @@ class Rounded:
         return np.clip(high, *self.scheme.limits)
 
 
-def solve_rounded(rescale: Rescale) -> Rounded | None:
+def solve_rounded(rescale: Rescale) -> RoundedRequantisation | None:
     """TFLite's arithmetic as it stands, where one rounding is all of it.
 
     None for wide sums, a zero point, a shift to the right, or sums that need more than 30 bits once shifted.
@@ -258,7 +258,7 @@ def solve_rounded(rescale: Rescale) -> Rounded | None:
     most = np.maximum(np.abs(rescale.low), np.abs(rescale.high))
     if ((most << left) >= _HALF_WORD // 2).any():
         return None
-    return Rounded(left, rescale.multipliers, rescale.scheme)
+    return RoundedRequantisation(left, rescale.multipliers, rescale.scheme)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,7 +285,7 @@ def solve_single(rescale: Rescale, gain: int = 1) -> Single | None:
     return Single(rescale.factors, rescale.zero_point, rescale.scheme)
 
 
-def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
+def solve_floor(rescale: Rescale, gain: int = 1) -> FloorRequantisation | None:
     """The cheapest form with one shift for all channels; None if the search finds none.
 
     Shifts of 3 modulo 4 come first, then odd ones: then more layers of equal shape have equal code, and the
@@ -306,7 +306,7 @@ def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
     return _solved(tuple(a.astype(np.int64).tobytes() for a in arrays), factors, limits, gain)
 
 
-def _solve_wide(rescale: Rescale) -> Floor | None:
+def _solve_wide(rescale: Rescale) -> FloorRequantisation | None:
     """``(acc * m + 2**(t - 1)) >> t``, with m of 15 bits, from the high word of a product.
 
     The product is ``acc * m * 2**(shift + 32 - t)``. That is exact where ``shift`` is 1 or more, and the
@@ -327,13 +327,13 @@ def _solve_wide(rescale: Rescale) -> Floor | None:
     multiplier = np.where(varies, reduced << np.clip(shift + 32 - places, 0, 16), 0)
     base = np.where(varies, rescale.zero_point, least)
     constant = (np.int64(1) << (shift - 1)) + (base << shift)
-    return Floor(1, shift, multiplier, constant, np.zeros_like(constant), rescale.scheme)
+    return FloorRequantisation(1, shift, multiplier, constant, np.zeros_like(constant), rescale.scheme)
 
 
 @lru_cache(maxsize=4096)
 def _solved(
     arrays: tuple[bytes, ...], factors: bytes | None, limits: tuple[int, int, int], gain: int
-) -> Floor | None:
+) -> FloorRequantisation | None:
     multipliers, shifts, low, high = (np.frombuffer(a, np.int64) for a in arrays)
     exact = None if factors is None else np.frombuffer(factors, np.float32)
     rescale = Rescale(multipliers, shifts, *limits, low, high, factors=exact)
@@ -360,7 +360,9 @@ def _largest_shift(rescale: Rescale, live: Mask, gain: int) -> int:
     return min(int(np.floor(by_multiplier)), int(np.floor(by_sum)), _MAX_SHIFT)
 
 
-def _solve_with(rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shift: int) -> Floor | None:
+def _solve_with(
+    rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shift: int
+) -> FloorRequantisation | None:
     multiplier = np.zeros(rescale.channels, np.int64)
     offset = np.zeros(rescale.channels, np.int64)
     constant = rescale.apply(rescale.low) << shift
@@ -375,7 +377,7 @@ def _solve_with(rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shif
             return None
         multiplier[live] = m
         offset[live], constant[live] = found
-    return Floor(gain, shift, multiplier, constant, offset)
+    return FloorRequantisation(gain, shift, multiplier, constant, offset)
 
 
 def _best_multiplier(

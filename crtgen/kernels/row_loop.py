@@ -158,7 +158,7 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _LoopForm:
     """What a loop is, whatever its stages compute; ``calls`` are those of each stage's kernel."""
 
     view: RowLoopView
@@ -166,10 +166,10 @@ class _Form:
     work: Work
 
 
-def _form(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> _Form:
+def _form(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> _LoopForm:
     view = _view(stages, outline, given)
     calls = tuple(int(done[-1]) // count for count, done in zip(outline.rows, outline.made, strict=True))
-    return _Form(view, calls, _work(view, calls, outline.made, stages[0].sig.x.dtype.itemsize))
+    return _LoopForm(view, calls, _work(view, calls, outline.made, stages[0].sig.x.dtype.itemsize))
 
 
 def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:

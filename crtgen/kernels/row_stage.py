@@ -11,7 +11,7 @@ from crtgen.ir import Along, Op, Signature, Value
 from crtgen.kernels.beside import add_beside
 from crtgen.kernels.kernel import Part
 from crtgen.kernels.parts import Parts
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 from crtgen.ops import Add, Padding, Windowed
 
 __all__ = [
@@ -62,7 +62,7 @@ class RowStage:
         return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
 
     @cached_property
-    def window(self) -> Window:
+    def window(self) -> WindowShape:
         """The window of its own image."""
         return window_of(self.op, self.sig)
 
@@ -109,11 +109,11 @@ def makes_operand(op: Op) -> bool:
     return isinstance(op, Windowed)
 
 
-def window_of(op: Op, sig: Signature) -> Window:
+def window_of(op: Op, sig: Signature) -> WindowShape:
     """The window of an operator's own image; an addition's is a pixel."""
     if isinstance(op, Windowed):
-        return Window.of(sig, op.taps(sig), op.stride, op.padding, op.spread)
-    return Window.of(sig, (1, 1), (1, 1), Padding())
+        return WindowShape.of(sig, op.taps(sig), op.stride, op.padding, op.spread)
+    return WindowShape.of(sig, (1, 1), (1, 1), Padding())
 
 
 def _whole(image: Value) -> bool:
@@ -127,12 +127,12 @@ def fill_of(op: Op, x: Value) -> int | None:
     return None if value is None else value % 256
 
 
-def has_own_rows(window: Window) -> bool:
+def has_own_rows(window: WindowShape) -> bool:
     """Whether windows have rows of their own, and all of these are of the image."""
     return window.rows == window.stride_y and not window.padded_rows
 
 
-def rows_per_call(windows: Sequence[Window], last: int) -> list[int]:
+def rows_per_call(windows: Sequence[WindowShape], last: int) -> list[int]:
     """How many rows each stage makes per call: what fills a stripe that keeps nothing, or one."""
     rows = [last]
     for after in reversed(windows[1:]):
@@ -140,7 +140,7 @@ def rows_per_call(windows: Sequence[Window], last: int) -> list[int]:
     return rows
 
 
-def span_of(window: Window, rows: int) -> int:
+def span_of(window: WindowShape, rows: int) -> int:
     """Rows of the image that ``rows`` rows of outputs see."""
     return (rows - 1) * window.stride_y + window.rows
 
@@ -167,7 +167,7 @@ def _cut(image: Value, rows: int) -> Value:
     return replace(image, shape=(1, rows, *image.shape[2:]))
 
 
-def rows_made(windows: Sequence[Window], rows: Sequence[int], height: int) -> list[Rows]:
+def rows_made(windows: Sequence[WindowShape], rows: Sequence[int], height: int) -> list[Rows]:
     """For each stage, the rows of its output that are there after each block."""
     made = [np.arange(rows[-1], height + 1, rows[-1])]
     for after, count in zip(windows[:0:-1], rows[:0:-1], strict=True):

@@ -23,7 +23,7 @@ from crtgen.ops.signal import (
     log_table,
 )
 
-__all__ = ["FftView", "SignalView", "Stage"]
+__all__ = ["FftView", "SignalView", "TransformStage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SignalView:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TransformStage:
     """``groups`` groups of ``radix`` transforms of ``size`` numbers, whose turns are ``step`` apart."""
 
     radix: int
@@ -68,7 +68,7 @@ class FftView:
     rows: int
     inputs: int
     count: int
-    stages: tuple[Stage, ...]
+    stages: tuple[TransformStage, ...]
     starts: tuple[int, ...] = ()
 
     @property
@@ -192,7 +192,7 @@ def _transform(sig: Signature, count: int, sign: int) -> Kernel:
     plain = dtype is DType.FLOAT32 and sign < 0
     for radix in reversed(radices(count, plain)):
         groups = count // (size * radix)
-        stages.append(Stage(radix, size, groups, groups, ((1 << bits) - 1) // radix))
+        stages.append(TransformStage(radix, size, groups, groups, ((1 << bits) - 1) // radix))
         size *= radix
     tables = {"twiddles": turns(count, dtype, sign), "halves": half_turns(count, dtype, sign)}
     consts = [Const.of("order", digit_order(count, plain).astype(np.uint16), 2, "of the input's pairs")]

@@ -11,7 +11,7 @@ from crtgen.ops import Padding
 from crtgen.ops.attrs import NO_PADDING
 from crtgen.ops.conv import Conv2d
 
-__all__ = ["Window", "as_column", "as_row", "is_row", "least_lead"]
+__all__ = ["WindowShape", "as_column", "as_row", "is_row", "least_lead"]
 
 
 def is_row(op: Conv2d, sig: Signature) -> bool:
@@ -21,7 +21,7 @@ def is_row(op: Conv2d, sig: Signature) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowShape:
     """A window over ``[batch, height, width, channels]``: taps, steps, and rows and columns of outputs.
 
     ``top`` and ``left`` are the padding before the image; what is behind it follows from the output's size.
@@ -50,7 +50,7 @@ class Window:
         stride: tuple[int, int],
         padding: Padding,
         dilation: tuple[int, int] = (1, 1),
-    ) -> "Window":
+    ) -> "WindowShape":
         """The window by which ``sig.y`` is computed from ``sig.x``, both NHWC."""
         batch, height, width, channels = sig.x.shape
         return cls(
@@ -71,12 +71,12 @@ class Window:
         )
 
     @classmethod
-    def line(cls, pixels: int, channels: int) -> "Window":
+    def line(cls, pixels: int, channels: int) -> "WindowShape":
         """Each of ``pixels`` pixels in a row as a window of its own."""
         return cls(1, 1, pixels, channels, 1, pixels, 1, 1, 1, 1, 1, 1, 0, 0)
 
     @classmethod
-    def whole(cls, images: int, pixels: int, channels: int) -> "Window":
+    def whole(cls, images: int, pixels: int, channels: int) -> "WindowShape":
         """All pixels of an image as its only window, in a row; it does not move."""
         return cls(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
 
@@ -161,11 +161,11 @@ def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArr
     return max(0, int((ends - starts).max(initial=0)))
 
 
-def as_row(window: Window) -> Window:
+def as_row(window: WindowShape) -> WindowShape:
     """An image of one column as an image of one row, which is the same unless padding is all that is read."""
     if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
         return window
-    return Window(
+    return WindowShape(
         batch=window.batch,
         height=1,
         width=window.height,
@@ -183,13 +183,13 @@ def as_row(window: Window) -> Window:
     )
 
 
-def as_column(window: Window) -> Window | None:
+def as_column(window: WindowShape) -> WindowShape | None:
     """Windows along one axis as images of one column: of rows that need no others, each; None for others."""
     if window.width == window.taps_x == window.out_width == 1 and window.left == 0:
         return window
     if window.taps_y > 1 or window.top > 0 or window.out_height != window.height:
         return None
-    return Window(
+    return WindowShape(
         batch=window.batch * window.height,
         height=window.width,
         width=1,

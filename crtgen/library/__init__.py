@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crtgen.library.linked import module_tree
     from crtgen.library.mlf import (
         Archive,
-        Code,
+        CodeFiles,
         MlfModel,
         OperatorLibrary,
         export_time,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from crtgen.library.package import SUFFIXES, Package, load_package
     from crtgen.library.params import NDArray, read_params, write_params
     from crtgen.library.stored import (
+        FunctionScratch,
         StoredNetwork,
-        Workspace,
         registry_source,
         runtime_headers,
         store_model,
@@ -34,8 +34,9 @@ __all__ = [
     "BACKEND_FILE",
     "SUFFIXES",
     "Archive",
-    "Code",
+    "CodeFiles",
     "ExportedLibrary",
+    "FunctionScratch",
     "Library",
     "Linkable",
     "MlfModel",
@@ -44,7 +45,6 @@ __all__ = [
     "OperatorLibrary",
     "Package",
     "StoredNetwork",
-    "Workspace",
     "backend_file",
     "export_time",
     "import_model",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from crtgen.errors import CorruptModelError
 from crtgen.library.loaders import KNOWN_LOADERS, read_body, write_body
 from crtgen.library.module import MergedModule, Module
-from crtgen.library.stream import Reader, Writer
+from crtgen.library.stream import StreamReader, Writer
 from crtgen.library.tree import ImportTree, import_tree
 
 __all__ = ["read_blob", "write_blob"]
@@ -40,17 +40,17 @@ def write_blob(root: Module) -> bytes:
 
 def read_blob(data: bytes, members: Sequence[Module] = (), where: str = "__tvm_dev_mblob") -> Module:
     """The root of the tree in a blob; ``members`` are the DSO modules that were stored beside it."""
-    outer = Reader(data, where)
+    outer = StreamReader(data, where)
     length = outer.u64("the length")
     if length != outer.left:
         raise outer.fail(f"the blob says {length} bytes and has {outer.left}")
-    reader = Reader(data[8:], where)
+    reader = StreamReader(data[8:], where)
     modules, tree = _read_groups(reader, MergedModule(name=_LIB, members=tuple(members)))
     reader.end()
     return _link(modules, tree)
 
 
-def _read_groups(reader: Reader, lib: Module) -> tuple[list[Module], ImportTree]:
+def _read_groups(reader: StreamReader, lib: Module) -> tuple[list[Module], ImportTree]:
     modules: list[Module] = []
     count = reader.count("modules", 8)
     for i in range(count):
@@ -72,7 +72,7 @@ def _read_groups(reader: Reader, lib: Module) -> tuple[list[Module], ImportTree]
     return [lib, *modules], ImportTree((), row_ptr, children)
 
 
-def _read_tree(reader: Reader, count: int) -> ImportTree:
+def _read_tree(reader: StreamReader, count: int) -> ImportTree:
     row_ptr, children = reader.u64s("row pointers"), reader.u64s("child indices")
     if count == 0 or len(row_ptr) != count + 1:
         raise reader.fail(f"{len(row_ptr)} row pointers for {count} modules")

@@ -9,7 +9,7 @@ import numpy as np
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.ir import DType
 
-__all__ = ["DataType"]
+__all__ = ["DLDataType"]
 
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
 _NAMES = {code: name for name, code in _CODES.items()}
@@ -21,7 +21,7 @@ _TEXT = re.compile(r"(int|uint|float|bfloat)([1-9]\d{0,2})(?:x([1-9]\d{0,4}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class DataType:
+class DLDataType:
     """``DLDataType``: type code, bits per lane, lanes."""
 
     code: int

@@ -11,11 +11,11 @@ from elftools.elf.sections import Symbol as ElfSymbol
 
 from crtgen.errors import CorruptModelError
 
-__all__ = ["ElfFile", "Symbol", "read_elf"]
+__all__ = ["ElfFile", "ObjectSymbol", "read_elf"]
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class ObjectSymbol:
     """A global or weak symbol; ``kind`` is ``func``, ``object`` or another type of ELF, in lower case."""
 
     name: str
@@ -35,7 +35,7 @@ class ElfFile:
 
     machine: str
     is_shared: bool
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[ObjectSymbol, ...]
     is_hard_float: bool = False
 
     @property
@@ -93,14 +93,14 @@ def _is_hard_float(elf: ELFFile) -> bool:
     )
 
 
-def _symbols(elf: ELFFile, table: SymbolTableSection) -> Iterator[Symbol]:
+def _symbols(elf: ELFFile, table: SymbolTableSection) -> Iterator[ObjectSymbol]:
     for symbol in table.iter_symbols():
         binding = symbol["st_info"]["bind"]
         if symbol.name and binding in ("STB_GLOBAL", "STB_WEAK"):
             kind = str(symbol["st_info"]["type"]).removeprefix("STT_").lower()
             defined = symbol["st_shndx"] != "SHN_UNDEF"
             data = _data(elf, symbol) if defined and kind == "object" else b""
-            yield Symbol(symbol.name, kind, binding == "STB_WEAK", defined, data)
+            yield ObjectSymbol(symbol.name, kind, binding == "STB_WEAK", defined, data)
 
 
 def _data(elf: ELFFile, symbol: ElfSymbol) -> bytes:

@@ -14,11 +14,11 @@ from crtgen.codegen.generate import RUNTIME_VERSION
 from crtgen.codegen.module import (
     Argument,
     CModule,
-    Function,
     Interface,
     LayerInfo,
     ModelInfo,
     Param,
+    RegistryFunction,
     Written,
 )
 from crtgen.codegen.names import (
@@ -34,17 +34,17 @@ from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.ir import DType, shape_text
 from crtgen.library.c_names import c_bytes, check_c_name
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference
 from crtgen.library.params import NDArray
 
 __all__ = [
-    "Call",
     "ExecutorTables",
+    "GraphPort",
     "LinkedParam",
-    "Place",
-    "Port",
-    "Tensor",
+    "OperatorCall",
+    "StoragePlace",
+    "TensorEntry",
     "TensorType",
     "graph_module",
     "graph_tables",
@@ -57,7 +57,7 @@ _KNOWN = frozenset(dtype.value for dtype in DType)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoragePlace:
     """Where a tensor lies: ``offset`` bytes into the pool, or in the const array ``symbol``."""
 
     offset: int
@@ -75,7 +75,7 @@ class TensorType:
     """Shape and element type; ``shape_at`` is the index of the shape in the table of dimensions."""
 
     shape: tuple[int, ...]
-    dtype: DataType
+    dtype: DLDataType
     shape_at: int
 
     @property
@@ -88,7 +88,7 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorEntry:
     """An index into the places and one into the types."""
 
     place: int
@@ -96,7 +96,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorCall:
     """One operator: its function and its arguments, inputs then outputs, as indices of tensors."""
 
     name: str
@@ -105,12 +105,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class GraphPort:
     """An input or output of the model."""
 
     name: str
     c_name: str
-    tensor: Tensor
+    tensor: TensorEntry
     nbytes: int
 
 
@@ -134,14 +134,14 @@ class ExecutorTables:
     """
 
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[OperatorCall, ...]
     functions: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[StoragePlace, ...]
     types: tuple[TensorType, ...]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[TensorEntry, ...]
     dims: tuple[int, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[GraphPort, ...]
+    outputs: tuple[GraphPort, ...]
     params: tuple[LinkedParam, ...]
     pool: int
     consumes_inputs: bool
@@ -181,7 +181,7 @@ def graph_tables(
     """
     _check_graph(name, graph)
     _check_params(name, graph, params)
-    builder = _Builder(name, graph, params, tuple(output_names))
+    builder = _TableBuilder(name, graph, params, tuple(output_names))
     calls = tuple(builder.call(node, i) for i, node in enumerate(graph.nodes) if _is_real(node))
     for call in calls:
         if call.function not in functions:
@@ -222,7 +222,7 @@ def graph_module(
     return CModule(
         info=info,
         files={f"{tables.name}_graph.c": render_graph(tables)},
-        functions=tuple(Function(f, f, arguments=_arguments(tables, f)) for f in tables.functions),
+        functions=tuple(RegistryFunction(f, f, arguments=_arguments(tables, f)) for f in tables.functions),
         params=tuple(Param(param.sid, param.symbol, param.nbytes) for param in tables.params),
     )
 
@@ -249,7 +249,7 @@ def _argument(kind: TensorType) -> Argument:
     return Argument(prod(kind.shape) * dtype.itemsize, dtype.code, dtype.bits, dtype.lanes)
 
 
-def _layer(tables: ExecutorTables, call: Call, node: GraphNode) -> LayerInfo:
+def _layer(tables: ExecutorTables, call: OperatorCall, node: GraphNode) -> LayerInfo:
     """A node is often called like its function, which is not worth saying twice."""
     operator = "call" if node.name == node.function else node.function
     written = [tables.tensors[tensor] for tensor in call.args[-node.num_outputs :]]
@@ -262,7 +262,7 @@ def _layer(tables: ExecutorTables, call: Call, node: GraphNode) -> LayerInfo:
     return LayerInfo(node.name, operator, "imported", writes=writes)
 
 
-def _interface(tables: ExecutorTables, port: Port) -> Interface:
+def _interface(tables: ExecutorTables, port: GraphPort) -> Interface:
     kind = tables.types[port.tensor.type]
     return Interface(port.name, port.c_name, kind.shape, kind.dtype.ir, None, port.nbytes)
 
@@ -295,18 +295,18 @@ def _check_params(name: str, graph: GraphJson, params: Mapping[str, NDArray]) ->
 
 
 @dataclass(slots=True)
-class _Builder:
+class _TableBuilder:
     """Collects the tables; equal rows get the same index."""
 
     name: str
     graph: GraphJson
     params: Mapping[str, NDArray]
     output_names: tuple[str, ...]
-    places: dict[Place, int] = field(default_factory=dict)
+    places: dict[StoragePlace, int] = field(default_factory=dict)
     types: dict[TensorType, int] = field(default_factory=dict)
-    tensors: dict[Tensor, int] = field(default_factory=dict)
+    tensors: dict[TensorEntry, int] = field(default_factory=dict)
     shapes: dict[tuple[int, ...], int] = field(default_factory=dict)
-    storage: dict[int, Place] = field(default_factory=dict)
+    storage: dict[int, StoragePlace] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     pool: int = 0
 
@@ -325,9 +325,9 @@ class _Builder:
                     )
         for sid, size in self.graph.storage_sizes().items():
             if sid in linked:
-                self.storage[sid] = Place(0, param_symbol(self.name, self.names[linked[sid].name]))
+                self.storage[sid] = StoragePlace(0, param_symbol(self.name, self.names[linked[sid].name]))
             else:
-                self.storage[sid] = Place(self.pool)
+                self.storage[sid] = StoragePlace(self.pool)
                 self.pool += -(-size // _ALIGNMENT) * _ALIGNMENT
 
     def arguments(self) -> list[tuple[int, GraphNode]]:
@@ -336,24 +336,24 @@ class _Builder:
     def entry_of(self, node: int) -> GraphEntry:
         return self.graph.entry(Reference(node, 0))
 
-    def tensor(self, ref: Reference, flatten: bool = False) -> Tensor:
+    def tensor(self, ref: Reference, flatten: bool = False) -> TensorEntry:
         entry = self.graph.entry(ref)
         shape = (prod(entry.shape),) if flatten else entry.shape
         if shape not in self.shapes:
             self.shapes[shape] = sum(map(len, self.shapes))
         place = self.places.setdefault(self.storage[entry.storage_id], len(self.places))
         kind = TensorType(shape, entry.dtype, self.shapes[shape])
-        return Tensor(place, self.types.setdefault(kind, len(self.types)))
+        return TensorEntry(place, self.types.setdefault(kind, len(self.types)))
 
-    def call(self, node: GraphNode, index: int) -> Call:
+    def call(self, node: GraphNode, index: int) -> OperatorCall:
         check_c_name(node.function, f"{self.name}: {node.name}")
         refs = (*node.inputs, *(Reference(index, k) for k in range(node.num_outputs)))
         rows = [self.tensor(ref, node.flatten_data) for ref in refs]
-        return Call(
+        return OperatorCall(
             node.name, node.function, tuple(self.tensors.setdefault(r, len(self.tensors)) for r in rows)
         )
 
-    def finish(self, calls: tuple[Call, ...]) -> ExecutorTables:
+    def finish(self, calls: tuple[OperatorCall, ...]) -> ExecutorTables:
         self.check_nops()
         inputs = tuple(
             self.port(Reference(i, 0), node.name, self.names[node.name])
@@ -388,8 +388,8 @@ class _Builder:
             )
         return self.output_names or (("output",) if count == 1 else tuple(f"output{i}" for i in range(count)))
 
-    def port(self, ref: Reference, name: str, c_name: str) -> Port:
-        return Port(name, c_name, self.tensor(ref), self.graph.entry(ref).nbytes)
+    def port(self, ref: Reference, name: str, c_name: str) -> GraphPort:
+        return GraphPort(name, c_name, self.tensor(ref), self.graph.entry(ref).nbytes)
 
     def param(self, index: int, node: GraphNode) -> LinkedParam:
         value, sid = self.params[node.name], self.entry_of(index).storage_id

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from crtgen.library.checker import Checker
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 
 __all__ = ["GraphEntry", "GraphJson", "GraphNode", "Reference", "read_graph_json"]
 
@@ -46,7 +46,7 @@ class GraphEntry:
     """A tensor of the graph and the storage it lies in."""
 
     shape: tuple[int, ...]
-    dtype: DataType
+    dtype: DLDataType
     storage_id: int
     device: int
 
@@ -88,11 +88,11 @@ class GraphJson:
 
 def read_graph_json(text: str, where: str = "graph JSON") -> GraphJson:
     """The graph, with all its indices checked; whatever is wrong is a ``CorruptModelError`` that says it."""
-    parser = _Parser(where)
+    parser = _GraphParser(where)
     return parser.graph(parser.document(text))
 
 
-class _Parser(Checker):
+class _GraphParser(Checker):
     def graph(self, document: Any) -> GraphJson:
         top = self.keys(document, "the graph", _KEYS, ("metadata",))
         nodes = tuple(self.node(n, i) for i, n in enumerate(self.items(top["nodes"], "nodes", dict)))
@@ -159,7 +159,7 @@ class _Parser(Checker):
             self.fail("the lists in attrs have different lengths")
         ids = self.naturals(columns["storage_id"], "storage_id")
         shapes = [self.naturals(s, "a shape") for s in columns["shape"]]
-        dtypes = [DataType.parse(d, self.where) for d in columns["dltype"]]
+        dtypes = [DLDataType.parse(d, self.where) for d in columns["dltype"]]
         return tuple(map(GraphEntry, shapes, dtypes, ids, devices))
 
     def column(self, value: Any, key: str, tag: str, kind: type) -> list[Any]:

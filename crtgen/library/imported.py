@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crtgen.byoc import Generator
-from crtgen.codegen.module import CModule, Function, Role
+from crtgen.codegen.module import CModule, RegistryFunction, Role
 from crtgen.codegen.names import c_identifier
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.library.bridges import bridged
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference, read_graph_json
 from crtgen.library.includes import resolve_includes
@@ -100,7 +100,7 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
     return Linkable(module, objects, _workspace(model, modules), imports=modules, storages=storages)
 
 
-def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iterator[Function]:
+def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iterator[RegistryFunction]:
     """What runs the model, and every packed function of its C, as in TVM's own registry.
 
     Functions that are called by bridges have the names that TVM gave to them.
@@ -113,7 +113,7 @@ def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iter
     for symbol in dict.fromkeys(symbols):
         name = original.get(symbol, symbol)
         if name != f"tvmgen_{model}_get_c_metadata":  # the image has its own
-            yield Function(name, symbol, _role(name, model), known.get(symbol))
+            yield RegistryFunction(name, symbol, _role(name, model), known.get(symbol))
 
 
 def _role(name: str, model: str) -> Role:
@@ -159,7 +159,7 @@ def _operator_interface(buffers: Sequence[OperatorBuffer], where: str) -> AotInt
     if not 0 <= count < len(buffers) or (any(bound) and not all(bound[:count])):
         raise UnsupportedError("the arguments of an operator are not inputs, then outputs", where=where)
     tensors = tuple(
-        AotTensor(b.input_binding or f"arg{i}", b.shape, DataType.parse(b.dtype, where))
+        AotTensor(b.input_binding or f"arg{i}", b.shape, DLDataType.parse(b.dtype, where))
         for i, b in enumerate(buffers)
     )
     return AotInterface(tensors[:count], tensors[count:])

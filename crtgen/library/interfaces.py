@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crtgen.errors import CorruptModelError, UnsupportedError
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.metadata import MainFunction, TensorSize
 from crtgen.library.mlf import MlfModel
 
@@ -33,7 +33,7 @@ class AotTensor:
 
     name: str
     shape: tuple[int, ...]
-    dtype: DataType
+    dtype: DLDataType
     member: str = ""
 
 
@@ -58,7 +58,7 @@ def _infos(text: str, kind: str, shapes: dict[str, tuple[int, ...]]) -> tuple[Ao
     start = text.index(f"kTvmgenMetadata_{kind}[")
     table = text[start : text.find("\n};", start)]
     return tuple(
-        AotTensor(m[1], shapes.get(m[2], ()), DataType(int(m[3]), int(m[4]), int(m[5])))
+        AotTensor(m[1], shapes.get(m[2], ()), DLDataType(int(m[3]), int(m[4]), int(m[5])))
         for m in _INFO.finditer(table)
     )
 
@@ -100,7 +100,7 @@ def _tensor(member: str, sizes: Sequence[TensorSize], where: str) -> AotTensor:
     """A vector of the right size."""
     for size in sizes:
         if _member(size.name) == member:
-            dtype = DataType.parse(size.dtype, where)
+            dtype = DLDataType.parse(size.dtype, where)
             return AotTensor(size.name, (size.size // dtype.itemsize,), dtype, member)
     raise CorruptModelError(f"the C interface has {member}, which metadata.json does not", where=where)
 

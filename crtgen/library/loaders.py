@@ -5,7 +5,7 @@ from functools import partial
 from types import MappingProxyType
 
 from crtgen.errors import UnsupportedError
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.module import (
     ConstLoader,
     DeviceFunction,
@@ -15,7 +15,7 @@ from crtgen.library.module import (
     Module,
 )
 from crtgen.library.params import NDArray, read_ndarray, write_ndarray
-from crtgen.library.stream import Reader, Writer
+from crtgen.library.stream import StreamReader, Writer
 
 __all__ = ["KNOWN_LOADERS", "read_body", "write_body"]
 
@@ -23,13 +23,13 @@ _DEVICES = ("cuda", "hexagon", "metal", "opencl", "rocm")
 _JSON_RUNTIMES = ("arm_compute_lib", "bnns", "clml", "cmsis-nn", "dnnl", "examplejson", "tensorrt")
 
 
-def _read_arrays(reader: Reader, names: tuple[str, ...]) -> dict[str, NDArray]:
+def _read_arrays(reader: StreamReader, names: tuple[str, ...]) -> dict[str, NDArray]:
     if reader.u64("the number of arrays") != len(names):
         raise reader.fail(f"the number of arrays is not that of the {len(names)} names")
     return {name: read_ndarray(reader) for name in names}
 
 
-def _const_loader(reader: Reader, key: str, name: str) -> Module:
+def _const_loader(reader: StreamReader, key: str, name: str) -> Module:
     arrays = _read_arrays(reader, reader.texts("names of constants"))
     symbols = reader.texts("symbols")
     uses = reader.vector("lists of constants", 8, lambda: reader.texts("names of constants"))
@@ -50,7 +50,7 @@ def _write_const_loader(writer: Writer, module: ConstLoader) -> None:
     writer.vector(tuple(module.users.values()), lambda names: writer.vector(names, writer.string))
 
 
-def _factory(reader: Reader, key: str, name: str) -> Module:
+def _factory(reader: StreamReader, key: str, name: str) -> Module:
     graph_json = reader.text("the graph JSON") if key == "GraphExecutorFactory" else None
     count = reader.u64("the number of parameters")
     names = reader.texts("names of parameters")
@@ -69,7 +69,7 @@ def _write_factory(writer: Writer, module: ExecutorFactory) -> None:
     writer.string(module.name)
 
 
-def _json_module(reader: Reader, key: str, name: str) -> Module:
+def _json_module(reader: StreamReader, key: str, name: str) -> Module:
     symbol = reader.text("the symbol")
     graph_json = reader.text("the graph")
     consts = reader.texts("names of constants")
@@ -89,7 +89,7 @@ def _write_json_module(writer: Writer, module: JsonModule) -> None:
     writer.vector(module.const_vars, writer.string)
 
 
-def _device_source(reader: Reader, key: str, name: str) -> Module:
+def _device_source(reader: StreamReader, key: str, name: str) -> Module:
     form = reader.text("the format")
     kernels = dict(reader.vector("functions", 8, lambda: _device_function(reader)))
     data = reader.raw("the code")
@@ -98,9 +98,9 @@ def _device_source(reader: Reader, key: str, name: str) -> Module:
     )
 
 
-def _device_function(reader: Reader) -> tuple[str, DeviceFunction]:
+def _device_function(reader: StreamReader) -> tuple[str, DeviceFunction]:
     entry, name = reader.text("a function"), reader.text("a function's name")
-    types = reader.vector("argument types", 4, lambda: DataType(*reader.unpack("BBH", "an argument type")))
+    types = reader.vector("argument types", 4, lambda: DLDataType(*reader.unpack("BBH", "an argument type")))
     return entry, DeviceFunction(name, types, reader.texts("launch parameters"))
 
 
@@ -115,7 +115,7 @@ def _write_device_source(writer: Writer, module: DeviceSource) -> None:
     writer.string(module.data)
 
 
-_BODY_READERS: Mapping[str, Callable[[Reader, str, str], Module]] = MappingProxyType(
+_BODY_READERS: Mapping[str, Callable[[StreamReader, str, str], Module]] = MappingProxyType(
     {
         "GraphExecutorFactory": _factory,
         "AotExecutorFactory": _factory,
@@ -129,7 +129,7 @@ KNOWN_LOADERS = ", ".join(("_lib", *_BODY_READERS))
 """The type keys that a blob may hold, for messages."""
 
 
-def read_body(reader: Reader, key: str, name: str) -> Module:
+def read_body(reader: StreamReader, key: str, name: str) -> Module:
     """The module whose type key was just read; a key without a loader is refused with those that have one."""
     if key not in _BODY_READERS:
         raise UnsupportedError(

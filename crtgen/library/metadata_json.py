@@ -32,7 +32,7 @@ _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 def read_metadata(text: str, where: str) -> tuple[int, tuple[ModelMetadata, ...] | OperatorMetadata]:
     """The version of the file, and its models or, in style ``operator``, its functions."""
-    parser = _Parser(where)
+    parser = _MetadataParser(where)
     top = parser.document(text)
     if not isinstance(top, dict):
         parser.fail("metadata.json is not an object")
@@ -43,7 +43,7 @@ def read_metadata(text: str, where: str) -> tuple[int, tuple[ModelMetadata, ...]
     return version, parser.library(top)
 
 
-class _Parser(Checker):
+class _MetadataParser(Checker):
     """Knows the version, and with it what every key is called."""
 
     version = VERSION

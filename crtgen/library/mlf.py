@@ -16,7 +16,7 @@ from crtgen.library.params import NDArray, read_params, write_params
 __all__ = [
     "EXTERNAL",
     "Archive",
-    "Code",
+    "CodeFiles",
     "MlfModel",
     "OperatorLibrary",
     "export_time",
@@ -32,7 +32,7 @@ _CODE = re.compile(r"(?:(?P<model>.+)_)?lib\d+\.(?:c|cc|cpp|S|o)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Code:
+class CodeFiles:
     """Files by name: sources (C, C++, assembly) and objects."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class MlfModel:
     """
 
     metadata: ModelMetadata
-    code: Code
+    code: CodeFiles
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, NDArray] = field(default_factory=dict)
     relay: str = ""
@@ -83,7 +83,7 @@ class OperatorLibrary:
     """An archive in style ``operator``: ``tir`` maps a file name to the text of its functions in TIR."""
 
     metadata: OperatorMetadata
-    code: Code
+    code: CodeFiles
     tir: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,7 +114,7 @@ def read_archive(data: bytes, where: str) -> Archive:
         raise CorruptModelError(
             "it has no metadata.json: this is not an archive in Model Library Format", where=where
         )
-    reader = _Reader(files, where)
+    reader = _ArchiveReader(files, where)
     version, library = read_metadata(reader.text("metadata.json"), where)
     if isinstance(library, OperatorMetadata):
         reader.own_code({""})
@@ -125,7 +125,7 @@ def read_archive(data: bytes, where: str) -> Archive:
     return Archive(tuple(reader.model(m, names) for m in library), version=version)
 
 
-class _Reader:
+class _ArchiveReader:
     """The files of one archive, with ``where`` for errors."""
 
     def __init__(self, files: Mapping[str, bytes], where: str) -> None:
@@ -144,11 +144,11 @@ class _Reader:
             if path.startswith((_SRC, _LIB)) and _owner(path) not in models and not path.startswith(folders):
                 raise CorruptModelError(f"{path} belongs to no model of metadata.json", where=self.where)
 
-    def code(self, name: str) -> Code:
+    def code(self, name: str) -> CodeFiles:
         mine = sorted((p for p in self.files if _owner(p) in (name, "")), key=lambda p: (len(p), p))
         if not mine:
             raise CorruptModelError(f"there is no code for {name}", where=self.where)
-        return Code(
+        return CodeFiles(
             sources={p.removeprefix(_SRC): self.text(p) for p in mine if not p.endswith(".o")},
             objects={p.removeprefix(_LIB): self.files[p] for p in mine if p.endswith(".o")},
         )
@@ -233,7 +233,7 @@ def write_archive(archive: Archive) -> bytes:
     return data
 
 
-def _code_files(code: Code) -> dict[str, bytes]:
+def _code_files(code: CodeFiles) -> dict[str, bytes]:
     sources = {_SRC + name: text.encode() for name, text in code.sources.items()}
     return sources | {_LIB + name: data for name, data in code.objects.items()}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crtgen.kernels.sources import DeviceContext
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.params import NDArray
 
 __all__ = [
@@ -165,7 +165,7 @@ class DeviceFunction:
     """The launch of one kernel: its name, argument types and launch parameters."""
 
     name: str
-    arg_types: tuple[DataType, ...] = ()
+    arg_types: tuple[DLDataType, ...] = ()
     launch_params: tuple[str, ...] = ()
 
 

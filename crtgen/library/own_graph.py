@@ -6,26 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 from crtgen.codegen.arena import Arena
-from crtgen.codegen.module import CModule, Function, LayerInfo
+from crtgen.codegen.module import CModule, LayerInfo, RegistryFunction
 from crtgen.codegen.names import REGISTRY, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import PackedView
 from crtgen.contents import Contents
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Value
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.graph_executor import (
-    Call,
     ExecutorTables,
-    Place,
-    Port,
-    Tensor,
+    GraphPort,
+    OperatorCall,
+    StoragePlace,
+    TensorEntry,
     TensorType,
     render_graph,
 )
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable
-from crtgen.plan import Branch, Loop, Plan, Step
+from crtgen.plan import Branch, Plan, Step, WhileLoop
 
 __all__ = ["own_graph"]
 
@@ -35,11 +35,11 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
     """
-    control = any(isinstance(step.item, Branch | Loop) for step in plan.steps)
+    control = any(isinstance(step.item, Branch | WhileLoop) for step in plan.steps)
     if plan.states or control:
         what, hint = "states" if plan.states else "control flow", "leave --executor graph out"
         raise UnsupportedError(f"the graph executor has no {what}", where=plan.graph.name, hint=hint)
-    builder = _Builder(plan, module)
+    builder = _OwnGraphBuilder(plan, module)
     pairs = zip(plan.steps, module.info.layers, strict=True)
     layers = [(step, layer) for step, layer in pairs if layer.function]
     calls = tuple(builder.call(step, layer) for step, layer in layers)
@@ -56,7 +56,7 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
         functions=(
             *external,
             *(
-                Function(f.symbol, f.symbol, arguments=f.signature)
+                RegistryFunction(f.symbol, f.symbol, arguments=f.signature)
                 for f in builder.functions.values()
                 if f.symbol not in entries
             ),
@@ -66,17 +66,17 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
     return Linkable(made, workspace=0, graph_json=graph_json, storages=storages)
 
 
-class _Builder:
+class _OwnGraphBuilder:
     """Collects the tables; equal rows get the same index, equal layers the same function."""
 
     def __init__(self, plan: Plan, module: CModule) -> None:
         self.plan = plan
         self.module = module
         self.identifiers = unique_identifiers(step.name for step in plan.steps)
-        self.places: dict[Place, int] = {}
+        self.places: dict[StoragePlace, int] = {}
         self.types: dict[TensorType, int] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
-        self.rows: dict[Tensor, int] = {}
+        self.rows: dict[TensorEntry, int] = {}
         self.arena = Arena.of(self.name, plan)
         self.functions: dict[tuple[object, ...], PackedView] = {}
 
@@ -84,20 +84,22 @@ class _Builder:
     def name(self) -> str:
         return self.module.info.name
 
-    def tensor(self, value: Value) -> Tensor:
+    def tensor(self, value: Value) -> TensorEntry:
         if value.shape not in self.shapes:
             self.shapes[value.shape] = sum(map(len, self.shapes))
-        kind = TensorType(value.shape, DataType.of(value.dtype.numpy), self.shapes[value.shape])
-        place = Place(self.plan.slots[value.name].offset)
-        return Tensor(
+        kind = TensorType(value.shape, DLDataType.of(value.dtype.numpy), self.shapes[value.shape])
+        place = StoragePlace(self.plan.slots[value.name].offset)
+        return TensorEntry(
             self.places.setdefault(place, len(self.places)), self.types.setdefault(kind, len(self.types))
         )
 
-    def call(self, step: Step, layer: LayerInfo) -> Call:
+    def call(self, step: Step, layer: LayerInfo) -> OperatorCall:
         values = _arguments(self.plan, step)
         rows = [self.tensor(value) for value in values]
         function = self.function(step, layer, values)
-        return Call(step.name, function.symbol, tuple(self.rows.setdefault(r, len(self.rows)) for r in rows))
+        return OperatorCall(
+            step.name, function.symbol, tuple(self.rows.setdefault(r, len(self.rows)) for r in rows)
+        )
 
     def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> PackedView:
         symbol = layer.entry or f"tvmgen_{self.name}_{self.identifiers[step.name]}"
@@ -106,10 +108,10 @@ class _Builder:
         key = (view.kernel, layer.entry, layer.consts, scratch, view.nbytes)
         return self.functions.setdefault(key, view)
 
-    def tables(self, calls: tuple[Call, ...]) -> ExecutorTables:
+    def tables(self, calls: tuple[OperatorCall, ...]) -> ExecutorTables:
         info, values = self.module.info, self.plan.graph.values
         inputs, outputs = (
-            tuple(Port(i.name, i.c_name, self.tensor(values[i.name]), i.nbytes) for i in side)
+            tuple(GraphPort(i.name, i.c_name, self.tensor(values[i.name]), i.nbytes) for i in side)
             for side in (info.inputs, info.outputs)
         )
         functions = tuple(self.functions.values())
@@ -188,7 +190,7 @@ def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
         "arg_nodes": list(range(len(graph.inputs))),
         "heads": [[*entries[name], 0] for name in graph.outputs],
         "attrs": {
-            "dltype": ["list_str", [str(DataType.of(v.dtype.numpy)) for v in values]],
+            "dltype": ["list_str", [str(DLDataType.of(v.dtype.numpy)) for v in values]],
             "storage_id": ["list_int", [storage[name] for name in order]],
             "shape": ["list_shape", [list(v.shape) for v in values]],
         },

@@ -8,8 +8,8 @@ import numpy as np
 
 from crtgen.errors import CorruptModelError
 from crtgen.ir import Array
-from crtgen.library.datatype import DataType
-from crtgen.library.stream import Reader, Writer
+from crtgen.library.datatype import DLDataType
+from crtgen.library.stream import StreamReader, Writer
 
 __all__ = ["NDArray", "read_ndarray", "read_params", "write_ndarray", "write_params"]
 
@@ -26,18 +26,18 @@ class NDArray:
     device: tuple[int, int] = _CPU
 
     @property
-    def dtype(self) -> DataType:
-        return DataType.of(self.array.dtype)
+    def dtype(self) -> DLDataType:
+        return DLDataType.of(self.array.dtype)
 
 
-def read_ndarray(reader: Reader) -> NDArray:
+def read_ndarray(reader: StreamReader) -> NDArray:
     """One NDArray: magic, device, rank, type, shape, data."""
     if reader.u64("an array's magic number") != _ARRAY_MAGIC:
         raise reader.fail("this is not an array")
     reader.u64("an array's reserved word")
     kind, index = reader.unpack("ii", "an array's device")
     (ndim,) = reader.unpack("i", "an array's rank")
-    dtype = DataType(*reader.unpack("BBH", "an array's element type"))
+    dtype = DLDataType(*reader.unpack("BBH", "an array's element type"))
     if not 0 <= ndim * 8 <= reader.left:
         raise reader.fail(f"an array has rank {ndim}")
     shape = reader.unpack(f"{ndim}q", "an array's shape")
@@ -62,7 +62,7 @@ def write_ndarray(writer: Writer, value: NDArray) -> None:
 
 def read_params(data: bytes, where: str = "parameters") -> dict[str, NDArray]:
     """The arrays of a parameter file by name, in the file's order."""
-    reader = Reader(data, where)
+    reader = StreamReader(data, where)
     if reader.u64("the magic number") != _FILE_MAGIC:
         raise CorruptModelError("this is not a parameter file", where=where)
     reader.u64("the reserved word")

@@ -9,7 +9,7 @@ from crtgen.codegen.names import symbol_stem
 from crtgen.codegen.render import render
 from crtgen.errors import ModelError, UnsupportedError
 from crtgen.library.elf import read_elf
-from crtgen.library.mlf import Code
+from crtgen.library.mlf import CodeFiles
 from crtgen.library.module import CSource, Module, ObjectFile
 
 __all__ = [
@@ -72,7 +72,7 @@ def object_module(name: str, data: bytes, where: str) -> ObjectFile:
     return ObjectFile(name=name, functions=functions, data=data, suffix="so" if elf.is_shared else "o")
 
 
-def code_modules(code: Code, prefix: str, where: str) -> tuple[Module, ...]:
+def code_modules(code: CodeFiles, prefix: str, where: str) -> tuple[Module, ...]:
     """The modules of a model's code, without those that hold nothing but TVM's own registry."""
     sources = [source_module(n, n.rpartition(".")[2], text, prefix) for n, text in code.sources.items()]
     objects = [object_module(n, data, f"{where}: {n}") for n, data in code.objects.items()]

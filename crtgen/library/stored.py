@@ -11,11 +11,11 @@ from datetime import datetime
 from pydantic import TypeAdapter, ValidationError
 
 from crtgen.boards import Core, find_core
-from crtgen.codegen import CModule, ExternalModule, Function, ModelInfo, Param
+from crtgen.codegen import CModule, ExternalModule, ModelInfo, Param, RegistryFunction
 from crtgen.codegen.checks import check_sizes, check_word
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.kernels.sources import SourceLibrary
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable, storages_of
 from crtgen.library.metadata import (
@@ -27,14 +27,14 @@ from crtgen.library.metadata import (
     Sid,
     TensorSize,
 )
-from crtgen.library.mlf import EXTERNAL, Code, MlfModel
+from crtgen.library.mlf import EXTERNAL, CodeFiles, MlfModel
 from crtgen.resources import runtime_dir
 
 __all__ = [
+    "FunctionScratch",
     "Stored",
     "StoredLibrary",
     "StoredNetwork",
-    "Workspace",
     "registry_source",
     "restore_model",
     "runtime_headers",
@@ -49,7 +49,7 @@ _RUNTIME_HEADER = re.compile(r"^#include <(crt/\w+\.h)>", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class FunctionScratch:
     """An operator function and the bytes of scratch memory that it needs."""
 
     function: str
@@ -94,7 +94,7 @@ class Stored:
     core: str
     files: Mapping[str, str]
     info: ModelInfo
-    functions: tuple[Function, ...]
+    functions: tuple[RegistryFunction, ...]
     params: tuple[Param, ...]
     workspace: int | None
     libraries: tuple[StoredLibrary, ...]
@@ -113,7 +113,7 @@ def store_model(
     part: Linkable,
     core: Core,
     time: datetime,
-    operators: Sequence[Workspace] = (),
+    operators: Sequence[FunctionScratch] = (),
     text: str = "",
     image: Sequence[str] = (),
     network: tuple[StoredNetwork, bytes] | None = None,
@@ -149,7 +149,7 @@ def store_model(
     )
     return MlfModel(
         metadata=_metadata(part, core, time, operators),
-        code=Code(code),
+        code=CodeFiles(code),
         headers=headers,
         runtime=runtime_headers((*code.values(), *headers.values())),
         relay=text,
@@ -259,11 +259,13 @@ def _check_core(name: str, core: Core, where: str) -> None:
         )
 
 
-def _metadata(part: Linkable, core: Core, time: datetime, operators: Sequence[Workspace]) -> ModelMetadata:
+def _metadata(
+    part: Linkable, core: Core, time: datetime, operators: Sequence[FunctionScratch]
+) -> ModelMetadata:
     info = part.module.info
     sizes = read_graph_json(part.graph_json).storage_sizes() if part.graph_json else {}
     tensors = [
-        tuple(TensorSize(i.name, i.nbytes, str(DataType.of(i.dtype.numpy))) for i in side)
+        tuple(TensorSize(i.name, i.nbytes, str(DLDataType.of(i.dtype.numpy))) for i in side)
         for side in (info.inputs, info.outputs)
     ]
     main = MainFunction(

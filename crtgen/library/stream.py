@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from crtgen.errors import CorruptModelError
 
-__all__ = ["Reader", "Writer"]
+__all__ = ["StreamReader", "Writer"]
 
 _T = TypeVar("_T")
 
 
-class Reader:
+class StreamReader:
     """Reads values one after the other; whatever does not fit in the bytes is a ``CorruptModelError``."""
 
     def __init__(self, data: bytes, where: str) -> None:
@@ -82,7 +82,7 @@ class Reader:
 
 
 class Writer:
-    """Appends values to a buffer: the counterpart of ``Reader``."""
+    """Appends values to a buffer: the counterpart of ``StreamReader``."""
 
     def __init__(self) -> None:
         self._parts = bytearray()

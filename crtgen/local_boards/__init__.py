@@ -3,7 +3,7 @@
 from crtgen.local_boards.lock import board_lock
 from crtgen.local_boards.power import power_cycle
 from crtgen.local_boards.unit import (
-    Unit,
+    LocalBoard,
     asks_of_map,
     choose_unit,
     connected_units,
@@ -12,7 +12,7 @@ from crtgen.local_boards.unit import (
 )
 
 __all__ = [
-    "Unit",
+    "LocalBoard",
     "asks_of_map",
     "board_lock",
     "choose_unit",

@@ -7,7 +7,7 @@ from pathlib import Path
 from crtgen.child import run_to_end
 from crtgen.errors import LinkError
 from crtgen.local_boards.lock import board_lock
-from crtgen.local_boards.unit import Unit
+from crtgen.local_boards.unit import LocalBoard
 
 __all__ = ["power_cycle"]
 
@@ -16,7 +16,7 @@ _PORT_IS_BACK = 15.0
 """Seconds within which the board has its serial port again."""
 
 
-def power_cycle(unit: Unit) -> None:
+def power_cycle(unit: LocalBoard) -> None:
     """Run the unit's ``reset`` command, without a shell, and wait for its serial port.
 
     Raises ``LinkError`` with the command's output if it fails or does not end, or if the port stays away.

@@ -15,14 +15,14 @@ from crtgen.boards import Board, all_boards, find_board
 from crtgen.errors import LinkError, UsageError
 from crtgen.text import DeviceText
 
-__all__ = ["Unit", "asks_of_map", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
+__all__ = ["LocalBoard", "asks_of_map", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
 
 _PORT = re.compile(r"/dev/[\w./:+-]+|COM\d+", re.ASCII)
 """A serial port of this computer; anything else may be a URL of pyserial's, a file or a socket."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class LocalBoard:
     """A board on the bench.
 
     ``boards`` are the names that it may have: several kinds of board share one USB id. ``serial`` is the
@@ -53,7 +53,7 @@ class Unit:
         return {n: str(value) if isinstance(value, DeviceText) else value for n, value in values.items()}
 
 
-def connected_units(hardware_map: Path | None = None) -> tuple[Unit, ...]:
+def connected_units(hardware_map: Path | None = None) -> tuple[LocalBoard, ...]:
     """What is connected: the boards of the map, then every further serial port on USB."""
     mapped = read_hardware_map(hardware_map) if hardware_map else ()
     ports, serials = {unit.port for unit in mapped}, {unit.serial for unit in mapped if unit.serial}
@@ -66,7 +66,7 @@ def is_connected(board: Board, hardware_map: Path | None = None) -> bool:
     return any(board.name in unit.boards for unit in connected_units(hardware_map))
 
 
-def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None) -> Unit:
+def choose_unit(board: Board, units: tuple[LocalBoard, ...], serial: str | None = None) -> LocalBoard:
     """The one unit that is such a board, and whose probe's number starts with ``serial``.
 
     Raises ``UsageError`` if there are several, ``LinkError`` if there is none.
@@ -90,7 +90,7 @@ def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None
     raise LinkError("no such board is connected", where=board.name, hint=hint)
 
 
-def read_hardware_map(file: Path) -> tuple[Unit, ...]:
+def read_hardware_map(file: Path) -> tuple[LocalBoard, ...]:
     """The connected boards of a map.
 
     Raises ``UsageError`` naming file and entry, and for a map that asks for what nobody allowed, see
@@ -107,7 +107,7 @@ def asks_of_map(file: Path) -> tuple[tuple[str, ...], str]:
     return _asks(units), content
 
 
-def _read(file: Path) -> tuple[tuple[Unit, ...], str]:
+def _read(file: Path) -> tuple[tuple[LocalBoard, ...], str]:
     """The boards of a map, and the digest of its content."""
     text = files.read_text(file, "the hardware map")
     try:
@@ -120,7 +120,7 @@ def _read(file: Path) -> tuple[tuple[Unit, ...], str]:
     return tuple(unit for unit in units if unit is not None), trust.digest(text.encode())
 
 
-def _asks(units: Iterable[Unit]) -> tuple[str, ...]:
+def _asks(units: Iterable[LocalBoard]) -> tuple[str, ...]:
     asks = []
     for unit in units:
         asks += [f"runs `{unit.reset}`"] if unit.reset else []
@@ -129,7 +129,7 @@ def _asks(units: Iterable[Unit]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asks))
 
 
-def _unit(entry: Any, where: str) -> Unit | None:
+def _unit(entry: Any, where: str) -> LocalBoard | None:
     if not isinstance(entry, dict):
         raise UsageError("an entry is a table with platform, id and serial", where=where)
     if not entry.get("connected", False):
@@ -141,7 +141,7 @@ def _unit(entry: Any, where: str) -> Unit | None:
     baud = entry.get("baud", 0)
     if not isinstance(baud, int):
         raise UsageError("baud: a whole number is wanted", where=where)
-    return Unit(
+    return LocalBoard(
         boards=(board.name,),
         serial=DeviceText(str(entry.get("id") or "")),
         port=str(entry.get("serial") or ""),
@@ -168,7 +168,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", text)]
 
 
-def _on_usb() -> list[Unit]:
+def _on_usb() -> list[LocalBoard]:
     units = []
     for port in sorted(list_ports.comports(), key=lambda port: _natural(str(port.device))):
         if port.vid is None:
@@ -176,5 +176,5 @@ def _on_usb() -> list[Unit]:
         usb = f"{port.vid:04x}:{port.pid:04x}"
         boards = tuple(b.name for b in all_boards() if b.serial is not None and usb in b.serial.usb)
         number, description = DeviceText(port.serial_number or ""), DeviceText(port.description or "")
-        units.append(Unit(boards, number, port.device, usb, description))
+        units.append(LocalBoard(boards, number, port.device, usb, description))
     return units

@@ -9,7 +9,7 @@ import numpy as np
 
 from crtgen.errors import UsageError
 from crtgen.ir import Array, Graph, Node, Value
-from crtgen.measure.cases import Case
+from crtgen.measure.cases import ReferenceRun
 from crtgen.ops import Activation, Quantize, Relu, Reshape, Transpose
 
 __all__ = ["BINS", "Loss", "losses", "sqnr", "within_range"]
@@ -42,7 +42,7 @@ class Loss:
         return {**asdict(self), "sqnr": self.sqnr if math.isfinite(self.sqnr) else None}
 
 
-def losses(graph: Graph, other: Graph, cases: Sequence[Case]) -> tuple[Loss, ...]:
+def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[Loss, ...]:
     """The loss of every value that both networks name, in the order of ``graph``.
 
     Shapes are equal, or one network has channels first and the other one last. Where ``graph`` has an
@@ -80,7 +80,7 @@ def _loss(node: Node, name: str, near: Array, real: Array) -> Loss:
     return Loss(name, node.name, node.op.name, *measure)
 
 
-def within_range(cases: Sequence[Case], graph: Graph, other: Graph) -> tuple[Case, ...]:
+def within_range(cases: Sequence[ReferenceRun], graph: Graph, other: Graph) -> tuple[ReferenceRun, ...]:
     """Cases of ``graph`` with inputs from -1 to 1, spread over the range that either network quantises.
 
     An input that neither quantises stays, and so does one of integers.
@@ -177,7 +177,9 @@ def sqnr(real: Array, near: Array) -> float:
     return 20 * math.log10(signal / noise) if signal and noise else math.inf if not noise else -math.inf
 
 
-def _values(graph: Graph, given: Graph, cases: Sequence[Case], orders: Sequence[_Axes]) -> dict[str, Array]:
+def _values(
+    graph: Graph, given: Graph, cases: Sequence[ReferenceRun], orders: Sequence[_Axes]
+) -> dict[str, Array]:
     """Every value as real numbers, stacked over cases whose inputs are those of the graph ``given``.
 
     ``orders`` are the orders of their axes that make inputs of ``graph``.

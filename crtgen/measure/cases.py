@@ -19,9 +19,9 @@ from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.measure.media import MEDIA, Scaling, read_media
 
 __all__ = [
-    "Case",
     "Difference",
     "Inputs",
+    "ReferenceRun",
     "case_name",
     "compare",
     "first_runs",
@@ -44,7 +44,7 @@ _CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class ReferenceRun:
     """One run: an array per input, an array per output, in the order of the model's interface.
 
     It begins with a reset, unless it ``follows`` the run before. ``state`` is what lives from run to run
@@ -171,7 +171,7 @@ def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize
 
 def read_cases(
     path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface], prefix: str = ""
-) -> tuple[Case, ...]:
+) -> tuple[ReferenceRun, ...]:
     """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix.
 
     With ``caseN_stepS_inputM`` and so on a case is a sequence of runs.
@@ -206,7 +206,7 @@ def _case(
     inputs: Sequence[Interface],
     outputs: Sequence[Interface],
     where: str,
-) -> Case:
+) -> ReferenceRun:
     def side(kind: str, interfaces: Sequence[Interface]) -> tuple[Array, ...]:
         found = []
         for i, interface in enumerate(interfaces):
@@ -218,10 +218,10 @@ def _case(
 
     name, stem = case_name(f"case{number}", step), f"case{number}" + ("" if step is None else f"_step{step}")
     state = b"" if follows else arrays.get(f"case{number}_state", np.zeros(0, np.uint8)).tobytes()
-    return Case(name, side("input", inputs), side("output", outputs), follows, state)
+    return ReferenceRun(name, side("input", inputs), side("output", outputs), follows, state)
 
 
-def first_runs(cases: Sequence[Case]) -> tuple[Case, ...]:
+def first_runs(cases: Sequence[ReferenceRun]) -> tuple[ReferenceRun, ...]:
     """The first case, and those that follow it."""
     return (cases[0], *takewhile(lambda case: case.follows, cases[1:]))
 
@@ -252,7 +252,7 @@ def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[
     files.write(path, buffer.getvalue())
 
 
-def largest_outputs(cases: Sequence[Case]) -> tuple[float, ...]:
+def largest_outputs(cases: Sequence[ReferenceRun]) -> tuple[float, ...]:
     """For each output, the largest finite value, absolute, that any case expects: the scale of its errors."""
     return tuple(max(map(_largest, arrays)) for arrays in zip(*(case.outputs for case in cases), strict=True))
 

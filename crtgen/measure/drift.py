@@ -22,8 +22,8 @@ from crtgen.measure.cases import read_cases, read_inputs
 from crtgen.plan import Plan
 
 __all__ = [
-    "Layer",
-    "Window",
+    "DriftLayer",
+    "DriftWindow",
     "ks",
     "make_reference",
     "psi",
@@ -47,7 +47,7 @@ _TYPES = {"int8": (0, 1), "uint8": (0, 0), "int16": (1, 1), "uint16": (1, 0)}
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DriftWindow:
     """What a device says: whole windows, those beyond a limit, the last one's distances, counts since."""
 
     windows: int
@@ -60,7 +60,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class DriftLayer:
     """A layer to watch: its name, number and offset in the arena, and its output in each of the runs."""
 
     name: str
@@ -73,7 +73,7 @@ def make_reference(
     info: ModelInfo,
     inputs: Sequence[Array],
     outputs: Sequence[Array],
-    layers: Sequence[Layer] = (),
+    layers: Sequence[DriftLayer] = (),
     runs: int = 64,
     windows: int = 1_000_000,
 ) -> DriftReference:
@@ -140,7 +140,7 @@ def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> tuple[list[Array], 
 
 def usual_layers(
     info: ModelInfo, plan: Plan, names: Sequence[str], inputs: Sequence[Array]
-) -> tuple[Layer, ...]:
+) -> tuple[DriftLayer, ...]:
     """The layers with these names, and what they compute of first inputs, by the numpy reference.
 
     Raises ``UsageError`` for more than four, for a name that no layer has, or one that leaves nothing whole
@@ -163,7 +163,7 @@ def usual_layers(
                 "the layer leaves nothing in the arena", where=name, hint="take the one before it"
             )
         outputs = [each[left[-1]] for each in values]
-        found.append(Layer(name, known[name], plan.slots[left[-1]].offset, outputs))
+        found.append(DriftLayer(name, known[name], plan.slots[left[-1]].offset, outputs))
     return tuple(found)
 
 
@@ -222,13 +222,13 @@ def _greatest(counts: Counts, expected: Counts, runs: int, windows: int) -> int:
     return most
 
 
-def read_window(data: bytes) -> Window:
+def read_window(data: bytes) -> DriftWindow:
     """What ``crt_drift_cbor`` wrote. Raises ``ProtocolError`` for anything else."""
     try:
         found, rest = _item(data, 0)
         if rest != len(data) or not isinstance(found, dict):
             raise ValueError
-        return Window(
+        return DriftWindow(
             windows=int(found["windows"]),
             alarms=int(found["alarms"]),
             distances=tuple(found["distances"]),

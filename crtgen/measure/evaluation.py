@@ -13,7 +13,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.measure.labelled import NORMAL, Clip, Recording, read_arrays, read_clips, read_recordings
 from crtgen.measure.subject import Run, Subject, run_of, runs_in
-from crtgen.pipeline import Pipeline, events_of, read_samples
+from crtgen.pipeline import JoinedPipeline, events_of, read_samples
 
 __all__ = [
     "Classified",
@@ -248,7 +248,7 @@ def _detect(subject: Subject, recordings: Sequence[Recording], run: Run) -> Eval
 
 
 def _detected_above(
-    pipeline: Pipeline, recordings: Sequence[Recording], kept: Sequence[list[Array]], hours: float
+    pipeline: JoinedPipeline, recordings: Sequence[Recording], kept: Sequence[list[Array]], hours: float
 ) -> Iterator[Threshold]:
     assert pipeline.decision is not None
     for above in _SWEPT:
@@ -259,7 +259,7 @@ def _detected_above(
 
 
 def _detected(
-    pipeline: Pipeline, recordings: Sequence[Recording], kept: Sequence[list[Array]], hours: float
+    pipeline: JoinedPipeline, recordings: Sequence[Recording], kept: Sequence[list[Array]], hours: float
 ) -> Detected:
     counts = np.zeros(3, int)
     for recording, outputs in zip(recordings, kept, strict=True):

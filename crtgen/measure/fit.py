@@ -12,21 +12,21 @@ from crtgen.project import Footprint
 from crtgen.report import Report
 from crtgen.request import Request
 
-__all__ = ["Choice", "Fit", "Fits"]
+__all__ = ["Fit", "FitChoice", "Fits"]
 
 _ENDLESS = 1 << 31
 _SMALL_POOL = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FitChoice:
     """What can be chosen to make a model fit: a level, places of its parts, the pool of the server."""
 
     optimize: str = "balanced"
     place: Mapping[str, str] | None = None
     pool: int | None = None
 
-    def beside(self, other: "Choice") -> str:
+    def beside(self, other: "FitChoice") -> str:
         """The options by which it differs from another choice."""
         level = [f"--optimize {self.optimize}"] if self.optimize != other.optimize else []
         known = other.place or {}
@@ -133,7 +133,7 @@ class Fits:
         self._model = model
         self._known: dict[Target, api.Compiled] = {}
 
-    def on(self, board: Board, choice: Choice = Choice()) -> Fit:
+    def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
         """The model on a board; where it does not fit, with advice."""
         found = self._fit(board, choice)
         if found.fits and not found.server_short:
@@ -147,7 +147,7 @@ class Fits:
             server_advice=next(server, "") if found.server_short else "",
         )
 
-    def _fit(self, board: Board, choice: Choice) -> Fit:
+    def _fit(self, board: Board, choice: FitChoice) -> Fit:
         compiled = self._compiled(board, choice)
         (report,) = compiled.reports
         server = compiled.footprint("server", pool=choice.pool)
@@ -155,7 +155,7 @@ class Fits:
         unplaced = replace(compiled, request=replace(compiled.request, place={}))
         return Fit(board, report, unplaced.footprint("library"), alone, server)
 
-    def _compiled(self, board: Board, choice: Choice) -> api.Compiled:
+    def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         """Compiled for the board as if its memories had no end."""
         request = Request(board, choice.optimize, place=choice.place or {})
         if request.target not in self._known:
@@ -165,12 +165,12 @@ class Fits:
         return replace(self._known[request.target], request=request)
 
 
-def _others(board: Board, choice: Choice) -> Iterator[Choice]:
+def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
     """Other choices, those that cost least first."""
     levels = [choice.optimize, *(["size"] if choice.optimize != "size" else [])]
     pools = [choice.pool, *([_SMALL_POOL] if choice.pool is None else [])]
     for pool, place, level in product(pools, _places(board), levels):
-        other = Choice(level, {**place, **(choice.place or {})}, pool)
+        other = FitChoice(level, {**place, **(choice.place or {})}, pool)
         if other.beside(choice):
             yield other
 

@@ -27,7 +27,7 @@ _PROBABILITY = Quant.tensor(1 / 256, -128)
 
 def keywords() -> Model:
     """The network: ``x`` is int8[1,49,10,1], the output int8[1,12]. 22,016 weights, 2,656,768 products."""
-    made = _Chain()
+    made = _LayerChain()
     around = Padding.same((49, 10), (10, 4), (2, 2))
     made.weighted(Conv2d((2, 2), around, activation=Activation.RELU), (_CHANNELS, 10, 4, 1), 0)
     around = Padding.same((25, 5), (3, 3), (1, 1))
@@ -47,7 +47,7 @@ def _input() -> Value:
 
 
 @dataclass(slots=True)
-class _Chain:
+class _LayerChain:
     """Layers, each on the output of the one before."""
 
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(_SEED))

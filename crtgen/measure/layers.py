@@ -8,8 +8,8 @@ import numpy as np
 
 from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
-from crtgen.measure.cases import FLOAT_TOLERANCE, Case
-from crtgen.plan import Plan, Slot, Step
+from crtgen.measure.cases import FLOAT_TOLERANCE, ReferenceRun
+from crtgen.plan import ArenaSlot, Plan, Step
 from crtgen.session import Session
 
 __all__ = [
@@ -61,7 +61,7 @@ class LayerVerdict:
 def verify_layers(
     session: Session,
     plan: Plan,
-    cases: Sequence[Case],
+    cases: Sequence[ReferenceRun],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[LayerVerdict, ...]:
     """What each layer makes of the last of these cases, each of which follows the one before.
@@ -83,7 +83,7 @@ def verify_against_host(
     session: Session,
     host: Session,
     model: str,
-    cases: Sequence[Case],
+    cases: Sequence[ReferenceRun],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[LayerVerdict, ...]:
     """The same of an imported graph: what its code computes on this computer is the reference."""
@@ -105,7 +105,7 @@ def _compared(
     session: Session,
     info: ModelInfo,
     places: Sequence[Sequence[tuple[str, int, Array]]],
-    cases: Sequence[Case],
+    cases: Sequence[ReferenceRun],
     say: Callable[[str], None],
 ) -> tuple[LayerVerdict, ...]:
     """``places`` are, for each layer, names, offsets in the arena, and what has to be there."""
@@ -120,7 +120,7 @@ def _compared(
     return tuple(verdicts)
 
 
-def _values(plan: Plan, cases: Sequence[Case]) -> dict[str, Array]:
+def _values(plan: Plan, cases: Sequence[ReferenceRun]) -> dict[str, Array]:
     """Every value in the last of these cases, by the reference."""
     graph = plan.graph
     states = states_of(plan, cases[0].state) if cases[0].state else {}
@@ -141,7 +141,7 @@ def states_of(plan: Plan, data: bytes) -> dict[str, Array]:
     return found
 
 
-def _outputs(plan: Plan, step: Step) -> Iterator[tuple[str, Slot]]:
+def _outputs(plan: Plan, step: Step) -> Iterator[tuple[str, ArenaSlot]]:
     """What a step leaves in the arena, and where; states are elsewhere."""
     for name in step.outputs:
         if name in plan.slots and name not in plan.homes:

@@ -22,9 +22,9 @@ from crtgen.settings import METRICS
 __all__ = [
     "LOCK",
     "RESOLUTION",
-    "Entry",
     "Excess",
     "Lock",
+    "LockEntry",
     "compare",
     "figures_of",
     "instructions_of_layers",
@@ -44,7 +44,7 @@ RESOLUTION = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LockEntry:
     """A model on a board: ``figures`` by metric, ``layers`` instructions by layer.
 
     ``digest`` is that of the project of a server, which holds all that was generated. Where it is the same,
@@ -77,14 +77,14 @@ class Entry:
 class Lock:
     """All entries of a file, and what part of what is locked a figure may be above it."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LockEntry, ...] = ()
     tolerance: float = TOLERANCE
 
-    def find(self, key: tuple[str, str, str]) -> Entry | None:
+    def find(self, key: tuple[str, str, str]) -> LockEntry | None:
         """The entry of a model, board and level."""
         return next((entry for entry in self.entries if entry.key == key), None)
 
-    def updated(self, measured: Sequence[Entry]) -> "Lock":
+    def updated(self, measured: Sequence[LockEntry]) -> "Lock":
         """With these entries in the place of those of their model, board and level."""
         table = {entry.key: entry for entry in (*self.entries, *measured)}
         return replace(self, entries=tuple(table[key] for key in sorted(table)))
@@ -123,7 +123,7 @@ def source_of(compiled: api.Compiled) -> tuple[str, str]:
     return project.digest, find_toolchain(name).version
 
 
-def lock_entry(compiled: api.Compiled) -> Entry:
+def lock_entry(compiled: api.Compiled) -> LockEntry:
     """Measured where a simulator or this computer runs the model, be it one with the core of the board.
 
     A board that is not here has its image built; without such a simulator, time is what the plan says.
@@ -136,7 +136,7 @@ def lock_entry(compiled: api.Compiled) -> Entry:
         report, figures = _figures_elsewhere(compiled)
     layers = instructions_of_layers(report)
     name, board, level = report.model, compiled.board.name, report.optimize
-    return Entry(name, board, level, digest, toolchain, figures, layers)
+    return LockEntry(name, board, level, digest, toolchain, figures, layers)
 
 
 def _figures_elsewhere(compiled: api.Compiled) -> tuple[Report, dict[str, int]]:
@@ -171,7 +171,7 @@ def _is_measured(compiled: api.Compiled) -> bool:
     return board.is_host or (board.simulator in ("QEMU", "FVP") and "baremetal" in board.platforms)
 
 
-def compare(before: Entry, after: Entry, tolerance: float = TOLERANCE) -> tuple[Excess, ...]:
+def compare(before: LockEntry, after: LockEntry, tolerance: float = TOLERANCE) -> tuple[Excess, ...]:
     """What has become worse."""
     found = []
     for metric, allowed in before.figures.items():
@@ -182,7 +182,7 @@ def compare(before: Entry, after: Entry, tolerance: float = TOLERANCE) -> tuple[
     return tuple(found)
 
 
-def over(budget: Mapping[str, int], entry: Entry, before: Entry | None = None) -> tuple[Excess, ...]:
+def over(budget: Mapping[str, int], entry: LockEntry, before: LockEntry | None = None) -> tuple[Excess, ...]:
     """What is above a budget; layers are blamed by what they took before."""
     found = []
     for metric, allowed in budget.items():
@@ -195,7 +195,7 @@ def over(budget: Mapping[str, int], entry: Entry, before: Entry | None = None) -
     return tuple(found)
 
 
-def _blame(before: Entry, after: Entry) -> tuple[tuple[str, int, int], ...]:
+def _blame(before: LockEntry, after: LockEntry) -> tuple[tuple[str, int, int], ...]:
     """Layers that need more than they did; one that is new, or has another name, needed nothing."""
     pairs = ((name, before.layers.get(name, 0), count) for name, count in after.layers.items())
     worse = [(name, old, new) for name, old, new in pairs if new - old > RESOLUTION]
@@ -216,8 +216,8 @@ def read_lock(path: Path) -> Lock:
         raise UsageError(f"the lock cannot be read: {error}", where=str(path), hint=hint) from error
 
 
-def _entry(raw: Any) -> Entry:
-    entry = Entry(**raw)
+def _entry(raw: Any) -> LockEntry:
+    entry = LockEntry(**raw)
     texts = (entry.model, entry.board, entry.optimize, entry.digest, entry.toolchain, entry.proof)
     numbers = {**entry.figures, **entry.layers}
     if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers.values()):
@@ -229,7 +229,7 @@ def _entry(raw: Any) -> Entry:
     return entry
 
 
-def _written(entry: Entry) -> dict[str, Any]:
+def _written(entry: LockEntry) -> dict[str, Any]:
     return {key: value for key, value in asdict(entry).items() if key not in ("proof", "quality") or value}
 
 

@@ -116,14 +116,14 @@ def _quiet() -> Iterator[None]:
 def _reader(cases: Sequence[Mapping[str, Array]]) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
+    class CalibrationReader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
             self.left = iter(cases)
 
         def get_next(self) -> Mapping[str, Array] | None:
             return next(self.left, None)
 
-    return Reader()
+    return CalibrationReader()
 
 
 def _quantized(model: Path, prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]]) -> None:

@@ -17,7 +17,7 @@ from crtgen.slot import build_server, start_server
 from crtgen.text import printable
 from crtgen.tuned import Tuned
 
-__all__ = ["RUNGS", "Outcome", "junit", "rung_of", "verify_on"]
+__all__ = ["RUNGS", "TargetOutcome", "junit", "rung_of", "verify_on"]
 
 RUNGS = ("host", "emulator", "board")
 """Where a model is tested, the cheapest first."""
@@ -27,7 +27,7 @@ _ANYWHERE = Site()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class TargetOutcome:
     """What came of a model on a board: ``verdicts``, the ``error`` that ended it, or why it was skipped.
 
     ``stand_in`` is the board of the emulator that ran it in the place of a board that is not here.
@@ -83,7 +83,7 @@ def verify_on(
     say: Callable[[str], None] = lambda text: None,
     tuned: Sequence[Tuned] = (),
     trust: str = "",
-) -> Outcome:
+) -> TargetOutcome:
     """Build a server for a board, run it there and verify it; an error is part of the outcome.
 
     A real board that is not connected is simulated. Where nothing simulates it, its own image is built, and
@@ -94,7 +94,7 @@ def verify_on(
     away = target.is_real and site.port is None and not is_connected(target, site.hardware_map)
     if away and target.simulator:
         site = replace(site, simulate=True)
-    outcome = Outcome(path.stem, board, rung_of(target, site))
+    outcome = TargetOutcome(path.stem, board, rung_of(target, site))
     try:
         say(f"{path.name} on {board}")
         compiled = api.load(path, trust=trust).compile(target, optimize=optimize, tuned=tuned)
@@ -112,7 +112,7 @@ def verify_on(
         return replace(outcome, error=error)
 
 
-def junit(outcomes: Sequence[Outcome]) -> bytes:
+def junit(outcomes: Sequence[TargetOutcome]) -> bytes:
     """The outcomes as JUnit XML: a suite for each model on each board, a test for each case.
 
     It is XML whatever devices and files say: their text is ``printable``.

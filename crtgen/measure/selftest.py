@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.api import Generated, Image, Imported, Model, load
+from crtgen.api import GeneratedProject, Image, Imported, Model, load
 from crtgen.boards import Board, Serial
 from crtgen.codegen.metadata import metadata_files
 from crtgen.codegen.module import ModelInfo
@@ -20,7 +20,7 @@ from crtgen.measure.cases import read_cases
 from crtgen.measure.keywords import NAME as KEYWORDS
 from crtgen.measure.keywords import keywords
 from crtgen.measure.probes import ENDING, PROBES, Probe, expected, modules
-from crtgen.project import Firmware, Options, generate_project
+from crtgen.project import FirmwareRequest, ProjectOptions, generate_project
 from crtgen.report import Report, reports_of
 from crtgen.resources import demo_dir
 from crtgen.run import Site
@@ -136,8 +136,8 @@ def build_selftest(board: Board, *, say: Callable[[str], None] = lambda text: No
 def _build(board: Board, network: str, say: Callable[[str], None]) -> Image:
     compiled = _network(network).compile(board)
     models = (*compiled.modules, *modules(board))
-    firmware = Firmware(models, metadata_files(models), compiled.request, Options("server"))
-    return Generated(generate_project(firmware), plans=compiled.plans).build(say=say)
+    firmware = FirmwareRequest(models, metadata_files(models), compiled.request, ProjectOptions("server"))
+    return GeneratedProject(generate_project(firmware), plans=compiled.plans).build(say=say)
 
 
 def _network(name: str) -> Model | Imported:

@@ -13,7 +13,7 @@ from crtgen.ir import Array, Value
 from crtgen.measure.cases import interface_of, read_inputs, runs_in_array
 from crtgen.measure.labelled import Clip
 from crtgen.measure.media import Scaling
-from crtgen.pipeline import Pipeline, read_samples, runs_of, signals_of
+from crtgen.pipeline import JoinedPipeline, read_samples, runs_of, signals_of
 from crtgen.session import Session
 
 __all__ = ["Run", "Subject", "reference", "run_of", "runs_in", "seen_by"]
@@ -55,7 +55,7 @@ class Subject:
         return made
 
     @property
-    def pipeline(self) -> Pipeline | None:
+    def pipeline(self) -> JoinedPipeline | None:
         return self.model.pipeline
 
     @property
@@ -109,7 +109,7 @@ def _real(stored: Array, value: Value) -> npt.NDArray[np.float64]:
     return real if quant is None else (real - quant.zero_point) * quant.scale
 
 
-def runs_in(pipeline: Pipeline, samples: Array, where: str) -> list[Array]:
+def runs_in(pipeline: JoinedPipeline, samples: Array, where: str) -> list[Array]:
     """The samples of each run; ``where`` they are from. Raises ``UsageError`` where none says anything."""
     if samples.dtype != pipeline.samples.dtype.numpy or samples.shape[1:] != pipeline.samples.shape[1:]:
         wanted = pipeline.samples
@@ -148,7 +148,7 @@ def run_of(session: Session) -> Run:
     return run
 
 
-def seen_by(run: Run, pipeline: Pipeline, signals: list[Array]) -> Run:
+def seen_by(run: Run, pipeline: JoinedPipeline, signals: list[Array]) -> Run:
     """The same, which adds the signals that it gets to ``signals``."""
 
     def seeing(inputs: Sequence[Array]) -> list[Array]:

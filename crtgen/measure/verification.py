@@ -13,8 +13,8 @@ from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Graph
 from crtgen.measure.cases import (
-    Case,
     Difference,
+    ReferenceRun,
     case_name,
     compare,
     largest_outputs,
@@ -44,7 +44,7 @@ def cases_of(
     expect: Path | None = None,
     count: int = 4,
     sliding: Sliding | None = None,
-) -> dict[str, tuple[Case, ...]]:
+) -> dict[str, tuple[ReferenceRun, ...]]:
     """Cases for each model of an image, by its name.
 
     They come from the file ``expect``, where those of several models are called ``<model>.case0_...``, or
@@ -77,7 +77,7 @@ def verify(
 
 def verify_cases(
     session: Session,
-    cases: Mapping[str, Sequence[Case]],
+    cases: Mapping[str, Sequence[ReferenceRun]],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[Verdict, ...]:
     """The same with cases that are known already, by the model's name."""
@@ -97,7 +97,9 @@ def verify_cases(
     return tuple(verdicts)
 
 
-def _reference_cases(source: Path, info: ModelInfo, count: int, sliding: Sliding | None) -> tuple[Case, ...]:
+def _reference_cases(
+    source: Path, info: ModelInfo, count: int, sliding: Sliding | None
+) -> tuple[ReferenceRun, ...]:
     loaded = None if source.is_dir() else load(source)
     if isinstance(loaded, Imported):
         loaded = next((network for network in loaded.networks() if network.name == info.name), None)
@@ -133,7 +135,9 @@ def _with_length(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, .
     return (*shape[:axis], length, *shape[axis + 1 :])
 
 
-def _windows(graph: Graph, interfaces: Sequence[Interface], sliding: Sliding, seed: int) -> Iterator[Case]:
+def _windows(
+    graph: Graph, interfaces: Sequence[Interface], sliding: Sliding, seed: int
+) -> Iterator[ReferenceRun]:
     """Runs that get a step of a random signal each; the whole network computes each window of it."""
     value, axis = graph.values[graph.inputs[0]], sliding.axis
     window = np.full(value.shape, start_of_signal(value), value.dtype.numpy)
@@ -143,12 +147,14 @@ def _windows(graph: Graph, interfaces: Sequence[Interface], sliding: Sliding, se
         both = np.concatenate([window, *given], axis)
         window = np.take(both, range(sliding.step, both.shape[axis]), axis)
         (outputs,) = graph.run([(window,)])
-        yield Case(case_name(f"random{seed}", step), given, outputs, step > 0)
+        yield ReferenceRun(case_name(f"random{seed}", step), given, outputs, step > 0)
 
 
-def _reference_runs(graph: Graph, interfaces: Sequence[Interface], seed: int) -> Iterator[Case]:
+def _reference_runs(graph: Graph, interfaces: Sequence[Interface], seed: int) -> Iterator[ReferenceRun]:
     """A run on random inputs; several, where anything is kept from run to run."""
     steps = _STEPS if graph.states else 1
     inputs = [random_inputs(interfaces, seed * steps + step) for step in range(steps)]
     for step, (given, outputs) in enumerate(zip(inputs, graph.run(inputs), strict=True)):
-        yield Case(case_name(f"random{seed}", step if graph.states else None), given, outputs, step > 0)
+        yield ReferenceRun(
+            case_name(f"random{seed}", step if graph.states else None), given, outputs, step > 0
+        )

@@ -29,11 +29,11 @@ __all__ = [
     "Erf",
     "Exp",
     "Floor",
-    "Function",
     "HardSwish",
     "Log",
     "LogicalNot",
     "Neg",
+    "RealFunction",
     "Round",
     "Rsqrt",
     "Sin",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-class Function(Tabulated, Elementwise):
+class RealFunction(Tabulated, Elementwise):
     """A function of real numbers, element by element."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class AbsParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Abs(Function):
+class Abs(RealFunction):
     """The distance from zero."""
 
     name: ClassVar[str] = "abs"
@@ -109,7 +109,7 @@ class RsqrtParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Rsqrt(Function):
+class Rsqrt(RealFunction):
     """``1 / sqrt(x)``. Of what is not positive an int8 output is its greatest number."""
 
     name: ClassVar[str] = "rsqrt"
@@ -133,7 +133,7 @@ class Rsqrt(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Neg(Function):
+class Neg(RealFunction):
     """``-x``."""
 
     name: ClassVar[str] = "neg"
@@ -143,7 +143,7 @@ class Neg(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Exp(Function):
+class Exp(RealFunction):
     """``e**x``."""
 
     name: ClassVar[str] = "exp"
@@ -153,7 +153,7 @@ class Exp(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Log(Function):
+class Log(RealFunction):
     """The natural logarithm: -infinity of 0, not a number below."""
 
     name: ClassVar[str] = "log"
@@ -163,7 +163,7 @@ class Log(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Sin(Function):
+class Sin(RealFunction):
     """The sine of an angle in radians."""
 
     name: ClassVar[str] = "sin"
@@ -173,7 +173,7 @@ class Sin(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Cos(Function):
+class Cos(RealFunction):
     """The cosine of an angle in radians."""
 
     name: ClassVar[str] = "cos"
@@ -183,7 +183,7 @@ class Cos(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Sqrt(Function):
+class Sqrt(RealFunction):
     """The square root, not a number below 0."""
 
     name: ClassVar[str] = "sqrt"
@@ -193,7 +193,7 @@ class Sqrt(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Square(Function):
+class Square(RealFunction):
     """``x * x``."""
 
     name: ClassVar[str] = "square"
@@ -203,7 +203,7 @@ class Square(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Floor(Function):
+class Floor(RealFunction):
     """The greatest whole number that is not above."""
 
     name: ClassVar[str] = "floor"
@@ -213,7 +213,7 @@ class Floor(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Ceil(Function):
+class Ceil(RealFunction):
     """The least whole number that is not below."""
 
     name: ClassVar[str] = "ceil"
@@ -223,7 +223,7 @@ class Ceil(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Round(Function):
+class Round(RealFunction):
     """The nearest whole number, halves to the even one."""
 
     name: ClassVar[str] = "round"
@@ -233,7 +233,7 @@ class Round(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Erf(Function):
+class Erf(RealFunction):
     """The error function: the integral of ``2 / sqrt(pi) * e**-t**2`` from 0 to x."""
 
     name: ClassVar[str] = "erf"
@@ -243,7 +243,7 @@ class Erf(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Atan(Function):
+class Atan(RealFunction):
     """The angle whose tangent is x, between -pi / 2 and pi / 2."""
 
     name: ClassVar[str] = "atan"
@@ -253,7 +253,7 @@ class Atan(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Elu(Function):
+class Elu(RealFunction):
     """``x`` where it is positive, elsewhere ``e**x - 1``."""
 
     name: ClassVar[str] = "elu"
@@ -274,7 +274,7 @@ class Elu(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class HardSwish(Function):
+class HardSwish(RealFunction):
     """``x * min(max(x + 3, 0), 6) / 6``."""
 
     name: ClassVar[str] = "hard_swish"

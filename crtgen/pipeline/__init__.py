@@ -5,7 +5,7 @@ from crtgen.pipeline.boxes import Box, Finder
 from crtgen.pipeline.decider import Decider, Event
 from crtgen.pipeline.decision import Decision, least_sum, runs_in
 from crtgen.pipeline.description import PIPELINE, Description, read_description
-from crtgen.pipeline.join import Pipeline, join
+from crtgen.pipeline.join import JoinedPipeline, join
 from crtgen.pipeline.stream import events_of, read_samples, runs_of
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Description",
     "Event",
     "Finder",
-    "Pipeline",
+    "JoinedPipeline",
     "count_borders",
     "events_of",
     "join",

@@ -16,9 +16,9 @@ from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops import Quantize
 
 if TYPE_CHECKING:
-    from crtgen.pipeline.join import Pipeline
+    from crtgen.pipeline.join import JoinedPipeline
 
-__all__ = ["NEAR", "Borders", "Rounded", "count_borders", "signals_of"]
+__all__ = ["NEAR", "Borders", "IntegerRounding", "count_borders", "signals_of"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ NEAR = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Rounded:
+class IntegerRounding:
     """How features of float32 become integers: to what type, and cut towards zero if it ``truncates``.
 
     ``history`` are the samples before the first frame of a run.
@@ -61,14 +61,14 @@ class Borders:
         )
 
 
-def signals_of(pipeline: "Pipeline", runs: Sequence[Array]) -> list[Array]:
+def signals_of(pipeline: "JoinedPipeline", runs: Sequence[Array]) -> list[Array]:
     """Runs that follow each other as the signal that they are of; where each is a window, those."""
     if not isinstance(pipeline.settings, MelSettings) or pipeline.settings.per == "window" or not runs:
         return list(runs)
     return [np.concatenate([runs[0], *(run[-pipeline.hop :] for run in runs[1:])])]
 
 
-def count_borders(pipeline: "Pipeline", signals: Iterable[Array]) -> Borders | None:
+def count_borders(pipeline: "JoinedPipeline", signals: Iterable[Array]) -> Borders | None:
     """The features of signals, each of one run or of some that follow each other.
 
     None for a pipeline whose features are not rounded from real numbers, or in steps before.
@@ -82,7 +82,7 @@ def count_borders(pipeline: "Pipeline", signals: Iterable[Array]) -> Borders | N
     return Borders(*map(int, counts))
 
 
-def _counts(settings: MelSettings, rounded: Rounded, signal: Array) -> tuple[int, int, int, int]:
+def _counts(settings: MelSettings, rounded: IntegerRounding, signal: Array) -> tuple[int, int, int, int]:
     rows = (len(signal) - rounded.history - settings.used) // settings.hop + 1
     starts = rounded.history + np.arange(rows, dtype=np.int64) * settings.hop
     given = (signal.astype(np.int16), starts, len(signal))
@@ -100,13 +100,13 @@ def _counts(settings: MelSettings, rounded: Rounded, signal: Array) -> tuple[int
     return real.size, int(near.sum()), int(differ.sum()), int((differ & ~near).sum())
 
 
-def _quantized(rows: Array, rounded: Rounded) -> Array:
+def _quantized(rows: Array, rounded: IntegerRounding) -> Array:
     x = Value("x", rows.shape, DType.FLOAT32)
     sig = Signature((x,), (Value("y", rows.shape, rounded.dtype, rounded.quant),))
     return Quantize(rounded.dtype).reference(sig, [rows])[0]
 
 
-def _distance(real: Doubles, rounded: Rounded) -> Doubles:
+def _distance(real: Doubles, rounded: IntegerRounding) -> Doubles:
     """Steps from a border: a whole number but 0 where numbers are cut, else the middle between two."""
     steps = real / rounded.quant.scale
     if rounded.truncates:
@@ -117,7 +117,7 @@ def _distance(real: Doubles, rounded: Rounded) -> Doubles:
     return np.abs(size - np.floor(size) - 0.5)
 
 
-def _rounded(real: Doubles, rounded: Rounded) -> npt.NDArray[np.int64]:
+def _rounded(real: Doubles, rounded: IntegerRounding) -> npt.NDArray[np.int64]:
     """What wraps around where numbers are cut, and is limited else."""
     steps, zero = real / rounded.quant.scale, rounded.quant.zero_point
     least = -128 if rounded.dtype is DType.INT8 else 0

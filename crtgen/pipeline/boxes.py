@@ -12,7 +12,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.pipeline.decision import Boxes, Decision
 
-__all__ = ["CANDIDATES", "Box", "Finder", "Layout", "layout_of"]
+__all__ = ["CANDIDATES", "Box", "BoxLayout", "Finder", "layout_of"]
 
 CANDIDATES = 10
 """The best boxes that are compared with each other, for each one that may be found."""
@@ -39,7 +39,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BoxLayout:
     """Where a network has what it says: ``rows`` of numbers, of which those from ``first`` on are scores.
 
     Number j of row i is at ``i * row_step + j * step``. ``columns`` of cells are side by side in a grid, 0
@@ -55,7 +55,7 @@ class Layout:
     has_objectness: bool = False
 
 
-def layout_of(decision: Decision, output: Value, where: str) -> Layout:
+def layout_of(decision: Decision, output: Value, where: str) -> BoxLayout:
     """The layout of an output. Raises ``UsageError`` for one that has no boxes of this kind."""
     assert decision.boxes is not None
     shape, count = output.shape, len(decision.names)
@@ -65,7 +65,7 @@ def layout_of(decision: Decision, output: Value, where: str) -> Layout:
             what = f"its output of {shape_text(output.shape)} is no grid of cells with scores of labels"
             hint = "fomo takes [rows, columns, labels], of which label 0 is the background"
             raise UsageError(what, where=where, hint=hint)
-        return Layout(shape[0] * shape[1], shape[2], 1, 0, shape[2], columns=shape[1])
+        return BoxLayout(shape[0] * shape[1], shape[2], 1, 0, shape[2], columns=shape[1])
     if not count:
         raise UsageError("[decision] boxes: nms takes the names of all labels", where=where, hint="labels")
     shape = tuple(length for length in shape if length != 1)
@@ -74,7 +74,7 @@ def layout_of(decision: Decision, output: Value, where: str) -> Layout:
             if len(shape) == 2 and shape[along] == first + count:
                 rows = shape[1 - along]
                 steps = (first + count, 1) if along else (1, rows)
-                return Layout(rows, *steps, first, count, has_objectness=first == 5)
+                return BoxLayout(rows, *steps, first, count, has_objectness=first == 5)
     what = f"its output of {shape_text(output.shape)} has no boxes of {4 + count} or {5 + count} numbers"
     hint = f"x, y of the centre, width, height, and a score of each of {count} labels"
     raise UsageError(what, where=where, hint=hint)
@@ -85,7 +85,7 @@ class Finder:
     """Finds boxes; ``cell`` are the pixels of a cell, across and down. Stored numbers lose ``zero``."""
 
     boxes: Boxes
-    layout: Layout
+    layout: BoxLayout
     labels: tuple[int, ...]
     above: float
     scale: float

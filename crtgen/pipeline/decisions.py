@@ -6,7 +6,7 @@ from crtgen.errors import UsageError
 from crtgen.pipeline.clusters import read_clusters
 from crtgen.pipeline.decision import Boxes, Decision, Gate
 from crtgen.pipeline.values import count, labels, names, number, one_of
-from crtgen.toml import Table, text
+from crtgen.toml import TomlTable, text
 
 __all__ = ["read_decision"]
 
@@ -17,7 +17,7 @@ _OF_SCORES = (
 """What goes with scores of runs, and with boxes not."""
 
 
-def read_decision(table: Table, folder: Path, gate: Gate | None) -> Decision:
+def read_decision(table: TomlTable, folder: Path, gate: Gate | None) -> Decision:
     """The decision; files are named from ``folder``. Raises ``UsageError`` for settings that do not agree."""
     known = table.get("labels", names, ())
     vote = table.get("vote", count, 0)
@@ -46,7 +46,7 @@ def read_decision(table: Table, folder: Path, gate: Gate | None) -> Decision:
     return made
 
 
-def _boxes(table: Table, gate: Gate | None) -> Boxes | None:
+def _boxes(table: TomlTable, gate: Gate | None) -> Boxes | None:
     if not table.has("boxes"):
         for key in _OF_BOXES:
             if table.has(key):
@@ -63,7 +63,7 @@ def _boxes(table: Table, gate: Gate | None) -> Boxes | None:
     return Boxes(kind=kind, most=table.get("most", count, 10), overlap=table.get("overlap", number, 0.5))
 
 
-def _index(table: Table, label: int | str, known: tuple[str, ...]) -> int:
+def _index(table: TomlTable, label: int | str, known: tuple[str, ...]) -> int:
     if isinstance(label, int):
         return label
     if label not in known:

@@ -12,7 +12,7 @@ from crtgen.features.settings import FORMATS
 from crtgen.pipeline.decision import Decision, Gate
 from crtgen.pipeline.decisions import read_decision
 from crtgen.pipeline.values import count, natural, number
-from crtgen.toml import Table, load_toml, text
+from crtgen.toml import TomlTable, load_toml, text
 
 __all__ = ["PIPELINE", "Description", "read_description"]
 
@@ -66,7 +66,7 @@ def read_description(file: Path) -> Description:
     return made
 
 
-def _description(root: Table, file: Path) -> Description:
+def _description(root: TomlTable, file: Path) -> Description:
     head = _section(root, "pipeline", file)
     name = head.get("name", text)
     sensor = _sensor(_section(head, "sensor", file))
@@ -100,7 +100,7 @@ def _description(root: Table, file: Path) -> Description:
     return Description(name, settings, path, output, every, made, beside, learned)
 
 
-def _beside(table: Table, file: Path) -> Beside:
+def _beside(table: TomlTable, file: Path) -> Beside:
     path = file.parent / table.get("file", text)
     gate = Gate(above=table.get("above", number, 0.5), average=table.get("average", count, 1))
     made = Beside(path, table.get("label", natural, 0), gate)
@@ -108,7 +108,7 @@ def _beside(table: Table, file: Path) -> Beside:
     return made
 
 
-def _section(outer: Table, key: str, file: Path) -> Table:
+def _section(outer: TomlTable, key: str, file: Path) -> TomlTable:
     found = outer.section(key)
     if found is None:
         raise UsageError(f"it has no [{key}]", where=str(file), hint="docs/pipelines.md shows a whole file")
@@ -125,7 +125,7 @@ class _Sensor:
     frame: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _sensor(table: Table) -> _Sensor:
+def _sensor(table: TomlTable) -> _Sensor:
     kind = table.get("kind", text)
     if kind not in _WHAT:
         raise table.error("kind", f"unknown sensor {kind!r}; known: {', '.join(_WHAT)}")
@@ -140,7 +140,7 @@ def _sensor(table: Table) -> _Sensor:
     return _Sensor(kind, rate, axes)
 
 
-def _camera(table: Table) -> _Sensor:
+def _camera(table: TomlTable) -> _Sensor:
     kind = table.get("format", text)
     if kind not in FORMATS:
         raise table.error("format", f"unknown format {kind!r}; known: {', '.join(FORMATS)}")
@@ -151,7 +151,7 @@ def _camera(table: Table) -> _Sensor:
     return _Sensor(_IMAGE, rate, frame=frame)
 
 
-def _features(table: Table, sensor: _Sensor) -> FeatureSettings:
+def _features(table: TomlTable, sensor: _Sensor) -> FeatureSettings:
     preset = table.get("preset", text)
     known = settings_of(preset)
     changes: dict[str, Any] = {key: table.get(key, _any) for key in table.rest()}
@@ -176,7 +176,9 @@ def _kind(settings: FeatureSettings) -> str:
     return "imu" if isinstance(settings, VibrationSettings) else "audio"
 
 
-def _image(table: Table, known: FeatureSettings, sensor: _Sensor, changes: dict[str, Any]) -> FeatureSettings:
+def _image(
+    table: TomlTable, known: FeatureSettings, sensor: _Sensor, changes: dict[str, Any]
+) -> FeatureSettings:
     for key in changes:
         if key in sensor.frame:
             raise table.error(key, "the sensor says that")

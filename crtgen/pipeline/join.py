@@ -18,17 +18,17 @@ from crtgen.ir import DType, Graph, Node, Quant, Value, shape_text
 from crtgen.ops import Cast, Concat, Quantize, Reshape, StridedSlice
 from crtgen.passes import DEFAULT_PASSES, Sliding, run_passes, slide
 from crtgen.passes.slide import start_of_signal
-from crtgen.pipeline.borders import Rounded
+from crtgen.pipeline.borders import IntegerRounding
 from crtgen.pipeline.boxes import layout_of
 from crtgen.pipeline.decision import Decision
 from crtgen.pipeline.description import Description
 from crtgen.pipeline.scores import distance, mean_square, with_gate
 
-__all__ = ["Pipeline", "join"]
+__all__ = ["JoinedPipeline", "join"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class JoinedPipeline:
     """The graph of a run, and how samples come to it.
 
     A run gets ``span`` samples, the next one those that are ``hop`` further on. Before the first sample
@@ -44,12 +44,14 @@ class Pipeline:
     skip: int
     warm: int
     decision: Decision | None
-    rounded: Rounded | None = None
+    rounded: IntegerRounding | None = None
     """How its features become integers, if they are real numbers before."""
-    again: Callable[[FeatureSettings], "Pipeline"] | None = field(default=None, compare=False, repr=False)
+    again: Callable[[FeatureSettings], "JoinedPipeline"] | None = field(
+        default=None, compare=False, repr=False
+    )
     """The same with other settings."""
 
-    def on(self, *, fpu: bool) -> "Pipeline":
+    def on(self, *, fpu: bool) -> "JoinedPipeline":
         """As it is for a core with an FPU, or without: there spectra are computed in int32."""
         if not isinstance(self.settings, MelSettings):
             return self
@@ -85,7 +87,7 @@ class Pipeline:
         return self.graph.values[self.graph.outputs[0]]
 
 
-def join(description: Description, network: Graph | None, gate: Graph | None = None) -> Pipeline:
+def join(description: Description, network: Graph | None, gate: Graph | None = None) -> JoinedPipeline:
     """One graph from samples to the outputs of the network, with a score of the second one behind them.
 
     Raises ``UsageError`` for a network that does not take such features.
@@ -115,7 +117,9 @@ class _Networks:
         return {name for g in graphs for name in (*g.values, *(node.name for node in g.nodes))}
 
 
-def _of_vibrations(description: Description, settings: VibrationSettings, networks: _Networks) -> Pipeline:
+def _of_vibrations(
+    description: Description, settings: VibrationSettings, networks: _Networks
+) -> JoinedPipeline:
     network = networks.main
     window = _Window.of(settings.width, 1, 1, network)
     if window.rows > 1:
@@ -126,10 +130,10 @@ def _of_vibrations(description: Description, settings: VibrationSettings, networ
     features = scaled(steps, vibration(steps, settings), description.scaler)
     ends = _Joined(steps, features, window)
     graph = ends.graph(description, networks)
-    return Pipeline(graph, settings, settings.frame, settings.hop, 0, 0, 0, description.decision)
+    return JoinedPipeline(graph, settings, settings.frame, settings.hop, 0, 0, 0, description.decision)
 
 
-def _of_frames(description: Description, settings: ImageSettings, networks: _Networks) -> Pipeline:
+def _of_frames(description: Description, settings: ImageSettings, networks: _Networks) -> JoinedPipeline:
     network = networks.main
     if networks.gate is not None:
         raise UsageError("pixels become what one network takes: there is no gate", where="[gate] file")
@@ -146,10 +150,10 @@ def _of_frames(description: Description, settings: ImageSettings, networks: _Net
     ends = _Joined(steps, made, _Window(1, 1))
     graph = ends.graph(description, networks)
     rows = settings.frame_height
-    return Pipeline(graph, settings, rows, rows, 0, 0, 0, description.decision)
+    return JoinedPipeline(graph, settings, rows, rows, 0, 0, 0, description.decision)
 
 
-def _of_sound(description: Description, settings: SoundSettings, networks: _Networks) -> Pipeline:
+def _of_sound(description: Description, settings: SoundSettings, networks: _Networks) -> JoinedPipeline:
     network = networks.main
     stack = settings.stack if isinstance(settings, MelSettings) else 1
     window = _Window.of(settings.width, stack, description.every, network)
@@ -170,7 +174,7 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     if whole and lead(settings):
         raise UsageError("[features] pad: a window that moves over a stream has nothing around it")
     ahead = lead(settings) - offset(settings)
-    return Pipeline(
+    return JoinedPipeline(
         graph=graph,
         settings=settings,
         span=samples.elements,
@@ -185,18 +189,18 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
 
 def _rounding(
     settings: SoundSettings, network: Graph | None, history: int, description: Description
-) -> Rounded | None:
+) -> IntegerRounding | None:
     if network is None or not isinstance(settings, MelSettings):
         return None
     if settings.rounding != "none":
-        return Rounded(Quant.tensor(settings.quantum, settings.zero_point), DType.INT8, True, history)
+        return IntegerRounding(Quant.tensor(settings.quantum, settings.zero_point), DType.INT8, True, history)
     x = _input(network)
     if x.quant is None or x.dtype.itemsize != 1:
         return None
-    return Rounded(x.quant, x.dtype, False, history, description.scaler)
+    return IntegerRounding(x.quant, x.dtype, False, history, description.scaler)
 
 
-def _check_decision(made: Pipeline) -> None:
+def _check_decision(made: JoinedPipeline) -> None:
     decision, graph = made.decision, made.graph
     if decision is None:
         return

@@ -15,14 +15,14 @@ from crtgen.files import PICTURES
 from crtgen.ir import Array, DType, Value
 from crtgen.pipeline.decider import Decider, Event
 from crtgen.pipeline.frames import read_picture
-from crtgen.pipeline.join import Pipeline
+from crtgen.pipeline.join import JoinedPipeline
 
 __all__ = ["events_of", "read_samples", "runs_of", "times_of"]
 
 Shorts = npt.NDArray[np.int16]
 
 
-def read_samples(path: Path, pipeline: Pipeline) -> Array:
+def read_samples(path: Path, pipeline: JoinedPipeline) -> Array:
     """The samples in a file: WAV of one channel of int16 at the pipeline's rate, or an array in a ``.npy``.
 
     Of a camera the rows of frames: a picture is one, an array ``[frames, H, W, ...]`` or of one frame.
@@ -81,7 +81,7 @@ def _array(path: Path, data: bytes, wanted: Value) -> Array:
     return array
 
 
-def runs_of(pipeline: Pipeline, samples: Array) -> list[Array]:
+def runs_of(pipeline: JoinedPipeline, samples: Array) -> list[Array]:
     """The samples of each run. Raises ``UsageError`` for fewer samples than the first run needs."""
     given = samples[pipeline.skip :]
     signal = np.concatenate([np.zeros((pipeline.before, *given.shape[1:]), given.dtype), given])
@@ -92,7 +92,7 @@ def runs_of(pipeline: Pipeline, samples: Array) -> list[Array]:
     return [signal[i * pipeline.hop : i * pipeline.hop + pipeline.span] for i in range(count)]
 
 
-def times_of(pipeline: Pipeline) -> Iterator[int]:
+def times_of(pipeline: JoinedPipeline) -> Iterator[int]:
     """The number of the last sample of each run, counted from 1."""
     sample = pipeline.span - pipeline.before + pipeline.skip
     while True:
@@ -100,7 +100,7 @@ def times_of(pipeline: Pipeline) -> Iterator[int]:
         sample += pipeline.hop
 
 
-def events_of(pipeline: Pipeline, outputs: Sequence[Array]) -> list[Event]:
+def events_of(pipeline: JoinedPipeline, outputs: Sequence[Array]) -> list[Event]:
     """The events in the outputs of runs one after the other, from the first one on.
 
     Raises ``UsageError`` for a pipeline that decides nothing.

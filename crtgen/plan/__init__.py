@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     )
     from crtgen.plan.planner import make_plan
     from crtgen.plan.row_loops import loop_over_rows
-    from crtgen.plan.schedule import Branch, Call, Loop, RowLoop
-    from crtgen.plan.slot import Slot
+    from crtgen.plan.schedule import Branch, Call, RowLoop, WhileLoop
+    from crtgen.plan.slot import ArenaSlot
 
 __all__ = [
+    "ArenaSlot",
     "Bar",
     "Branch",
     "Call",
     "Lifetime",
-    "Loop",
     "Plan",
     "RowLoop",
-    "Slot",
     "Step",
+    "WhileLoop",
     "chart",
     "check_fit",
     "check_plan",

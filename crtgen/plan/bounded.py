@@ -37,7 +37,7 @@ def lay(problem: Problem, enough: int = 0) -> Layout:
     best, proven, is_hard = lay_first_fit(problem), problem.lower_bound, False
     arena, limit = arena_of(problem, best), max(proven, enough)
     while arena > max(proven, enough):
-        search = _Search(problem, limit)
+        search = _OffsetSearch(problem, limit)
         found = search.run()
         if found is not None:
             best, arena = found, arena_of(problem, found)
@@ -54,18 +54,18 @@ def lay(problem: Problem, enough: int = 0) -> Layout:
 
 
 @dataclass(slots=True)
-class _State:
+class _BoundedState:
     """The lowest and highest offset of each item, in units of alignment; which pairs are settled, and how."""
 
     low: list[int]
     high: list[int]
     settled: dict[int, bool] = field(default_factory=dict)
 
-    def copy(self) -> "_State":
-        return _State(self.low[:], self.high[:], self.settled.copy())
+    def copy(self) -> "_BoundedState":
+        return _BoundedState(self.low[:], self.high[:], self.settled.copy())
 
 
-class _Search:
+class _OffsetSearch:
     """For offsets within an arena of ``limit`` bytes; ``looked_at`` counts pairs."""
 
     def __init__(self, problem: Problem, limit: int) -> None:
@@ -77,7 +77,9 @@ class _Search:
             self.of_item[i].append(number)
             self.of_item[j].append(number)
         self.align = align
-        self.start = _State([0] * len(problem.sizes), [(limit - size) // align for size in problem.sizes])
+        self.start = _BoundedState(
+            [0] * len(problem.sizes), [(limit - size) // align for size in problem.sizes]
+        )
         self.looked_at = 0
 
     def run(self) -> tuple[int, ...] | None:
@@ -85,7 +87,7 @@ class _Search:
         state = self.start
         if min(state.high, default=0) < 0 or not self._settle(state, range(len(self.pairs))):
             return None
-        waiting: list[tuple[_State, int, bool]] = []
+        waiting: list[tuple[_BoundedState, int, bool]] = []
         while (number := self._next(state)) is not None:
             self.looked_at += len(self.pairs)
             if self.looked_at > _MOST_LOOKED_AT:
@@ -99,7 +101,7 @@ class _Search:
             state = found
         return tuple(offset * self.align for offset in state.low)
 
-    def _next(self, state: _State) -> int | None:
+    def _next(self, state: _BoundedState) -> int | None:
         """Of the pairs that collide, the one with the least room for its size."""
         low, least, chosen = state.low, inf, None
         for number, (i, j, up, down) in enumerate(self.pairs):
@@ -109,13 +111,13 @@ class _Search:
                     least, chosen = room, number
         return chosen
 
-    def _settled(self, before: _State, number: int, first_is_below: bool) -> _State | None:
+    def _settled(self, before: _BoundedState, number: int, first_is_below: bool) -> _BoundedState | None:
         """What follows from an order of a pair; None where it leaves no room."""
         state = before.copy()
         state.settled[number] = first_is_below
         return state if self._settle(state, (number,)) else None
 
-    def _settle(self, state: _State, numbers: Iterable[int]) -> bool:
+    def _settle(self, state: _BoundedState, numbers: Iterable[int]) -> bool:
         """Draw all conclusions from what changed at these pairs; False if there is no room for an item."""
         low, high, settled = state.low, state.high, state.settled
         waiting = set(numbers)

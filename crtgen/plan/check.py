@@ -15,7 +15,7 @@ from crtgen.plan.plan import (
     Plan,
     Step,
 )
-from crtgen.plan.slot import Slot
+from crtgen.plan.slot import ArenaSlot
 
 __all__ = ["check_plan"]
 
@@ -45,11 +45,11 @@ class _Paper:
             hint="this is a defect of crtgen: please report it with the model",
         )
 
-    def slot(self, value: str) -> tuple[str, Slot]:
+    def slot(self, value: str) -> tuple[str, ArenaSlot]:
         """In which memory a value lies, and where."""
         nbytes = self.plan.graph.values[value].nbytes
         if value in self.plan.homes:
-            return self.plan.homes[value], Slot(0, nbytes)
+            return self.plan.homes[value], ArenaSlot(0, nbytes)
         if value not in self.plan.slots:
             raise self.fail(f"{value} has no place")
         slot = self.plan.slots[value]
@@ -58,7 +58,7 @@ class _Paper:
         self.inside(value, slot)
         return _ARENA, slot
 
-    def inside(self, what: str, slot: Slot) -> None:
+    def inside(self, what: str, slot: ArenaSlot) -> None:
         if slot.offset % self.plan.align:
             raise self.fail(f"{what} at {slot.offset} is not aligned to {self.plan.align}")
         if slot.offset < 0 or slot.offset + slot.size > self.plan.arena:
@@ -148,7 +148,7 @@ def _shares(paper: _Paper, step: Step) -> None:
         raise paper.fail(f"the cores share scratch memory in {step.name}")
 
 
-def _moved(slot: Slot, span: tuple[int, int]) -> tuple[int, int]:
+def _moved(slot: ArenaSlot, span: tuple[int, int]) -> tuple[int, int]:
     return slot.offset + span[0], slot.offset + span[1]
 
 
@@ -183,7 +183,7 @@ def _overlaps(paper: _Paper, step: Step) -> None:
                 raise paper.fail(f"{step.name} may not overwrite {name}")
 
 
-def _meet(a: tuple[str, Slot], b: tuple[str, Slot]) -> bool:
+def _meet(a: tuple[str, ArenaSlot], b: tuple[str, ArenaSlot]) -> bool:
     (one, first), (other, second) = a, b
     beside = first.offset + first.size <= second.offset or second.offset + second.size <= first.offset
     return one == other and not beside

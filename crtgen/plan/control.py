@@ -14,7 +14,7 @@ from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.row_loops import loop_over_rows
 from crtgen.plan.row_streams import feed_by_rows
-from crtgen.plan.schedule import Branch, Call, Loop
+from crtgen.plan.schedule import Branch, Call, WhileLoop
 
 __all__ = ["plan_model"]
 
@@ -51,7 +51,7 @@ def _whole(
 ) -> Plan:
     """The plan with each layer whole."""
     items = [_item(node, target) for node in graph.nodes]
-    control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | Loop)}
+    control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | WhileLoop)}
     kernels = {**select(graph, target, fixed), **control}
     kernels |= _copies(graph, target, outside or Outside.of(graph))
     if target.cores == 2:
@@ -92,7 +92,7 @@ def _item(node: Node, target: Target) -> Call:
         case While(condition, body):
             carried = Outside(body.inputs, tuple(zip(body.inputs, body.outputs, strict=False)), True)
             asked = _inner(condition, Outside(condition.inputs, is_inner=True), target)
-            return Loop(node, asked, _inner(body, carried, target))
+            return WhileLoop(node, asked, _inner(body, carried, target))
     return Call(node)
 
 
@@ -106,7 +106,7 @@ def _inner(graph: Graph, outside: Outside, target: Target) -> Plan:
     return loop_over_rows(_whole(graph, target, False, outside), target)[0]
 
 
-def _kernel(item: Branch | Loop) -> Kernel:
+def _kernel(item: Branch | WhileLoop) -> Kernel:
     """What control flow costs: of a branch the dearer side, of a loop one round."""
     costs = [sum(step.kernel.cost.time for step in plan.steps) for plan in item.plans]
     cost = max(costs) if isinstance(item, Branch) else sum(costs)

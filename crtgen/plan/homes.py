@@ -51,14 +51,14 @@ def find_homes(graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel
     for item in items:
         if item.name not in kernels:
             raise UnsupportedError(f"no kernel computes {item.name}", where=graph.name)
-    search = _Search(items, kernels, {name: name for name in outside.values})
+    search = _HomeSearch(items, kernels, {name: name for name in outside.values})
     search.fixed = set() if outside.is_inner else {*graph.inputs, *graph.outputs}
     for home, after in outside.pairs:
         search.settle(home, after)
     return Homes(search.names, {name: frozenset(before) for name, before in search.first.items() if before})
 
 
-class _Search:
+class _HomeSearch:
     """The items by what they make, and what has found its home so far."""
 
     def __init__(self, items: Sequence[Item], kernels: Mapping[str, Kernel], names: dict[str, str]) -> None:

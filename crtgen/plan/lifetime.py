@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from crtgen.plan.plan import (
     Plan,
 )
-from crtgen.plan.slot import Slot
+from crtgen.plan.slot import ArenaSlot
 
 __all__ = ["Lifetime", "lifetimes"]
 
@@ -21,7 +21,7 @@ class Lifetime:
     """
 
     name: str
-    slot: Slot
+    slot: ArenaSlot
     first: int
     last: int
     is_scratch: bool = False

@@ -15,7 +15,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from crtgen import budget
-from crtgen.plan.places import Demand, Task
+from crtgen.plan.places import BufferUse, Demand
 
 __all__ = ["BEAM", "best_order", "overlap"]
 
@@ -25,7 +25,7 @@ _MOST_WAYS = 1 << 20
 """Ways from a set to the next that are looked at in all, in some seconds: each level has its share."""
 
 
-class _State(NamedTuple):
+class _OrderState(NamedTuple):
     """A set of nodes that have run with the best way to it; sizes in units of the alignment.
 
     ``done`` has a bit per node that has run, ``ready`` are the nodes that may run next. ``live`` is the size
@@ -37,7 +37,7 @@ class _State(NamedTuple):
     live: int
     rank: tuple[int, int]
     last: int = -1
-    before: "_State | None" = None
+    before: "_OrderState | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
     moves = [_move(demand, sizes, align, node, after) for node, after in enumerate(followers)]
     ready = tuple(node for node, task in enumerate(demand.tasks) if not task.after)
     live = sum(sizes[i] for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
-    level = [_State(0, ready, live, (0, 0))]
+    level = [_OrderState(0, ready, live, (0, 0))]
     share = max(_MOST_WAYS // max(len(demand.tasks), 1), 1)
     spending = budget.current()
     for _ in demand.tasks:
         spending.check()
-        reached: dict[int, tuple[tuple[int, int], _State, _Move]] = {}
+        reached: dict[int, tuple[tuple[int, int], _OrderState, _Move]] = {}
         for state in level:
             peak, total = state.rank
             for node in state.ready[:share]:
@@ -132,16 +132,16 @@ def _bits(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
-def _after(rank: tuple[int, int], state: _State, move: _Move) -> _State:
+def _after(rank: tuple[int, int], state: _OrderState, move: _Move) -> _OrderState:
     """The state that a move leads to."""
     done = state.done | 1 << move.node
     freed = sum(size for _, readers, size in move.ends if not readers & ~done)
     next_nodes = [node for node, after in move.waiting if not after & ~done]
     ready = tuple(sorted([*(node for node in state.ready if node != move.node), *next_nodes]))
-    return _State(done, ready, state.live + move.written - freed, rank, move.node, state)
+    return _OrderState(done, ready, state.live + move.written - freed, rank, move.node, state)
 
 
-def _path(state: _State) -> tuple[int, ...]:
+def _path(state: _OrderState) -> tuple[int, ...]:
     path = []
     while state.before is not None:
         path.append(state.last)
@@ -149,7 +149,7 @@ def _path(state: _State) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def overlap(task: Task, dying: frozenset[int], sizes: tuple[int, ...], align: int) -> int:
+def overlap(task: BufferUse, dying: frozenset[int], sizes: tuple[int, ...], align: int) -> int:
     """The most that ``task`` can save by laying its outputs over ``dying`` places, in units of ``align``."""
     pairs = {
         (o, i): max(0, min(sizes[i], sizes[o] - -(-lead // align)))

@@ -10,13 +10,13 @@ from crtgen.kernels.kernel import InPlace, Kernel
 from crtgen.plan.homes import Homes
 from crtgen.plan.schedule import Item, signature_of
 
-__all__ = ["Demand", "Place", "Task", "find_demand", "find_leads"]
+__all__ = ["Buffer", "BufferUse", "Demand", "find_demand", "find_leads"]
 
 _NO_HOMES = Homes()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Buffer:
     """One piece of memory: a value together with all its aliases.
 
     ``size`` is bytes, ``writer`` the task that fills it (None: an input of the graph), ``readers`` a bit
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class BufferUse:
     """What an item does to the places.
 
     ``after`` has a bit per task that must run before. ``leads`` maps (written place, read place) to the
@@ -49,8 +49,8 @@ class Task:
 class Demand:
     """Places and tasks of a schedule; a task's number is its item's position."""
 
-    places: tuple[Place, ...]
-    tasks: tuple[Task, ...]
+    places: tuple[Buffer, ...]
+    tasks: tuple[BufferUse, ...]
 
 
 def find_demand(
@@ -126,8 +126,12 @@ def _check_outputs(graph: Graph, roots: Mapping[str, str], homes: Homes) -> None
 
 
 def _places(
-    graph: Graph, where: Mapping[str, int], names: Sequence[str], tasks: Sequence[Task], keep_inputs: bool
-) -> tuple[Place, ...]:
+    graph: Graph,
+    where: Mapping[str, int],
+    names: Sequence[str],
+    tasks: Sequence[BufferUse],
+    keep_inputs: bool,
+) -> tuple[Buffer, ...]:
     members: list[list[str]] = [[] for _ in names]
     for value, place in where.items():
         members[place].append(value)
@@ -140,14 +144,14 @@ def _places(
     if keep_inputs:
         kept |= {where[name] for name in graph.inputs if name in where}
     return tuple(
-        Place(tuple(members[i]), graph.values[name].nbytes, writers.get(i), readers[i], i in kept)
+        Buffer(tuple(members[i]), graph.values[name].nbytes, writers.get(i), readers[i], i in kept)
         for i, name in enumerate(names)
     )
 
 
 def _tasks(
     items: Sequence[Item], kernels: Mapping[str, Kernel], where: Mapping[str, int], homes: Homes
-) -> tuple[Task, ...]:
+) -> tuple[BufferUse, ...]:
     producer = {name: i for i, item in enumerate(items) for name in item.outputs}
     position = {item.name: i for i, item in enumerate(items)}
     fed = [i for i, item in enumerate(items) if kernels[item.name].fed]
@@ -160,13 +164,13 @@ def _tasks(
     return tuple(tasks)
 
 
-def _task(item: Item, kernel: Kernel, where: Mapping[str, int], after: int) -> Task:
+def _task(item: Item, kernel: Kernel, where: Mapping[str, int], after: int) -> BufferUse:
     reads = frozenset(where[name] for name in item.inputs if name in where)
     if kernel.is_alias:
-        return Task(reads, (), 0, after, {})
+        return BufferUse(reads, (), 0, after, {})
     written = [where[name] for name in item.outputs if name in where]
     writes = tuple(place for place in written if place not in reads)
-    return Task(reads, writes, kernel.scratch, after, find_leads(item, kernel.inplace, where))
+    return BufferUse(reads, writes, kernel.scratch, after, find_leads(item, kernel.inplace, where))
 
 
 def find_leads(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from crtgen.ir import Graph, Signature
 from crtgen.kernels.kernel import Kernel
 from crtgen.plan.homes import Outside
-from crtgen.plan.schedule import Branch, Item, Loop, macs_of, signature_of
-from crtgen.plan.slot import Slot
+from crtgen.plan.schedule import Branch, Item, WhileLoop, macs_of, signature_of
+from crtgen.plan.slot import ArenaSlot
 
 __all__ = ["Plan", "Step"]
 
@@ -21,7 +21,7 @@ class Step:
 
     item: Item
     kernel: Kernel
-    scratch: Slot | None = None
+    scratch: ArenaSlot | None = None
 
     @property
     def name(self) -> str:
@@ -52,14 +52,14 @@ class Plan:
 
     graph: Graph
     steps: tuple[Step, ...]
-    slots: Mapping[str, Slot]
+    slots: Mapping[str, ArenaSlot]
     arena: int
     lower_bound: int
     optimal: bool
     kept_inputs: bool = False
     align: int = 16
     needs: tuple[int, ...] = ()
-    states: Mapping[str, Slot] = field(default_factory=dict)
+    states: Mapping[str, ArenaSlot] = field(default_factory=dict)
     outside: Outside = field(default_factory=Outside)
     homes: Mapping[str, str] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Plan:
         """The steps, each followed by those of the subgraphs that it runs."""
         for step in self.steps:
             yield step
-            for plan in step.item.plans if isinstance(step.item, Branch | Loop) else ():
+            for plan in step.item.plans if isinstance(step.item, Branch | WhileLoop) else ():
                 yield from plan.all_steps()
 
     def signature(self, step: Step) -> Signature:

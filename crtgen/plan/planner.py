@@ -18,7 +18,7 @@ from crtgen.plan.plan import (
     Step,
 )
 from crtgen.plan.schedule import Call, Item
-from crtgen.plan.slot import Slot
+from crtgen.plan.slot import ArenaSlot
 
 __all__ = ["make_plan"]
 
@@ -58,7 +58,7 @@ def make_plan(
     layout = lay(problem)
     _check_arena(graph, layout.arena)
     slots = {
-        value: Slot(offset, place.size)
+        value: ArenaSlot(offset, place.size)
         for place, offset in zip(demand.places, layout.offsets, strict=False)
         for value in place.values
     }
@@ -93,15 +93,15 @@ def _check_arena(graph: Graph, arena: int) -> None:
         raise UnsupportedError(reason, where=graph.name, hint=hint)
 
 
-def _states(graph: Graph, align: int) -> dict[str, Slot]:
+def _states(graph: Graph, align: int) -> dict[str, ArenaSlot]:
     """The places of states, one after another."""
-    slots, end = dict[str, Slot](), 0
+    slots, end = dict[str, ArenaSlot](), 0
     for name, _ in graph.states:
-        slots[name] = Slot(-(-end // align) * align, graph.values[name].nbytes)
+        slots[name] = ArenaSlot(-(-end // align) * align, graph.values[name].nbytes)
         end = slots[name].offset + slots[name].size
     return slots
 
 
-def _scratch(problem: Problem, offsets: tuple[int, ...], step: int) -> Slot | None:
+def _scratch(problem: Problem, offsets: tuple[int, ...], step: int) -> ArenaSlot | None:
     item = problem.scratch.get(step)
-    return None if item is None else Slot(offsets[item], problem.sizes[item])
+    return None if item is None else ArenaSlot(offsets[item], problem.sizes[item])

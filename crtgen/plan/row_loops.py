@@ -31,7 +31,7 @@ from crtgen.plan.bounded import lay
 from crtgen.plan.homes import Homes
 from crtgen.plan.layout import find_needs, find_problem
 from crtgen.plan.order import overlap
-from crtgen.plan.places import Demand, Task, find_demand, find_leads
+from crtgen.plan.places import BufferUse, Demand, find_demand, find_leads
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.schedule import Call, Item, RowLoop, RowStream, Stage
@@ -62,7 +62,7 @@ def loop_over_rows(
     if not plan.steps:
         return plan, ()
     level, most = find_level(target.optimize), _MOST[target.optimize]
-    start = best = current = _Line.of(plan, apart)
+    start = best = current = _ItemLine.of(plan, apart)
     loops = _Loops(plan.graph, target)
     while True:
         within = [line for line in current.lowered(loops) if line.added(start) <= most]
@@ -87,13 +87,13 @@ def loop_over_rows(
     return (made, tuple(_hits(plan, made))) if made.arena < plan.arena else (plan, ())
 
 
-def _best(lines: Sequence["_Line"], start: "_Line", loops: "_Loops", level: Level) -> "_Line":
+def _best(lines: Sequence["_ItemLine"], start: "_ItemLine", loops: "_Loops", level: Level) -> "_ItemLine":
     """The best by the objective of the level. The peak is known at once, and the arena is no less."""
 
-    def rank(line: _Line, arena: int) -> float:
+    def rank(line: _ItemLine, arena: int) -> float:
         return level.objective(line.added(start), memory=arena / start.arena)
 
-    found: tuple[float, _Line] | None = None
+    found: tuple[float, _ItemLine] | None = None
     for line in sorted(lines, key=lambda line: rank(line, line.peak)):
         if found is not None and rank(line, line.peak) >= found[0]:
             break
@@ -118,7 +118,7 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Line:
+class _ItemLine:
     """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
     ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where
@@ -141,7 +141,7 @@ class _Line:
     arenas: Known = field(default_factory=Known)
 
     @classmethod
-    def of(cls, plan: Plan, apart: frozenset[str] = frozenset()) -> "_Line":
+    def of(cls, plan: Plan, apart: frozenset[str] = frozenset()) -> "_ItemLine":
         kept = frozenset((*plan.graph.lasting, *(plan.graph.inputs if plan.kept_inputs else ())))
         kernels = tuple(step.kernel for step in plan.steps)
         cost = sum(step.kernel.cost.time for step in plan.steps)
@@ -187,7 +187,7 @@ class _Line:
         key = problem.sizes, problem.spans, tuple(problem.gaps.items()), enough
         return self.arenas.once(key, lambda: lay(problem, enough).arena)
 
-    def added(self, before: "_Line") -> float:
+    def added(self, before: "_ItemLine") -> float:
         """The share of estimated instructions that were added."""
         return self.cost / before.cost - 1
 
@@ -206,7 +206,7 @@ class _Line:
         nodes = self.graph.consumers(value)
         return self.places[nodes[0].name] if len(nodes) == 1 and nodes[0].inputs.count(value) == 1 else None
 
-    def lowered(self, loops: "_Loops") -> Iterator["_Line"]:
+    def lowered(self, loops: "_Loops") -> Iterator["_ItemLine"]:
         """The ways to lower the first peak by running a chain that is there by rows.
 
         Fewer rows at a time need less memory, and more time as a rule. Where as much is needed elsewhere,
@@ -225,7 +225,9 @@ class _Line:
                     yield line
                     enough = line.last.cost.time if line.peak == elsewhere else inf
 
-    def _within(self, chain: "_Chain", around: "_Around", loops: "_Loops") -> list[tuple[RowLoop, Outline]]:
+    def _within(
+        self, chain: "_StageChain", around: "_Around", loops: "_Loops"
+    ) -> list[tuple[RowLoop, Outline]]:
         """The loops of a chain, fewest rows first, that promise to stay below the peak."""
         found = list[tuple[RowLoop, Outline]]()
         for rows in _rows(self, chain):
@@ -240,7 +242,9 @@ class _Line:
             found.append((loop, outline))
         return found
 
-    def _joined(self, chain: "_Chain", around: "_Around", loop: RowLoop, kernel: Kernel) -> "_Line | None":
+    def _joined(
+        self, chain: "_StageChain", around: "_Around", loop: RowLoop, kernel: Kernel
+    ) -> "_ItemLine | None":
         """With a chain as one loop; None if that does not lower the peak."""
         first, last = min(chain.items), max(chain.items)
         if around.need(loop, kernel.inplace, kernel.scratch) >= self.peak:
@@ -263,7 +267,7 @@ class _Line:
             joined=first + len(others),
         )
 
-    def _around(self, chain: "_Chain") -> "_Around":
+    def _around(self, chain: "_StageChain") -> "_Around":
         first, after, loop = min(chain.items), self._after(max(chain.items)), RowLoop(chain.stages, 1)
         (alive,) = _alive(self.graph, (loop,), after)
         names = [name for name in (*alive, *loop.outputs) if self._has_place(name, first)]
@@ -306,7 +310,7 @@ class _Around:
         """Bytes that are needed at least, with so much scratch and with outputs over inputs."""
         sizes = (*self.sizes, scratch)
         units = tuple(-(-size // self.align) for size in sizes)
-        task = Task(self.ending, (), 0, 0, find_leads(loop, inplace, self.where))
+        task = BufferUse(self.ending, (), 0, 0, find_leads(loop, inplace, self.where))
         own = sum(units) - overlap(task, self.ending, units, self.align)
         return own * self.align - max(-size % self.align for size in sizes)
 
@@ -348,14 +352,14 @@ class _Loops:
         """The first kernel of this outline that was found; those of others have other constants."""
         return self._alike.get(outline)
 
-    def bound(self, line: _Line) -> int:
+    def bound(self, line: _ItemLine) -> int:
         """Bytes of the arena of a line at least: those of what runs before and after its last loop."""
         assert line.joined is not None
         after = line.joined + 1
         stretches = (max(line.joined - _AROUND, 0), line.joined), (after, after + _AROUND)
         return max(line.peak, *(self._arena(line, *stretch) for stretch in stretches))
 
-    def _arena(self, line: _Line, first: int, end: int) -> int:
+    def _arena(self, line: _ItemLine, first: int, end: int) -> int:
         return self._arenas.once(line.kernels[first:end], lambda: line.laid(first, end))
 
     def _described(self, loop: RowLoop) -> list[RowStage]:
@@ -363,22 +367,22 @@ class _Loops:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chain:
+class _StageChain:
     """Stages that follow each other, which items of the line they are of, and the last of these."""
 
     stages: tuple[Stage, ...]
     items: frozenset[int]
     last: int
 
-    def then(self, other: "_Chain") -> "_Chain":
+    def then(self, other: "_StageChain") -> "_StageChain":
         """Both, one after the other; ``other`` takes its image from this one."""
         first, *more = other.stages
         (image,) = self.stages[-1].node.outputs
         stages = (*self.stages, replace(first, image=image), *more)
-        return _Chain(stages, self.items | other.items, other.last)
+        return _StageChain(stages, self.items | other.items, other.last)
 
 
-def _rows(line: _Line, chain: _Chain) -> Iterator[int]:
+def _rows(line: _ItemLine, chain: _StageChain) -> Iterator[int]:
     """Numbers of rows that divide the height, fewer than now for what is a loop already."""
     height = line.graph.values[chain.stages[-1].node.outputs[0]].shape[1]
     item = line.items[chain.last]
@@ -386,7 +390,7 @@ def _rows(line: _Line, chain: _Chain) -> Iterator[int]:
     return (rows for rows in range(1, min(most, height) + 1) if height % rows == 0)
 
 
-def _chains(line: _Line, peak: int) -> Iterator[_Chain]:
+def _chains(line: _ItemLine, peak: int) -> Iterator[_StageChain]:
     """Chains of few stages with the item at ``peak`` among them."""
     links = [*_ending(line, peak)]
     after = _next(line, peak)
@@ -396,19 +400,19 @@ def _chains(line: _Line, peak: int) -> Iterator[_Chain]:
             yield from (whole for whole in _forward(line, chain) if len(whole.stages) > 1)
 
 
-def _ending(line: _Line, at: int) -> Iterator[_Chain]:
+def _ending(line: _ItemLine, at: int) -> Iterator[_StageChain]:
     """The stages that the item is, and an addition also with a layer beside it."""
     item = line.items[at]
     if isinstance(item, RowStream):
         return
     if isinstance(item, RowLoop):
-        yield _Chain(item.stages, frozenset((at,)), at)
+        yield _StageChain(item.stages, frozenset((at,)), at)
     elif _runs_by_rows(line, item):
-        yield _Chain((Stage(item.node, item.node.inputs[0]),), frozenset((at,)), at)
+        yield _StageChain((Stage(item.node, item.node.inputs[0]),), frozenset((at,)), at)
         yield from _beside(line, at)
 
 
-def _beside(line: _Line, at: int) -> Iterator[_Chain]:
+def _beside(line: _ItemLine, at: int) -> Iterator[_StageChain]:
     """An addition with the layer that makes one of its operands, if nothing else reads that."""
     item = line.items[at]
     if not (isinstance(item, Call) and isinstance(item.node.op, Add)):
@@ -420,10 +424,10 @@ def _beside(line: _Line, at: int) -> Iterator[_Chain]:
             continue
         layer = line.items[maker]
         if isinstance(layer, Call) and makes_operand(layer.node.op):
-            yield _Chain((Stage(item.node, image, layer.node),), frozenset((at, maker)), at)
+            yield _StageChain((Stage(item.node, image, layer.node),), frozenset((at, maker)), at)
 
 
-def _backward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
+def _backward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
     """The chain, and every longer one that ends as it does."""
     yield chain
     first = chain.stages[0]
@@ -437,7 +441,7 @@ def _backward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
                 yield from _backward(line, link.then(chain))
 
 
-def _forward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
+def _forward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
     """The chain, and every longer one that begins as it does."""
     yield chain
     after = _next(line, chain.last)
@@ -451,7 +455,7 @@ def _forward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
             yield from _forward(line, chain.then(link))
 
 
-def _next(line: _Line, at: int) -> int | None:
+def _next(line: _ItemLine, at: int) -> int | None:
     """The item that reads the output of this one as its image, if nothing else reads it."""
     item = line.items[at]
     (output, *more) = item.outputs
@@ -466,7 +470,7 @@ def _next(line: _Line, at: int) -> int | None:
     return reader if output in images and _runs_by_rows(line, item) and _runs_by_rows(line, use) else None
 
 
-def _runs_by_rows(line: _Line, item: Item) -> bool:
+def _runs_by_rows(line: _ItemLine, item: Item) -> bool:
     if isinstance(item, RowLoop):
         return not isinstance(item, RowStream)
     return item.name not in line.apart and runs_by_rows(item.node.op, line.graph.signature(item.node))

@@ -2,7 +2,7 @@
 
 A ``Call`` computes one operator whole. A ``RowLoop`` computes several operators a few rows at a time: what
 lies between them never exists as a whole. A ``RowStream`` is one whose image comes by rows from outside.
-A ``Branch`` runs one of two schedules, a ``Loop`` runs one as long as another one says so.
+A ``Branch`` runs one of two schedules, a ``WhileLoop`` runs one as long as another one says so.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from crtgen.kernels import RowStage
 if TYPE_CHECKING:
     from crtgen.plan.plan import Plan
 
-__all__ = ["Branch", "Call", "Item", "Loop", "RowLoop", "RowStream", "Stage", "macs_of", "signature_of"]
+__all__ = ["Branch", "Call", "Item", "RowLoop", "RowStream", "Stage", "WhileLoop", "macs_of", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Branch(Call):
 
 
 @dataclass(frozen=True)
-class Loop(Call):
+class WhileLoop(Call):
     """A schedule that runs again and again, as long as what another one computes is true."""
 
     condition: "Plan"
@@ -158,7 +158,7 @@ class Loop(Call):
 
 
 Item: TypeAlias = Call | RowLoop
-"""A ``Branch`` and a ``Loop`` are calls of their nodes' operators."""
+"""A ``Branch`` and a ``WhileLoop`` are calls of their nodes' operators."""
 
 
 def signature_of(item: Item, graph: Graph) -> Signature:

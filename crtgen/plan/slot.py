@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Slot"]
+__all__ = ["ArenaSlot"]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ArenaSlot:
     """A place in the arena: bytes from its start, and length in bytes."""
 
     offset: int

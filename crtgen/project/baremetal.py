@@ -19,9 +19,9 @@ from crtgen.boards import (
 )
 from crtgen.codegen.names import ARENA, KERNELS, PARAM
 from crtgen.codegen.render import render
-from crtgen.codegen.slot_image import SIGNATURE_BYTES, Tensor, header_bytes
+from crtgen.codegen.slot_image import SIGNATURE_BYTES, SlotTensor, header_bytes
 from crtgen.errors import UsageError
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 from crtgen.project.mlperftiny import BenchmarkView
 from crtgen.project.protection import Region, protection, regions
 from crtgen.project.steps import StepView, registers, step_view
@@ -122,7 +122,7 @@ class _SlotImageView:
 
 
 @dataclass(frozen=True, slots=True)
-class _PlatformView:
+class _BareMetalView:
     board: str
     is_host: bool
     is_server: bool
@@ -168,7 +168,7 @@ class _ToolchainView:
     zig_flags: str
 
 
-def platform_files(firmware: Firmware) -> dict[str, str]:
+def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
     """The files of ``platform/``, by name; the C sources among them are to be compiled."""
     view = _view(firmware)
     board = firmware.board
@@ -199,11 +199,11 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
 
 
-def slot_files(firmware: Firmware) -> dict[str, str]:
+def slot_files(firmware: FirmwareRequest) -> dict[str, str]:
     """The files of ``platform/`` of an image for a slot."""
     slots, info = firmware.board.slots, firmware.models[0]
     assert slots is not None
-    tensors = [tuple(map(Tensor.of, interfaces)) for interfaces in (info.inputs, info.outputs)]
+    tensors = [tuple(map(SlotTensor.of, interfaces)) for interfaces in (info.inputs, info.outputs)]
     view = _SlotImageView(
         board=firmware.board.name,
         model=info.name,
@@ -223,7 +223,7 @@ def toolchain_files(core: Core) -> dict[str, str]:
     return {f"{t}.cmake": render(f"project/baremetal/{t}.cmake.j2", v=view) for t in BARE_METAL}
 
 
-def _view(firmware: Firmware) -> _PlatformView:
+def _view(firmware: FirmwareRequest) -> _BareMetalView:
     board = firmware.board
     uart, timer = _devices(board)
     is_server = firmware.listens
@@ -231,7 +231,7 @@ def _view(firmware: Firmware) -> _PlatformView:
     mailbox = board.mailbox if firmware.type == "server" else None
     placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
     holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
-    return _PlatformView(
+    return _BareMetalView(
         board=board.name,
         is_host=False,
         is_server=is_server,
@@ -292,7 +292,7 @@ def _slots(board: Board, slots: Slots, stack: int) -> _SlotsView:
     )
 
 
-def _watchdog(firmware: Firmware) -> Watchdog | None:
+def _watchdog(firmware: FirmwareRequest) -> Watchdog | None:
     """The one that a server image starts: one that only resets would hide what the firmware did."""
     watchdog = firmware.board.watchdog
     return watchdog if firmware.type == "server" and watchdog is not None and watchdog.reports else None

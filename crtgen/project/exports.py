@@ -9,7 +9,7 @@ from crtgen.boards import CORES, Core
 from crtgen.codegen.render import render
 from crtgen.contents import Contents
 from crtgen.errors import UsageError
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 from crtgen.project.frameworks import FRAMEWORKS, VENDOR, Framework
 from crtgen.project.pattern import CheckedModel, checked_models, is_checkable
 from crtgen.version import __version__
@@ -86,7 +86,7 @@ class _ExportView:
     files: tuple[str, ...]
 
 
-def check_export(firmware: Firmware) -> None:
+def check_export(firmware: FirmwareRequest) -> None:
     """Raise ``UsageError`` for what the framework cannot take."""
     name = firmware.options.framework
     framework = FRAMEWORKS[name]
@@ -116,7 +116,7 @@ def check_export(firmware: Firmware) -> None:
             raise UsageError(reason, where=f"--for {name}", hint=hint)
 
 
-def export_files(firmware: Firmware, code: Contents[bytes], sources: Sources) -> Contents[bytes]:
+def export_files(firmware: FirmwareRequest, code: Contents[bytes], sources: Sources) -> Contents[bytes]:
     """All files: ``code`` of models and runtime, where the framework wants it, and the wrapper."""
     framework = FRAMEWORKS[firmware.options.framework]
     name = firmware.name
@@ -136,7 +136,7 @@ def export_files(firmware: Firmware, code: Contents[bytes], sources: Sources) ->
 
 
 def _view(
-    firmware: Firmware, framework: Framework, sources: Sources, example: str, files: tuple[str, ...]
+    firmware: FirmwareRequest, framework: Framework, sources: Sources, example: str, files: tuple[str, ...]
 ) -> _ExportView:
     core = firmware.board.core
     shared = (f"CRT_SHARED_ARENA={firmware.shared_arena}",) if firmware.shared_arena else ()
@@ -169,7 +169,7 @@ def _view(
     )
 
 
-def _title(firmware: Firmware) -> str:
+def _title(firmware: FirmwareRequest) -> str:
     names = " and ".join(info.name for info in firmware.models)
     kind = "networks" if len(firmware.models) > 1 else "network"
     made = "as portable C" if firmware.board.is_host else f"for {firmware.board.core.name}"

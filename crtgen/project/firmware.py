@@ -10,10 +10,10 @@ from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.library import BACKEND_FILE
 from crtgen.project.mlperftiny import BenchmarkView, benchmark
-from crtgen.project.options import RECEIVE_LEAST, TYPES, Options, receive_buffer_of, stack_of
+from crtgen.project.options import RECEIVE_LEAST, TYPES, ProjectOptions, receive_buffer_of, stack_of
 from crtgen.request import Request
 
-__all__ = ["Firmware"]
+__all__ = ["FirmwareRequest"]
 
 _SERVER_MODELS = 8  # CRT_SERVER_MODELS of crt/server.h
 _SERVER_INPUTS = 32  # the bits of inputs_set in crt/server.h
@@ -40,7 +40,7 @@ _LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Firmware:
+class FirmwareRequest:
     """Models compiled as ``request`` says, and the kind of program around them.
 
     ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
@@ -56,7 +56,7 @@ class Firmware:
     modules: Sequence[CModule]
     metadata: Mapping[str, str]
     request: Request
-    options: Options = field(default_factory=Options)
+    options: ProjectOptions = field(default_factory=ProjectOptions)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     expected: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     watched: Mapping[str, DriftReference] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Firmware:
         """How many blocks a host can allocate."""
         return self.options.blocks or 0
 
-    def _sized(self, options: Options) -> Options:
+    def _sized(self, options: ProjectOptions) -> ProjectOptions:
         """With a pool that holds all inputs and outputs of any model, or all storages of any graph.
 
         Where RAM allows it holds the inputs and outputs twice: a loop of a host makes new tensors before it
@@ -146,7 +146,7 @@ class Firmware:
         )
         return sized if options.pool is not None else replace(sized, pool=self._pool_of(sized))
 
-    def _pool_of(self, options: Options) -> int:
+    def _pool_of(self, options: ProjectOptions) -> int:
         """Bytes of the pool where nobody says otherwise."""
         tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
         one = _most(tensors)

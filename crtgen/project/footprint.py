@@ -16,7 +16,7 @@ from crtgen.errors import DoesNotFitError
 from crtgen.ir import DType
 from crtgen.kernels import Kernel
 from crtgen.plan import Plan
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 from crtgen.resources import footprints_file
 
 __all__ = ["ALIGN", "Around", "Footprint", "around", "check_footprint", "footprint", "kernel_code"]
@@ -80,7 +80,7 @@ def around(core: str, flag: str, type: str) -> Around:
     raise KeyError((core, flag, type))
 
 
-def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
+def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
     """Of firmware whose models are all planned, for a board that is not this computer."""
     models = firmware.models
     is_server = firmware.type == "server"
@@ -117,7 +117,7 @@ def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
     )
 
 
-def _rest(firmware: Firmware, plans: Sequence[Plan]) -> tuple[int, int]:
+def _rest(firmware: FirmwareRequest, plans: Sequence[Plan]) -> tuple[int, int]:
     """Flash and RAM of all that is not of the models, as it was measured."""
     core = firmware.board.core
     is_zephyr = firmware.platform == "zephyr" and firmware.type != "library"
@@ -167,14 +167,14 @@ def _add_code(kernel: Kernel, known: dict[Hashable, float]) -> Hashable:
     return key
 
 
-def _copied(firmware: Firmware, part: str) -> bool:
+def _copied(firmware: FirmwareRequest, part: str) -> bool:
     """Whether a part lies in RAM, where start-up copies it."""
     place = firmware.request.place
     return part in place and firmware.board.memory(place[part]).kind == "ram"
 
 
 def _memories(
-    firmware: Firmware, parts: Mapping[str, int], copied: Mapping[str, int], flash: int, ram: int
+    firmware: FirmwareRequest, parts: Mapping[str, int], copied: Mapping[str, int], flash: int, ram: int
 ) -> dict[str, int]:
     """Bytes in each memory of the board: its parts, what they are copied from, and the rest."""
     board, place = firmware.board, firmware.request.place
@@ -188,7 +188,7 @@ def _memories(
     return found
 
 
-def check_footprint(firmware: Firmware, plans: Sequence[Plan]) -> None:
+def check_footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> None:
     """Raise ``DoesNotFitError`` for an image that cannot fit its board, whatever the compiler makes of it.
 
     How much Zephyr takes depends on its configuration: of its images the linker knows.
@@ -204,7 +204,7 @@ def check_footprint(firmware: Firmware, plans: Sequence[Plan]) -> None:
         )
 
 
-def _overfull(firmware: Firmware, needs: Footprint) -> Iterator[tuple[str, int, int]]:
+def _overfull(firmware: FirmwareRequest, needs: Footprint) -> Iterator[tuple[str, int, int]]:
     for memory in firmware.board.memories:
         size = needs.memories.get(memory.name, 0)
         certain = size * _CERTAIN if memory.kind == "flash" else size

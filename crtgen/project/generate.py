@@ -17,7 +17,7 @@ from crtgen.ir import shape_text
 from crtgen.library import runtime_headers
 from crtgen.project import baremetal, host, zephyr
 from crtgen.project.exports import Sources, check_export, export_files
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 from crtgen.project.library import example_files
 from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digests_of
 from crtgen.project.project import Project
@@ -94,7 +94,7 @@ class _ReadmeView:
     platform_note: str
 
 
-def generate_project(firmware: Firmware) -> Project:
+def generate_project(firmware: FirmwareRequest) -> Project:
     """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
     code = Contents({f"model/{name}": entry for name, entry in _model_files(firmware).items()})
     if firmware.options.framework:
@@ -115,7 +115,7 @@ def _tvm_files() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in microtvm_dir().glob("*.py")}
 
 
-def _cmake_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
+def _cmake_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:
     """Everything beside the models for a project of CMake's own."""
     files = {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
     files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
@@ -128,7 +128,7 @@ def _cmake_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]
     return files
 
 
-def _zephyr_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
+def _zephyr_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:
     """Everything beside the models for a project of Zephyr's."""
     files = zephyr.platform_files(firmware) | _runtime_files(firmware, model)
     view = _build_view(firmware, tuple(sorted({*model, *files})))
@@ -140,7 +140,7 @@ def _zephyr_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes
     return files
 
 
-def _exported_files(firmware: Firmware, model: Contents[bytes]) -> Contents[bytes]:
+def _exported_files(firmware: FirmwareRequest, model: Contents[bytes]) -> Contents[bytes]:
     """All files of a library for a framework."""
     code = Contents({**model.entries, **_runtime_files(firmware, model)})
     rows = tuple(_row(info) for info in firmware.models)
@@ -149,7 +149,7 @@ def _exported_files(firmware: Firmware, model: Contents[bytes]) -> Contents[byte
     return export_files(firmware, code, sources)
 
 
-def _model_files(firmware: Firmware) -> dict[str, bytes | Maker[bytes]]:
+def _model_files(firmware: FirmwareRequest) -> dict[str, bytes | Maker[bytes]]:
     texts = [module.files for module in firmware.modules] + [firmware.metadata]
     files: dict[str, bytes | Maker[bytes]] = {}
     parts = [{n: _encoded(entry) for n, entry in Contents.of(t).entries.items()} for t in texts]
@@ -166,7 +166,7 @@ def _encoded(entry: str | Maker[str]) -> bytes | Maker[bytes]:
     return entry.encode() if isinstance(entry, str) else lambda: (piece.encode() for piece in entry())
 
 
-def _external_files(firmware: Firmware) -> dict[str, bytes]:
+def _external_files(firmware: FirmwareRequest) -> dict[str, bytes]:
     """What the models' kernels are built with; kernels may need different files of one library."""
     files: dict[str, bytes] = {}
     for library in (library for module in firmware.modules for library in module.libraries):
@@ -177,13 +177,13 @@ def _external_files(firmware: Firmware) -> dict[str, bytes]:
     return files
 
 
-def _include_dirs(firmware: Firmware) -> tuple[str, ...]:
+def _include_dirs(firmware: FirmwareRequest) -> tuple[str, ...]:
     libraries = (library for module in firmware.modules for library in module.libraries)
     found = (f"model/{_EXTERNAL}/{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
     return tuple(dict.fromkeys(found))
 
 
-def _platform_files(firmware: Firmware) -> dict[str, str]:
+def _platform_files(firmware: FirmwareRequest) -> dict[str, str]:
     if firmware.type == "library":
         return {}
     if firmware.type == "slot":
@@ -193,13 +193,13 @@ def _platform_files(firmware: Firmware) -> dict[str, str]:
     return {**platform.platform_files(firmware), **sample}
 
 
-def _toolchain_files(firmware: Firmware) -> dict[str, str]:
+def _toolchain_files(firmware: FirmwareRequest) -> dict[str, str]:
     if firmware.board.is_host:
         return host.toolchain_files()
     return baremetal.toolchain_files(firmware.board.core)
 
 
-def _runtime_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
+def _runtime_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:
     """The C runtime; a library has its headers, or without a registry those that its code includes."""
     root = runtime_dir()
     if firmware.has_registry:
@@ -230,17 +230,17 @@ def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
     return tuple(file for file in files if file.startswith(folder) and file.endswith(_SOURCES))
 
 
-def _model_sources(firmware: Firmware, files: tuple[str, ...]) -> tuple[str, ...]:
+def _model_sources(firmware: FirmwareRequest, files: tuple[str, ...]) -> tuple[str, ...]:
     """Those that are compiled; the image for a slot is no image with a registry."""
     found = _sources(files, "model/")
     return tuple(f for f in found if f != f"model/{METADATA_FILE}") if firmware.type == "slot" else found
 
 
-def _title(firmware: Firmware) -> str:
+def _title(firmware: FirmwareRequest) -> str:
     return f"{', '.join(i.name for i in firmware.models)} on {firmware.board.name}, {_TITLE[firmware.type]}"
 
 
-def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
+def _build_view(firmware: FirmwareRequest, files: tuple[str, ...]) -> _BuildView:
     level = firmware.request.level
     return _BuildView(
         title=_title(firmware),
@@ -267,7 +267,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
     )
 
 
-def _readme_view(firmware: Firmware) -> _ReadmeView:
+def _readme_view(firmware: FirmwareRequest) -> _ReadmeView:
     toolchains = toolchains_of(firmware.board, firmware.platform)
     run, run_note = _run(firmware)
     return _ReadmeView(
@@ -304,7 +304,7 @@ _BENCHMARK_NOTE = (
 )
 
 
-def _run(firmware: Firmware) -> tuple[str, str]:
+def _run(firmware: FirmwareRequest) -> tuple[str, str]:
     """The command that runs the firmware, and what it does; empty for a library."""
     if firmware.type == "library":
         return "", ""
@@ -341,7 +341,7 @@ def _interfaces(interfaces: tuple[Interface, ...]) -> str:
     return ", ".join(f"{i.name} ({shape_text(i.shape)} {i.dtype.value})" for i in interfaces)
 
 
-def _manifest(firmware: Firmware, files: Contents[bytes]) -> Manifest:
+def _manifest(firmware: FirmwareRequest, files: Contents[bytes]) -> Manifest:
     return Manifest(
         format=FORMAT,
         version=__version__,

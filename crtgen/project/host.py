@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from crtgen.codegen.render import render
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 from crtgen.project.mlperftiny import BenchmarkView
 from crtgen.project.toolchains import HOST
 
@@ -14,7 +14,7 @@ _READ_CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _PlatformView:
+class _HostView:
     board: str
     is_host: bool
     is_server: bool
@@ -30,9 +30,9 @@ class _PlatformView:
     second_core: str = ""
 
 
-def platform_files(firmware: Firmware) -> dict[str, str]:
+def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
     """The files of ``platform/``, by name; the C sources among them are to be compiled."""
-    view = _PlatformView(
+    view = _HostView(
         board=firmware.board.name,
         is_host=True,
         is_server=firmware.listens,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crtgen.codegen.module import CModule, Interface
 from crtgen.codegen.render import render
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 
 __all__ = ["example_files"]
 
@@ -18,7 +18,7 @@ class _PortView:
 
 
 @dataclass(frozen=True, slots=True)
-class _ModelView:
+class _LibraryModelView:
     name: str
     inputs: tuple[_PortView, ...]
     outputs: tuple[_PortView, ...]
@@ -27,10 +27,10 @@ class _ModelView:
 
 @dataclass(frozen=True, slots=True)
 class _ExampleView:
-    models: tuple[_ModelView, ...]
+    models: tuple[_LibraryModelView, ...]
 
 
-def example_files(firmware: Firmware) -> dict[str, bytes]:
+def example_files(firmware: FirmwareRequest) -> dict[str, bytes]:
     """``example/main.c``; nothing if there is a model without a typed interface in C."""
     if firmware.type != "library" or not all(map(_is_typed, firmware.modules)):
         return {}
@@ -43,9 +43,9 @@ def _is_typed(module: CModule) -> bool:
     return f"{name}_run(" in module.files.get(f"{name}.h", "")
 
 
-def _model(module: CModule) -> _ModelView:
+def _model(module: CModule) -> _LibraryModelView:
     info = module.info
-    return _ModelView(
+    return _LibraryModelView(
         info.name,
         tuple(_port(info.name, "input", i) for i in info.inputs),
         tuple(_port(info.name, "output", o) for o in info.outputs),

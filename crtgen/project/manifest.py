@@ -14,7 +14,7 @@ from crtgen.codegen.module import ModelInfo
 from crtgen.contents import Contents
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.project.frameworks import FRAMEWORKS
-from crtgen.project.options import Options
+from crtgen.project.options import ProjectOptions
 
 __all__ = [
     "BOARD_FILE",
@@ -58,7 +58,7 @@ class Manifest:
     place: Mapping[str, str]
     toolchain: str
     artefact: str
-    options: Options
+    options: ProjectOptions
     models: tuple[ModelInfo, ...]
     functions: tuple[str, ...]
     files: Mapping[str, str]

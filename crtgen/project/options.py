@@ -14,7 +14,7 @@ __all__ = [
     "TARGETS",
     "TYPES",
     "OptionFields",
-    "Options",
+    "ProjectOptions",
     "receive_buffer_of",
     "stack_of",
 ]
@@ -46,7 +46,7 @@ def receive_buffer_of(ram: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProjectOptions:
     """Choices of a project; sizes in bytes.
 
     ``type`` is one of ``TYPES``. ``framework`` is what a library is wrapped for,
@@ -103,7 +103,7 @@ class Options:
 
 
 class OptionFields(TypedDict, total=False):
-    """The fields of ``Options`` beside the type, as keywords of ``Compiled.generate``."""
+    """The fields of ``ProjectOptions`` beside the type, as keywords of ``Compiled.generate``."""
 
     platform: str
     framework: str

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crtgen.codegen.module import CModule, Interface, ModelInfo
 from crtgen.ir import Array, DType
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 
 __all__ = ["CheckedModel", "checked_models", "is_checkable", "pattern"]
 
@@ -36,7 +36,7 @@ class _Input:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class _PatternOutput:
     """The first ``count`` elements are compared with ``lines``; none, if ``count`` is 0."""
 
     name: str
@@ -55,7 +55,7 @@ class CheckedModel:
     name: str
     has_states: bool
     inputs: tuple[_Input, ...]
-    outputs: tuple[_Output, ...]
+    outputs: tuple[_PatternOutput, ...]
 
 
 def is_checkable(module: CModule) -> bool:
@@ -80,7 +80,7 @@ def pattern(info: ModelInfo) -> tuple[Array, ...]:
     return tuple(arrays)
 
 
-def checked_models(firmware: Firmware) -> tuple[CheckedModel, ...]:
+def checked_models(firmware: FirmwareRequest) -> tuple[CheckedModel, ...]:
     """Each model with its inputs, and its outputs as ``firmware`` expects them."""
     return tuple(_model(module, firmware.expected.get(module.info.name, ())) for module in firmware.modules)
 
@@ -112,13 +112,13 @@ def _names(info: ModelInfo, side: str, interface: Interface) -> tuple[str, str, 
     return name, interface.c_name, name.upper()
 
 
-def _output(info: ModelInfo, interface: Interface, array: Array | None) -> _Output:
+def _output(info: ModelInfo, interface: Interface, array: Array | None) -> _PatternOutput:
     first = [] if array is None else array.ravel()[:_MOST].tolist()
     first = first if all(map(math.isfinite, first)) else []
     texts = [_literal(number, interface.dtype) for number in first]
     lines = tuple(", ".join(texts[i : i + _PER_LINE]) + "," for i in range(0, len(texts), _PER_LINE))
     names = _names(info, "output", interface)
-    return _Output(*names, interface.dtype.c_name, interface.dtype is DType.FLOAT32, len(texts), lines)
+    return _PatternOutput(*names, interface.dtype.c_name, interface.dtype is DType.FLOAT32, len(texts), lines)
 
 
 def _literal(number: Any, dtype: DType) -> str:

@@ -9,7 +9,7 @@ from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, shape_text
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 
 __all__ = ["sample_files"]
 
@@ -28,7 +28,7 @@ class _ArrayView:
 
 
 @dataclass(frozen=True, slots=True)
-class _ModelView:
+class _SampleModelView:
     """A model with the symbols of its arrays, or with ``patterns`` inputs that have none."""
 
     symbol: str
@@ -39,26 +39,28 @@ class _ModelView:
 @dataclass(frozen=True, slots=True)
 class _SampleView:
     arrays: tuple[_ArrayView, ...]
-    models: tuple[_ModelView, ...]
+    models: tuple[_SampleModelView, ...]
 
     @property
     def has_pattern(self) -> bool:
         return any(model.patterns for model in self.models)
 
 
-def sample_files(firmware: Firmware) -> dict[str, str]:
+def sample_files(firmware: FirmwareRequest) -> dict[str, str]:
     """``sample.c`` and ``sample.h`` of a standalone program. Raises ``UsageError`` for a wrong sample."""
     unknown = sorted(set(firmware.samples) - {info.name for info in firmware.models})
     if unknown:
         raise UsageError(f"a sample is for {unknown[0]}, which is not a model of the project")
     arrays: list[_ArrayView] = []
-    models: list[_ModelView] = []
+    models: list[_SampleModelView] = []
     for info in firmware.models:
         given = firmware.samples.get(info.name)
         views = [] if given is None else [_array(info, i, a) for i, a in enumerate(_checked(info, given))]
         arrays += views
         symbols = tuple(view.symbol for view in views)
-        models.append(_ModelView(f"sample_{info.name}", symbols, len(info.inputs) if given is None else 0))
+        models.append(
+            _SampleModelView(f"sample_{info.name}", symbols, len(info.inputs) if given is None else 0)
+        )
     view = _SampleView(tuple(arrays), tuple(models))
     return {name: render(f"project/common/{name}.j2", v=view) for name in ("sample.c", "sample.h")}
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crtgen.boards import Board, Step, all_steps
+from crtgen.boards import Board, RegisterStep, all_steps
 
 __all__ = ["StepView", "registers", "step_view"]
 
@@ -18,7 +18,7 @@ class StepView:
     then: tuple["StepView", ...] = ()
 
 
-def step_view(step: Step) -> StepView:
+def step_view(step: RegisterStep) -> StepView:
     """The C of a step, with the names that ``registers`` defines."""
     name = _name(step)
     found = f"({name} & {step.mask:#x}u)" if step.mask + 1 != 1 << step.bits else name
@@ -31,7 +31,7 @@ def step_view(step: Step) -> StepView:
     return StepView(step.note, statement=_statement(step, name))
 
 
-def _statement(step: Step, name: str) -> str:
+def _statement(step: RegisterStep, name: str) -> str:
     ones, zeros = step.value, step.mask & ~step.value
     cast = f"(uint{step.bits}_t)" if step.bits < 32 else ""
     if step.operation == "pairs":
@@ -52,5 +52,5 @@ def registers(board: Board) -> tuple[tuple[str, str, str], ...]:
     return tuple({(_name(s), f"{s.address:#010x}", f"uint{s.bits}_t"): None for s in steps})
 
 
-def _name(step: Step) -> str:
+def _name(step: RegisterStep) -> str:
     return step.register.replace(".", "_").replace("[", "_").replace("]", "")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from crtgen.boards import Board
 from crtgen.codegen.render import render
-from crtgen.project.firmware import Firmware
+from crtgen.project.firmware import FirmwareRequest
 from crtgen.project.sample import sample_files
 from crtgen.resources import zephyr_app_dir
 
@@ -44,7 +44,7 @@ class _MailboxView:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadmeView:
+class _ZephyrReadmeView:
     title: str
     version: str
     is_library: bool
@@ -56,7 +56,7 @@ class _ReadmeView:
     run_note: str
 
 
-def platform_files(firmware: Firmware) -> dict[str, bytes]:
+def platform_files(firmware: FirmwareRequest) -> dict[str, bytes]:
     """The application: every file of ``zephyr_app/`` that it needs, its options, its built-in input."""
     if firmware.type == "library":
         return {}
@@ -71,7 +71,7 @@ def platform_files(firmware: Firmware) -> dict[str, bytes]:
 
 
 def library_file(
-    firmware: Firmware,
+    firmware: FirmwareRequest,
     title: str,
     model_level: str,
     model_sources: tuple[str, ...],
@@ -102,9 +102,9 @@ def library_file(
     return render("project/zephyr/crtgen.cmake.j2", v=view)
 
 
-def read_me(firmware: Firmware, title: str, version: str, models: tuple[object, ...]) -> str:
+def read_me(firmware: FirmwareRequest, title: str, version: str, models: tuple[object, ...]) -> str:
     """``README.md``."""
-    view = _ReadmeView(
+    view = _ZephyrReadmeView(
         title=title,
         version=version,
         is_library=firmware.type == "library",
@@ -140,7 +140,7 @@ def _application(root: Path, type: str) -> list[str]:
     return [path for path in found if path not in (unused, "sample.yaml")]
 
 
-def _configuration(text: str, firmware: Firmware) -> str:
+def _configuration(text: str, firmware: FirmwareRequest) -> str:
     """``prj.conf`` with the options of the project instead of the application's own."""
     kept = [line for line in text.splitlines() if not line.startswith(_REPLACED[firmware.type])]
     added = [line.format(receive_buffer=firmware.receive_buffer) for line in _CONF[firmware.type]]

@@ -18,9 +18,18 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
 See docs/prove.md for what a proof says, and what it does not.
 """
 
-from crtgen.prove.cycles import UNKNOWN, Timing
+from crtgen.prove.cycles import UNKNOWN, CoreTiming
 from crtgen.prove.error import Error
 from crtgen.prove.proof import LayerProof, Proof, checker_digest, prove
-from crtgen.prove.sliding import Window
+from crtgen.prove.sliding import SlidingWindow
 
-__all__ = ["UNKNOWN", "Error", "LayerProof", "Proof", "Timing", "Window", "checker_digest", "prove"]
+__all__ = [
+    "UNKNOWN",
+    "CoreTiming",
+    "Error",
+    "LayerProof",
+    "Proof",
+    "SlidingWindow",
+    "checker_digest",
+    "prove",
+]

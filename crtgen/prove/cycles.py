@@ -14,9 +14,9 @@ on. Of a core with caches it waits for a line of eight words, and data for one t
 
 from dataclasses import dataclass
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 
-__all__ = ["UNKNOWN", "Timing"]
+__all__ = ["UNKNOWN", "CoreTiming"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ _LINE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class CoreTiming:
     """Of a core by its name, with memory that waits ``waits`` cycles for a word."""
 
     core: str
@@ -81,7 +81,7 @@ class Timing:
         """What an access adds that is not aligned: two more transfers."""
         return 2 * (1 + self.waits + 2 * self._line) if self.is_known else 0
 
-    def most(self, i: Instruction) -> int:
+    def most(self, i: DecodedInstruction) -> int:
         """Of one instruction, be its branch taken or not, and its condition met or not; 0 of other cores."""
         if not self.is_known:
             return 0
@@ -93,7 +93,7 @@ class Timing:
         waits = (self.waits + self._line) * fetched + (self.waits + 2 * self._line) * words
         return self._plain(i, words) + core.late + refill + waits
 
-    def _plain(self, i: Instruction, words: int) -> int:
+    def _plain(self, i: DecodedInstruction, words: int) -> int:
         core = _CORES[self.core]
         if self.core == "cortex-m3" and i.name in _MULTIPLICATIONS:
             return _MULTIPLICATIONS[i.name]
@@ -106,10 +106,10 @@ class Timing:
         return _SLOW.get(i.name, 1 + words + _GATHERS * _is_gather(i))
 
 
-UNKNOWN = Timing("")
+UNKNOWN = CoreTiming("")
 
 
-def _branches(i: Instruction) -> bool:
+def _branches(i: DecodedInstruction) -> bool:
     if i.name in ("bic", "bics", "bfi", "bfc"):
         return False
     to_pc = i.operands[-1:] if i.name in ("pop", "ldmia", "ldmdb") else i.operands[:1]
@@ -119,12 +119,12 @@ def _branches(i: Instruction) -> bool:
 _AWAY = frozenset(("cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp"))
 
 
-def _is_gather(i: Instruction) -> bool:
+def _is_gather(i: DecodedInstruction) -> bool:
     """Whether each lane has an address of its own."""
     return i.name.startswith(("vldr", "vstr")) and "[" in i.operands[-1] and "q" in i.operands[-1]
 
 
-def _words(i: Instruction) -> int:
+def _words(i: DecodedInstruction) -> int:
     """Words that it loads or stores, at most."""
     if i.name in ("ldrd", "strd"):
         return 2

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from crtgen.child import run_to_end
-from crtgen.prove.image import Image, Instruction, image_bytes, tool
+from crtgen.prove.image import DecodedImage, DecodedInstruction, image_bytes, tool
 from crtgen.prove.refusal import Refusal
 from crtgen.temporary import TemporaryFolder
 
@@ -34,7 +34,7 @@ _EXTENSIONS = {"armv7e-m": ("fp",), "armv8-m.main": ("dsp", "fp"), "armv8.1-m.ma
 _BRANCH = re.compile(r"(b|bl|b[a-z]{2}|cbn?z|le|wls|wlstp|dlstp|letp)(\.\w+)? ")
 
 
-def agree(image: Image, used: Iterable[int]) -> dict[str, str]:
+def agree(image: DecodedImage, used: Iterable[int]) -> dict[str, str]:
     """The version and the digest of each decoder that takes the instructions at these addresses for the same.
 
     LLVM comes with the package ``ziglang``; where that is not installed it is not asked. Raises ``Refusal``
@@ -60,7 +60,11 @@ def agree(image: Image, used: Iterable[int]) -> dict[str, str]:
 
 
 def _compare(
-    image: Image, code: Sequence[Instruction], who: str, command: Sequence[str], source: Sequence[str]
+    image: DecodedImage,
+    code: Sequence[DecodedInstruction],
+    who: str,
+    command: Sequence[str],
+    source: Sequence[str],
 ) -> None:
     with TemporaryFolder() as directory:
         (directory / "used.s").write_text("\n".join([".syntax unified", ".thumb", *source, ""]))
@@ -78,7 +82,7 @@ def _compare(
         at += size
 
 
-def _for_binutils(i: Instruction) -> str:
+def _for_binutils(i: DecodedInstruction) -> str:
     """The text with targets of branches relative to it.
 
     A sum of a register and a small number that goes to the same register has two encodings of 16 bits, of
@@ -93,7 +97,7 @@ def _for_binutils(i: Instruction) -> str:
     return i.text if relative is None else f"{relative[0]}. + ({relative[1]})"
 
 
-def _for_llvm(i: Instruction) -> str:
+def _for_llvm(i: DecodedInstruction) -> str:
     """The same, as LLVM's assembler writes it: no width where there is one only, and no address of PC."""
     if (real := _real_number(i)) is not None:
         return real
@@ -107,7 +111,7 @@ def _for_llvm(i: Instruction) -> str:
     return i.text
 
 
-def _real_number(i: Instruction) -> str | None:
+def _real_number(i: DecodedInstruction) -> str | None:
     """VMOV.F32 of a number, which objdump prints as the 8 bits that hold it (VFPExpandImm)."""
     match = _REAL.fullmatch(i.text)
     if match is None:
@@ -124,7 +128,7 @@ _ONE_WIDTH = re.compile(
 )
 
 
-def _relative(i: Instruction) -> tuple[str, int] | None:
+def _relative(i: DecodedInstruction) -> tuple[str, int] | None:
     """What is before the target of a branch, and how far that is."""
     target = i.operands[-1] if i.operands else ""
     if not _BRANCH.match(i.text) or not re.fullmatch(r"[0-9a-f]+", target) or target.startswith("r"):

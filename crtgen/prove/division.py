@@ -10,7 +10,7 @@ from crtgen.prove.meaning import table
 from crtgen.prove.memory import tried_values
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Word, signed, unknown
+from crtgen.prove.value import M32, Word, WordOp, signed, unknown
 from crtgen.prove.words import add
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def divided(m: "Machine", target: int) -> bool:
         m.divisions[key] = _tried(m, target, divisor, range(ends[0], ends[1] + 1))
     found = m.divisions[key]
     index = add(dividend, -ends[0] & M32)
-    m.r[0], m.r[1] = (Op("table", number, index) for number in found.tables)
+    m.r[0], m.r[1] = (WordOp("table", number, index) for number in found.tables)
     m.spoil(_SCRATCH, found.frame)
     least, most = found.instructions
     m.count += most

@@ -16,9 +16,9 @@ import numpy as np
 
 from crtgen.prove.expression import Node
 from crtgen.prove.network.layer import Value
-from crtgen.prove.network.real_layers import Line, RealLayer, RealNetwork, in_units
+from crtgen.prove.network.real_layers import LinearForm, RealLayer, RealNetwork, in_units
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Sum, Symbol, Word, unknown
+from crtgen.prove.value import M32, LinearSum, Symbol, Word, WordOp, unknown
 
 __all__ = ["Bounds", "Error"]
 
@@ -85,7 +85,7 @@ class Bounds:
                 return symbol
         return None
 
-    def _enter(self, symbol: Symbol, layer: RealLayer, line: Line, node: Node) -> None:
+    def _enter(self, symbol: Symbol, layer: RealLayer, line: LinearForm, node: Node) -> None:
         low = high = _as_float(line.constant) / line.divisor
         sizes, errors = abs(low), 0.0
         whole = -self.reach, self.reach
@@ -122,7 +122,7 @@ class Bounds:
         return memo[id(e)]
 
     def _operation(self, e: Node, memo: dict[int, tuple[float, float]]) -> tuple[float, float]:
-        assert isinstance(e, Op)  # it is a line
+        assert isinstance(e, WordOp)  # it is a line
         flushes = e.name.endswith("_fz")
         parts = [self._rounded(a, memo) for a in e.args]
         if flushes:
@@ -159,7 +159,7 @@ def _as_float(units: int) -> float:
 
 def _symbol(e: Node) -> Symbol | None:
     """The symbol that a word is."""
-    if not isinstance(e, Sum) or e.constant:
+    if not isinstance(e, LinearSum) or e.constant:
         return None
     terms = e.terms()
     if len(terms) != 1:
@@ -171,7 +171,7 @@ def _symbol(e: Node) -> Symbol | None:
 def _clamped(e: Node) -> tuple[Node, tuple[float, float]]:
     """What a word is within limits, and these: of maxima, minima, and choices that are one."""
     applied: list[tuple[Callable[[float, float], float], float]] = []
-    while isinstance(e, Op) and (found := _extreme(e)) is not None:
+    while isinstance(e, WordOp) and (found := _extreme(e)) is not None:
         is_max, e, end = found
         applied.append((max if is_max else min, _number(end)))
     low, high = float("-inf"), float("inf")
@@ -180,7 +180,7 @@ def _clamped(e: Node) -> tuple[Node, tuple[float, float]]:
     return e, (low, high)
 
 
-def _extreme(e: Op) -> tuple[bool, Node, int] | None:
+def _extreme(e: WordOp) -> tuple[bool, Node, int] | None:
     """Whether it is a maximum of a node and a number, not a minimum; the node; the number."""
     name = e.name.removesuffix("_fz")
     if name in ("f_max", "f_min"):
@@ -190,20 +190,20 @@ def _extreme(e: Op) -> tuple[bool, Node, int] | None:
     return _of_bits(e) if name in ("max", "min") else _chosen(e)
 
 
-def _of_bits(e: Op) -> tuple[bool, Node, int] | None:
+def _of_bits(e: WordOp) -> tuple[bool, Node, int] | None:
     """Of the bits as integers: numbers that are not negative have the same order, others are below."""
     inner, end = e.args
     if not isinstance(end, int):
         return None
     if e.name == "max":
         return (True, inner, end) if end == 0 else None
-    above = isinstance(inner, Op) and inner.name == "max" and inner.args[1] == 0
+    above = isinstance(inner, WordOp) and inner.name == "max" and inner.args[1] == 0
     return (False, inner, end) if above and 0 < end < 1 << 31 else None
 
 
-def _chosen(e: Op) -> tuple[bool, Node, int] | None:
+def _chosen(e: WordOp) -> tuple[bool, Node, int] | None:
     """Of a choice between a node and the number that it is compared with."""
-    if e.name != "sel" or not isinstance(taken := e.args[0], Op) or taken.name not in _GREATER:
+    if e.name != "sel" or not isinstance(taken := e.args[0], WordOp) or taken.name not in _GREATER:
         return None
     x, end = taken.args
     for node, number, first in ((e.args[1], e.args[2], True), (e.args[2], e.args[1], False)):
@@ -215,9 +215,9 @@ def _chosen(e: Op) -> tuple[bool, Node, int] | None:
 _GREATER = {"f_gt": True, "f_ge": True, "f_lt": False, "f_le": False}
 
 
-def _line(e: Node) -> Line:
+def _line(e: Node) -> LinearForm:
     """A tree as a line, or a quotient of one. Raises ``Refusal`` for one that is none."""
-    if isinstance(e, Op) and e.name.removesuffix("_fz") == "f_div":
+    if isinstance(e, WordOp) and e.name.removesuffix("_fz") == "f_div":
         divisor = _number(e.args[1]) if isinstance(e.args[1], int) else 0.0
         if divisor < 1 or not divisor.is_integer():
             raise Refusal("no quotient by a positive integer")
@@ -234,13 +234,13 @@ def _line(e: Node) -> Line:
             terms[symbol] = terms.get(symbol, 0) + (k if scaled else k << 149)
         else:
             todo += _parts(node, k, scaled)
-    return Line(constant, frozenset((s, k) for s, k in terms.items() if k))
+    return LinearForm(constant, frozenset((s, k) for s, k in terms.items() if k))
 
 
 def _parts(e: Node, k: int, scaled: bool) -> list[tuple[Node, int, bool]]:
     """What a node is made of, with the factor of each, and whether that is in units of 2^-149."""
-    name = e.name.removesuffix("_fz") if isinstance(e, Op) else ""
-    if not isinstance(e, Op) or name not in ("f_add", "f_sub", "f_mul", "f_fma", "f_neg"):
+    name = e.name.removesuffix("_fz") if isinstance(e, WordOp) else ""
+    if not isinstance(e, WordOp) or name not in ("f_add", "f_sub", "f_mul", "f_fma", "f_neg"):
         raise Refusal("no sum of products with numbers")
     if name in ("f_add", "f_sub"):
         return [(e.args[0], k, scaled), (e.args[1], k if name == "f_add" else -k, scaled)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.meaning import NEGATED
 
 __all__ = ["meeting_points"]
@@ -11,7 +11,7 @@ _END = -1
 """What every function ends in."""
 
 
-def meeting_points(code: Mapping[int, Instruction], first: int, end: int) -> dict[int, int | None]:
+def meeting_points(code: Mapping[int, DecodedInstruction], first: int, end: int) -> dict[int, int | None]:
     """By the address of each instruction: where all ways from it lead first; None is the function's return.
 
     Postdominators by iteration: Cooper, Harvey, Kennedy, "A simple, fast dominance algorithm", section 2.
@@ -36,7 +36,7 @@ def meeting_points(code: Mapping[int, Instruction], first: int, end: int) -> dic
     return {a: None if t == _END else t for a, t in found.items()}
 
 
-def _successors(i: Instruction) -> list[int]:
+def _successors(i: DecodedInstruction) -> list[int]:
     """Addresses that may be next; 0 is a return, or a branch that is not known."""
     after = [i.following] if i.condition else []
     loops = i.name in ("cbz", "cbnz", "le", "letp", "wls", "wlstp")
@@ -49,10 +49,10 @@ def _successors(i: Instruction) -> list[int]:
     return [i.following]
 
 
-def _writes_pc(i: Instruction) -> bool:
+def _writes_pc(i: DecodedInstruction) -> bool:
     return "pc" in i.operands[-1] if i.name in ("pop", "ldmia", "ldmdb") else i.operands[0] == "pc"
 
 
-def target(i: Instruction) -> int:
+def target(i: DecodedInstruction) -> int:
     """The address that a branch goes to."""
     return int(i.operands[-1], 16)

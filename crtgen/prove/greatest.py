@@ -3,7 +3,7 @@
 from typing import Any
 
 from crtgen.prove.expression import parts_of
-from crtgen.prove.value import Op, Sum, Symbol, Word, signed
+from crtgen.prove.value import LinearSum, Symbol, Word, WordOp, signed
 
 __all__ = ["greatest_of", "least_of", "single_symbol"]
 
@@ -32,12 +32,12 @@ def _extreme_of(word: Word, name: str, end: int) -> tuple[frozenset[Symbol], int
         if id(e) in seen:
             continue
         seen.add(id(e))
-        kept = _KEPT.get((e.name, e.args[0] if len(e.args) > 1 else 0)) if isinstance(e, Op) else None
-        if kept and isinstance(e.args[-1], Op) and e.args[-1].name == name:
+        kept = _KEPT.get((e.name, e.args[0] if len(e.args) > 1 else 0)) if isinstance(e, WordOp) else None
+        if kept and isinstance(e.args[-1], WordOp) and e.args[-1].name == name:
             e, bits = e.args[-1], min(bits, kept)
         if isinstance(e, int):
             end = pick(end, signed(e))
-        elif isinstance(e, Op) and e.name == name:
+        elif isinstance(e, WordOp) and e.name == name:
             todo.extend(parts_of(e))
         else:
             symbol = single_symbol(e)
@@ -51,7 +51,7 @@ def _extreme_of(word: Word, name: str, end: int) -> tuple[frozenset[Symbol], int
 
 def single_symbol(e: Any) -> Symbol | None:
     """The symbol that a word is, sign extended."""
-    if isinstance(e, Sum) and e.constant == 0 and len(e.terms()) == 1:
+    if isinstance(e, LinearSum) and e.constant == 0 and len(e.terms()) == 1:
         ((symbol, k),) = e.terms().items()
         return symbol if k == 1 else None
     return None

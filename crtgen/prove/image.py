@@ -21,7 +21,7 @@ from crtgen.errors import ToolMissingError, UsageError
 from crtgen.prove.meaning import NEGATED
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["Image", "Instruction", "image_bytes", "read_image", "tool"]
+__all__ = ["DecodedImage", "DecodedInstruction", "image_bytes", "read_image", "tool"]
 
 _SECONDS = 120
 
@@ -38,7 +38,7 @@ _ARCHITECTURES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class DecodedInstruction:
     """``name`` without condition and width, ``kind`` what follows the dot (``s8``), operands as text."""
 
     address: int
@@ -52,7 +52,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, eq=False)
-class Image:
+class DecodedImage:
     """``constant`` are the bytes that no store may reach, by address of their first.
 
     ``loaded`` is what a reset finds, and where; ``variable`` are first address and end of what may be
@@ -68,7 +68,7 @@ class Image:
     initial: tuple[tuple[int, bytes], ...]
     symbols: Mapping[str, int]
     sizes: Mapping[str, int]
-    instructions: Mapping[int, Instruction]
+    instructions: Mapping[int, DecodedInstruction]
     functions: tuple[tuple[int, int, str], ...] = field(default=())
     """First address, end and name of each function."""
 
@@ -100,7 +100,7 @@ class Image:
         return self.symbols[name], self.symbols[name] + self.sizes[name]
 
 
-def read_image(path: Path) -> Image:
+def read_image(path: Path) -> DecodedImage:
     """Read an ELF file for Arm.
 
     Raises ``UsageError`` for what is none, ``ToolMissingError`` without binutils.
@@ -114,7 +114,7 @@ def read_image(path: Path) -> Image:
         raise UsageError(f"no ELF file that can be read: {error}", where=str(path)) from None
 
 
-def _read(path: Path, elf: ELFFile) -> Image:
+def _read(path: Path, elf: ELFFile) -> DecodedImage:
     table = elf.get_section_by_name(".symtab")
     attributes = elf.get_section_by_name(".ARM.attributes")
     if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection) or attributes is None:
@@ -144,13 +144,13 @@ def _read(path: Path, elf: ELFFile) -> Image:
     instructions = _decode(path, architecture, constant)
     memory = tuple((s["p_paddr"], s.data()) for s in parts), *_sections(elf, parts)
     ordered = tuple(sorted(functions))
-    return Image(
+    return DecodedImage(
         path, architecture, segments, constant, *memory, symbols, sizes, instructions, functions=ordered
     )
 
 
 def _sections(elf: ELFFile, parts: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What may be written once main runs, gaps of alignment too, and what has to be there: see ``Image``."""
+    """What may be written once main runs, gaps of alignment too, and what has to be there."""
     loaded = [p for p in parts if p["p_vaddr"] == p["p_paddr"]]
     taken = [s for s in elf.iter_sections() if s["sh_flags"] & 2 and s["sh_size"]]
     taken = [s for s in taken if not any(p.section_in_segment(s) for p in loaded)]
@@ -181,7 +181,9 @@ _LINE = re.compile(r"\s*([0-9a-f]+):\t(\S+)\s*(.*)")
 _SPLIT = re.compile(r",(?![^\[{]*[\]}])")
 
 
-def _decode(path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]) -> dict[int, Instruction]:
+def _decode(
+    path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]
+) -> dict[int, DecodedInstruction]:
     """Every instruction that objdump finds; the conditions of IT blocks go to those within."""
     known = "armv7e-m" if architecture == "armv7-m" else architecture  # objdump has no name for the former
     command = [tool("objdump"), "-d", "--no-show-raw-insn", "-m", known, str(path.resolve())]
@@ -211,7 +213,9 @@ def _decode(path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]
             bits = int(kind[1:]) // 2
             text = f"{text[: text.rindex('#')]}#{bits - (halfword & (bits - 1))}"
         operands = tuple(part.strip() for part in _SPLIT.split(text)) if text else ()
-        found[address] = Instruction(address, base, kind, operands, condition, following, f"{name} {text}")
+        found[address] = DecodedInstruction(
+            address, base, kind, operands, condition, following, f"{name} {text}"
+        )
     return found
 
 
@@ -222,7 +226,7 @@ def _halfword(data: Iterable[tuple[int, bytes]], address: int) -> int:
     return 0
 
 
-def image_bytes(image: Image, address: int, count: int) -> bytes:
+def image_bytes(image: DecodedImage, address: int, count: int) -> bytes:
     for first, content in image.constant:
         if first <= address and address + count <= first + len(content):
             return content[address - first : address - first + count]

@@ -13,7 +13,7 @@ from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.sums import steps_of
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Sum, Symbol, Word
+from crtgen.prove.value import LinearSum, Symbol, Word, WordOp
 
 __all__ = ["is_joined"]
 
@@ -25,7 +25,7 @@ def is_joined(layer: ElementLayer, symbols: tuple[Symbol, Symbol], word: Word) -
     node = _meeting(word, frozenset(symbols))
     if node is None:
         raise Refusal("two operands that do not meet in one place")
-    operation = node.name if isinstance(node, Op) else "add"
+    operation = node.name if isinstance(node, WordOp) else "add"
     if operation not in ({"mul"} if layer.joint == "mul" else {"add", "sub"}):
         raise Refusal("two operands that meet otherwise than in a sum or a product")
     offset, ends = 0, []
@@ -37,13 +37,13 @@ def is_joined(layer: ElementLayer, symbols: tuple[Symbol, Symbol], word: Word) -
             raise Refusal(f"operand {which} is scaled otherwise than the network says")
         offset += int(rest[0])
         ends.append((int(wanted.min()), int(wanted.max())))
-    offset += node.constant if isinstance(node, Sum) else 0
+    offset += node.constant if isinstance(node, LinearSum) else 0
     return _follows(layer, word, node, _range(layer.joint, *ends), offset)
 
 
-def _part(node: Op | Sum, operation: str, symbol: Symbol, values: Any) -> Any:
+def _part(node: WordOp | LinearSum, operation: str, symbol: Symbol, values: Any) -> Any:
     """What the node has of one of the two symbols."""
-    if isinstance(node, Sum):
+    if isinstance(node, LinearSum):
         return node.terms()[symbol] * values
     (place,) = (i for i, p in enumerate(node.args) if _support(p) == {symbol})
     got = evaluate(node.args[place], lambda s: s.terms()[symbol] * values + s.constant, {})
@@ -58,7 +58,9 @@ def _range(joint: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int
     return min(products), max(products)
 
 
-def _follows(layer: ElementLayer, word: Word, node: Op | Sum, ends: tuple[int, int], offset: int) -> bool:
+def _follows(
+    layer: ElementLayer, word: Word, node: WordOp | LinearSum, ends: tuple[int, int], offset: int
+) -> bool:
     """Whether the word is, as a function of the joined number, the network's."""
     low, high = ends
     if low + offset < -(1 << 31) or high + offset >= 1 << 31:
@@ -76,18 +78,18 @@ def _follows(layer: ElementLayer, word: Word, node: Op | Sum, ends: tuple[int, i
     return True
 
 
-def _no_leaf(leaf: Sum) -> Any:
+def _no_leaf(leaf: LinearSum) -> Any:
     raise Refusal("an operand that is used otherwise than joined with the other one")
 
 
-def _meeting(word: Word, symbols: frozenset[Symbol]) -> Op | Sum | None:
+def _meeting(word: Word, symbols: frozenset[Symbol]) -> WordOp | LinearSum | None:
     """The one node that depends on both, and of which no part does."""
-    found: dict[int, Op | Sum] = {}
+    found: dict[int, WordOp | LinearSum] = {}
     todo: list[Node] = [word]
     while todo:
         e = todo.pop()
         deeper = [p for p in parts_of(e) if _support(p) == symbols]
-        if not deeper and isinstance(e, Op | Sum):
+        if not deeper and isinstance(e, WordOp | LinearSum):
             found[id(e)] = e
         todo += deeper
     return next(iter(found.values())) if len(found) == 1 else None

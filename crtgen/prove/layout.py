@@ -3,7 +3,7 @@
 import re
 
 from crtgen.errors import UsageError
-from crtgen.prove.image import Image, image_bytes
+from crtgen.prove.image import DecodedImage, image_bytes
 from crtgen.prove.machine import Machine
 from crtgen.prove.refusal import Refusal
 
@@ -13,7 +13,7 @@ STACK_TOP = 0xF0000000
 """Where the stack is while a proof runs: far from all else, so that what is beyond its frames is seen."""
 
 
-def only_model(image: Image, stem: str = "") -> str:
+def only_model(image: DecodedImage, stem: str = "") -> str:
     """The name of an image's model; of several, that of a file. Raises ``UsageError`` if there is none."""
     names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
     own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
@@ -24,7 +24,7 @@ def only_model(image: Image, stem: str = "") -> str:
     return names[0] if len(names) == 1 else own[0]
 
 
-def places(image: Image, name: str, which: str, count: int) -> list[int]:
+def places(image: DecodedImage, name: str, which: str, count: int) -> list[int]:
     """The addresses of tensors' bytes: the only pointers into the arena in the image's description.
 
     An image that comes by rows lies in an array of its own.
@@ -40,7 +40,7 @@ def places(image: Image, name: str, which: str, count: int) -> list[int]:
     return found
 
 
-def variables(image: Image, name: str) -> list[tuple[int, int]]:
+def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
     """Objects of a model in memory that is written, but for the arena."""
     models = [n.removesuffix("compute") for n in image.symbols if n.endswith("_compute")]
     longer = tuple(n for n in models if n.startswith(f"{name}_") and n != f"{name}_")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 
 from crtgen.prove.expression import shape_of
 from crtgen.prove.meaning import apply
-from crtgen.prove.value import Op, Sum, Word
+from crtgen.prove.value import LinearSum, Word, WordOp
 from crtgen.prove.words import add, logic, mul, select, shifted
 
 __all__ = ["as_product"]
@@ -23,22 +23,22 @@ def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word
     if all([_shape(w, names) for w in words] != found for words in made):
         return low, high
     if _is_sign(u_high, u) and _is_sign(v_high, v):
-        return Op("mul", u, v), Op("smulhi", u, v)
-    return Op("mul", u, v), _upper(u, u_high, v, v_high, Op("umulhi", u, v))
+        return WordOp("mul", u, v), WordOp("smulhi", u, v)
+    return WordOp("mul", u, v), _upper(u, u_high, v, v_high, WordOp("umulhi", u, v))
 
 
 def _is_sign(high: Word, w: Word) -> bool:
     """Whether it is the word of the sign."""
     if isinstance(w, int):
         return high == shifted("asr", w, 31)
-    return isinstance(high, Op) and high.name == "asr" and high.args[0] is w and high.args[1] == 31
+    return isinstance(high, WordOp) and high.name == "asr" and high.args[0] is w and high.args[1] == 31
 
 
 def _shape(w: Word, names: dict[int, Hashable]) -> Hashable:
     return shape_of(w, _leaf, {**names})
 
 
-def _leaf(s: Sum) -> Hashable:
+def _leaf(s: LinearSum) -> Hashable:
     return s.constant, frozenset(s.terms().items())
 
 
@@ -62,7 +62,7 @@ def _by_halves(
     least, cross, most = mul(b, d), mul(a, d), mul(a, c)
     middle = add(shifted("lsr", least, 16), add(mul(c, b), cross))
     carried = apply("hi", cross, middle)
-    if isinstance(carried, Op):
+    if isinstance(carried, WordOp):
         most = select(carried, add(most, 0x10000), most)
     low = add(shifted("lsl", middle, 16), lower(least))
     return low, _upper(u, u_high, v, v_high, add(shifted("lsr", middle, 16), most))

@@ -1,36 +1,38 @@
 """Numbers of 64 bits in two words, where they are one sum: the sum, and its upper word.
 
-The lower word is a ``Sum`` in the integers, of which the word is the lower 32 bits; the upper word is the
-operation ``upper`` of the same sum. Whoever makes such a pair has to know that the sum keeps to 64 bits.
+The lower word is a ``LinearSum`` in the integers, of which the word is the lower 32 bits; the upper word is
+the operation ``upper`` of the same sum. Whoever makes such a pair has to know that the sum keeps to 64 bits.
 """
 
-from crtgen.prove.value import M32, Op, Sum, Symbol, Word, signed
+from crtgen.prove.value import M32, LinearSum, Symbol, Word, WordOp, signed
 
 __all__ = ["as_long", "high_part", "long_add", "long_shift", "long_words"]
 
 
-def as_long(low: Word, high: Word) -> Sum | None:
+def as_long(low: Word, high: Word) -> LinearSum | None:
     """The sum that two words are, with a sign."""
     if isinstance(low, int):
-        return Sum(signed(high) << 32 | low, {}) if isinstance(high, int) else None
-    if not isinstance(low, Sum) or not isinstance(high, Op):
+        return LinearSum(signed(high) << 32 | low, {}) if isinstance(high, int) else None
+    if not isinstance(low, LinearSum) or not isinstance(high, WordOp):
         return None
     of = high.args[0]
-    same = of is low or (isinstance(of, Sum) and of.constant == low.constant and of.terms() == low.terms())
+    same = of is low or (
+        isinstance(of, LinearSum) and of.constant == low.constant and of.terms() == low.terms()
+    )
     if high.name == "asr" and high.args[1] == 31:
         least, most = low.bounds()
         same = same and least >= -(1 << 31) and most < 1 << 31
     return low if same and high.name in ("upper", "asr") else None
 
 
-def long_words(total: Sum) -> tuple[Word, Word] | None:
+def long_words(total: LinearSum) -> tuple[Word, Word] | None:
     """The two words of a sum; None if it may need more than 64 bits."""
     least, most = total.bounds()
     if least < -(1 << 63) or most >= 1 << 63:
         return None
     if not total.terms():
         return total.constant & M32, total.constant >> 32 & M32
-    return total, Op("upper", total)
+    return total, WordOp("upper", total)
 
 
 def long_add(a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1) -> tuple[Word, Word] | None:
@@ -38,11 +40,11 @@ def long_add(a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1) -> tup
     x, y = as_long(*a), as_long(*b)
     if x is None or y is None or not (_is_upper(a[1]) or _is_upper(b[1])):
         return None
-    return long_words(Sum(x.constant + factor * y.constant, None, (x, y, factor)))
+    return long_words(LinearSum(x.constant + factor * y.constant, None, (x, y, factor)))
 
 
 def _is_upper(w: Word) -> bool:
-    return isinstance(w, Op) and w.name == "upper"
+    return isinstance(w, WordOp) and w.name == "upper"
 
 
 def long_shift(high: Word, low: Word, n: int) -> Word:
@@ -56,10 +58,10 @@ def long_shift(high: Word, low: Word, n: int) -> Word:
             shifted = high_part(whole, n)
             if shifted is not None:
                 return shifted
-    return Op("high", high, low, n)
+    return WordOp("high", high, low, n)
 
 
-def high_part(v: Sum, n: int) -> Word | None:
+def high_part(v: LinearSum, n: int) -> Word | None:
     """floor(v / 2^n) as a sum, where what the coefficients leave over stays within one step of 2^n."""
     if n > 31:
         return None
@@ -72,7 +74,7 @@ def high_part(v: Sum, n: int) -> Word | None:
             low[symbol] = rest
         if k != rest:
             high[symbol] = (k - rest) >> n
-    least, most = Sum(v.constant, low).bounds()
+    least, most = LinearSum(v.constant, low).bounds()
     if least >> n != most >> n:
         return None
-    return Sum(least >> n, high) if high else least >> n & M32
+    return LinearSum(least >> n, high) if high else least >> n & M32

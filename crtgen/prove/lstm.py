@@ -15,10 +15,10 @@ from crtgen.prove.expression import Node, evaluate, leaves, parts_of, shape_of
 from crtgen.prove.greatest import single_symbol
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.network.layer import Value
-from crtgen.prove.network.lstm import CELL, FORGET, INPUT, OUTPUT, Lstm, Place
+from crtgen.prove.network.lstm import CELL, FORGET, INPUT, OUTPUT, LstmLayer, UnitTime
 from crtgen.prove.network.sums import fingerprint, steps_of
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Sum, Symbol, Word
+from crtgen.prove.value import LinearSum, Symbol, Word, WordOp
 
 __all__ = ["lstm_output"]
 
@@ -31,20 +31,20 @@ Factor: TypeAlias = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Products:
+class _FactorProducts:
     """The products in an expression by their two factors, and which of them each node depends on."""
 
-    found: dict[frozenset[Factor], Op] = field(default_factory=dict)
+    found: dict[frozenset[Factor], WordOp] = field(default_factory=dict)
     support: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
-def lstm_output(layer: Lstm, word: Word, bits: int, verdicts: dict[Any, bool]) -> Value | None:
+def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, bool]) -> Value | None:
     """The cell state or the hidden state that a word is, for every input; None if it is none."""
-    products = _Products()
+    products = _FactorProducts()
     _support(layer, word, products, verdicts)
     factors = frozenset(products.found)
     numbers = [v for pair in factors for kind, v in pair if kind == "gate"]
-    if not numbers or not isinstance(word, Op):
+    if not numbers or not isinstance(word, WordOp):
         return None
     place = layer.in_time[min(numbers) // 4]
     keep, enter, show = _wanted(layer, place)
@@ -59,7 +59,7 @@ def lstm_output(layer: Lstm, word: Word, bits: int, verdicts: dict[Any, bool]) -
     return None
 
 
-def _wanted(layer: Lstm, place: Place) -> tuple[frozenset[Factor], ...]:
+def _wanted(layer: LstmLayer, place: UnitTime) -> tuple[frozenset[Factor], ...]:
     """The factors of what is kept, of what enters, of what is shown."""
     first = 4 * layer.in_time.index(place)
     same = layer.gates.same
@@ -72,7 +72,9 @@ def _wanted(layer: Lstm, place: Place) -> tuple[frozenset[Factor], ...]:
     )
 
 
-def _support(layer: Lstm, e: Node, products: _Products, verdicts: dict[Any, bool]) -> frozenset[int]:
+def _support(
+    layer: LstmLayer, e: Node, products: _FactorProducts, verdicts: dict[Any, bool]
+) -> frozenset[int]:
     """The products that a node depends on, by ``id``; all else that it depends on shows later."""
     if isinstance(e, int):
         return frozenset()
@@ -80,7 +82,7 @@ def _support(layer: Lstm, e: Node, products: _Products, verdicts: dict[Any, bool
     if known is None:
         known = frozenset()
         factors = _factors(layer, e, verdicts)
-        if isinstance(e, Op) and factors is not None:
+        if isinstance(e, WordOp) and factors is not None:
             known = frozenset((id(products.found.setdefault(factors, e)),))
         else:
             for part in parts_of(e):
@@ -89,15 +91,15 @@ def _support(layer: Lstm, e: Node, products: _Products, verdicts: dict[Any, bool
     return known
 
 
-def _factors(layer: Lstm, e: Node, verdicts: dict[Any, bool]) -> frozenset[Factor] | None:
-    if not isinstance(e, Op) or e.name != "mul" or any(isinstance(a, int) for a in e.args):
+def _factors(layer: LstmLayer, e: Node, verdicts: dict[Any, bool]) -> frozenset[Factor] | None:
+    if not isinstance(e, WordOp) or e.name != "mul" or any(isinstance(a, int) for a in e.args):
         return None
     found = [_factor(layer, a, verdicts) for a in e.args]
     known = frozenset(f for f in found if f is not None)
     return known if len(known) == 2 else None
 
 
-def _factor(layer: Lstm, e: Node, verdicts: dict[Any, bool]) -> Factor | None:
+def _factor(layer: LstmLayer, e: Node, verdicts: dict[Any, bool]) -> Factor | None:
     """What a factor of a product is: a function of one cell state, or of one sum of two products."""
     symbol = single_symbol(e)
     if symbol is not None:
@@ -122,10 +124,10 @@ def _factor(layer: Lstm, e: Node, verdicts: dict[Any, bool]) -> Factor | None:
     return None
 
 
-def _same(layer: Lstm, e: Node, name: Any, values: Any, wanted: Any, verdicts: dict[Any, bool]) -> bool:
+def _same(layer: LstmLayer, e: Node, name: Any, values: Any, wanted: Any, verdicts: dict[Any, bool]) -> bool:
     """Whether a word, whose leaves are all multiples of one number, is what is wanted of its values."""
 
-    def line(leaf: Sum) -> tuple[int, int]:
+    def line(leaf: LinearSum) -> tuple[int, int]:
         return next(iter(leaf.terms().values())), leaf.constant
 
     key = (layer, name, shape_of(e, line, {}))
@@ -139,7 +141,7 @@ def _same(layer: Lstm, e: Node, name: Any, values: Any, wanted: Any, verdicts: d
     return verdicts[key]
 
 
-def _ends(layer: Lstm, factors: frozenset[Factor]) -> tuple[int, int]:
+def _ends(layer: LstmLayer, factors: frozenset[Factor]) -> tuple[int, int]:
     """The least and the greatest product."""
     ends = []
     for kind, which in factors:
@@ -154,9 +156,9 @@ def _ends(layer: Lstm, factors: frozenset[Factor]) -> tuple[int, int]:
 
 
 def _alike(
-    layer: Lstm,
+    layer: LstmLayer,
     e: Node,
-    node: Op,
+    node: WordOp,
     factors: frozenset[Factor],
     wanted: Callable[[Any], Any],
     verdicts: dict[Any, bool],
@@ -177,7 +179,7 @@ def _alike(
     return verdicts[key]
 
 
-def _equal(layer: Lstm, e: Node, node: Node, numbers: Any, wanted: Callable[[Any], Any]) -> bool:
+def _equal(layer: LstmLayer, e: Node, node: Node, numbers: Any, wanted: Callable[[Any], Any]) -> bool:
     layer.evaluations += numbers.size
     got = np.broadcast_to(evaluate(e, _no_leaf, {id(node): numbers}), numbers.shape)
     expected = wanted(numbers)
@@ -189,9 +191,9 @@ def _equal(layer: Lstm, e: Node, node: Node, numbers: Any, wanted: Callable[[Any
 
 
 def _is_cell(
-    layer: Lstm,
+    layer: LstmLayer,
     word: Word,
-    products: _Products,
+    products: _FactorProducts,
     factors: tuple[frozenset[Factor], frozenset[Factor]],
     verdicts: dict[Any, bool],
 ) -> bool:
@@ -213,18 +215,18 @@ def _is_cell(
     return verdicts[key]
 
 
-def _meeting(word: Word, both: frozenset[int], support: dict[int, frozenset[int]]) -> Op | None:
+def _meeting(word: Word, both: frozenset[int], support: dict[int, frozenset[int]]) -> WordOp | None:
     """The one node that depends on both products, and of which no part does."""
-    found: dict[int, Op] = {}
+    found: dict[int, WordOp] = {}
     todo: list[Node] = [word]
     while todo:
         e = todo.pop()
         deeper = [p for p in parts_of(e) if support.get(id(p)) == both]
-        if not deeper and isinstance(e, Op):
+        if not deeper and isinstance(e, WordOp):
             found[id(e)] = e
         todo += deeper
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _no_leaf(leaf: Sum) -> Any:
+def _no_leaf(leaf: LinearSum) -> Any:
     raise Refusal("an element that is used otherwise than in the products of an LSTM")

@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from crtgen.prove.cycles import UNKNOWN, Timing
+from crtgen.prove.cycles import UNKNOWN, CoreTiming
 from crtgen.prove.division import Divided, divided
 from crtgen.prove.flow import meeting_points
-from crtgen.prove.image import Image, Instruction
+from crtgen.prove.image import DecodedImage, DecodedInstruction
 from crtgen.prove.long_product import as_product
 from crtgen.prove.meaning import apply, wrap
-from crtgen.prove.memory import Content, Memory
+from crtgen.prove.memory import Content, WordMemory
 from crtgen.prove.real import REAL_CONDITIONS
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Word, signed, unknown
+from crtgen.prove.value import M32, Word, WordOp, signed, unknown
 from crtgen.prove.words import add, select
 
-__all__ = ["LR", "PC", "SP", "Call", "Machine", "Step"]
+__all__ = ["LR", "PC", "SP", "CallSite", "Machine", "Step"]
 
 Step: TypeAlias = Callable[[], int | None]
 """Runs an instruction; gives the address of the next one unless that is the one behind it."""
@@ -40,7 +40,7 @@ _END = 0xFFFFFFFE
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallSite:
     """A call, and the least and the most instructions that had been run before it."""
 
     before: tuple[int, int]
@@ -61,9 +61,9 @@ class Machine:
     starts = False
     """Whether it comes from a reset, and may set up what a function has to leave alone."""
 
-    def __init__(self, image: Image, limit: int, timing: Timing = UNKNOWN) -> None:
+    def __init__(self, image: DecodedImage, limit: int, timing: CoreTiming = UNKNOWN) -> None:
         self.image, self.limit, self.timing = image, limit, timing
-        self.memory = Memory(image.constant, image.unaligned)
+        self.memory = WordMemory(image.constant, image.unaligned)
         self.r: list[Word] = [unknown() for _ in range(16)]
         self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
         self.flags: Flags = _NONE
@@ -81,7 +81,7 @@ class Machine:
         self.memory.split = self._split  # type: ignore[method-assign]
         self.returns: list[tuple[int, tuple[Word, ...]]] = []
         """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
-        self.calls: list[Call] = []
+        self.calls: list[CallSite] = []
         self.steps: dict[int, tuple[Step, int, int]] = {}
         """By address: what runs an instruction, the next address, the most cycles."""
         self.divisions: dict[tuple[int, int, int, int], Divided] = {}
@@ -165,7 +165,7 @@ class Machine:
             raise Refusal(f"float32 in software ({name}) is not followed: take a core with an FPU")
         self.r[LR] = following | 1
         self.returns.append((following, tuple(self.r[:4])))
-        self.calls.append(Call((self.count - self.slack, self.count), target, len(self.returns)))
+        self.calls.append(CallSite((self.count - self.slack, self.count), target, len(self.returns)))
         return target
 
     def give_back(self, to: Word) -> int:
@@ -173,7 +173,7 @@ class Machine:
         if not isinstance(to, int) or to & ~1 != self.returns[-1][0]:
             raise Refusal("a return that does not go back to where the call was")
         address, arguments = self.returns.pop()
-        if arguments and isinstance(self.r[0], Op) and isinstance(self.r[1], Op):
+        if arguments and isinstance(self.r[0], WordOp) and isinstance(self.r[1], WordOp):
             self.r[:2] = as_product(arguments, self.r[0], self.r[1])
         return address
 
@@ -200,7 +200,7 @@ class Machine:
 
     # ---- conditions
 
-    def holds(self, c: str) -> bool | Op:
+    def holds(self, c: str) -> bool | WordOp:
         """Whether a condition holds, or the operation that says it."""
         kind, a, b, carry = self.flags
         if c in ("vs", "vc") or kind == "none":
@@ -235,13 +235,13 @@ class Machine:
 
     # ---- what depends on inputs
 
-    def _conditional(self, i: Instruction, step: Step) -> Step:
+    def _conditional(self, i: DecodedInstruction, step: Step) -> Step:
         r, condition = self.r, i.condition
         target = _single_target(i)
 
         def conditional() -> int | None:
             holds = self.holds(condition)
-            if not isinstance(holds, Op):
+            if not isinstance(holds, WordOp):
                 return step() if holds else None
             if target is not None:
                 old, flags = r[target], self.flags
@@ -254,7 +254,7 @@ class Machine:
 
         return conditional
 
-    def branch(self, holds: Op, pc: int, taken: int, following: int) -> int:
+    def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
         """A branch that depends on an input: both ways, to where they meet.
 
         Where compilers copy the end of a loop into both ways, they meet in the next round of the loop.
@@ -297,7 +297,7 @@ class Machine:
 
         return run
 
-    def _trace(self, start: "_State", depth: int, first: int, way: tuple[Op, bool]) -> list[int]:
+    def _trace(self, start: "_MachineState", depth: int, first: int, way: tuple[WordOp, bool]) -> list[int]:
         """The addresses of the same call that a way passes before it is at an open branch again."""
         passed: list[int] = []
 
@@ -324,7 +324,7 @@ class Machine:
                 return self.meetings[first][pc]
         raise Refusal("a branch outside of any function depends on an input")
 
-    def both(self, holds: Op, one: Callable[[], int], other: Callable[[], int]) -> int:
+    def both(self, holds: WordOp, one: Callable[[], int], other: Callable[[], int]) -> int:
         """Run both ways; afterwards each register and word of memory is that of the way that is taken."""
         self.ways += 1
         if self.ways > _MOST_WAYS:
@@ -342,8 +342,8 @@ class Machine:
         return a
 
     def _way(
-        self, run: Callable[[], int], condition: Op, holds: bool
-    ) -> "tuple[int, _State, dict[int, Changed]]":
+        self, run: Callable[[], int], condition: WordOp, holds: bool
+    ) -> "tuple[int, _MachineState, dict[int, Changed]]":
         """Where the way leads, the state there, and the words that it wrote: before and after."""
         log: dict[int, Content | None] = {}
         self.memory.undo.append(log)
@@ -359,9 +359,9 @@ class Machine:
         changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
         return at, self._state(), changed
 
-    def _state(self) -> "_State":
+    def _state(self) -> "_MachineState":
         rest = (self.predicate, self.tail, tuple(self.returns), self.conditions)
-        return _State(
+        return _MachineState(
             self.r[:],
             self.q[:],
             self.flags,
@@ -373,7 +373,7 @@ class Machine:
             self.cycles,
         )
 
-    def _restore(self, s: "_State", changed: "dict[int, Changed]") -> None:
+    def _restore(self, s: "_MachineState", changed: "dict[int, Changed]") -> None:
         self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
         self.compared = s.compared
         self.predicate, self.tail, returns, self.conditions = s.rest
@@ -387,10 +387,10 @@ class Machine:
 
     def _merge(
         self,
-        holds: Op,
-        start: "_State",
-        a: "_State",
-        b: "_State",
+        holds: WordOp,
+        start: "_MachineState",
+        a: "_MachineState",
+        b: "_MachineState",
         changed_a: "dict[int, Changed]",
         changed_b: "dict[int, Changed]",
     ) -> None:
@@ -427,7 +427,7 @@ Changed: TypeAlias = tuple[Content | None, Content]
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _MachineState:
     r: list[Word]
     q: list[list[Word]]
     flags: Flags
@@ -439,8 +439,8 @@ class _State:
     cycles: int
 
 
-def _condition(v: Word) -> Op:
-    assert isinstance(v, Op)  # conditions are operations
+def _condition(v: Word) -> WordOp:
+    assert isinstance(v, WordOp)  # conditions are operations
     return v
 
 
@@ -514,7 +514,7 @@ _PLAIN = frozenset(
 )
 
 
-def _single_target(i: Instruction) -> int | None:
+def _single_target(i: DecodedInstruction) -> int | None:
     """The register that an instruction writes, where it does nothing else."""
     from crtgen.prove.operands import REGISTERS
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crtgen.prove.real import OF_REALS, REAL_NEGATED
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Word, signed, signed8
+from crtgen.prove.value import M32, Word, WordOp, signed, signed8
 
 __all__ = ["BRANCHES", "NEGATED", "OPS", "apply", "table", "wrap"]
 
@@ -194,6 +194,6 @@ def apply(name: str, *args: Word) -> Word:
     values = []
     for arg in args:
         if not isinstance(arg, int):
-            return Op(name, *args)
+            return WordOp(name, *args)
         values.append(signed(arg))
     return int(OPS[name](*values)) & M32

@@ -9,7 +9,7 @@ from crtgen.prove.expression import evaluate, leaves
 from crtgen.prove.greatest import greatest_of, single_symbol
 from crtgen.prove.meaning import table
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Byte, Bytes, Halves, Op, Part, Sum, Word, signed, unknown
+from crtgen.prove.value import M32, Byte, Bytes, Halves, LinearSum, Word, WordByte, WordOp, signed, unknown
 from crtgen.prove.words import (
     add,
     byte_word,
@@ -24,7 +24,7 @@ from crtgen.prove.words import (
     word_of,
 )
 
-__all__ = ["Content", "Memory", "tried_values"]
+__all__ = ["Content", "WordMemory", "tried_values"]
 
 _LONGEST_TABLE = 1024
 _MOST_TRIED = 1 << 20
@@ -33,7 +33,7 @@ Content: TypeAlias = Word | list[Byte]
 Pick: TypeAlias = Callable[[Word, Word], Word]
 
 
-class Memory:
+class WordMemory:
     """Words by address / 4; a word that bytes were stored to is a list of four.
 
     ``recognise`` looks at the lowest ``bits`` of a word that is stored: it gives the symbol of a tensor, or a
@@ -49,7 +49,7 @@ class Memory:
         self.unaligned = unaligned
         self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
-        self.assumed: list[tuple[Op, bool]] = []
+        self.assumed: list[tuple[WordOp, bool]] = []
         """What holds, and what does not, on the way that is run."""
         self._tables: dict[tuple[object, ...], int] = {}
         """Numbers of tables that were read and stay as they are, by how they were read."""
@@ -103,12 +103,12 @@ class Memory:
 
         All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
         """
-        if isinstance(index, Op) and index.name == "lsl":
+        if isinstance(index, WordOp) and index.name == "lsl":
             inner, by = index.args
             index, scale = (inner, scale + by) if isinstance(by, int) else (index, scale)
         bounds = range_of(index)
         wide = bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE
-        tried = tried_values(index, self.assumed) if wide or isinstance(index, Sum) else None
+        tried = tried_values(index, self.assumed) if wide or isinstance(index, LinearSum) else None
         step = 1 << _even_bits(tried)
         if tried is not None:
             bounds = int(tried.min()), int(tried.max())
@@ -122,7 +122,7 @@ class Memory:
             number = self._number([read(place) for place in places])
             if self.writable.isdisjoint(word for place in places for word in (place >> 2, place + 3 >> 2)):
                 self._tables[key] = number
-        return Op("table", number, shifted("lsr", add(index, -low & M32), step.bit_length() - 1))
+        return WordOp("table", number, shifted("lsr", add(index, -low & M32), step.bit_length() - 1))
 
     def _number(self, entries: Sequence[Word]) -> int:
         """That of a table with these entries."""
@@ -165,10 +165,12 @@ class Memory:
         if signed:
             h = halves_of(Bytes((low, high, 0, 0)))[0]
             return h & 0xFFFFFFFF if isinstance(h, int) else h
-        if not isinstance(low, Part) or not isinstance(high, Part) or low.word is not high.word:
-            return Op("uxth", Bytes((low, high, 0, 0)))
+        if not isinstance(low, WordByte) or not isinstance(high, WordByte) or low.word is not high.word:
+            return WordOp("uxth", Bytes((low, high, 0, 0)))
         return (
-            pair(low.word, 0) if (low.index, high.index) == (0, 1) else Op("uxth", word_of((low, high, 0, 0)))
+            pair(low.word, 0)
+            if (low.index, high.index) == (0, 1)
+            else WordOp("uxth", word_of((low, high, 0, 0)))
         )
 
     # ---- stores
@@ -196,7 +198,7 @@ class Memory:
     def store_low_byte(self, a: Word, v: Word) -> None:
         """The lowest byte of a word; the word itself is what is looked at."""
         b = low_byte(v)
-        if isinstance(b, Part) and b.word is v:
+        if isinstance(b, WordByte) and b.word is v:
             a = _address(a)
             self._to(a)
             b = self._seen(v, b)
@@ -227,8 +229,13 @@ class Memory:
 
     def _pair(self, low: Byte, high: Byte) -> tuple[Byte, ...]:
         """Two bytes, which may be of one number of 16 bits."""
-        if 16 in self.sizes and isinstance(low, Part) and isinstance(high, Part) and low.word is high.word:
-            word = Op("asr", low.word, 8 * low.index) if low.index else low.word
+        if (
+            16 in self.sizes
+            and isinstance(low, WordByte)
+            and isinstance(high, WordByte)
+            and low.word is high.word
+        ):
+            word = WordOp("asr", low.word, 8 * low.index) if low.index else low.word
             found = self._half(word) if high.index == low.index + 1 else word
             if found is not word:
                 return bytes_of(found)[:2]
@@ -256,14 +263,14 @@ class Memory:
             log.setdefault(i, v)
 
     def _known(self, b: Byte) -> Byte:
-        return self._seen(byte_word(b), b) if isinstance(b, Part) else b
+        return self._seen(byte_word(b), b) if isinstance(b, WordByte) else b
 
-    def _seen(self, word: Word, part: Part) -> Byte:
+    def _seen(self, word: Word, part: WordByte) -> Byte:
         """Within a branch that depends on inputs a byte need not be what it is in the end."""
         if self.undo or _is_symbol(part.word) or not leaves(word):
             return part
         found = self.recognise(word, 8)
-        return Part(unknown(), 0) if found is None else low_byte(found)
+        return WordByte(unknown(), 0) if found is None else low_byte(found)
 
     def split(self) -> None:
         """To be replaced: an access was not aligned."""
@@ -297,15 +304,15 @@ def range_of(v: Word) -> tuple[int, int] | None:
     """The least and the greatest value of a word, modulo 2^32, where something limits it."""
     if isinstance(v, int):
         return v, v
-    if isinstance(v, Sum):
+    if isinstance(v, LinearSum):
         low, high = v.bounds()
         return (low, high) if low >= -(1 << 31) and high < 1 << 31 else None
     if isinstance(v, Bytes):
         return 0, sum(_most(b) << 8 * i for i, b in enumerate(v.parts))
-    return _range_of_operation(v) if isinstance(v, Op) else None
+    return _range_of_operation(v) if isinstance(v, WordOp) else None
 
 
-def tried_values(v: Word, assumed: Iterable[tuple[Op, bool]] = ()) -> Any:
+def tried_values(v: Word, assumed: Iterable[tuple[WordOp, bool]] = ()) -> Any:
     """All values of a function of one symbol or one sum where conditions of it are as ``assumed``, if few."""
     found = leaves(v)
     if not found:
@@ -322,7 +329,7 @@ def tried_values(v: Word, assumed: Iterable[tuple[Op, bool]] = ()) -> Any:
         return None
     values = np.arange(low, high + 1, dtype=np.int64)
 
-    def value(s: Sum) -> Any:
+    def value(s: LinearSum) -> Any:
         return s.constant + (s.terms()[symbol] if symbol else 1) * values
 
     def known(e: Word) -> Any:
@@ -348,7 +355,7 @@ def _even_bits(values: Any) -> int:
     return 2 if rest & 3 == 0 and rest else 1 if rest & 1 == 0 and rest else 0
 
 
-def _range_of_operation(v: Op) -> tuple[int, int] | None:
+def _range_of_operation(v: WordOp) -> tuple[int, int] | None:
     if v.name == "uxtb":
         return 0, 255
     if v.name in ("umin", "and") and isinstance(v.args[1], int):
@@ -380,14 +387,14 @@ def _greatest(v: Word) -> int:
 def _most(b: Byte) -> int:
     if isinstance(b, int):
         return b
-    return min(255, _greatest(b.word) >> 8 * b.index) if isinstance(b, Part) else 255
+    return min(255, _greatest(b.word) >> 8 * b.index) if isinstance(b, WordByte) else 255
 
 
-def _greatest_selected(v: Op) -> int:
+def _greatest_selected(v: WordOp) -> int:
     """Of ``x if x < number else y``, too, and the other way round."""
     taken, a, b = v.args
     most = [_greatest(a), _greatest(b)]
-    if isinstance(taken, Op) and taken.name in ("cc", "cs") and isinstance(taken.args[1], int):
+    if isinstance(taken, WordOp) and taken.name in ("cc", "cs") and isinstance(taken.args[1], int):
         i = taken.name == "cs"
         if taken.args[0] is (b if i else a):
             most[i] = min(most[i], taken.args[1] - 1)
@@ -395,7 +402,7 @@ def _greatest_selected(v: Op) -> int:
 
 
 def _is_symbol(v: Word) -> bool:
-    return isinstance(v, Sum) and v.constant == 0 and list(v.terms().values()) == [1]
+    return isinstance(v, LinearSum) and v.constant == 0 and list(v.terms().values()) == [1]
 
 
 def _address(a: Word) -> int:
@@ -407,6 +414,6 @@ def _address(a: Word) -> int:
 def _pick_byte(u: Byte, v: Byte, pick: Pick) -> Byte:
     if u is v or (isinstance(u, int) and isinstance(v, int) and u == v):
         return u
-    if isinstance(u, Part) and isinstance(v, Part) and u.index == v.index and u.word is v.word:
+    if isinstance(u, WordByte) and isinstance(v, WordByte) and u.index == v.index and u.word is v.word:
         return u
     return low_byte(pick(byte_word(u), byte_word(v)))

@@ -13,7 +13,7 @@ from crtgen.prove.expression import Node
 from crtgen.prove.long_sums import as_long
 from crtgen.prove.meaning import NEGATED, OPS
 from crtgen.prove.real import OF_REALS, REAL_NEGATED, TO_INTEGERS, number_of, word_of_real
-from crtgen.prove.value import M32, Op, Part, Sum, Symbol, Word, signed, signed8
+from crtgen.prove.value import M32, LinearSum, Symbol, Word, WordByte, WordOp, signed, signed8
 
 __all__ = ["Course", "course_of", "real_course"]
 
@@ -26,7 +26,7 @@ class Course(NamedTuple):
     way: int
 
 
-Leaf = Callable[[Sum], Course]
+Leaf = Callable[[LinearSum], Course]
 _Memo = dict[int, Course | None]
 _Of = Callable[[Node, Leaf, _Memo], Course | None]
 
@@ -48,16 +48,16 @@ def course_of(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
 
 
 def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
-    if isinstance(e, Sum):
+    if isinstance(e, LinearSum):
         return leaf(e) if e.terms() else Course(signed(e.constant), signed(e.constant), 0)
-    if isinstance(e, Part):
+    if isinstance(e, WordByte):
         x = course_of(e.word, leaf, memo)
         return x if e.index == 0 and x is not None and x.low >= 0 and x.high <= 255 else None
-    if not isinstance(e, Op):
+    if not isinstance(e, WordOp):
         return None
     if e.name in _SPECIAL:
         return _SPECIAL[e.name](e, leaf, memo)
-    if e.name == "upper" and isinstance(e.args[0], Sum):
+    if e.name == "upper" and isinstance(e.args[0], LinearSum):
         return _mapped(leaf(e.args[0]), lambda v: v >> 32)
     args = [course_of(a, leaf, memo) for a in e.args]
     known = [a for a in args if a is not None]
@@ -82,16 +82,16 @@ def real_course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
     if isinstance(e, Symbol):
         e = e.word
     if ~id(e) not in memo:
-        memo[~id(e)] = _real_course(e, leaf, memo) if isinstance(e, Op) else None
+        memo[~id(e)] = _real_course(e, leaf, memo) if isinstance(e, WordOp) else None
     return memo[~id(e)]
 
 
-def _to_integer(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def _to_integer(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     x = real_course(e.args[0], leaf, memo)
     return None if x is None else _of_ends(e.name, [x])
 
 
-def _real_course(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def _real_course(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     if e.name == "sel":
         return _selected(e, leaf, memo, real_course)
     if e.name not in OF_REALS or e.name in REAL_NEGATED:
@@ -121,23 +121,23 @@ def _of_ends(name: str, args: list[Course]) -> Course | None:
     return Course(first, last, way) if order(first) <= order(last) else Course(last, first, -way)
 
 
-def _selected(e: Op, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
+def _selected(e: WordOp, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
     """Where the condition is constant, or one value holds from a limit on and the other one below."""
     taken, a, b = e.args
-    if isinstance(taken, Op) and taken.name in REAL_NEGATED:
+    if isinstance(taken, WordOp) and taken.name in REAL_NEGATED:
         return _selected_by_real(taken, (a, b), leaf, memo, of)
     holds = course_of(taken, leaf, memo)
     if holds is not None and holds.low == holds.high:
         return of(a if holds.low else b, leaf, memo)
-    if isinstance(taken, Op) and taken.name == "eq":
+    if isinstance(taken, WordOp) and taken.name == "eq":
         taken = _as_limit(taken, course_of(taken.args[0], leaf, memo))
     if taken == 0:
         return of(b, leaf, memo)
-    if isinstance(taken, Op) and taken.name in ("lt", "le", "ls", "cc", "sum_lt"):
-        taken, a, b = Op(NEGATED[taken.name], *taken.args), b, a
+    if isinstance(taken, WordOp) and taken.name in ("lt", "le", "ls", "cc", "sum_lt"):
+        taken, a, b = WordOp(NEGATED[taken.name], *taken.args), b, a
     at = _limit(taken)
-    x = course_of(taken.args[0], leaf, memo) if at is not None and isinstance(taken, Op) else None
-    if at is None or x is None or x.way < 0 or x.high >= 1 << 31 or not isinstance(taken, Op):
+    x = course_of(taken.args[0], leaf, memo) if at is not None and isinstance(taken, WordOp) else None
+    if at is None or x is None or x.way < 0 or x.high >= 1 << 31 or not isinstance(taken, WordOp):
         return None
     if taken.name in ("hi", "cs") and (x.low < 0 or at < 0):
         return None
@@ -147,14 +147,16 @@ def _selected(e: Op, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
     return _above(above, below, of)
 
 
-def _as_limit(equal: Op, x: Course | None) -> Word:
+def _as_limit(equal: WordOp, x: Course | None) -> Word:
     """Whether a number that never falls is a constant: never, or from there on, or up to there."""
     number = equal.args[1]
     if x is None or x.way < 0 or x.high >= 1 << 31 or not isinstance(number, int):
         return equal
     if not x.low <= signed(number) <= x.high:
         return 0
-    return Op("ge" if signed(number) == x.high else "le", *equal.args) if signed(number) in x[:2] else equal
+    return (
+        WordOp("ge" if signed(number) == x.high else "le", *equal.args) if signed(number) in x[:2] else equal
+    )
 
 
 def _above(above: Course | None, below: Course | None, of: _Of) -> Course | None:
@@ -165,14 +167,16 @@ def _above(above: Course | None, below: Course | None, of: _Of) -> Course | None
     return Course(below.low, above.high, 1) if order(below.high) <= order(above.low) else None
 
 
-def _selected_by_real(taken: Op, ways: tuple[Word, Word], leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
+def _selected_by_real(
+    taken: WordOp, ways: tuple[Word, Word], leaf: Leaf, memo: _Memo, of: _Of
+) -> Course | None:
     """By a comparison of a number that never falls with a constant."""
     node, limit = taken.args
     x = real_course(node, leaf, memo)
     if not isinstance(limit, int) or x is None or x.way < 0:
         return None
     if taken.name in ("f_lt", "f_le"):
-        taken, ways = Op(NEGATED[taken.name], *taken.args), ways[::-1]
+        taken, ways = WordOp(NEGATED[taken.name], *taken.args), ways[::-1]
     if taken.name not in ("f_ge", "f_gt"):
         return None
     at = number_of(signed(limit))
@@ -193,7 +197,7 @@ def _selected_by_real(taken: Op, ways: tuple[Word, Word], leaf: Leaf, memo: _Mem
 
 def _limit(taken: Word) -> int | None:
     """The number from which on a condition holds, of a comparison with a number."""
-    if not isinstance(taken, Op) or not all(isinstance(v, int) for v in taken.args[1:]):
+    if not isinstance(taken, WordOp) or not all(isinstance(v, int) for v in taken.args[1:]):
         return None
     numbers = [signed(v) for v in taken.args[1:] if isinstance(v, int)]
     if taken.name == "sum_ge":
@@ -304,7 +308,7 @@ def _times(x: Course, y: Course) -> Course | None:
     return Course(min(a, b), max(a, b), x.way * ((y.low > 0) - (y.low < 0)))
 
 
-def _long_shift(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def _long_shift(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     """Of 64 bits shifted, of which the lower word is taken."""
     high, low, n = e.args
     whole = _long(high, low, leaf, memo)
@@ -316,7 +320,7 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
     whole = as_long(low, high)
     if whole is not None:
         return leaf(whole) if whole.terms() else Course(whole.constant, whole.constant, 0)
-    if not isinstance(high, Op) or not isinstance(low, Op):
+    if not isinstance(high, WordOp) or not isinstance(low, WordOp):
         return None
     if low.name == "lsl":
         return _long_left(high, low, leaf, memo)
@@ -330,25 +334,25 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
     return _long_sum(high, low, leaf, memo) if high.name == low.name == "add" else None
 
 
-def _long_left(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def _long_left(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     """Of a word times a power of two: what leaves the lower word is in the upper one, with the sign."""
     x, n = low.args
     if not isinstance(n, int) or high.name != "high" or not _same(high.args[1:], (x, 32 - n)):
         return None
     sign = high.args[0]
-    if not isinstance(sign, Op) or sign.name != "asr" or not _same(sign.args, (x, 31)):
+    if not isinstance(sign, WordOp) or sign.name != "asr" or not _same(sign.args, (x, 31)):
         return None
     inner = course_of(x, leaf, memo)
     return None if inner is None or inner.high >= 1 << 31 else _mapped(inner, lambda v: v << n)
 
 
-def _long_sum(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def _long_sum(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     """Of 64 bits and a constant."""
     rest, carry = high.args
-    if not isinstance(carry, Op) or carry.name != "carry" or not _same(carry.args, (*low.args, 0)):
+    if not isinstance(carry, WordOp) or carry.name != "carry" or not _same(carry.args, (*low.args, 0)):
         return None
     constant, upper = [a for a in low.args if isinstance(a, int)], 0
-    if isinstance(rest, Op) and rest.name == "add" and isinstance(rest.args[1], int):
+    if isinstance(rest, WordOp) and rest.name == "add" and isinstance(rest.args[1], int):
         upper, rest = signed(rest.args[1]), rest.args[0]
     if len(constant) != 1:
         return None
@@ -359,11 +363,16 @@ def _long_sum(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
     return added if added.low >= -(1 << 63) and added.high < 1 << 63 else None
 
 
-def _long_product(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def _long_product(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     """Of 64 bits times a number that is not negative: low * k, and umulhi(low, k) + high * k."""
     for x, k in (low.args, low.args[::-1]):
         for first, second in (high.args, high.args[::-1]):
-            if not isinstance(k, int) or k >> 31 or not isinstance(first, Op) or not isinstance(second, Op):
+            if (
+                not isinstance(k, int)
+                or k >> 31
+                or not isinstance(first, WordOp)
+                or not isinstance(second, WordOp)
+            ):
                 continue
             upper = [a for a in second.args if a is not k and a != k]
             parts = first.name == "umulhi" and second.name == "mul" and len(upper) == 1
@@ -379,7 +388,7 @@ def _same(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:
     )
 
 
-_SPECIAL: dict[str, Callable[[Op, Leaf, _Memo], Course | None]] = {
+_SPECIAL: dict[str, Callable[[WordOp, Leaf, _Memo], Course | None]] = {
     "high": _long_shift,
     "sel": lambda e, leaf, memo: _selected(e, leaf, memo, course_of),
     **dict.fromkeys(TO_INTEGERS, _to_integer),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.machine import PC, Machine
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Word
@@ -52,7 +52,7 @@ def second(m: Machine, tokens: Sequence[str]) -> Callable[[], Word]:
     return lambda: shifted(kind, r[i], amount)
 
 
-def address(m: Machine, i: Instruction, tokens: Sequence[str]) -> Callable[[], int]:
+def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callable[[], int]:
     """What a memory operand is; running it writes the base back where the instruction does."""
     match = _MEMORY.fullmatch(", ".join(tokens))
     if not match:

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.prove.cycles import UNKNOWN, Timing
+from crtgen.prove.cycles import UNKNOWN, CoreTiming
 from crtgen.prove.decoders import agree
 from crtgen.prove.error import Bounds, Error
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from crtgen.prove.layout import STACK_TOP, allow, only_model, places, variables
 from crtgen.prove.machine import Machine
 from crtgen.prove.memory import Content
@@ -25,8 +25,8 @@ from crtgen.prove.network.real_layers import RealNetwork
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
-from crtgen.prove.sliding import Window, kept, repeats, windows
-from crtgen.prove.value import M32, Sum, Word, unknown
+from crtgen.prove.sliding import SlidingWindow, kept, repeats, windows
+from crtgen.prove.value import M32, LinearSum, Word, unknown
 
 __all__ = ["LayerProof", "Proof", "checker_digest", "prove"]
 
@@ -72,7 +72,7 @@ class Proof:
     first_reason: str
     instructions: tuple[int, int]
     cycles: int
-    timing: Timing
+    timing: CoreTiming
     calls: tuple[tuple[str, int, int], ...]
     stack: int
     reset: Reset
@@ -106,8 +106,8 @@ def prove(
     path: Path,
     model: Path,
     name: str = "",
-    timing: Timing = UNKNOWN,
-    window: Window | None = None,
+    timing: CoreTiming = UNKNOWN,
+    window: SlidingWindow | None = None,
     reach: float = 1.0,
 ) -> Proof:
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
@@ -126,11 +126,11 @@ def prove(
     with _deep_recursion():
         if window is not None:
             return _sliding(image, model, name, timing, window)
-        run = _Run(image, network, name, timing, reach=reach)
+        run = _ProofRun(image, network, name, timing, reach=reach)
         proof = run.proof(start)
         if not network.states or not proof.is_proven:
             return proof
-        later = _Run(image, _network(model, later=True), name, timing, run.globals()).proof(start)
+        later = _ProofRun(image, _network(model, later=True), name, timing, run.globals()).proof(start)
         return later.joined(proof)
 
 
@@ -153,14 +153,14 @@ def checker_digest() -> str:
     return checker.hexdigest()
 
 
-def _sliding(image: Image, model: Path, name: str, timing: Timing, window: Window) -> Proof:
+def _sliding(image: DecodedImage, model: Path, name: str, timing: CoreTiming, window: SlidingWindow) -> Proof:
     """The proof of all runs, by that of the first ones, or that of the first run which is not proven."""
     start, last = time.process_time(), None
     before: Mapping[int, Content] = MappingProxyType({})
     found: Proof | None = None
     with _readable(model):
         for run, (network, is_full) in enumerate(windows(model, window), 1):
-            this = _Run(image, network, name, timing, before)
+            this = _ProofRun(image, network, name, timing, before)
             proof = replace(this.proof(start), runs=run)
             found = proof.joined(found) if found else proof
             if not proof.is_proven:
@@ -199,15 +199,15 @@ def _forgotten(word: Word, bits: int) -> Word:
     return unknown()
 
 
-class _Run:
+class _ProofRun:
     """``before`` are the words of the model's own variables, by address / 4; after a start they are 0."""
 
     def __init__(
         self,
-        image: Image,
+        image: DecodedImage,
         network: Network,
         name: str,
-        timing: Timing,
+        timing: CoreTiming,
         before: Mapping[int, Content] = MappingProxyType({}),
         reach: float = 1.0,
     ) -> None:
@@ -350,7 +350,7 @@ class _Run:
         word = memory.load(at) if bits == 32 else memory.half(at, signed=True)
         if isinstance(value, int):
             return word == value & M32
-        return isinstance(word, Sum) and word.constant == 0 and word.terms() == {value: 1}
+        return isinstance(word, LinearSum) and word.constant == 0 and word.terms() == {value: 1}
 
     def _layers(self) -> "list[LayerProof]":
         need = self.network.needed()

@@ -11,18 +11,18 @@ from crtgen.prove.greatest import greatest_of
 from crtgen.prove.joint import is_joined
 from crtgen.prove.lstm import lstm_output
 from crtgen.prove.monotone import Course, course_of
-from crtgen.prove.network.elementwise import ElementLayer, Extreme
+from crtgen.prove.network.elementwise import ElementLayer, ExtremeLayer
 from crtgen.prove.network.layer import Layer, Value
-from crtgen.prove.network.lstm import Lstm
+from crtgen.prove.network.lstm import LstmLayer
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.onnx_layers import RealInput
-from crtgen.prove.network.others import MaxPool, Softmax
-from crtgen.prove.network.sums import Channel, Form, SumLayer, fingerprint
+from crtgen.prove.network.others import MaxPool, SoftmaxLayer
+from crtgen.prove.network.sums import Channel, OutputForm, SumLayer, fingerprint
 from crtgen.prove.real import number_of
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.softmax import softmax_output
 from crtgen.prove.spans import where_wrong
-from crtgen.prove.value import M32, Op, Sum, Symbol, Word
+from crtgen.prove.value import M32, LinearSum, Symbol, Word, WordOp
 
 __all__ = ["Recogniser"]
 
@@ -71,7 +71,7 @@ class Recogniser:
         except Refusal as refusal:
             self._because(str(refusal))
             value = None
-        if value is None and isinstance(word, Op) and word.name == "sel":
+        if value is None and isinstance(word, WordOp) and word.name == "sel":
             ways = [self._value(way, bits, tried) for way in word.args[1:]]
             if ways[0] == ways[1]:  # whatever the condition says
                 return ways[0]
@@ -80,7 +80,7 @@ class Recogniser:
     def _because(self, reason: str) -> None:
         self.first_reason = self.first_reason or reason
 
-    def _of_layers(self, word: Word, found: list[Sum], bits: int) -> Value | None:
+    def _of_layers(self, word: Word, found: list[LinearSum], bits: int) -> Value | None:
         first = next(iter(found[0].terms()))
         for layer in self.network.readers.get(first.tensor, ()):
             if bits not in layer.sizes:
@@ -92,7 +92,7 @@ class Recogniser:
         self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
         return None
 
-    def _of_layer(self, layer: Layer, word: Word, found: list[Sum], bits: int) -> Value | None:
+    def _of_layer(self, layer: Layer, word: Word, found: list[LinearSum], bits: int) -> Value | None:
         value = None
         if isinstance(layer, RealInput):
             return self._of_real(layer, word, found)
@@ -102,9 +102,9 @@ class Recogniser:
             return self._of_pair(layer, word, found)
         if isinstance(layer, MaxPool):
             return self._of_set(layer, word)
-        if isinstance(layer, Softmax):
+        if isinstance(layer, SoftmaxLayer):
             return self._of_softmax(layer, word)
-        if isinstance(layer, Lstm):
+        if isinstance(layer, LstmLayer):
             value = lstm_output(layer, word, bits, self._verdicts)
             if isinstance(value, Symbol):
                 self.rename(word, value.word)
@@ -112,7 +112,7 @@ class Recogniser:
 
     # ---- functions of one sum
 
-    def _of_sum(self, layer: SumLayer, word: Word, found: list[Sum]) -> Value | None:
+    def _of_sum(self, layer: SumLayer, word: Word, found: list[LinearSum]) -> Value | None:
         """All leaves have to be multiples of one sum of the layer, up to constants."""
         forms, scales = None, {}
         for leaf in found:
@@ -133,10 +133,10 @@ class Recogniser:
                 return layer.found(form.output)
         return None
 
-    def _all_sums(self, layer: SumLayer, form: Form, word: Word, scales: dict[int, int]) -> bool:
+    def _all_sums(self, layer: SumLayer, form: OutputForm, word: Word, scales: dict[int, int]) -> bool:
         """Whether it is the network's function of every sum that the channel can have."""
 
-        def line(leaf: Sum) -> tuple[int, int]:
+        def line(leaf: LinearSum) -> tuple[int, int]:
             k = scales[id(leaf)] // form.factor
             return k, leaf.constant - k * form.base
 
@@ -144,7 +144,7 @@ class Recogniser:
         if name not in self._verdicts:
             low, high = layer.ranges[form.channel]
 
-            def course(leaf: Sum) -> Course:
+            def course(leaf: LinearSum) -> Course:
                 k, c = line(leaf)
                 a, b = k * low + c, k * high + c
                 return Course(min(a, b), max(a, b), (k > 0) - (k < 0))
@@ -172,7 +172,7 @@ class Recogniser:
     def _equal(self, layer: SumLayer, c: Channel, word: Word, line: Any, acc: Any) -> bool:
         """Whether the lowest byte is the network's output for each of these sums."""
 
-        def value(leaf: Sum) -> Any:
+        def value(leaf: LinearSum) -> Any:
             k, constant = line(leaf)
             return k * acc + constant
 
@@ -187,7 +187,9 @@ class Recogniser:
             layer.because(text, *ends)
         return not wrong.size
 
-    def _own_sums(self, layer: SumLayer, form: Form, word: Word, scales: dict[int, int], leaf: Sum) -> bool:
+    def _own_sums(
+        self, layer: SumLayer, form: OutputForm, word: Word, scales: dict[int, int], leaf: LinearSum
+    ) -> bool:
         """The sums that this output can have, where not all of the channel's are right: at borders."""
         k = scales[id(leaf)]
         a, b = ((v - leaf.constant) // k for v in leaf.bounds())
@@ -195,7 +197,7 @@ class Recogniser:
         if high - low > _MOST_SUMS:
             return False
 
-        def line(x: Sum) -> tuple[int, int]:
+        def line(x: LinearSum) -> tuple[int, int]:
             return scales[id(x)], x.constant
 
         name = (layer, form.channel, form.base, form.factor, low, high, shape_of(word, line, {}))
@@ -213,9 +215,9 @@ class Recogniser:
 
     # ---- functions of two symbols
 
-    def _of_pair(self, layer: ElementLayer, word: Word, found: list[Sum]) -> Value | None:
+    def _of_pair(self, layer: ElementLayer, word: Word, found: list[LinearSum]) -> Value | None:
         symbols = frozenset(s for leaf in found for s in leaf.terms())
-        extreme = isinstance(layer, Extreme) and layer.found_in(word) == symbols
+        extreme = isinstance(layer, ExtremeLayer) and layer.found_in(word) == symbols
         for output in layer.pairs.get(symbols, ()):
             if extreme or self._all_pairs(layer, layer.operands[output], word):
                 return layer.found(output)
@@ -226,7 +228,7 @@ class Recogniser:
         assert isinstance(x, Symbol)
         assert isinstance(y, Symbol)
 
-        def line(leaf: Sum) -> tuple[int, ...]:
+        def line(leaf: LinearSum) -> tuple[int, ...]:
             return leaf.terms().get(x, 0), leaf.terms().get(y, 0), leaf.constant
 
         name = (layer, x.low, x.high, y.low, y.high, shape_of(word, line, {}))
@@ -238,7 +240,7 @@ class Recogniser:
             b = np.arange(y.low, y.high + 1, dtype=np.int64)
             layer.evaluations += a.size * b.size
 
-            def value(leaf: Sum) -> Any:
+            def value(leaf: LinearSum) -> Any:
                 k, n, constant = line(leaf)
                 return k * a + n * b + constant
 
@@ -280,7 +282,7 @@ class Recogniser:
             self._verdicts[name] = bool((got == np.clip(values, *layer.limits)).all())
         return self._verdicts[name]
 
-    def _of_real(self, layer: RealInput, word: Word, found: list[Sum]) -> Value | None:
+    def _of_real(self, layer: RealInput, word: Word, found: list[LinearSum]) -> Value | None:
         """A function of one number of float32, which is compared in spans of numbers."""
         symbol = next(iter(found[0].terms()))
         if symbol not in layer.of or any(leaf is not symbol.word for leaf in found):
@@ -298,10 +300,10 @@ class Recogniser:
                 layer.because(text, [({symbol: 1}, int(bits[0]))])
         return layer.found(layer.of[symbol]) if self._verdicts[name] else None
 
-    def _of_softmax(self, layer: Softmax, word: Word) -> Value | None:
+    def _of_softmax(self, layer: SoftmaxLayer, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)
         return None if output is None else layer.found(output)
 
 
-def _no_leaf(leaf: Sum) -> Any:
+def _no_leaf(leaf: LinearSum) -> Any:
     raise Refusal("a greatest element that is used together with others")

@@ -10,11 +10,11 @@ is tried with few and with many.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.prove.image import Image
+from crtgen.prove.image import DecodedImage
 from crtgen.prove.machine import SP, Machine
-from crtgen.prove.memory import Content, Memory
+from crtgen.prove.memory import Content, WordMemory
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Word, unknown
+from crtgen.prove.value import Word, WordOp, unknown
 
 __all__ = ["Reset", "start_up"]
 
@@ -43,7 +43,7 @@ class Reset:
     stopped: str = ""
 
 
-def start_up(image: Image, name: str, depth: int) -> tuple[Reset, set[int]]:
+def start_up(image: DecodedImage, name: str, depth: int) -> tuple[Reset, set[int]]:
     """Run an image from its reset to the first call of the network, which takes ``depth`` bytes of stack.
 
     Gives the addresses of what was run, too.
@@ -90,7 +90,7 @@ def _followed(machine: "_Starting", name: str, depth: int) -> Reset:
     return Reset(machine.count, words.reads, words.writes, used, top - bottom)
 
 
-def _check(image: Image, memory: Memory) -> None:
+def _check(image: DecodedImage, memory: WordMemory) -> None:
     """Every variable has its first value, and everything that is copied to RAM is there."""
     for first, data in image.initial:
         for i, byte in enumerate(data):
@@ -119,7 +119,7 @@ class _Words(dict[int, Content]):
         return unknown()
 
 
-class _Memory(Memory):
+class _Memory(WordMemory):
     core: Mapping[int, int] = {}
 
     def _miss(self, i: int) -> Word:
@@ -142,7 +142,7 @@ class _Starting(Machine):
 
     starts = True
 
-    def __init__(self, image: Image, core: Mapping[int, int]) -> None:
+    def __init__(self, image: DecodedImage, core: Mapping[int, int]) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
         self.memory = memory = _Memory(image.loaded, image.unaligned)
         memory.core = core
@@ -156,7 +156,7 @@ class _Starting(Machine):
             raise Refusal("the stack pointer is unknown")
         return v
 
-    def branch(self, holds: Op, pc: int, taken: int, following: int) -> int:
+    def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
         span = [i for a, i in self.image.instructions.items() if taken <= a < pc]
         if span and not any(i.name.startswith(_ACTS) and i.name not in ("bic", "bics", "bfi") for i in span):
             waited, value = holds.args

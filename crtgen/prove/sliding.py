@@ -17,16 +17,16 @@ from crtgen.prove.network.file import ModelFile
 from crtgen.prove.network.layer import Value
 from crtgen.prove.network.network import Network
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Byte, Part, Sum, Symbol
+from crtgen.prove.value import Byte, LinearSum, Symbol, WordByte
 
-__all__ = ["Window", "kept", "repeats", "windows"]
+__all__ = ["SlidingWindow", "kept", "repeats", "windows"]
 
 
 Kept: TypeAlias = tuple[Value | None, int]
 """A number, or a symbol and which of its bytes; None for all else."""
 
 
-class Window(NamedTuple):
+class SlidingWindow(NamedTuple):
     """Each window is ``step`` positions along ``axis`` of the input further on, counted from 0."""
 
     axis: int
@@ -37,7 +37,7 @@ class Window(NamedTuple):
         return -(-length // self.step)
 
 
-def windows(path: Path, window: Window) -> Iterator[tuple[Network, bool]]:
+def windows(path: Path, window: SlidingWindow) -> Iterator[tuple[Network, bool]]:
     """The network on the window of each run, without end, and whether that is full of signal.
 
     Raises ``Refusal`` for a network that has no such windows.
@@ -77,9 +77,9 @@ def kept(span: tuple[int, int], byte: Callable[[int], Byte]) -> list[Kept]:
 
 
 def _named(byte: Byte) -> Kept:
-    if not isinstance(byte, Part):
+    if not isinstance(byte, WordByte):
         return byte, 0
-    terms = byte.word.terms() if isinstance(byte.word, Sum) and byte.word.constant == 0 else {}
+    terms = byte.word.terms() if isinstance(byte.word, LinearSum) and byte.word.constant == 0 else {}
     symbol = next(iter(terms), None)
     return (symbol, byte.index) if list(terms.values()) == [1] else (None, 0)
 

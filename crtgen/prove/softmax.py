@@ -15,20 +15,20 @@ import numpy as np
 from crtgen.prove.expression import Node, evaluate, parts_of, shape_of
 from crtgen.prove.greatest import greatest_of, single_symbol
 from crtgen.prove.monotone import Course, course_of
-from crtgen.prove.network.others import Softmax
+from crtgen.prove.network.others import SoftmaxLayer
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Sum, Symbol, Word
+from crtgen.prove.value import LinearSum, Symbol, Word, WordOp
 
-__all__ = ["Row", "rounded_product", "softmax_output"]
+__all__ = ["SoftmaxRow", "rounded_product", "softmax_output"]
 
 _DIFFERENCES = np.arange(-255, 1, dtype=np.int64)
 _CHUNK = 1 << 14
 _MOST_SUMS = 1 << 30
 
 
-def softmax_output(layer: Softmax, word: Word, verdicts: dict[Any, bool]) -> int | None:
+def softmax_output(layer: SoftmaxLayer, word: Word, verdicts: dict[Any, bool]) -> int | None:
     """The output that a word is for every input, or None. Raises ``Refusal`` with the reason."""
-    row = layer.seen = layer.seen or Row(layer)
+    row = layer.seen = layer.seen or SoftmaxRow(layer)
     total = row.total_of(word)
     if total is None:
         return None
@@ -51,18 +51,18 @@ def softmax_output(layer: Softmax, word: Word, verdicts: dict[Any, bool]) -> int
     return layer.place_of[number, symbol]
 
 
-def _no_leaf(leaf: Sum) -> Any:
+def _no_leaf(leaf: LinearSum) -> Any:
     raise Refusal("an element of softmax depends on its input beside the difference")
 
 
 @dataclass(eq=False)
-class Row:
+class SoftmaxRow:
     """What is known of a layer's expressions.
 
     ``differences`` are the nodes s - M or M - s by id: the symbol and the sign.
     """
 
-    layer: Softmax
+    layer: SoftmaxLayer
     totals: set[int] = field(default_factory=set)
     differences: dict[int, tuple[Symbol, int]] = field(default_factory=dict)
     _supports: dict[int, frozenset[Symbol]] = field(default_factory=dict)
@@ -87,12 +87,12 @@ class Row:
         return memo[id(e)]
 
     def _of_parts(self, e: Node, known: dict[int, frozenset[Symbol]] | None) -> frozenset[Symbol]:
-        if isinstance(e, Sum | Symbol):
+        if isinstance(e, LinearSum | Symbol):
             raise Refusal("softmax uses an input otherwise than by its difference to the greatest")
         return frozenset[Symbol]().union(*(self.support(p, known) for p in parts_of(e)))
 
     def _difference(self, e: Node) -> frozenset[Symbol]:
-        if not isinstance(e, Op) or e.name != "sub":
+        if not isinstance(e, WordOp) or e.name != "sub":
             return frozenset()
         for (x, y), sign in ((e.args, 1), (reversed(e.args), -1)):
             symbol, greatest = single_symbol(x), greatest_of(y)
@@ -104,7 +104,7 @@ class Row:
     def _is_row(self, symbol: Symbol, greatest: tuple[frozenset[Symbol], int]) -> bool:
         return greatest[1] == -128 and symbol in greatest[0] and self.layer.row_of(greatest[0]) is not None
 
-    def total_of(self, word: Word) -> Op | None:
+    def total_of(self, word: Word) -> WordOp | None:
         """The node that adds a function of one difference for each symbol of a row."""
         todo: list[Node] = [word]
         seen: set[int] = set()
@@ -113,16 +113,16 @@ class Row:
             if id(e) in seen or isinstance(e, int):
                 continue
             seen.add(id(e))
-            if id(e) in self.totals and isinstance(e, Op):
+            if id(e) in self.totals and isinstance(e, WordOp):
                 return e
-            is_sum = isinstance(e, Op) and e.name == "add" and len(self.support(e)) > 1
-            if isinstance(e, Op) and is_sum and all(len(self.support(t)) <= 1 for t in _terms(e)):
+            is_sum = isinstance(e, WordOp) and e.name == "add" and len(self.support(e)) > 1
+            if isinstance(e, WordOp) and is_sum and all(len(self.support(t)) <= 1 for t in _terms(e)):
                 self.totals.add(id(e))
                 return e
             todo.extend(parts_of(e))
         return None
 
-    def check_total(self, total: Op, number: int, verdicts: dict[Any, bool]) -> None:
+    def check_total(self, total: WordOp, number: int, verdicts: dict[Any, bool]) -> None:
         """Whether each symbol adds what the network says, as often as the row has it."""
         name = ("total", self.layer.number, number, id(total))
         if name in verdicts:
@@ -147,7 +147,7 @@ def _terms(e: Node) -> Iterator[Node]:
     todo = [e]
     while todo:
         node = todo.pop()
-        if isinstance(node, Op) and node.name == "add":
+        if isinstance(node, WordOp) and node.name == "add":
             todo.extend(node.args)
         else:
             yield node
@@ -156,7 +156,7 @@ def _terms(e: Node) -> Iterator[Node]:
 class _Element:
     """One output, as a function of its difference and of the sum."""
 
-    def __init__(self, row: Row, word: Word, total: Op) -> None:
+    def __init__(self, row: SoftmaxRow, word: Word, total: WordOp) -> None:
         self.row, self.layer, self.word, self.total = row, row.layer, word, total
         self.of_total: dict[int, Node] = {}
         self.product: tuple[Node, Word, Word] | None = None
@@ -287,28 +287,28 @@ def rounded_product(e: Node) -> tuple[Word, Word, list[Word]] | None:
 
     Compilers may add b * z to the upper word, where z is the sign of a: what has to be 0 is given, too.
     """
-    if not isinstance(e, Op):
+    if not isinstance(e, WordOp):
         return None
     if e.name == "vqrdmulh":
         return e.args[0], e.args[1], []
     if e.name != "high" or e.args[2] != 31:
         return None
     high, low = e.args[0], e.args[1]
-    if not isinstance(high, Op) or not isinstance(low, Op) or high.name != "add" or low.name != "add":
+    if not isinstance(high, WordOp) or not isinstance(low, WordOp) or high.name != "add" or low.name != "add":
         return None
     upper, carry = high.args
-    if not isinstance(carry, Op) or carry.name != "carry" or {*carry.args} != {*low.args, 0}:
+    if not isinstance(carry, WordOp) or carry.name != "carry" or {*carry.args} != {*low.args, 0}:
         return None
     product = low.args[0] if low.args[1] == 1 << 30 else low.args[1] if low.args[0] == 1 << 30 else None
-    return _upper_word(upper, product) if isinstance(product, Op) and product.name == "mul" else None
+    return _upper_word(upper, product) if isinstance(product, WordOp) and product.name == "mul" else None
 
 
-def _upper_word(upper: Word, product: Op) -> tuple[Word, Word, list[Word]] | None:
+def _upper_word(upper: Word, product: WordOp) -> tuple[Word, Word, list[Word]] | None:
     """The factors of a product, where another word is its upper one if what is given besides is 0."""
     a, b = product.args
     uppers, zeros = 0, []
     for term in _terms(upper):
-        if not isinstance(term, Op) or term.name not in ("smulhi", "umulhi", "mul"):
+        if not isinstance(term, WordOp) or term.name not in ("smulhi", "umulhi", "mul"):
             return None
         x, y = term.args
         if term.name == "mul" and (x is a or x is b or y is a or y is b):

@@ -14,7 +14,7 @@ from crtgen.prove.expression import Node
 from crtgen.prove.meaning import OPS
 from crtgen.prove.real import OF_REALS, REAL_NEGATED, TO_INTEGERS, number_of
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Part, Sum, Symbol, Word, signed
+from crtgen.prove.value import LinearSum, Symbol, Word, WordByte, WordOp, signed
 
 __all__ = ["Span", "where_wrong"]
 
@@ -41,7 +41,7 @@ def _real(e: Node, leaf: Span, memo: _Memo) -> Span:
         return signed(e), signed(e)
     if isinstance(e, Symbol):
         e = e.word
-    if isinstance(e, Sum):
+    if isinstance(e, LinearSum):
         return leaf
     if ~id(e) not in memo:
         memo[~id(e)] = _real_operation(e, leaf, memo)
@@ -49,9 +49,9 @@ def _real(e: Node, leaf: Span, memo: _Memo) -> Span:
 
 
 def _real_operation(e: Node, leaf: Span, memo: _Memo) -> Span:
-    if isinstance(e, Op) and e.name == "sel":
+    if isinstance(e, WordOp) and e.name == "sel":
         return _selected(e, leaf, memo, _real, number_of)
-    if not isinstance(e, Op) or e.name not in OF_REALS or e.name in (*REAL_NEGATED, *TO_INTEGERS):
+    if not isinstance(e, WordOp) or e.name not in OF_REALS or e.name in (*REAL_NEGATED, *TO_INTEGERS):
         raise Refusal("bits that are no number of float32")
     if e.name.startswith(("f_abs", "f_div")) and not isinstance(e.args[-1], int):
         raise Refusal("an operation that may turn")
@@ -71,9 +71,9 @@ def _whole(e: Node, leaf: Span, memo: _Memo) -> Span:
 
 
 def _operation(e: Node, leaf: Span, memo: _Memo) -> Span:
-    if isinstance(e, Part) and e.index == 0:
+    if isinstance(e, WordByte) and e.index == 0:
         return _inside(_whole(e.word, leaf, memo), 0, 255)
-    if not isinstance(e, Op):
+    if not isinstance(e, WordOp):
         raise Refusal("a number of float32 that is used as an integer")
     if e.name == "sel":
         return _selected(e, leaf, memo, _whole, np.asarray)
@@ -102,11 +102,11 @@ def _inside(span: Span, low: int, high: int) -> Span:
 
 
 def _selected(
-    e: Op, leaf: Span, memo: _Memo, of: Callable[[Node, Span, _Memo], Span], order: Callable[[Any], Any]
+    e: WordOp, leaf: Span, memo: _Memo, of: Callable[[Node, Span, _Memo], Span], order: Callable[[Any], Any]
 ) -> Span:
     """Of a choice: both ways, where the condition may be either."""
     taken, first, second = e.args
-    if not isinstance(taken, Op) or taken.name not in REAL_NEGATED:
+    if not isinstance(taken, WordOp) or taken.name not in REAL_NEGATED:
         raise Refusal("a choice by no comparison of numbers")
     a, b = (_real(x, leaf, memo) for x in taken.args)
     always, never = _always(taken.name, a, b), _always(REAL_NEGATED[taken.name], a, b)

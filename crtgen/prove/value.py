@@ -2,10 +2,10 @@
 
 A word is an ``int`` from 0 to 2^32 - 1, or one of these:
 
-- ``Sum``: c + sum of coefficient * symbol in the integers; the word is that modulo 2^32.
+- ``LinearSum``: c + sum of coefficient * symbol in the integers; the word is that modulo 2^32.
 - ``Halves``: two halves, each an int (signed) or a word of which the lower 16 bits count.
-- ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol`` of 8 bits, or a ``Part`` (a byte of a word).
-- ``Op``: an operation of ``meaning.py`` on words.
+- ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol`` of 8 bits, or a ``WordByte`` of a word.
+- ``WordOp``: an operation of ``meaning.py`` on words.
 """
 
 from typing import TypeAlias, final
@@ -15,11 +15,11 @@ __all__ = [
     "Byte",
     "Bytes",
     "Halves",
-    "Op",
-    "Part",
-    "Sum",
+    "LinearSum",
     "Symbol",
     "Word",
+    "WordByte",
+    "WordOp",
     "signed",
     "signed8",
     "signed16",
@@ -58,11 +58,11 @@ class Symbol:
 
     def __init__(self, tensor: int, index: int, low: int, high: int, bits: int = 8) -> None:
         self.tensor, self.index, self.low, self.high, self.bits = tensor, index, low, high, bits
-        self.word = Sum(0, {self: 1})
+        self.word = LinearSum(0, {self: 1})
 
 
 @final
-class Sum:
+class LinearSum:
     """A linear form. The terms of a chain of multiply-accumulates are collected when they are asked for."""
 
     __slots__ = ("_bounds", "_chain", "_terms", "constant", "length")
@@ -71,18 +71,18 @@ class Sum:
         self,
         constant: int,
         terms: "dict[Symbol, int] | None",
-        chain: "tuple[Word | None, Sum, int] | None" = None,
+        chain: "tuple[Word | None, LinearSum, int] | None" = None,
     ) -> None:
         self.constant, self._terms, self._chain = constant, terms, chain
         self._bounds: tuple[int, int] | None = None
-        self.length: int = 1 + (chain[0].length if chain and isinstance(chain[0], Sum) else 0)
+        self.length: int = 1 + (chain[0].length if chain and isinstance(chain[0], LinearSum) else 0)
         """How many links its chain has."""
 
-    def plus(self, n: int) -> "Sum":
+    def plus(self, n: int) -> "LinearSum":
         """The sum and a number; terms that are collected are shared."""
         if self._terms is not None:
-            return Sum(self.constant + n, self._terms)
-        return Sum(self.constant + n, None, (self, _NOTHING, 1))
+            return LinearSum(self.constant + n, self._terms)
+        return LinearSum(self.constant + n, None, (self, _NOTHING, 1))
 
     def terms(self) -> "dict[Symbol, int]":
         """Coefficients by symbol; none is 0."""
@@ -92,16 +92,16 @@ class Sum:
         return self._terms
 
     def _collected(self) -> "dict[Symbol, int]":
-        todo: list[tuple[Sum, int]] = []
+        todo: list[tuple[LinearSum, int]] = []
         at: Word | None = self
-        while isinstance(at, Sum) and at._terms is None:
+        while isinstance(at, LinearSum) and at._terms is None:
             assert at._chain is not None
             at, factor, weight = at._chain
             while factor._terms is None and factor._chain is not None and factor._chain[0] is None:
                 _, factor, k = factor._chain
                 weight *= k
             todo.append((factor, weight))
-        terms = dict(at._terms or {}) if isinstance(at, Sum) else {}
+        terms = dict(at._terms or {}) if isinstance(at, LinearSum) else {}
         known = terms.get
         for factor, weight in todo:
             for symbol, k in factor.terms().items():
@@ -120,7 +120,7 @@ class Sum:
         return low, high
 
 
-_NOTHING = Sum(0, {})
+_NOTHING = LinearSum(0, {})
 
 
 @final
@@ -140,7 +140,7 @@ class Bytes:
 
 
 @final
-class Part:
+class WordByte:
     """Byte ``index`` of a word, from the lowest."""
 
     __slots__ = ("index", "word")
@@ -150,7 +150,7 @@ class Part:
 
 
 @final
-class Op:
+class WordOp:
     """``name`` is a key of ``meaning.OPS``; ints among the arguments are words, or numbers that it needs."""
 
     __slots__ = ("args", "name")
@@ -159,12 +159,12 @@ class Op:
         self.name, self.args = name, args
 
 
-Word: TypeAlias = int | Sum | Halves | Bytes | Op
-Byte: TypeAlias = int | Symbol | Part
+Word: TypeAlias = int | LinearSum | Halves | Bytes | WordOp
+Byte: TypeAlias = int | Symbol | WordByte
 
 _counter = iter(range(1 << 62))
 
 
-def unknown() -> Op:
+def unknown() -> WordOp:
     """A word of which nothing is known: not even that it is the same when it is read twice."""
-    return Op("unknown", next(_counter))
+    return WordOp("unknown", next(_counter))

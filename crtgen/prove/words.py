@@ -10,11 +10,11 @@ from crtgen.prove.value import (
     Byte,
     Bytes,
     Halves,
-    Op,
-    Part,
-    Sum,
+    LinearSum,
     Symbol,
     Word,
+    WordByte,
+    WordOp,
     signed,
     signed8,
     signed16,
@@ -46,8 +46,8 @@ def byte_word(b: Byte) -> Word:
     if isinstance(b, int):
         return signed8(b) & M32
     if isinstance(b, Symbol):
-        return b.word if b.high < 128 else Op("sxtb", b.word)
-    return Op("sxtb", b.word if b.index == 0 else Op("lsr", b.word, 8 * b.index))
+        return b.word if b.high < 128 else WordOp("sxtb", b.word)
+    return WordOp("sxtb", b.word if b.index == 0 else WordOp("lsr", b.word, 8 * b.index))
 
 
 def unsigned_byte(b: Byte) -> Word:
@@ -55,8 +55,8 @@ def unsigned_byte(b: Byte) -> Word:
     if isinstance(b, int):
         return b
     if isinstance(b, Symbol):
-        return b.word if b.low >= 0 else Op("uxtb", b.word)
-    return Op("uxtb", b.word if b.index == 0 else Op("lsr", b.word, 8 * b.index))
+        return b.word if b.low >= 0 else WordOp("uxtb", b.word)
+    return WordOp("uxtb", b.word if b.index == 0 else WordOp("lsr", b.word, 8 * b.index))
 
 
 def bytes_of(x: Word) -> tuple[Byte, ...]:
@@ -67,7 +67,7 @@ def bytes_of(x: Word) -> tuple[Byte, ...]:
         return x.parts
     if isinstance(x, Halves):
         return (*_half_bytes(x.low), *_half_bytes(x.high))
-    if isinstance(x, Sum):
+    if isinstance(x, LinearSum):
         symbol = _alone(x)
         return _parts(x) if symbol is None else (symbol, *_parts(x)[1:])
     if x.name == "uxtb":
@@ -84,14 +84,14 @@ def bytes_of(x: Word) -> tuple[Byte, ...]:
 
 
 def _parts(x: Word) -> tuple[Byte, ...]:
-    return tuple(Part(x, i) for i in range(4))
+    return tuple(WordByte(x, i) for i in range(4))
 
 
 def _half_bytes(half: Word) -> tuple[Byte, ...]:
     return (half & 255, half >> 8 & 255) if isinstance(half, int) else bytes_of(half)[:2]
 
 
-def _alone(x: Sum) -> Symbol | None:
+def _alone(x: LinearSum) -> Symbol | None:
     """The symbol of a byte, where the sum is one and nothing else."""
     terms = x.terms()
     if len(terms) == 1 and x.constant == 0:
@@ -110,14 +110,19 @@ def word_of(b: tuple[Byte, ...]) -> Word:
     b0, b1, b2, b3 = b
     if isinstance(b0, int) and isinstance(b1, int) and isinstance(b2, int) and isinstance(b3, int):
         return b0 | b1 << 8 | b2 << 16 | b3 << 24
-    if isinstance(b1, Part) and isinstance(b2, Part) and isinstance(b3, Part) and b1.index == 1:
+    if isinstance(b1, WordByte) and isinstance(b2, WordByte) and isinstance(b3, WordByte) and b1.index == 1:
         w = b1.word
         if b2.word is w and b3.word is w and b2.index == 2 and b3.index == 3:
-            if isinstance(b0, Part) and b0.index == 0 and b0.word is w:
+            if isinstance(b0, WordByte) and b0.index == 0 and b0.word is w:
                 return w
             if isinstance(b0, Symbol) and b0.word is w:
                 return w
-    if isinstance(b0, Part) and isinstance(b1, Part) and isinstance(b2, Part) and isinstance(b3, Part):
+    if (
+        isinstance(b0, WordByte)
+        and isinstance(b1, WordByte)
+        and isinstance(b2, WordByte)
+        and isinstance(b3, WordByte)
+    ):
         whole = b0.word is b1.word and b2.word is b3.word
         if whole and (b0.index, b1.index, b2.index, b3.index) == (0, 1, 0, 1):
             return Halves(b0.word, b2.word)
@@ -125,7 +130,7 @@ def word_of(b: tuple[Byte, ...]) -> Word:
     return Bytes((b0, b1, b2, b3))
 
 
-def _across(b: tuple[Part, ...]) -> Word | None:
+def _across(b: tuple[WordByte, ...]) -> Word | None:
     """The upper bytes of one word and the lower ones of another: a shift of the 64 bits."""
     low, high, n = b[0].word, b[3].word, b[0].index
     places = [(p.word is (low if n + i < 4 else high), p.index) for i, p in enumerate(b)]
@@ -150,14 +155,14 @@ def halves_of(x: Word) -> tuple[Word, Word]:
         return signed16(x), signed16(x >> 16)
     if isinstance(x, Halves):
         return _half(x.low), _half(x.high)
-    if isinstance(x, Sum):
+    if isinstance(x, LinearSum):
         low, high = x.bounds()
         if low >= -0x8000 and high <= 0x7FFF:
-            return x, Op("asr", x, 31)
+            return x, WordOp("asr", x, 31)
     if isinstance(x, Bytes):
         p = x.parts
         return _half_of_bytes(p[0], p[1]), _half_of_bytes(p[2], p[3])
-    return Op("sxth", x), Op("asr", x, 16)
+    return WordOp("sxth", x), WordOp("asr", x, 16)
 
 
 def _half(v: Word) -> Word:
@@ -166,11 +171,11 @@ def _half(v: Word) -> Word:
         return v
     if isinstance(v, Halves):
         return _half(v.low)
-    if isinstance(v, Sum):
+    if isinstance(v, LinearSum):
         low, high = v.bounds()
         if low >= -0x8000 and high <= 0x7FFF:
             return v
-    return Op("sxth", v)
+    return WordOp("sxth", v)
 
 
 def _half_of_bytes(low: Byte, high: Byte) -> Word:
@@ -178,17 +183,17 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
         if isinstance(high, int):
             return signed16(low | high << 8)
         if isinstance(high, Symbol) and high.high < 128:
-            return Sum(low, {high: 256})
-    if isinstance(low, Part) and isinstance(high, Part) and (low.index, high.index) == (0, 1):
-        return _half(low.word) if low.word is high.word else Op("sxth", Bytes((low, high, 0, 0)))
-    return Op("sxth", Bytes((low, high, 0, 0)))
+            return LinearSum(low, {high: 256})
+    if isinstance(low, WordByte) and isinstance(high, WordByte) and (low.index, high.index) == (0, 1):
+        return _half(low.word) if low.word is high.word else WordOp("sxth", Bytes((low, high, 0, 0)))
+    return WordOp("sxth", Bytes((low, high, 0, 0)))
 
 
 def low_half(x: Word) -> Word:
     """A word of which the lower 16 bits are those of ``x``."""
-    if isinstance(x, Op) and x.name == "sel":
+    if isinstance(x, WordOp) and x.name == "sel":
         taken, a, b = x.args
-        if isinstance(taken, Op) and isinstance(a, Halves) and isinstance(b, Halves):
+        if isinstance(taken, WordOp) and isinstance(a, Halves) and isinstance(b, Halves):
             return select(taken, a.low, b.low)
     return x.low if isinstance(x, Halves) else halves_of(x)[0] if isinstance(x, Bytes) else x
 
@@ -198,12 +203,12 @@ def raw_halves(x: Word) -> tuple[Word, Word]:
     return (x.low, x.high) if isinstance(x, Halves) else halves_of(x)
 
 
-def sum_of(x: Word) -> Sum | None:
+def sum_of(x: Word) -> LinearSum | None:
     """The word as a sum, where it is one modulo 2^32."""
-    if isinstance(x, Sum):
+    if isinstance(x, LinearSum):
         return x
     if isinstance(x, int):
-        return Sum(signed(x), {})
+        return LinearSum(signed(x), {})
     if isinstance(x, Halves):
         low, high = sum_of(x.low), sum_of(x.high)
         if low is None or high is None:
@@ -211,7 +216,7 @@ def sum_of(x: Word) -> Sum | None:
         least, most = low.bounds()
         if least >= 0 and most <= 0xFFFF:  # the lower half does not borrow from the upper one
             word = add(low, mul(high, 0x10000))
-            return word if isinstance(word, Sum) else None
+            return word if isinstance(word, LinearSum) else None
     return None
 
 
@@ -231,21 +236,25 @@ def add(a: Word, b: Word, factor: int = 1) -> Word:
         return x.plus(factor * y.constant)
     if factor == 1 and y.length > x.length:
         x, y = y, x
-    total = Sum(x.constant + factor * y.constant, None, (x, y, factor))
+    total = LinearSum(x.constant + factor * y.constant, None, (x, y, factor))
     return total if factor == 1 or total.terms() else total.constant & M32
 
 
-def _rounded(upper: Word, bit: Word) -> Op | None:
+def _rounded(upper: Word, bit: Word) -> WordOp | None:
     """The upper word of a product and the highest bit of the lower one: the product rounded."""
-    if isinstance(bit, Op) and bit.name == "and" and bit.args[1] == 1:
+    if isinstance(bit, WordOp) and bit.name == "and" and bit.args[1] == 1:
         bit = bit.args[0]
-    if not isinstance(upper, Op) or not isinstance(bit, Op) or (upper.name, bit.name) != ("smulhi", "lsr"):
+    if (
+        not isinstance(upper, WordOp)
+        or not isinstance(bit, WordOp)
+        or (upper.name, bit.name) != ("smulhi", "lsr")
+    ):
         return None
     low = bit.args[0]
-    if bit.args[1] != 31 or not isinstance(low, Op) or low.name != "mul":
+    if bit.args[1] != 31 or not isinstance(low, WordOp) or low.name != "mul":
         return None
     whole = all(_is(u, v) for u, v in zip(low.args, upper.args, strict=True))
-    return Op("vrmulh", *upper.args) if whole else None
+    return WordOp("vrmulh", *upper.args) if whole else None
 
 
 def subtract(a: Word, b: Word) -> Word:
@@ -264,9 +273,9 @@ def mul(a: Word, b: Word) -> Word:
             return 0
         x = sum_of(a)
         if x is not None:
-            return x if k == 1 else Sum(x.constant * k, None, (None, x, k))
+            return x if k == 1 else LinearSum(x.constant * k, None, (None, x, k))
         b = k & M32
-    return Op("mul", a, b)
+    return WordOp("mul", a, b)
 
 
 def mac(acc: Word, h: Word, w: Word) -> Word:
@@ -278,11 +287,11 @@ def mac(acc: Word, h: Word, w: Word) -> Word:
             return acc
         if isinstance(h, int):
             return add(acc, h * w & M32)
-        if isinstance(h, Sum):
+        if isinstance(h, LinearSum):
             if isinstance(acc, int):
-                return Sum(signed(acc) + w * h.constant, None, (None, h, w))
-            if isinstance(acc, Sum):
-                return Sum(acc.constant + w * h.constant, None, (acc, h, w))
+                return LinearSum(signed(acc) + w * h.constant, None, (None, h, w))
+            if isinstance(acc, LinearSum):
+                return LinearSum(acc.constant + w * h.constant, None, (acc, h, w))
         return add(acc, mul(h, w & M32))
     return add(acc, mul(h, w))
 
@@ -294,11 +303,11 @@ def shifted(kind: str, v: Word, n: int) -> Word:
     if isinstance(v, int):
         return apply(kind, v, n)
     special = _SHIFTS[kind](v, n)
-    return special if special is not None else Op(kind, v, n)
+    return special if special is not None else WordOp(kind, v, n)
 
 
 def _lsl(v: Word, n: int) -> Word | None:
-    if isinstance(v, Sum):
+    if isinstance(v, LinearSum):
         return mul(v, 1 << n) if n < 32 else 0
     if n == 16 and isinstance(v, Halves):
         return pair(0, v.low)
@@ -308,7 +317,7 @@ def _lsl(v: Word, n: int) -> Word | None:
 
 
 def _asr(v: Word, n: int) -> Word | None:
-    if isinstance(v, Sum):
+    if isinstance(v, LinearSum):
         least, most = v.bounds()
         return high_part(v, n) if least >= -(1 << 31) and most < 1 << 31 else None
     if n == 16 and isinstance(v, Halves):
@@ -318,13 +327,13 @@ def _asr(v: Word, n: int) -> Word | None:
 
 
 def _lsr(v: Word, n: int) -> Word | None:
-    if n % 8 == 0 and n < 32 and not isinstance(v, Sum):
+    if n % 8 == 0 and n < 32 and not isinstance(v, LinearSum):
         return word_of(bytes_of(v)[n // 8 :] + (0,) * (n // 8))
     return None
 
 
 def _ror(v: Word, n: int) -> Word | None:
-    if n % 8 == 0 and n < 32 and not isinstance(v, Sum):
+    if n % 8 == 0 and n < 32 and not isinstance(v, LinearSum):
         b = bytes_of(v)
         return word_of(b[n // 8 :] + b[: n // 8])
     return None
@@ -334,7 +343,7 @@ _SHIFTS = {"lsl": _lsl, "lsr": _lsr, "asr": _asr, "ror": _ror}
 
 
 def complement(x: Word) -> Word:
-    return x ^ M32 if isinstance(x, int) else Op("mvn", x)
+    return x ^ M32 if isinstance(x, int) else WordOp("mvn", x)
 
 
 def logic(name: str, x: Word, y: Word) -> Word:
@@ -349,18 +358,18 @@ def logic(name: str, x: Word, y: Word) -> Word:
         if y == 0:
             return x
     if name == "and" and (_is_sign_mask(x, y) or _is_sign_mask(y, x)):
-        return Op("max", x if _is_sign_mask(x, y) else y, 0)
+        return WordOp("max", x if _is_sign_mask(x, y) else y, 0)
     if name == "orr":
         together = _long_shift(x, y) or _long_shift(y, x) or _together(x, y)
         if together is not None:
             return together
-    return Op(name, x, y)
+    return WordOp(name, x, y)
 
 
 def _is_sign_mask(x: Word, mask: Word) -> bool:
     """Whether a mask is all of ``x`` where it is not negative, and nothing of it else."""
     names = []
-    while isinstance(mask, Op) and mask.name in ("asr", "mvn") and mask.args[-1] in (31, mask.args[0]):
+    while isinstance(mask, WordOp) and mask.name in ("asr", "mvn") and mask.args[-1] in (31, mask.args[0]):
         names.append(mask.name)
         mask = mask.args[0]
     return sorted(names) == ["asr", "mvn"] and mask is x
@@ -375,7 +384,7 @@ def _masked(x: Word, mask: int) -> Word:
         return pair(raw_halves(x)[0], 0)
     if all(mask >> 8 * i & 255 in (0, 255) for i in range(4)):
         return word_of(tuple(b if mask >> 8 * i & 255 else 0 for i, b in enumerate(bytes_of(x))))
-    return Op("and", x, mask)
+    return WordOp("and", x, mask)
 
 
 def _together(x: Word, y: Word) -> Word | None:
@@ -392,8 +401,8 @@ def _two_halves(x: Word) -> tuple[Word, ...] | None:
     """The halves of a word that is put together of two, or of which only the upper one is not 0."""
     if isinstance(x, Halves):
         return x.low, x.high
-    if isinstance(x, Sum) and all(k & 0xFFFF == 0 for k in (x.constant, *x.terms().values())):
-        return 0, Sum(x.constant >> 16, {s: k >> 16 for s, k in x.terms().items()})
+    if isinstance(x, LinearSum) and all(k & 0xFFFF == 0 for k in (x.constant, *x.terms().values())):
+        return 0, LinearSum(x.constant >> 16, {s: k >> 16 for s, k in x.terms().items()})
     return None
 
 
@@ -414,7 +423,7 @@ def _only_one(x: tuple[_Piece, ...], y: tuple[_Piece, ...]) -> tuple[_Piece, ...
 
 def _long_shift(x: Word, y: Word) -> Word | None:
     """LSR of a low word or-ed with LSL of the high word is a shift of the 64 bits."""
-    if isinstance(x, Op) and isinstance(y, Op) and x.name == "lsr" and y.name in ("lsl", "add"):
+    if isinstance(x, WordOp) and isinstance(y, WordOp) and x.name == "lsr" and y.name in ("lsl", "add"):
         n = x.args[1]
         left: Word = y.args[1]
         if y.name == "add":
@@ -424,7 +433,7 @@ def _long_shift(x: Word, y: Word) -> Word | None:
     return None
 
 
-def select(taken: Op, a: Word, b: Word) -> Word:
+def select(taken: WordOp, a: Word, b: Word) -> Word:
     """``a`` where the condition holds, else ``b``; the greater and the lesser of two are seen as such."""
     if a is b or (isinstance(a, int) and isinstance(b, int) and a == b):
         return a
@@ -432,24 +441,24 @@ def select(taken: Op, a: Word, b: Word) -> Word:
     if taken.name in ("ge", "gt", "lt", "le"):
         same, crossed = _is(a, x) and _is(b, y), _is(a, y) and _is(b, x)
         if same or crossed:
-            return Op("max" if same == (taken.name in ("ge", "gt")) else "min", x, y)
-    if isinstance(a, Op) and a.name == "add" and _is(a.args[0], b):
-        return Op("add", b, select(taken, a.args[1], 0))
-    if isinstance(b, Op) and b.name == "add" and _is(b.args[0], a):
-        negated = Op(NEGATED[taken.name], *taken.args)
-        return Op("add", a, select(negated, b.args[1], 0))
+            return WordOp("max" if same == (taken.name in ("ge", "gt")) else "min", x, y)
+    if isinstance(a, WordOp) and a.name == "add" and _is(a.args[0], b):
+        return WordOp("add", b, select(taken, a.args[1], 0))
+    if isinstance(b, WordOp) and b.name == "add" and _is(b.args[0], a):
+        negated = WordOp(NEGATED[taken.name], *taken.args)
+        return WordOp("add", a, select(negated, b.args[1], 0))
     if taken.name not in _PLAIN_CONDITIONS:
-        taken, a, b = Op(NEGATED[taken.name], *taken.args), b, a
-    if isinstance(a, Op) and isinstance(b, Op) and a.name == b.name == "sel" and _alike(a, b):
+        taken, a, b = WordOp(NEGATED[taken.name], *taken.args), b, a
+    if isinstance(a, WordOp) and isinstance(b, WordOp) and a.name == b.name == "sel" and _alike(a, b):
         return a
-    return Op("sel", taken, a, b)
+    return WordOp("sel", taken, a, b)
 
 
 _PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge", "f_eq", "f_gt", "f_ge"))
 """Those that a choice is written with; of the others the negation is."""
 
 
-def _alike(a: Op, b: Op) -> bool:
+def _alike(a: WordOp, b: WordOp) -> bool:
     """Whether two expressions are the same, operation by operation."""
     both = [shape_of(e, lambda s: (s.constant, frozenset(s.terms().items())), {}) for e in (a, b)]
     return both[0] == both[1]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crtgen import files
 from crtgen.boards import Board
 from crtgen.errors import LinkError, MismatchError
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from crtgen.prove.layout import STACK_TOP, allow, places, variables
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.network import Network
@@ -148,7 +148,7 @@ def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
 
 
 @contextmanager
-def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str, _Run]]:
+def _runs(proof: Proof, image: DecodedImage, board: Board | None) -> Iterator[tuple[str, _Run]]:
     """Who runs the function, and how. After a start all that the model keeps from run to run is 0."""
     most = _MARGIN * (proof.instructions[1] + 1_000_000)
     entry, network, name = image.symbols[f"{proof.model}_compute"], proof.network, proof.model
@@ -173,7 +173,7 @@ def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str
         yield "QEMU", partial(run, core=stopped.run)
 
 
-def _core(image: Image, name: str, most: int) -> Machine:
+def _core(image: DecodedImage, name: str, most: int) -> Machine:
     """A core of the checker's, for many runs."""
     machine = Machine(image, most)
     allow(machine, name)

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
-from crtgen.prove.network.lstm import Lstm
+from crtgen.prove.network.lstm import LstmLayer
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.onnx_layers import RealInput
-from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.others import MaxPool, SoftmaxLayer
 from crtgen.prove.network.sums import Channel, SumLayer
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
@@ -76,7 +76,7 @@ class OnNumbers:
             np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
         )
 
-    def _compiled(self, layer: Layer) -> "Iterator[_Sums | _Pairs | _Greatest | _Steps | _Rows]":
+    def _compiled(self, layer: Layer) -> "Iterator[_NumberSums | _Pairs | _Greatest | _Steps | _Rows]":
         values = self.network.prepared(layer)
         if layer.is_move:
             return
@@ -89,13 +89,13 @@ class OnNumbers:
                 yield self._placed(_Pairs([self._cells(o) for o in operands], layer), values, pairs)
             own = [i for i in own if i not in {*pairs}]
         if isinstance(layer, SumLayer):
-            yield self._placed(_Sums(self, layer, own), values, own)
+            yield self._placed(_NumberSums(self, layer, own), values, own)
         elif isinstance(layer, MaxPool):
             sets = [[self.places[s] for s in layer.sets[i]] for i in own]
             yield self._placed(_Greatest(sets), values, own)
-        elif isinstance(layer, Lstm):
+        elif isinstance(layer, LstmLayer):
             yield self._placed(_Steps([self._cells(v) for v in layer.operands()], layer, own), values, own)
-        elif isinstance(layer, Softmax):
+        elif isinstance(layer, SoftmaxLayer):
             yield self._placed(_Rows(self._cells(layer.inputs), layer, own), values, own)
         else:
             raise Refusal(f"layer {layer.number}, {layer.name}, cannot be run on numbers yet")
@@ -118,7 +118,7 @@ class _Cells:
         return np.where(self.at >= 0, numbers[self.at], self.constants)
 
 
-class _Sums:
+class _NumberSums:
     at: Numbers
     low: Numbers
 
@@ -210,7 +210,7 @@ class _Steps:
     at: Numbers
     low: Numbers
 
-    def __init__(self, operands: Sequence[_Cells], layer: Lstm, own: Sequence[int]) -> None:
+    def __init__(self, operands: Sequence[_Cells], layer: LstmLayer, own: Sequence[int]) -> None:
         self.operands, self.layer, self.own = operands, layer, own
 
     def run(self, numbers: Numbers) -> None:
@@ -224,7 +224,7 @@ class _Rows:
     at: Numbers
     low: Numbers
 
-    def __init__(self, inputs: _Cells, layer: Softmax, own: Sequence[int]) -> None:
+    def __init__(self, inputs: _Cells, layer: SoftmaxLayer, own: Sequence[int]) -> None:
         self.inputs, self.layer, self.own = inputs, layer, own
 
     def run(self, numbers: Numbers) -> None:

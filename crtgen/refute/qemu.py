@@ -9,7 +9,7 @@ from subprocess import DEVNULL
 from crtgen.boards import Board
 from crtgen.child import Child
 from crtgen.errors import LinkError, MismatchError
-from crtgen.prove.image import Image
+from crtgen.prove.image import DecodedImage
 from crtgen.run import find_qemu
 
 __all__ = ["Stopped", "at_compute"]
@@ -45,7 +45,7 @@ class Stopped:
 
 
 @contextmanager
-def at_compute(image: Image, board: Board, entry: int, instructions: int) -> Iterator[Stopped]:
+def at_compute(image: DecodedImage, board: Board, entry: int, instructions: int) -> Iterator[Stopped]:
     """Run an image in QEMU to the first call of the function at ``entry``.
 
     Raises ``LinkError`` if it does not get there.

@@ -8,8 +8,17 @@ if TYPE_CHECKING:
     from crtgen.report.arena import arena_map, bound_text
     from crtgen.report.collect import reports_of
     from crtgen.report.real import real_text
-    from crtgen.report.report import Layer, Operator, Place, Report
+    from crtgen.report.report import ArenaPlace, Report, ReportedLayer, ReportedOperator
 
-__all__ = ["Layer", "Operator", "Place", "Report", "arena_map", "bound_text", "real_text", "reports_of"]
+__all__ = [
+    "ArenaPlace",
+    "Report",
+    "ReportedLayer",
+    "ReportedOperator",
+    "arena_map",
+    "bound_text",
+    "real_text",
+    "reports_of",
+]
 
 __getattr__ = on_demand(__name__, __file__)

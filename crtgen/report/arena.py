@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from crtgen.plan import Bar, chart
-from crtgen.report.report import Place, Report
+from crtgen.report.report import ArenaPlace, Report
 
 __all__ = ["arena_map", "bound_text"]
 
@@ -40,5 +40,5 @@ def _states(report: Report) -> Iterator[str]:
         yield f"{place.offset:>8} {place.nbytes:>8}  {place.name}"
 
 
-def _label(place: Place) -> str:
+def _label(place: ArenaPlace) -> str:
     return f"{place.name} (scratch)" if place.is_scratch else place.name

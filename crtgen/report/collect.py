@@ -8,7 +8,7 @@ from crtgen.build.layers import LayerSize
 from crtgen.codegen.module import LayerInfo, ModelInfo, cycles_of
 from crtgen.ir import DType, Graph
 from crtgen.plan import Lifetime, Plan, Step, lifetimes
-from crtgen.report.report import Layer, Place, Report
+from crtgen.report.report import ArenaPlace, Report, ReportedLayer
 
 __all__ = ["reports_of"]
 
@@ -56,8 +56,8 @@ def _report(
     )
 
 
-def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> Layer:
-    return Layer(
+def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> ReportedLayer:
+    return ReportedLayer(
         name=info.name,
         operator=info.operator,
         kernel=info.kernel,
@@ -90,19 +90,19 @@ def _weights(graph: Graph, step: Step) -> int:
     return sum(value.nbytes for value in values if value.is_constant)
 
 
-def _states(plan: Plan) -> Iterator[Place]:
+def _states(plan: Plan) -> Iterator[ArenaPlace]:
     """They are alive from before the first step to after the last."""
     for name, slot in plan.states.items():
         value, end = plan.graph.values[name], len(plan.steps) + 1
-        yield Place(name, slot.offset, slot.size, 0, end, shape=value.shape, dtype=value.dtype)
+        yield ArenaPlace(name, slot.offset, slot.size, 0, end, shape=value.shape, dtype=value.dtype)
 
 
-def _place(graph: Graph, life: Lifetime) -> Place:
-    place = Place(life.name, life.slot.offset, life.slot.size, life.first, life.last)
+def _place(graph: Graph, life: Lifetime) -> ArenaPlace:
+    place = ArenaPlace(life.name, life.slot.offset, life.slot.size, life.first, life.last)
     if life.is_scratch:
         return place
     value = graph.values[life.name]
-    return Place(
+    return ArenaPlace(
         name=life.name,
         offset=life.slot.offset,
         nbytes=life.slot.size,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crtgen.report.report import Layer, Report
+from crtgen.report.report import Report, ReportedLayer
 
 __all__ = ["real_text"]
 
@@ -27,7 +27,7 @@ def real_text(report: Report) -> str:
     return f"{about}{_percent(share)} of the instructions are float32: {places}"
 
 
-def _title(layer: Layer) -> str:
+def _title(layer: ReportedLayer) -> str:
     """Its name, with its operator if that does not say it."""
     return layer.name if layer.operator in layer.name else f"{layer.name} ({layer.operator})"
 
@@ -36,5 +36,5 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else "below 1 %"
 
 
-def _are_measured(layers: Sequence[Layer]) -> bool:
+def _are_measured(layers: Sequence[ReportedLayer]) -> bool:
     return all(layer.instructions is not None for layer in layers)

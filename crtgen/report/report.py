@@ -8,13 +8,13 @@ from typing import Any
 from crtgen.build import SizeReport
 from crtgen.codegen.module import Interface, OperatorInfo
 from crtgen.ir import DType
-from crtgen.plan import Slot
+from crtgen.plan import ArenaSlot
 
-__all__ = ["Layer", "Place", "Report"]
+__all__ = ["ArenaPlace", "Report", "ReportedLayer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArenaPlace:
     """A place in the arena: bytes from its start, length in bytes, and when it holds its data.
 
     ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and one more than there are
@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class ReportedOperator:
     """An operator of the model; ``ticks``, ``instructions`` and cycles as those of a layer.
 
     Those of an operator within a loop over rows are its estimated share of what is measured for the loop.
@@ -64,7 +64,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ReportedLayer:
     """A layer; sizes in bytes. What is not known is None.
 
     A plan knows ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output, whether it
@@ -88,7 +88,7 @@ class Layer:
     is_float32: bool | None = None
     weights_bytes: int | None = None
     instructions_estimated: int | None = None
-    scratch: Slot | None = None
+    scratch: ArenaSlot | None = None
     code_bytes: int | None = None
     shared_by: int | None = None
     constants_bytes: int | None = None
@@ -103,15 +103,15 @@ class Layer:
         return self.scratch.size if self.scratch else 0
 
     @property
-    def operators(self) -> tuple[Operator, ...]:
+    def operators(self) -> tuple[ReportedOperator, ...]:
         """The operators of the model that it computes: one, or those of a loop over rows."""
         figures = (self.ticks, self.instructions, self.cycles_estimated)
         if not self.loop:
-            return (Operator(self.name, self.operator, self.kernel, self.macs, *figures),)
+            return (ReportedOperator(self.name, self.operator, self.kernel, self.macs, *figures),)
         found = []
         for o in self.loop:
             shares = (None if n is None else round(o.share * n) for n in figures)
-            found.append(Operator(o.name, o.operator, o.kernel, o.macs, *shares))
+            found.append(ReportedOperator(o.name, o.operator, o.kernel, o.macs, *shares))
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Layer:
 
 
 _STRUCTURED = ("inputs", "outputs", "shape", "scratch", "loop")
-_PLAIN = tuple(name for name in Layer.__slots__ if name not in _STRUCTURED)
+_PLAIN = tuple(name for name in ReportedLayer.__slots__ if name not in _STRUCTURED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,11 +154,11 @@ class Report:
     arena_bytes: int
     arena_lower_bound: int
     arena_optimal: bool
-    layers: tuple[Layer, ...]
+    layers: tuple[ReportedLayer, ...]
     graph: str | None = None
-    arena: tuple[Place, ...] | None = None
+    arena: tuple[ArenaPlace, ...] | None = None
     state_bytes: int = 0
-    states: tuple[Place, ...] | None = None
+    states: tuple[ArenaPlace, ...] | None = None
     image: SizeReport | None = None
     instructions: int | None = None
     cycles: int | None = None

@@ -22,7 +22,7 @@ __all__ = [
     "BlackBox",
     "Client",
     "Info",
-    "Memory",
+    "PoolUsage",
     "SlotPlace",
     "SlotsState",
     "Timeouts",
@@ -47,7 +47,7 @@ class Info:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PoolUsage:
     """The pool that allocations come from, in bytes."""
 
     total: int
@@ -144,14 +144,14 @@ class Client(Connection):
             raise self._violated(f"crtgen.info returned {text!r}")
         return Info(words[1], tuple(words[2:]))
 
-    def memory(self) -> Memory | None:
+    def memory(self) -> PoolUsage | None:
         """How much the device can allocate."""
         data = self._ask(endpoints.MEMORY)
         if data is None:
             return None
         if len(data) != 8:
             raise self._violated(f"crtgen.memory returned {len(data)} bytes")
-        return Memory(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
+        return PoolUsage(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
 
     def last_fault(self) -> Fault | None:
         """The fault after which the device started again, unless a host was told of it then; once."""

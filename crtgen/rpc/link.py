@@ -63,7 +63,7 @@ class Link:
         self._fault: DeviceFault | None = None
         self._stream = stream
         self._on_log = on_log
-        self._session = protocol.Session(nonce=nonce)
+        self._session = protocol.RpcSession(nonce=nonce)
         self._inbox: deque[bytes] = deque()
         self._damage = _Damage()
         self._lost = ""
@@ -181,7 +181,7 @@ class Link:
             case protocol.Message(payload):
                 if self._fault is None:
                     self._inbox.append(payload)
-            case protocol.Log(text):
+            case protocol.LogLine(text):
                 self._log(str(text))
             case protocol.Damaged(why):
                 self._damage.add(why)

@@ -19,7 +19,7 @@ from crtgen.rpc import messages, session
 from crtgen.rpc.messages import Code
 from crtgen.rpc.values import Args, DataType, Handle, Tensor, TypeCode, Value
 
-__all__ = ["Model", "Server", "ServerStream"]
+__all__ = ["ServedModel", "Server", "ServerStream"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +36,7 @@ class _RequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ServedModel:
     """A model of the simulated image.
 
     ``inputs`` are names with shape and element type, ``outputs`` shape and element type; ``run`` maps the
@@ -49,7 +49,7 @@ class Model:
     run: Callable[..., Iterable[npt.ArrayLike]]
 
 
-class _Pool:
+class _MemoryPool:
     """The memory of the device: blocks at addresses, each checked before it is touched."""
 
     def __init__(self, size: int) -> None:
@@ -93,7 +93,7 @@ class _Pool:
 class _Executor:
     """The functions of a model's executor; its tensors live in the pool for good."""
 
-    def __init__(self, model: Model, pool: _Pool) -> None:
+    def __init__(self, model: ServedModel, pool: _MemoryPool) -> None:
         self._model = model
         self._pool = pool
         self._number: int | None = None
@@ -145,7 +145,7 @@ class Server:
     def __init__(
         self,
         functions: Mapping[str, Callable[..., Any]] | None = None,
-        models: Iterable[Model] = (),
+        models: Iterable[ServedModel] = (),
         *,
         memory: int = 1 << 20,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
@@ -153,8 +153,8 @@ class Server:
         version: str = "0",
     ) -> None:
         self._version = version
-        self.pool = _Pool(memory)
-        self._session = session.Session(nonce=nonce, max_payload=max_payload)
+        self.pool = _MemoryPool(memory)
+        self._session = session.RpcSession(nonce=nonce, max_payload=max_payload)
         self._max_payload = max_payload
         self._models = {model.name: _Executor(model, self.pool) for model in models}
         self._modules: dict[int, list[tuple[str, Callable[..., Any]]]] = {0: []}

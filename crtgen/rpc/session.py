@@ -22,12 +22,12 @@ __all__ = [
     "Damaged",
     "Established",
     "Event",
-    "Log",
+    "LogLine",
     "Lost",
     "Message",
     "MessageType",
     "Refused",
-    "Session",
+    "RpcSession",
     "State",
     "next_nonce",
     "random_nonce",
@@ -84,7 +84,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogLine:
     """A line that the peer wrote to its log."""
 
     text: DeviceText
@@ -97,7 +97,7 @@ class Damaged:
     why: str
 
 
-Event = Established | Lost | Refused | Message | Log | Damaged
+Event = Established | Lost | Refused | Message | LogLine | Damaged
 
 
 def random_nonce() -> int:
@@ -110,7 +110,7 @@ def next_nonce(nonce: int) -> int:
     return (((nonce << 5) | (nonce >> 5)) + 1) % 256 or 1
 
 
-class Session:
+class RpcSession:
     """One side of a session. Feed it with ``receive``; send what ``take_output`` returns.
 
     ``nonce`` supplies a random start nonce for each start, 1 to 255.
@@ -254,9 +254,9 @@ class Session:
     def _on_log(self, session_id: int, body: bytes) -> Event | None:
         if session_id not in (0, self.session_id):
             return None
-        return Log(DeviceText.of_bytes(body))
+        return LogLine(DeviceText.of_bytes(body))
 
-    _TRANSITIONS: ClassVar[dict[tuple[State, int], Callable[["Session", int, bytes], Event | None]]] = {
+    _TRANSITIONS: ClassVar[dict[tuple[State, int], Callable[["RpcSession", int, bytes], Event | None]]] = {
         (State.CLOSED, MessageType.INIT): _on_init,
         (State.CLOSED, MessageType.LOG): _on_log,
         (State.STARTING, MessageType.INIT): _on_rival_init,

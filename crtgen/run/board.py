@@ -8,8 +8,8 @@ from typing import Self
 
 from crtgen.boards import Board
 from crtgen.errors import LinkTimeoutError, UsageError
-from crtgen.flash import GDB_SERVER, Job, flash, show_drive
-from crtgen.local_boards import Unit, board_lock, choose_unit, connected_units, is_connected
+from crtgen.flash import GDB_SERVER, FlashJob, flash, show_drive
+from crtgen.local_boards import LocalBoard, board_lock, choose_unit, connected_units, is_connected
 from crtgen.run.streams import PipeStream, SerialStream, SocketStream
 from crtgen.text import DeviceText
 
@@ -51,7 +51,7 @@ def connect_board(
 ) -> SerialDevice:
     """Connect to a board that runs its image already, once nobody else uses it."""
     known = (unit for unit in connected_units(hardware_map) if unit.port == port)
-    unit = next(known, Unit((board.name,), DeviceText(), port))
+    unit = next(known, LocalBoard((board.name,), DeviceText(), port))
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
         return _open(board, unit, baud, held)
@@ -60,7 +60,7 @@ def connect_board(
 def start_board(
     image: Path,
     board: Board,
-    unit: Unit,
+    unit: LocalBoard,
     *,
     runner: str | None = None,
     baud: int | None = None,
@@ -71,7 +71,7 @@ def start_board(
     """
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
-        job = Job(image, board, unit.serial, unit.gdb_server or GDB_SERVER, usb=unit.usb)
+        job = FlashJob(image, board, unit.serial, unit.gdb_server or GDB_SERVER, usb=unit.usb)
         flash(job, runner or unit.runner or None)
         return _open(board, unit, baud, held)
 
@@ -94,7 +94,7 @@ def start_usb_board(
         held.enter_context(board_lock(board.name))
         if is_connected(board, hardware_map):
             show_drive(board, choose_unit(board, connected_units(hardware_map), serial).port)
-        flash(Job(image, board), runner)
+        flash(FlashJob(image, board), runner)
         deadline = time.monotonic() + _APPEARS
         while not is_connected(board, hardware_map):
             if time.monotonic() > deadline:
@@ -110,7 +110,7 @@ def _line(port: str, baud: int) -> SerialStream | SocketStream:
     return SocketStream.connect(port) if Path(port).is_socket() else SerialStream(port, baudrate=baud)
 
 
-def _open(board: Board, unit: Unit, baud: int | None, held: ExitStack) -> SerialDevice:
+def _open(board: Board, unit: LocalBoard, baud: int | None, held: ExitStack) -> SerialDevice:
     if not unit.port:
         several = f": the probe has {', '.join(unit.ports)}" if unit.ports else ""
         hint = "name it in a hardware map, or with --port once the image runs"

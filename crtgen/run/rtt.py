@@ -14,8 +14,8 @@ from elftools.elf.sections import SymbolTableSection
 from crtgen.boards import Board
 from crtgen.child import Child
 from crtgen.errors import CrtgenError, UsageError
-from crtgen.flash import GDB_SERVER, Job, flash
-from crtgen.local_boards import Unit, board_lock
+from crtgen.flash import GDB_SERVER, FlashJob, flash
+from crtgen.local_boards import LocalBoard, board_lock
 from crtgen.run.board import SerialDevice
 from crtgen.run.device import MOST_PRINTED, console_text, open_console
 from crtgen.run.streams import PipeStream
@@ -38,14 +38,14 @@ class RttDevice(SerialDevice):
             error.log = console_text(self.console)
 
 
-def start_rtt_board(image: Path, board: Board, unit: Unit, runner: str | None = None) -> RttDevice:
+def start_rtt_board(image: Path, board: Board, unit: LocalBoard, runner: str | None = None) -> RttDevice:
     """Write the image through the probe, and talk to it there, once nobody else uses the board.
 
     Raises ``FlashError``, and ``UsageError`` for an image without RTT.
     """
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key or board.name))
-        job = Job(image, board, unit.serial, unit.gdb_server or GDB_SERVER, usb=unit.usb)
+        job = FlashJob(image, board, unit.serial, unit.gdb_server or GDB_SERVER, usb=unit.usb)
         command = rtt_command(job)
         flash(job, runner or unit.runner or None)
         name = f"{board.name} by RTT"
@@ -61,7 +61,7 @@ def start_rtt_board(image: Path, board: Board, unit: Unit, runner: str | None = 
         return RttDevice(name, PipeStream.of_process(process, name=name), held.pop_all(), console)
 
 
-def rtt_command(job: Job) -> list[str]:
+def rtt_command(job: FlashJob) -> list[str]:
     """The program that talks to the image of a job, through its probe."""
     how = job.board.flash_with
     (target,) = (how.target("pyocd") if how is not None else ()) or ("",)

@@ -7,7 +7,7 @@ from pathlib import Path
 from crtgen.boards import Board
 from crtgen.errors import LinkError, UsageError
 from crtgen.fault import Symbols
-from crtgen.local_boards import Unit, choose_unit, connected_units
+from crtgen.local_boards import LocalBoard, choose_unit, connected_units
 from crtgen.run.board import SerialDevice, connect_board, start_board, start_usb_board
 from crtgen.run.device import Finished, RunningDevice
 from crtgen.run.fvp import find_fvp, start_fvp, start_printing_fvp
@@ -41,7 +41,7 @@ class Site:
     serial: str | None = None
     runner: str | None = None
     hardware_map: Path | None = None
-    unit: Unit | None = None
+    unit: LocalBoard | None = None
     simulate: bool = False
     rtt: bool = False
     slot: str = ""
@@ -119,18 +119,18 @@ def _start_real(image: Path, board: Board, site: Site) -> Device:
     return start_board(image, board, _unit(board, site), runner=site.runner, baud=site.baud)
 
 
-def _unit(board: Board, site: Site) -> Unit:
+def _unit(board: Board, site: Site) -> LocalBoard:
     return site.unit or choose_unit(board, connected_units(site.hardware_map), site.serial)
 
 
-def _probe(board: Board, site: Site) -> Unit:
+def _probe(board: Board, site: Site) -> LocalBoard:
     """The probe of a board: by its serial port where it has one that is seen, else by what was named."""
     if site.unit is not None:
         return site.unit
     try:
         return choose_unit(board, connected_units(site.hardware_map), site.serial)
     except LinkError:
-        return Unit((board.name,), DeviceText(site.serial or ""), "")
+        return LocalBoard((board.name,), DeviceText(site.serial or ""), "")
 
 
 def run_standalone(

@@ -10,7 +10,7 @@ import time
 from argparse import ArgumentParser
 from typing import Any, Protocol
 
-__all__ = ["Channels", "main", "pump"]
+__all__ = ["RttChannels", "main", "pump"]
 
 _CHUNK = 4096
 _IDLE = 0.001
@@ -18,14 +18,14 @@ _STARTS = 5.0
 """Seconds in which firmware has to have started."""
 
 
-class Channels(Protocol):
+class RttChannels(Protocol):
     """What pyOCD's control block has: lists of channels in both directions."""
 
     up_channels: Any
     down_channels: Any
 
 
-def pump(channels: Channels, source: int, sink: int) -> None:
+def pump(channels: RttChannels, source: int, sink: int) -> None:
     """Carry bytes both ways until the descriptor ``source`` ends."""
     up, down = channels.up_channels[0], channels.down_channels[0]
     waiting = b""

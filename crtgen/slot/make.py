@@ -5,7 +5,7 @@ from crtgen.api.image import Image, Say, silent
 from crtgen.boards import Board
 from crtgen.build import binary, read_content
 from crtgen.codegen import interface_header
-from crtgen.codegen.slot_image import SlotImage, Tensor, core_bits, header_bytes
+from crtgen.codegen.slot_image import SlotImage, SlotTensor, core_bits, header_bytes
 from crtgen.errors import BuildError, UnsupportedError
 
 __all__ = ["interface_file", "make_slot", "slot_image"]
@@ -32,7 +32,7 @@ def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
     (info,) = manifest.models
     assert slots is not None
     place, content = slots.find(manifest.options.slot), read_content(image.path)
-    inputs, outputs = (tuple(map(Tensor.of, interfaces)) for interfaces in (info.inputs, info.outputs))
+    inputs, outputs = (tuple(map(SlotTensor.of, interfaces)) for interfaces in (info.inputs, info.outputs))
     start = place.origin + header_bytes(inputs, outputs)
     if content.origin != start:
         raise BuildError(f"the code begins at {content.origin:#x}, not at {start:#x}", where=str(image.path))

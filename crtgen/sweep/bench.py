@@ -4,7 +4,7 @@ import signal
 
 from distributed import Worker, WorkerPlugin
 
-from crtgen.local_boards import Unit
+from crtgen.local_boards import LocalBoard
 
 __all__ = ["Bench", "dask_setup", "unit_of_worker"]
 
@@ -14,7 +14,7 @@ _NAME = "crtgen-bench"
 class Bench(WorkerPlugin):  # type: ignore[misc]  # Dask's has no types
     """A board that jobs of this worker run on."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: LocalBoard) -> None:
         self.name = _NAME
         self.unit = unit
 
@@ -27,7 +27,7 @@ def dask_setup(worker: Worker) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def unit_of_worker(worker: Worker) -> Unit | None:
+def unit_of_worker(worker: Worker) -> LocalBoard | None:
     """The board of a worker; None if it has none."""
     found = worker.plugins.get(_NAME)
     return found.unit if isinstance(found, Bench) else None

@@ -7,9 +7,9 @@ from typing import Any
 
 from crtgen.measure.lock import RESOLUTION
 from crtgen.settings import METRICS
-from crtgen.sweep.store import Row
+from crtgen.sweep.store import StoreRow
 
-__all__ = ["Change", "Changes", "compare", "is_same"]
+__all__ = ["Changes", "JobChange", "compare", "is_same"]
 
 _PARTS = {"source": "the model", "settings": "options", "code": "crtgen", "toolchain": "the toolchain"}
 """Columns that the address of a job is made of, and how they are called."""
@@ -19,7 +19,7 @@ _NOISE = 0.0001
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JobChange:
     """A job whose figures, or whose success, are not as they were; ``figures`` are metric, before, now.
 
     ``blame`` says what of that which goes in is another. ``same_code`` says that all that was generated is
@@ -59,7 +59,7 @@ class Changes:
     gone: int
     reasons: dict[str, int]
     """How many jobs have another address, by what is to blame."""
-    changed: tuple[Change, ...]
+    changed: tuple[JobChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -71,7 +71,7 @@ def _text(value: float | None) -> str:
     return "none" if value is None else f"{value:,}"
 
 
-def compare(before: Iterable[Row], now: Sequence[Row]) -> Changes:
+def compare(before: Iterable[StoreRow], now: Sequence[StoreRow]) -> Changes:
     """What became of the jobs of the sweep ``before``."""
     old = {row.cell: row for row in before}
     pairs = [(old[row.cell], row) for row in now if row.cell in old]
@@ -86,7 +86,7 @@ def compare(before: Iterable[Row], now: Sequence[Row]) -> Changes:
     )
 
 
-def _change(a: Row, b: Row) -> Change | None:
+def _change(a: StoreRow, b: StoreRow) -> JobChange | None:
     """None if nothing is different, or if the job has no outcome yet."""
     if "waiting" in (a.state, b.state):
         return None
@@ -95,7 +95,7 @@ def _change(a: Row, b: Row) -> Change | None:
     if not figures and (a.state, a.error) == (b.state, b.error):
         return None
     same = bool(a.project) and a.project == b.project
-    return Change(*b.cell, a.error or a.state, b.error or b.state, figures, _blame(a, b), same)
+    return JobChange(*b.cell, a.error or a.state, b.error or b.state, figures, _blame(a, b), same)
 
 
 def is_same(metric: str, a: float | None, b: float | None) -> bool:
@@ -105,7 +105,7 @@ def is_same(metric: str, a: float | None, b: float | None) -> bool:
     return abs(a - b) <= max(_NOISE * a, RESOLUTION)
 
 
-def _blame(a: Row, b: Row) -> tuple[str, ...]:
+def _blame(a: StoreRow, b: StoreRow) -> tuple[str, ...]:
     """What is different of that which goes in; of crtgen and tools with their versions."""
     found = []
     for column, name in _PARTS.items():

@@ -66,7 +66,7 @@ class _Attempt:
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _SweepRun:
     """The state of a sweep on a cluster."""
 
     client: "Client"
@@ -227,7 +227,7 @@ def run_tasks(
     lanes: dict[str, deque[_Attempt]] = {_ALONE: deque()}
     for task in tasks:
         lanes.setdefault(task.board, deque()).append(_Attempt(task, task.board))
-    run = _Run(client, contents, function, lanes)
+    run = _SweepRun(client, contents, function, lanes)
     while not run.is_over():
         given_up = list(run.look())
         run.fill()

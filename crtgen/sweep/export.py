@@ -9,7 +9,7 @@ from typing import Any
 from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.settings import METRICS
-from crtgen.sweep.store import Row
+from crtgen.sweep.store import StoreRow
 
 __all__ = ["FORMATS", "check_export", "export"]
 
@@ -46,7 +46,7 @@ def check_export(path: Path) -> None:
         _pyarrow()
 
 
-def export(rows: Iterable[Row], path: Path) -> None:
+def export(rows: Iterable[StoreRow], path: Path) -> None:
     """Write the table; its kind is that of the file's name. Layers are left to the store."""
     beside = path.with_name(f".{path.name}{files.LEFTOVER}")
     write = _write_parquet if path.suffix == ".parquet" else _write_csv
@@ -54,7 +54,7 @@ def export(rows: Iterable[Row], path: Path) -> None:
     beside.replace(path)
 
 
-def _cells(row: Row) -> dict[str, Any]:
+def _cells(row: StoreRow) -> dict[str, Any]:
     texts = {name: getattr(row, name) for name in (*_TEXTS, *_MORE)}
     return texts | {name: row.figures.get(name) for name in _NUMBERS} | {"job_seconds": row.seconds}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crtgen.errors import LinkTimeoutError, UsageError
-from crtgen.local_boards import Unit
+from crtgen.local_boards import LocalBoard
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -30,12 +30,12 @@ def resource(board: str) -> str:
     return f"board.{board}"
 
 
-def is_clear(unit: Unit) -> bool:
+def is_clear(unit: LocalBoard) -> bool:
     """Whether it is known what a connected board is, and where it talks."""
     return len(unit.boards) == 1 and bool(unit.port)
 
 
-def _worker_options(units: Sequence[Unit], count: int) -> Iterator[dict[str, Any]]:
+def _worker_options(units: Sequence[LocalBoard], count: int) -> Iterator[dict[str, Any]]:
     """How the worker of each board is started, and so many without one: of one thread each."""
     from crtgen.sweep.bench import Bench
 
@@ -84,7 +84,7 @@ def _apart() -> Iterator[None]:
 
 
 @contextmanager
-def local_cluster(workers: int, units: Sequence[Unit] = ()) -> Iterator["Client"]:
+def local_cluster(workers: int, units: Sequence[LocalBoard] = ()) -> Iterator["Client"]:
     """A scheduler and workers of this computer, for as long as the context lasts.
 
     Keys that nobody else has keep other users of the computer from sending them code.
@@ -136,7 +136,7 @@ def _unreachable(scheduler: str) -> LinkTimeoutError:
     return LinkTimeoutError("no scheduler answers", where=scheduler, hint=hint)
 
 
-def serve(scheduler: str, units: Sequence[Unit], workers: int) -> None:
+def serve(scheduler: str, units: Sequence[LocalBoard], workers: int) -> None:
     """Be workers of a scheduler until it ends: one for each board, and so many without one."""
     logging.getLogger("distributed").setLevel(_LOG_LEVEL)
     distributed = _distributed()
@@ -144,7 +144,7 @@ def serve(scheduler: str, units: Sequence[Unit], workers: int) -> None:
         asyncio.run(_serve(distributed, scheduler, units, workers))
 
 
-async def _serve(distributed: Any, scheduler: str, units: Sequence[Unit], workers: int) -> None:
+async def _serve(distributed: Any, scheduler: str, units: Sequence[LocalBoard], workers: int) -> None:
     place = _place(scheduler)
     place = {"scheduler_ip": place["address"]} if "address" in place else place
     nannies = [distributed.Nanny(**place, **options) for options in _worker_options(units, workers)]

@@ -24,14 +24,14 @@ from crtgen.session import Session
 from crtgen.sweep.address import content_digest, tools_of
 from crtgen.temporary import TemporaryFolder
 
-__all__ = ["KIND", "Job", "Options", "Outcome", "failure", "own_board", "run_job"]
+__all__ = ["KIND", "Job", "JobOptions", "Outcome", "failure", "own_board", "run_job"]
 
 KIND = "model"
 """What the store calls these jobs: other measurements may lie beside them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class JobOptions:
     """What may differ between jobs of one model and board; the names and values are those of commands.
 
     ``toolchain`` is empty for the first that is found.
@@ -47,7 +47,7 @@ class Options:
 
     def label(self) -> str:
         """The level, and what is not as it is by itself."""
-        plain = Options(self.optimize)
+        plain = JobOptions(self.optimize)
         changed = {k: v for k, v in asdict(self).items() if v != getattr(plain, k)}
         return ", ".join([self.optimize, *(f"{k} {_text(v)}" for k, v in changed.items())])
 
@@ -73,7 +73,7 @@ class Job:
     model: str
     source: str
     board: str
-    options: Options = field(default_factory=Options)
+    options: JobOptions = field(default_factory=JobOptions)
     expect: str = ""
     own_board: str = ""
     cases: int = 4

@@ -36,8 +36,8 @@ from crtgen.level import LEVELS
 from crtgen.request import EXECUTORS
 from crtgen.settings import Settings, read_settings, trust_of
 from crtgen.sweep.address import content_digest
-from crtgen.sweep.job import Job, Options
-from crtgen.toml import Table, load_toml, text, yes_or_no
+from crtgen.sweep.job import Job, JobOptions
+from crtgen.toml import TomlTable, load_toml, text, yes_or_no
 
 __all__ = ["SWEEP", "Sweep", "asks_of_sweep", "read_sweep"]
 
@@ -63,14 +63,14 @@ def read_sweep(path: Path) -> Sweep:
     """
     settings = read_settings(path.parent)
     alone = not path.exists() and settings is not None
-    content = Table(path, "", {}, "") if alone else load_toml(path, "the sweep")
+    content = TomlTable(path, "", {}, "") if alone else load_toml(path, "the sweep")
     base = _axes(content)
     cases, stack = content.get("cases", _count, 4), content.get("stack", _count, None)
     simulate, push = content.get("simulate", yes_or_no, False), content.get("push", text, "")
     includes, excludes = ([(rule, _rule(rule)) for rule in content.tables(key)] for key in _RULES)
     content.finish()
     trust.require(path, content.digest, _asks([base, *(axes for _, axes in includes)]))
-    reader = _Reader(path.parent, settings)
+    reader = _MatrixReader(path.parent, settings)
     jobs = dict.fromkeys(reader.jobs(base, content))
     what = {axis: values for axis, values in base.items() if axis in _WHAT}
     for rule, axes in includes:
@@ -99,22 +99,22 @@ def _asks(matrices: Sequence[Values]) -> tuple[str, ...]:
 
 _WHAT = ("models", "boards")
 _RULES = ("include", "exclude")
-_OPTIONS = tuple(field.name for field in fields(Options))
+_OPTIONS = tuple(field.name for field in fields(JobOptions))
 
 
-def _axes(table: Table) -> dict[str, tuple[Any, ...]]:
+def _axes(table: TomlTable) -> dict[str, tuple[Any, ...]]:
     """The values of every axis that the table names."""
     found = {axis: table.get(axis, _list_of(parse), None) for axis, parse in _AXES.items()}
     return {axis: values for axis, values in found.items() if values is not None}
 
 
-def _rule(table: Table) -> dict[str, tuple[Any, ...]]:
+def _rule(table: TomlTable) -> dict[str, tuple[Any, ...]]:
     axes = _axes(table)
     table.finish()
     return axes
 
 
-class _Reader:
+class _MatrixReader:
     """Makes jobs of matrices; reads each file once."""
 
     def __init__(self, folder: Path, settings: Settings | None) -> None:
@@ -123,12 +123,12 @@ class _Reader:
         self._settings = settings
         self._digests: dict[Path, str] = {}
 
-    def jobs(self, axes: Values, table: Table) -> Iterator[Job]:
+    def jobs(self, axes: Values, table: TomlTable) -> Iterator[Job]:
         """The product of the axes; model by model, so that what a worker knows of one serves the next."""
         models = self._models(axes, table)
         boards = self._boards(axes, table)
         known = {axis: axes[axis] for axis in _OPTIONS if axis in axes}
-        options = [Options(**dict(zip(known, values, strict=True))) for values in product(*known.values())]
+        options = [JobOptions(**dict(zip(known, values, strict=True))) for values in product(*known.values())]
         for (model, expect), board, chosen in product(models, boards, options):
             own = self._read(board.file, "the board") if board.file and is_own(board) else ""
             yield Job(
@@ -141,7 +141,7 @@ class _Reader:
                 trust=trust_of(model),
             )
 
-    def _models(self, axes: Values, table: Table) -> Sequence[tuple[Path, Path | None]]:
+    def _models(self, axes: Values, table: TomlTable) -> Sequence[tuple[Path, Path | None]]:
         """Files with their expected cases."""
         listed = {model.file: model.expect for model in (self._settings.models if self._settings else ())}
         if "models" not in axes:
@@ -159,7 +159,7 @@ class _Reader:
                     raise table.error("models", f"two files are called {path.name}: rename one")
         return [(path, listed.get(path)) for path in found.values()]
 
-    def _boards(self, axes: Values, table: Table) -> list[Board]:
+    def _boards(self, axes: Values, table: TomlTable) -> list[Board]:
         names = axes.get("boards", self._settings.boards if self._settings else ())
         if not names:
             raise table.error("boards", "no board is named, here or in crtgen.toml")
@@ -175,7 +175,7 @@ class _Reader:
         return self._digests[path]
 
 
-def _without(jobs: Mapping[Job, None], axes: Values, table: Table) -> dict[Job, None]:
+def _without(jobs: Mapping[Job, None], axes: Values, table: TomlTable) -> dict[Job, None]:
     """What a rule leaves. One that takes nothing away is a mistake, and so is one that takes all."""
     if not axes:
         raise table.error("", "a rule that excludes everything")

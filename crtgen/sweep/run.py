@@ -16,17 +16,17 @@ from crtgen.sweep.engine import PATIENCE, Function, run_tasks
 from crtgen.sweep.farm import connected, is_clear, local_cluster
 from crtgen.sweep.job import KIND, Job, Outcome
 from crtgen.sweep.matrix import Sweep
-from crtgen.sweep.store import Entry, Store, SweepInfo
+from crtgen.sweep.store import JobStore, StoreEntry, SweepInfo
 from crtgen.sweep.work import Task
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Place", "Watch", "run_sweep"]
+__all__ = ["Watch", "WorkerPool", "run_sweep"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPool:
     """Where jobs run: with the workers of ``scheduler``, or else with so many of this computer's own.
 
     Own workers have the boards that are connected here, of which ``hardware_map`` says what is what.
@@ -52,8 +52,8 @@ class Watch:
 
 def run_sweep(
     sweep: Sweep,
-    store: Store,
-    place: Place,
+    store: JobStore,
+    place: WorkerPool,
     *,
     retry_failed: bool = False,
     watch: Watch | None = None,
@@ -87,7 +87,7 @@ def run_sweep(
     return info
 
 
-def _own_cluster(place: Place, boards: set[str]) -> "AbstractContextManager[Client]":
+def _own_cluster(place: WorkerPool, boards: set[str]) -> "AbstractContextManager[Client]":
     """Workers of this computer, some with boards that are wanted."""
     units = connected_units(place.hardware_map) if boards - {""} else ()
     return local_cluster(place.workers, [u for u in units if is_clear(u) and u.boards[0] in boards])
@@ -138,9 +138,9 @@ def _said(mine: tuple[str, dict[str, str]], other: tuple[str, dict[str, str]]) -
     return "; ".join(f"{name} {text}" for name, text in ours.items() if theirs[name] != text)
 
 
-def _entry(task: Task) -> Entry:
+def _entry(task: Task) -> StoreEntry:
     job = task.job
-    return Entry(
+    return StoreEntry(
         digest=task.digest,
         kind=KIND,
         model=job.model,

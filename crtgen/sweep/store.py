@@ -20,7 +20,7 @@ from crtgen.errors import UsageError
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Outcome
 
-__all__ = ["STORE", "Entry", "Row", "Store", "SweepInfo"]
+__all__ = ["STORE", "JobStore", "StoreEntry", "StoreRow", "SweepInfo"]
 
 STORE = "sweep.db"
 _APPLICATION = 0x63727473
@@ -71,7 +71,7 @@ _TABLES = ("figures", "layers")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """What a row says of its job: ``digest`` is its address, the last four are what went into that.
 
     ``source`` is the digest of the model's file, ``settings`` are the choices as JSON, of which ``label`` is
@@ -90,7 +90,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row(Entry):
+class StoreRow(StoreEntry):
     """A row. ``state`` is waiting, done or failed, ``finished`` a time in UTC; ``Outcome`` has the rest."""
 
     state: str
@@ -143,7 +143,7 @@ def _refuse_links(path: Path) -> None:
             raise UsageError("it is a link, which could lead elsewhere", where=str(file), hint="remove it")
 
 
-class Store:
+class JobStore:
     """A store in a file; a context manager that closes it."""
 
     def __init__(self, path: Path) -> None:
@@ -222,7 +222,7 @@ class Store:
         except sqlite3.Error as error:
             raise self._error(error) from error
 
-    def begin(self, name: str, entries: Sequence[Entry]) -> SweepInfo:
+    def begin(self, name: str, entries: Sequence[StoreEntry]) -> SweepInfo:
         """The sweep of these jobs, the latest from now on; rows of those that have none wait."""
         address = content_digest("\n".join(sorted(e.digest for e in entries)).encode())
         with self._transaction():
@@ -285,7 +285,7 @@ class Store:
                 ((*_stored(outcome), now, digest) for digest, outcome in outcomes),
             )
 
-    def rows(self, sweep: SweepInfo) -> Iterator[Row]:
+    def rows(self, sweep: SweepInfo) -> Iterator[StoreRow]:
         """The jobs of a sweep, in the order in which they were first made."""
         columns = ", ".join(_COLUMNS)
         for values in self._read(
@@ -293,7 +293,7 @@ class Store:
         ):
             yield self._row(dict(zip(_COLUMNS, values, strict=True)))
 
-    def _row(self, named: dict[str, Any]) -> Row:
+    def _row(self, named: dict[str, Any]) -> StoreRow:
         """A row whose columns are what crtgen writes there: SQLite keeps any type in any column."""
         digest = str(named["digest"])[:40]
         for column in _TABLES:
@@ -307,7 +307,7 @@ class Store:
             fits = _is_number(named[column]) if column == "seconds" else isinstance(named[column], str)
             if not fits:
                 raise self._damaged(f"the {column} of job {digest} is a {type(named[column]).__name__}")
-        return Row(**named)
+        return StoreRow(**named)
 
     def counts(self, sweep: SweepInfo) -> dict[str, int]:
         """How many jobs are in each state."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from crtgen.errors import CrtgenError, UsageError
-from crtgen.local_boards import Unit, power_cycle
+from crtgen.local_boards import LocalBoard, power_cycle
 from crtgen.resources import code_digest
 from crtgen.run import Site
 from crtgen.sweep.address import tool_version
@@ -27,7 +27,7 @@ class Task:
     board: str = ""
 
 
-def perform(task: Task, contents: Mapping[str, bytes], unit: Unit | None = None) -> Outcome:
+def perform(task: Task, contents: Mapping[str, bytes], unit: LocalBoard | None = None) -> Outcome:
     """Run a job, on the board ``unit`` if it is given; if it does not answer, it is reset once."""
     try:
         _check_sameness(task)

@@ -4,11 +4,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from importlib.util import find_spec
 
 from crtgen.errors import DoesNotFitError, UsageError
-from crtgen.tune.layers import Figures, Layer, functions_of
+from crtgen.tune.layers import KernelFigures, TunableLayer, functions_of
 
 __all__ = ["HINT", "Chosen", "Measured", "check_solver", "choose", "flash_of"]
 
-Measured = Mapping[tuple[str, int], Figures]
+Measured = Mapping[tuple[str, int], KernelFigures]
 """Figures by layer and number of the candidate. What could not be measured is not there."""
 
 Chosen = Mapping[str, int]
@@ -26,7 +26,9 @@ def check_solver() -> None:
         raise UsageError("tuning needs OR-Tools", hint="pip install 'crtgen[tune]'")
 
 
-def choose(layers: Sequence[Layer], measured: Measured, room: int, never: Sequence[Chosen] = ()) -> Chosen:
+def choose(
+    layers: Sequence[TunableLayer], measured: Measured, room: int, never: Sequence[Chosen] = ()
+) -> Chosen:
     """The candidates that take least together; of those the ones with least flash, then the usual ones.
 
     Their functions and constants have at most ``room`` bytes; functions that layers share count once. No
@@ -63,16 +65,16 @@ def choose(layers: Sequence[Layer], measured: Measured, room: int, never: Sequen
     return {name: n for (name, n), take in takes.items() if solver.boolean_value(take)}
 
 
-def flash_of(layers: Sequence[Layer], measured: Measured, chosen: Chosen) -> int:
+def flash_of(layers: Sequence[TunableLayer], measured: Measured, chosen: Chosen) -> int:
     """Bytes of the functions and constants of a choice."""
     functions = {f: size for layer in layers for f, size in _functions(layer, chosen[layer.name], measured)}
     return sum(measured[key].constants for key in chosen.items()) + sum(functions.values())
 
 
-def _known(layer: Layer, measured: Measured) -> list[int]:
+def _known(layer: TunableLayer, measured: Measured) -> list[int]:
     return [n for n in range(len(layer.candidates)) if (layer.name, n) in measured]
 
 
-def _functions(layer: Layer, n: int, measured: Measured) -> Sequence[tuple[Hashable, int]]:
+def _functions(layer: TunableLayer, n: int, measured: Measured) -> Sequence[tuple[Hashable, int]]:
     functions = functions_of(layer.candidates[n].kernel)
     return list(zip(functions, measured[layer.name, n].code, strict=True))

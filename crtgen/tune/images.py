@@ -7,7 +7,7 @@ from crtgen import api
 from crtgen.errors import BuildError, DeviceFault, DoesNotFitError, MismatchError
 from crtgen.report import Report
 from crtgen.tune.choose import Chosen
-from crtgen.tune.layers import Figures, Layer
+from crtgen.tune.layers import KernelFigures, TunableLayer
 
 __all__ = ["Images", "Trial"]
 
@@ -26,10 +26,10 @@ class Images:
     told what was measured, image by image. ``failed`` says what is wrong with candidates that are left out.
     """
 
-    layers: Sequence[Layer]
+    layers: Sequence[TunableLayer]
     addresses: Mapping[str, Sequence[str]]
     trial: Trial
-    done: Callable[[Mapping[str, Figures]], object]
+    done: Callable[[Mapping[str, KernelFigures]], object]
     failed: dict[str, str] = field(default_factory=dict)
     built: int = 0
 
@@ -79,7 +79,7 @@ class Images:
         self.done({self.addresses[name][n]: known[name] for name, n in image.items() if name in known})
 
 
-def _figures(compiled: api.Compiled, report: Report) -> dict[str, Figures]:
+def _figures(compiled: api.Compiled, report: Report) -> dict[str, KernelFigures]:
     """What each layer of an image takes."""
     (module,) = compiled.modules
     assert report.image is not None
@@ -88,7 +88,7 @@ def _figures(compiled: api.Compiled, report: Report) -> dict[str, Figures]:
     for info, layer in zip(module.info.layers, report.layers, strict=True):
         figure = layer.instructions if report.cycles is None else layer.ticks
         functions = [name for name in (info.function, *info.parts) if name]
-        found[info.name] = Figures(
+        found[info.name] = KernelFigures(
             figure or 0,
             sum(sizes.get(const, 0) for const in info.consts),
             tuple(sizes.get(name, 0) for name in functions),

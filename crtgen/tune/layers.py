@@ -10,11 +10,11 @@ from crtgen.kernels.variants import Candidate, candidates, content_of
 from crtgen.plan import Call
 from crtgen.tuned import layer_digest
 
-__all__ = ["Figures", "Layer", "functions_of", "layers_of"]
+__all__ = ["KernelFigures", "TunableLayer", "functions_of", "layers_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class KernelFigures:
     """What was measured of a kernel: a run of it, bytes of its constants, and of each of its functions.
 
     The functions are those of ``functions_of``, in that order.
@@ -26,7 +26,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class TunableLayer:
     """A layer with a choice: its candidates, and the number of the one that it has without tuning."""
 
     name: str
@@ -35,7 +35,7 @@ class Layer:
     usual: int
 
 
-def layers_of(compiled: api.Compiled) -> tuple[Layer, ...]:
+def layers_of(compiled: api.Compiled) -> tuple[TunableLayer, ...]:
     """The layers of the only model that have a choice. Within loops over rows and subgraphs there is none."""
     (plan,) = compiled.plans
     found = []
@@ -47,7 +47,7 @@ def layers_of(compiled: api.Compiled) -> tuple[Layer, ...]:
         own = content_of(step.kernel)
         usual = next((n for n, c in enumerate(known) if content_of(c.kernel) == own), None)
         if usual is not None and len(known) > 1:
-            found.append(Layer(node.name, layer_digest(plan.graph, node), known, usual))
+            found.append(TunableLayer(node.name, layer_digest(plan.graph, node), known, usual))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from crtgen import api
 from crtgen.errors import DoesNotFitError, MismatchError, UsageError
 from crtgen.kernels.variants import content_of
 from crtgen.measure.benchmark import measure_model, profile_model
-from crtgen.measure.cases import Case
+from crtgen.measure.cases import ReferenceRun
 from crtgen.measure.verification import verify_cases
 from crtgen.plan import Plan, plan_model
 from crtgen.report import Report
@@ -17,11 +17,11 @@ from crtgen.run import Site
 from crtgen.session import Session
 from crtgen.sweep.address import content_digest, tool_version, toolchain_text, tools_of
 from crtgen.sweep.job import Outcome
-from crtgen.sweep.store import Entry, Store
+from crtgen.sweep.store import JobStore, StoreEntry
 from crtgen.tune.choose import HINT, Chosen, check_solver, choose, flash_of
 from crtgen.tune.images import Images
-from crtgen.tune.layers import Figures, Layer, layers_of
-from crtgen.tuned import Choice, Tuned
+from crtgen.tune.layers import KernelFigures, TunableLayer, layers_of
+from crtgen.tuned import KernelChoice, Tuned
 
 __all__ = ["KIND", "Limits", "Result", "Tuning", "tune"]
 
@@ -51,7 +51,7 @@ class Tuning:
     """
 
     compile: Callable[[Sequence[Tuned]], api.Compiled]
-    cases: Mapping[str, Sequence[Case]]
+    cases: Mapping[str, Sequence[ReferenceRun]]
     stack: int | None = None
     toolchain: str | None = None
     site: Site | None = None
@@ -85,7 +85,7 @@ class Result:
     entry: Tuned
     before: Report
     after: Report
-    layers: tuple[Layer, ...]
+    layers: tuple[TunableLayer, ...]
     candidates: int
     measured: int
     images: int
@@ -93,7 +93,7 @@ class Result:
 
 
 def tune(
-    tuning: Tuning, store: Store, limits: Limits, say: Callable[[str], None] = lambda text: None
+    tuning: Tuning, store: JobStore, limits: Limits, say: Callable[[str], None] = lambda text: None
 ) -> Result:
     """Measure what the store does not know, choose, and verify the choice.
 
@@ -129,7 +129,7 @@ class _Tuner:
     def __init__(
         self,
         tuning: Tuning,
-        store: Store,
+        store: JobStore,
         say: Callable[[str], None],
         untuned: api.Compiled,
         before: Report,
@@ -137,7 +137,7 @@ class _Tuner:
         self.tuning, self.store, self.say, self.untuned, self.before = tuning, store, say, untuned, before
         self.layers = layers_of(untuned)
         self.entries = {layer.name: list(self._entries(layer)) for layer in self.layers}
-        self.known: dict[str, Figures] = {}
+        self.known: dict[str, KernelFigures] = {}
         self.usual = {layer.name: layer.usual for layer in self.layers}
 
     def run(self, limits: Limits) -> Result:
@@ -160,7 +160,7 @@ class _Tuner:
             failed={labels[address]: message for address, message in images.failed.items()},
         )
 
-    def _entries(self, layer: Layer) -> Iterator[Entry]:
+    def _entries(self, layer: TunableLayer) -> Iterator[StoreEntry]:
         """What the store calls each candidate. Its address is that of its code, not of its weights."""
         request = self.untuned.request
         compiler = toolchain_text(
@@ -171,7 +171,7 @@ class _Tuner:
         for candidate in layer.candidates:
             source = content_digest(repr(content_of(candidate.kernel)).encode())
             parts = (KIND, source, settings, request.board.name, code_digest(), compiler)
-            yield Entry(
+            yield StoreEntry(
                 digest=content_digest(json.dumps(parts).encode()),
                 kind=KIND,
                 model=self.before.model,
@@ -192,7 +192,7 @@ class _Tuner:
                 self.known[row.digest] = _unpacked(row.figures)
         return set(entries) - set(self.known)
 
-    def _store(self, found: Mapping[str, Figures]) -> None:
+    def _store(self, found: Mapping[str, KernelFigures]) -> None:
         self.known.update(found)
         self.store.finish((address, Outcome(_packed(figures))) for address, figures in found.items())
         total = len({entry.digest for entries in self.entries.values() for entry in entries})
@@ -218,12 +218,12 @@ class _Tuner:
             number = chosen[layer.name]
             candidate, known = layer.candidates[number], self.known.get(self._address(layer, number))
             figure = known.figure if known else 0
-            layers.append(Choice(layer.name, layer.digest, candidate.design, candidate.variant, figure))
+            layers.append(KernelChoice(layer.name, layer.digest, candidate.design, candidate.variant, figure))
         measured = "instructions" if self.before.cycles is None else "cycles"
         names = self.before.model, self.before.board, self.before.optimize
         return Tuned(*names, measured, total(self.before), total(after), tuple(layers))
 
-    def _address(self, layer: Layer, number: int) -> str:
+    def _address(self, layer: TunableLayer, number: int) -> str:
         return self.entries[layer.name][number].digest
 
     def _choose(self, limits: Limits) -> tuple[Chosen, Report]:
@@ -294,11 +294,11 @@ class _Tuner:
         return made
 
 
-def _packed(figures: Figures) -> dict[str, float]:
+def _packed(figures: KernelFigures) -> dict[str, float]:
     code = {f"code {n}": float(size) for n, size in enumerate(figures.code)}
     return {"figure": figures.figure, "constants": figures.constants, **code}
 
 
-def _unpacked(stored: Mapping[str, float]) -> Figures:
+def _unpacked(stored: Mapping[str, float]) -> KernelFigures:
     code = (int(stored[f"code {n}"]) for n in range(len(stored) - 2))
-    return Figures(int(stored["figure"]), int(stored["constants"]), tuple(code))
+    return KernelFigures(int(stored["figure"]), int(stored["constants"]), tuple(code))

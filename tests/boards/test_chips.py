@@ -13,7 +13,7 @@ from crtgen.boards import Board, all_boards, find_board, load_board
 from crtgen.boards.uart import UARTS
 from crtgen.build import binary, read_content
 from crtgen.flash.vectors import read_vectors
-from crtgen.project import Firmware, Options
+from crtgen.project import FirmwareRequest, ProjectOptions
 from crtgen.project.baremetal import platform_files
 from crtgen.request import Request
 from tests.project.toy import METADATA, toy
@@ -27,7 +27,7 @@ DEMO = ROOT / "demo" / "digits.tflite"
 
 def platform(board: Board, type: str) -> dict[str, str]:
     """The C of a board around a toy."""
-    return platform_files(Firmware([toy()], METADATA, Request(board), Options(type)))
+    return platform_files(FirmwareRequest([toy()], METADATA, Request(board), ProjectOptions(type)))
 
 
 @pytest.mark.parametrize(

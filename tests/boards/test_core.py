@@ -10,7 +10,7 @@ from crtgen.errors import UnsupportedError
 from crtgen.ir import Quant, Signature, Value
 from crtgen.kernels import Kernel, Target, applicable
 from crtgen.kernels.asm import Function, pipeline_of
-from crtgen.kernels.registry import Entry
+from crtgen.kernels.registry import RegisteredDesign
 from crtgen.ops import Case, Conv2d
 from crtgen.ops.case import int8s, make
 from tests.kernels.program import Run, check_outputs, plan_runs, run_plans_on_host
@@ -74,7 +74,7 @@ def test_assembly_is_refused_by_name() -> None:
         return Kernel("in assembly", "", None, routines=(Function("nothing").done(),))
 
     case = _convolution()
-    entry = Entry(design, (), None, None, None, False)
+    entry = RegisteredDesign(design, (), None, None, None, False)
     assert entry.kernel(case.op, case.sig, Target(CORES["cortex-m4"])) is not None
     with pytest.raises(UnsupportedError, match="rv32imc executes no Thumb code, which in assembly is"):
         entry.kernel(case.op, case.sig, Target(RV32))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards import find_board
-from crtgen.project import Firmware, Options
+from crtgen.project import FirmwareRequest, ProjectOptions
 from crtgen.project.baremetal import platform_files
 from crtgen.request import Request
 from tests.project.toy import METADATA, toy
@@ -35,7 +35,7 @@ CALLS = (
 def build(directory: Path, without: str = "") -> Path:
     """The model around the driver, without some line of it."""
     board = find_board("ek_ra8m1")
-    files = platform_files(Firmware([toy()], METADATA, Request(board), Options("server")))
+    files = platform_files(FirmwareRequest([toy()], METADATA, Request(board), ProjectOptions("server")))
     text = files["serial_ra_sci_b.c"]
     for pattern, call in CALLS:
         text, count = re.subn(pattern, call, text)

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from crtgen.project.manifest import FORMAT, LOCKED, Manifest, manifest_text
-from crtgen.project.options import Options
+from crtgen.project.options import ProjectOptions
 from tests.support import require_tool
 
 __all__ = ["LINKER", "compile_image", "write_project"]
@@ -92,7 +92,7 @@ def write_project(directory: Path, source: str, *, board: str = "mps2_an386", ho
         place={},
         toolchain=toolchain,
         artefact=artefact,
-        options=Options("standalone", platform="host" if host else "baremetal"),
+        options=ProjectOptions("standalone", platform="host" if host else "baremetal"),
         models=(),
         functions=(),
         files={},

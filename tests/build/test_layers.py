@@ -1,7 +1,7 @@
 """Flash and stack of layers, from symbols."""
 
 from crtgen.build.layers import LayerSize, layer_sizes
-from crtgen.build.size import Symbol
+from crtgen.build.size import SizedSymbol
 from crtgen.codegen.module import LayerInfo
 
 
@@ -12,10 +12,10 @@ def test_a_shared_function_is_counted_for_each_and_said_to_be_shared() -> None:
         LayerInfo("b", "conv2d", "gemm", 10, "f0", ("wb",)),
     ]
     symbols = [
-        Symbol("f0", "text", 120, "model", "k.o"),
-        Symbol("wa", "rodata", 64, "weights", "w.o"),
-        Symbol("ba", "rodata", 16, "weights", "w.o"),
-        Symbol("wb", "rodata", 32, "weights", "w.o"),
+        SizedSymbol("f0", "text", 120, "model", "k.o"),
+        SizedSymbol("wa", "rodata", 64, "weights", "w.o"),
+        SizedSymbol("ba", "rodata", 16, "weights", "w.o"),
+        SizedSymbol("wb", "rodata", 32, "weights", "w.o"),
     ]
     assert layer_sizes(layers, symbols, {"f0": 40}) == (
         LayerSize("a", "conv2d", "gemm", 120, 2, 80, 40),
@@ -26,5 +26,5 @@ def test_a_shared_function_is_counted_for_each_and_said_to_be_shared() -> None:
 
 def test_functions_that_a_function_calls_are_a_part_of_it() -> None:
     layers = [LayerInfo("s", "row_loop", "rows", 10, "f2", (), ("f0", "f1"))]
-    symbols = [Symbol(f"f{i}", "text", size, "model", "k.o") for i, size in enumerate((100, 20, 3))]
+    symbols = [SizedSymbol(f"f{i}", "text", size, "model", "k.o") for i, size in enumerate((100, 20, 3))]
     assert layer_sizes(layers, symbols, {"f2": 8}) == (LayerSize("s", "row_loop", "rows", 123, 1, 0, 8),)

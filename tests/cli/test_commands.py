@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from crtgen import api
-from crtgen.build.west import Workspace
+from crtgen.build.west import ZephyrWorkspace
 from crtgen.cli.app import app
 from crtgen.cli.groups import flattened
 from crtgen.errors import BuildError, ToolMissingError
@@ -182,7 +182,8 @@ def test_the_command_after_compile_names_a_model_of_several(tmp_path: Path) -> N
 def test_a_model_of_several_is_asked_for_before_the_build(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("crtgen.api.Generated.build", lambda *args, **options: pytest.fail("it was built"))
+    build = "crtgen.api.GeneratedProject.build"
+    monkeypatch.setattr(build, lambda *args, **options: pytest.fail("it was built"))
     other = tmp_path / "other.tflite"
     other.write_bytes(Path(DIGITS).read_bytes())
     archive = str(tmp_path / "both.tar")
@@ -199,7 +200,7 @@ def test_doctor_marks_what_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ToolMissingError(f"{name} is not installed", hint=install)
 
     monkeypatch.setattr("crtgen.cli.doctor.find_program", absent)
-    monkeypatch.setattr("crtgen.cli.doctor.find_workspace", lambda: Workspace(Path("/z"), (3, 7, 0)))
+    monkeypatch.setattr("crtgen.cli.doctor.find_workspace", lambda: ZephyrWorkspace(Path("/z"), (3, 7, 0)))
     result = crtgen("doctor")
     marks = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if len(line.split()) > 2}
     assert (marks["Zephyr"], marks["cmake"], result.exit_code) == ("optional", "missing", 1)
@@ -280,7 +281,8 @@ def test_a_wrong_input_is_refused(tmp_path: Path, array: Any, message: str) -> N
 
 @pytest.mark.cc
 def test_outputs_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crtgen.api.Generated.build", lambda *args, **options: pytest.fail("it was built"))
+    build = "crtgen.api.GeneratedProject.build"
+    monkeypatch.setattr(build, lambda *args, **options: pytest.fail("it was built"))
     lost = str(tmp_path / "absent" / "y.npz")
     result = crtgen("run", DIGITS, "--board", "host", "--input", DIGIT, "--output", lost, "--json")
     error = json.loads(result.stdout)
@@ -304,7 +306,7 @@ def test_a_failed_build_in_a_temporary_directory_names_no_file_of_it() -> None:
     project = api.load(DIGITS).compile("host").generate().project
     broken = replace(project, sources={**project.sources, "model/digits.c": b"int broken = nothing;\n"})
     with pytest.raises(BuildError, match="'nothing' undeclared") as caught:
-        api.Generated(broken).build()
+        api.GeneratedProject(broken).build()
     assert caught.value.hint == "generate the project, then build it: that keeps the whole output"
 
 

@@ -31,13 +31,13 @@ def model(tmp_path: Path) -> Path:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The boards that something was built for."""
     boards: list[str] = []
-    build: Callable[..., api.Image] = api.Generated.build
+    build: Callable[..., api.Image] = api.GeneratedProject.build
 
-    def counted(self: api.Generated, **options: Any) -> api.Image:
+    def counted(self: api.GeneratedProject, **options: Any) -> api.Image:
         boards.append(self.project.board)
         return build(self, **options)
 
-    monkeypatch.setattr(api.Generated, "build", counted)
+    monkeypatch.setattr(api.GeneratedProject, "build", counted)
     return boards
 
 

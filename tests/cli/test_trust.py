@@ -17,9 +17,9 @@ from crtgen.boards.loader import load_board
 from crtgen.cli.app import app
 from crtgen.cli.settings import ASKS, DATA, READ, SAID, WRITTEN
 from crtgen.errors import ToolMissingError, UsageError
-from crtgen.flash import Job, flash, flasher
+from crtgen.flash import FlashJob, flash, flasher
 from crtgen.run.rp2040 import find_rp2040js
-from crtgen.sweep.store import Store
+from crtgen.sweep.store import JobStore
 from tests.support import ROOT, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -145,7 +145,7 @@ def test_a_store_that_is_a_link(tmp_path: Path) -> None:
         link = tmp_path / f"sweep.db{end}"
         link.symlink_to(tmp_path / "victim")
         with pytest.raises(UsageError, match="it is a link"):
-            Store(tmp_path / "sweep.db")
+            JobStore(tmp_path / "sweep.db")
         link.unlink()
     assert not (tmp_path / "victim").exists()
 
@@ -201,7 +201,7 @@ def test_runners_start_where_nobody_left_scripts(clone: Path, monkeypatch: pytes
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
     monkeypatch.setattr(flasher, "_check", lambda *args: None)
-    done = flash(Job(Path("image.elf"), find_board("nucleo_l4r5zi")), "openocd")
+    done = flash(FlashJob(Path("image.elf"), find_board("nucleo_l4r5zi")), "openocd")
     assert done.output == f"-f board/st_nucleo_l4.cfg -c program {{{image}}} verify reset exit\n"
 
 

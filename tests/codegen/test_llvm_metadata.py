@@ -11,7 +11,7 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import ARMAttributesSection, SymbolTableSection
 
 from crtgen.boards.core import CORES, HOST, Core
-from crtgen.codegen import CModule, Function, Registry, generate_c, llvm
+from crtgen.codegen import CModule, Registry, RegistryFunction, generate_c, llvm
 from crtgen.codegen.metadata import metadata_source
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.resources import runtime_dir
@@ -28,7 +28,7 @@ pytest.importorskip("ziglang")
 
 
 def registry(count: int) -> Registry:
-    functions = tuple(Function(f"layer.{i}é", f"f{i}") for i in range(count))
+    functions = tuple(RegistryFunction(f"layer.{i}é", f"f{i}") for i in range(count))
     return Registry(functions, (), ())
 
 
@@ -203,15 +203,15 @@ def test_the_same_answers_as_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "a\0b", "twice"])
 def test_names_that_the_table_cannot_hold_are_refused(name: str) -> None:
     with pytest.raises(UsageError):
-        metadata_ir_of(Function("twice", "f"), Function(name, "g"))
+        metadata_ir_of(RegistryFunction("twice", "f"), RegistryFunction(name, "g"))
 
 
 def test_a_symbol_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="symbol f occurs 2 times"):
-        metadata_ir_of(Function("one", "f"), Function("two", "f"))
+        metadata_ir_of(RegistryFunction("one", "f"), RegistryFunction("two", "f"))
 
 
-def metadata_ir_of(*functions: Function) -> str:
+def metadata_ir_of(*functions: RegistryFunction) -> str:
     return llvm.metadata_ir(Registry(functions, (), ()), CORES["cortex-m4"])
 
 

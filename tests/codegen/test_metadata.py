@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from crtgen.codegen import CModule, Function, Param, Registry, generate_c, metadata_files, name_table
+from crtgen.codegen import CModule, Param, Registry, RegistryFunction, generate_c, metadata_files, name_table
 from crtgen.codegen.metadata import describe, metadata_source
 from crtgen.errors import UsageError
 from crtgen.resources import runtime_dir
@@ -38,7 +38,7 @@ def test_order_of_functions() -> None:
 
 def test_hosts_find_what_runs_a_model_by_its_metadata() -> None:
     """They ask for <mod_name>_run and give it inputs, outputs and each workspace pool: there is none."""
-    imported = replace(_module("b"), functions=(Function("tvmgen_b_run", "b_run_packed", "run"),))
+    imported = replace(_module("b"), functions=(RegistryFunction("tvmgen_b_run", "b_run_packed", "run"),))
     registry = Registry.of([_module("a"), imported])
     runs = {f"{model.module}_run" for model in describe(registry).models}
     assert runs == {"a_run", "tvmgen_b_run"} <= {f.name for f in registry.functions}
@@ -59,15 +59,15 @@ def test_two_models() -> None:
 @pytest.mark.parametrize(
     ("functions", "params", "message"),
     [
-        ([Function("", "f")], [], "is empty"),
-        ([Function("a\0b", "f")], [], "contains NUL"),
-        ([Function("f", "f"), Function("f", "g")], [], "function f occurs 2 times"),
-        ([Function("f", "s"), Function("g", "s")], [], "symbol s occurs 2 times"),
-        ([Function("f", "s")], [Param(0, "s", 4)], "symbol s occurs 2 times"),
-        ([Function("get_c_metadata", "f")], [], "function get_c_metadata occurs 2 times"),
+        ([RegistryFunction("", "f")], [], "is empty"),
+        ([RegistryFunction("a\0b", "f")], [], "contains NUL"),
+        ([RegistryFunction("f", "f"), RegistryFunction("f", "g")], [], "function f occurs 2 times"),
+        ([RegistryFunction("f", "s"), RegistryFunction("g", "s")], [], "symbol s occurs 2 times"),
+        ([RegistryFunction("f", "s")], [Param(0, "s", 4)], "symbol s occurs 2 times"),
+        ([RegistryFunction("get_c_metadata", "f")], [], "function get_c_metadata occurs 2 times"),
     ],
 )
-def test_refused(functions: list[Function], params: list[Param], message: str) -> None:
+def test_refused(functions: list[RegistryFunction], params: list[Param], message: str) -> None:
     module = replace(_module(), functions=tuple(functions), params=tuple(params))
     with pytest.raises(UsageError, match=message):
         metadata_files([module])

@@ -15,7 +15,7 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import FlashError
-from crtgen.flash import Job, flash
+from crtgen.flash import FlashJob, flash
 from crtgen.flash.vectors import read_vectors
 from crtgen.measure.cases import read_cases
 from crtgen.run import Site
@@ -90,8 +90,8 @@ def test_what_gdb_cannot_do(tmp_path: Path) -> None:
     assert 0x20000000 < vectors.stack <= 0x20000000 + (4 << 20)
     assert vectors.reset & 1
     with pytest.raises(FlashError, match="no probe answers"):
-        flash(Job(image.path, board, gdb_server=f"127.0.0.1:{free_port()}"), "gdb", timeout=60)
+        flash(FlashJob(image.path, board, gdb_server=f"127.0.0.1:{free_port()}"), "gdb", timeout=60)
     library = tmp_path / "x.elf"
     library.write_bytes(b"nothing")
     with pytest.raises(FlashError, match="not an ELF file"):
-        flash(Job(library, board), "gdb")
+        flash(FlashJob(library, board), "gdb")

@@ -9,7 +9,7 @@ import pytest
 from crtgen.boards import RUNNERS, find_board
 from crtgen.build.formats import Content
 from crtgen.errors import FlashError, ToolMissingError, UsageError
-from crtgen.flash import Job, commands, flash
+from crtgen.flash import FlashJob, commands, flash
 from crtgen.flash.failure import explain
 from crtgen.flash.table import INSTALL, TABLE
 from crtgen.text import DeviceText
@@ -31,11 +31,11 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return build / "zephyr.elf"
 
 
-def job(image: Path, board: str, serial: str = "", usb: str = "") -> Job:
-    return Job(image, find_board(board), DeviceText(serial), usb=usb)
+def job(image: Path, board: str, serial: str = "", usb: str = "") -> FlashJob:
+    return FlashJob(image, find_board(board), DeviceText(serial), usb=usb)
 
 
-def command(runner: str, job: Job) -> list[str]:
+def command(runner: str, job: FlashJob) -> list[str]:
     """The only command of a runner."""
     (words,) = commands(runner, job)
     return words
@@ -426,11 +426,11 @@ def test_pyocd_is_asked_as_a_library(image: Path) -> None:
 
 def test_an_image_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FlashError, match="no such image"):
-        flash(Job(tmp_path / "x.elf", find_board(NORDIC)), "nrfjprog")
+        flash(FlashJob(tmp_path / "x.elf", find_board(NORDIC)), "nrfjprog")
 
 
 @pytest.mark.parametrize("server", ["| ./program", "localhost:1\nshell touch x", "localhost", "-x:1 y"])
 def test_a_server_of_gdb_is_a_host_with_a_port(image: Path, server: str) -> None:
     """What gdb is told goes into a script of its commands."""
     with pytest.raises(UsageError, match="it is no host with a port"):
-        commands("gdb", Job(image, find_board(NUCLEO), gdb_server=server))
+        commands("gdb", FlashJob(image, find_board(NUCLEO), gdb_server=server))

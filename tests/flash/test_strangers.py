@@ -8,7 +8,7 @@ from serial.tools.list_ports_common import ListPortInfo
 
 from crtgen.boards import find_board
 from crtgen.errors import FlashError, LinkError, UsageError
-from crtgen.flash import Job, commands, flash
+from crtgen.flash import FlashJob, commands, flash
 from crtgen.flash.drives import drives_of
 from crtgen.flash.runners import _WEST_PROBES
 from crtgen.flash.table import TABLE
@@ -52,7 +52,7 @@ def test_no_runner_is_told_such_a_number(
     board = next(b for b in map(find_board, BOARDS) if b.flash_with and runner in b.flash_with.runners)
     monkeypatch.setattr("crtgen.flash.runners.read_content", lambda _: pytest.fail("it is not looked at"))
     with pytest.raises(UsageError, match="the number of the probe"):
-        commands(runner, Job(image, board, DeviceText(number)))
+        commands(runner, FlashJob(image, board, DeviceText(number)))
 
 
 BOARDS = ("nucleo_l4r5zi", "nrf52840dk", "frdm_mcxn947", "arduino_nano_33_ble", "rpi_pico")
@@ -68,7 +68,7 @@ def test_west_is_told_no_such_number(
     (zephyr / "VERSION").write_text("VERSION_MAJOR = 3\nVERSION_MINOR = 7\nPATCHLEVEL = 0\n")
     monkeypatch.setenv("ZEPHYR_BASE", str(zephyr))
     with pytest.raises(UsageError, match="the number of the probe"):
-        commands("west", Job(zephyr / "zephyr.elf", NUCLEO, DeviceText(EVIL)))
+        commands("west", FlashJob(zephyr / "zephyr.elf", NUCLEO, DeviceText(EVIL)))
 
 
 def test_a_path_is_no_command_of_openocd(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_path_is_no_command_of_openocd(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.elf").write_bytes(b"")
     with pytest.raises(FlashError, match="would take a part of the path for a command"):
-        commands("openocd", Job(folder / "a.elf", NUCLEO))
+        commands("openocd", FlashJob(folder / "a.elf", NUCLEO))
 
 
 def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -125,7 +125,7 @@ def test_the_copy_follows_nothing_that_is_on_the_drive(
         os.mkfifo(place)
     else:
         place.hardlink_to(victim)
-    flash(Job(image, PICO), "uf2", timeout=60)
+    flash(FlashJob(image, PICO), "uf2", timeout=60)
     assert victim.read_bytes() == b"mine"
     assert place.read_bytes() == b"the image"
     assert place.is_file() and not place.is_symlink()  # noqa: PT018
@@ -138,7 +138,7 @@ def test_a_drive_that_takes_no_file_is_one_error(
     (folder / "INFO_UF2.TXT").write_text("Board-ID: RPI-RP2\n")
     (folder / "firmware.uf2").mkdir()
     with pytest.raises(FlashError, match="it cannot be written") as caught:
-        flash(Job(image, PICO), "uf2", timeout=60)
+        flash(FlashJob(image, PICO), "uf2", timeout=60)
     assert "Traceback" not in caught.value.log
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from crtgen.errors import LinkError
 from crtgen.rpc import frame, messages
 from crtgen.rpc.client import Client, Timeouts
-from crtgen.rpc.server import Model, Server, ServerStream
+from crtgen.rpc.server import ServedModel, Server, ServerStream
 from crtgen.rpc.session import MessageType
 from crtgen.rpc.values import DataType, Handle, Tensor, TypeCode, Value
 from tests.fuzz.mutate import mutate_bytes
@@ -18,7 +18,7 @@ __all__ = ["device_inputs", "meet_device"]
 
 _QUICK = Timeouts(0.01, 0.02, 0.02)
 _EDGES = (0, 1, 7, 255, 2047, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, -1, -(1 << 63))
-_MODEL = Model(
+_MODEL = ServedModel(
     "sum", {"x": ((2, 3), "int8")}, [((2, 3), "int8"), ((), "int32")], lambda x: (x, np.int32(x.sum()))
 )
 X = np.arange(6, dtype=np.int8).reshape(2, 3)

@@ -18,7 +18,7 @@ import numpy as np
 from crtgen import api
 from crtgen.boards import find_board, load_board
 from crtgen.boards.core import find_core
-from crtgen.codegen.slot_image import SlotImage, Tensor
+from crtgen.codegen.slot_image import SlotImage, SlotTensor
 from crtgen.frontends import load_tflite
 from crtgen.ir import DType, Graph
 from crtgen.library import (
@@ -38,7 +38,7 @@ from crtgen.library.module import ConstLoader, ExecutorFactory
 from crtgen.library.params import NDArray
 from crtgen.measure.cases import read_cases
 from crtgen.ops import all_cases
-from crtgen.project import Firmware, generate_project, read_manifest
+from crtgen.project import FirmwareRequest, generate_project, read_manifest
 from crtgen.request import Request
 from crtgen.resources import boards_dir
 from crtgen.slot.delta import DELTA_MAGIC, Delta
@@ -127,7 +127,7 @@ def _package(data: bytes, folder: Path, name: str) -> bool:
 
 
 def _project(library: Library, folder: Path) -> None:
-    firmware = Firmware(
+    firmware = FirmwareRequest(
         library.modules,
         library.files,
         Request(find_board("host")),
@@ -299,8 +299,8 @@ def _slot_seeds() -> tuple[bytes, ...]:
         core=1,
         entry=0x1080,
         stateful=False,
-        inputs=(Tensor("x", (1, 2, 3), DType.INT8, 0.5, 1),),
-        outputs=(Tensor("y", (4,), DType.FLOAT32, 0.0, 0),),
+        inputs=(SlotTensor("x", (1, 2, 3), DType.INT8, 0.5, 1),),
+        outputs=(SlotTensor("y", (4,), DType.FLOAT32, 0.0, 0),),
         code=bytes(range(200)),
     )
     new = replace(old, version=2, origin=0x8000, code=bytes(range(200))[::-1])

@@ -15,9 +15,9 @@ from crtgen.cli.app import app
 from crtgen.codegen.drift import Counted, DriftReference
 from crtgen.errors import ProtocolError, UsageError
 from crtgen.html import Met, Study, read_baseline, render_page, study
-from crtgen.measure.drift import Window
+from crtgen.measure.drift import DriftWindow
 from crtgen.measure.evaluation import Classified, Evaluation, Threshold
-from crtgen.measure.rungs import Outcome
+from crtgen.measure.rungs import TargetOutcome
 from tests.html.browser import check_shown
 from tests.support import ROOT, require_tool
 
@@ -135,7 +135,7 @@ def test_the_command_measures_and_verifies(tmp_path: Path) -> None:
 
 
 def test_a_verification_that_went_wrong(planned: Study) -> None:
-    failed = Outcome("digits", "mps2_an386", "emulator", error=UsageError("no case", where="x.npz"))
+    failed = TargetOutcome("digits", "mps2_an386", "emulator", error=UsageError("no case", where="x.npz"))
     page = render_page(replace(planned, boards=(replace(planned.boards[0], verified=failed),)))
     assert "error: x.npz: no case" in page
 
@@ -150,7 +150,7 @@ def test_what_a_device_met(planned: Study, tmp_path: Path) -> None:
     """Distances beside limits, and shares of the inputs; of a file that cannot be read, an error."""
     counts = {"inputs": (8, 8, *[0] * 14), "classes": (1,) * 8, "margins": (2,) * 8}
     counts |= {"saturated": (0,) * 4, "entropy": (7,)}
-    window = Window(3, 1, (1234, 0, 0, 0, 0), (1000, 5, 5, 5, 5), 4, counts, 0)
+    window = DriftWindow(3, 1, (1234, 0, 0, 0, 0), (1000, 5, 5, 5, 5), 4, counts, 0)
     values = Counted(64, 2, 0, 1)
     usual = DriftReference(4, values, 10, (), (), {**counts, "inputs": (16, *[0] * 15)}, 0, window.limits)
     page = render_page(planned, met=Met(window, usual))

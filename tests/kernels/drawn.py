@@ -15,7 +15,7 @@ from hypothesis.errors import FlakyFailure, Unsatisfiable
 
 from crtgen.boards.core import find_core
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.kernels.registry import Entry, registered
+from crtgen.kernels.registry import RegisteredDesign, registered
 from crtgen.ops import Case
 from tests.kernels.harness import GUARDED, MACHINES, Job, batches, describe, run_jobs
 
@@ -75,12 +75,12 @@ class Trial:
         return [f"{describe(c)}\n{text}" if text else "" for c, text in zip(cases, texts, strict=True)]
 
 
-def package(entry: Entry) -> str:
+def package(entry: RegisteredDesign) -> str:
     """The package of a design's function: ``crtgen.kernels.mve``."""
     return entry.function.__module__.rpartition(".")[0]
 
 
-def name(entry: Entry) -> str:
+def name(entry: RegisteredDesign) -> str:
     """The function of a design: ``crtgen.kernels.gemm.conv2d``."""
     return f"{entry.function.__module__}.{entry.function.__name__}"
 

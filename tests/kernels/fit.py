@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.kernels import Kernel
-from crtgen.kernels.cost import CALL, Block, Figures
+from crtgen.kernels.cost import CALL, BlockCount, BlockFigures
 
 __all__ = ["Sample", "fitted"]
 
@@ -27,8 +27,8 @@ class Sample:
     code: int
 
     @property
-    def blocks(self) -> Mapping[str, Block]:
-        return {CALL: Block(1, 1), **self.kernel.work.blocks}
+    def blocks(self) -> Mapping[str, BlockCount]:
+        return {CALL: BlockCount(1, 1), **self.kernel.work.blocks}
 
     @property
     def other_code(self) -> float:
@@ -37,7 +37,7 @@ class Sample:
         return sum(routine.code_bytes for routine in self.kernel.routines) + parts
 
 
-def fitted(samples: Iterable[Sample]) -> dict[tuple[str, str], Figures]:
+def fitted(samples: Iterable[Sample]) -> dict[tuple[str, str], BlockFigures]:
     """The figures of all blocks of these kernels, by kernel and name."""
     families = defaultdict[str, list[Sample]](list)
     for sample in samples:
@@ -45,9 +45,9 @@ def fitted(samples: Iterable[Sample]) -> dict[tuple[str, str], Figures]:
     return {(family, name): f for family in sorted(families) for name, f in _family(families[family]).items()}
 
 
-def _family(samples: Sequence[Sample]) -> dict[str, Figures]:
+def _family(samples: Sequence[Sample]) -> dict[str, BlockFigures]:
     names = list(dict.fromkeys(name for s in samples for name in s.blocks))
-    table = [[s.blocks.get(name, Block()) for name in names] for s in samples]
+    table = [[s.blocks.get(name, BlockCount()) for name in names] for s in samples]
     runs = np.array([[b.runs for b in row] for row in table], float)
     copies = np.array([[b.copies for b in row] for row in table], float)
     instructions = np.array([s.instructions for s in samples], float)
@@ -56,7 +56,7 @@ def _family(samples: Sequence[Sample]) -> dict[str, Figures]:
     each = _solved(runs, instructions, counted, _INSTRUCTIONS)
     size = _solved(copies, code, known, _BYTES)
     rows = zip(names, each.tolist(), size.tolist(), strict=True)
-    return {name: Figures(round(a, 2), round(b, 1)) for name, a, b in rows}
+    return {name: BlockFigures(round(a, 2), round(b, 1)) for name, a, b in rows}
 
 
 def _solved(counts: _Floats, measured: _Floats, known: _Floats, least: float) -> _Floats:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from crtgen.ir import DType, Graph, Value
 from crtgen.kernels import InPlace, Kernel, Target, applicable
 from crtgen.ops import Case
-from crtgen.plan import Call, Plan, Slot, Step
+from crtgen.plan import ArenaSlot, Call, Plan, Step
 from tests.kernels.program import Run
 
 _GUARD = 64
@@ -20,14 +20,14 @@ def overlay(graph: Graph, kernel: Kernel, leave: InPlace) -> Plan:
     node = graph.nodes[0]
     over = graph.values[node.inputs[leave.input]]
     output = node.outputs[leave.output]
-    slots = {output: Slot(0, graph.values[output].nbytes)}
-    slots[over.name] = Slot(_up(leave.lead, over.dtype.itemsize), over.nbytes)
+    slots = {output: ArenaSlot(0, graph.values[output].nbytes)}
+    slots[over.name] = ArenaSlot(_up(leave.lead, over.dtype.itemsize), over.nbytes)
     end = max(s.offset + s.size for s in slots.values())
     for name in (*graph.inputs, *node.outputs):
         if name not in slots:
-            slots[name] = Slot(_up(end, 8), graph.values[name].nbytes)
+            slots[name] = ArenaSlot(_up(end, 8), graph.values[name].nbytes)
             end = slots[name].offset + slots[name].size
-    scratch = Slot(_up(end, 4), kernel.scratch) if kernel.scratch else None
+    scratch = ArenaSlot(_up(end, 4), kernel.scratch) if kernel.scratch else None
     arena = _up(end, 4) + kernel.scratch
     return Plan(graph, (Step(Call(node), kernel, scratch),), slots, arena, 0, False)
 
@@ -43,18 +43,18 @@ def guarded(graph: Graph, kernel: Kernel, over: str) -> tuple[Graph, Plan]:
     start = _GUARD + _up(lead, 4)
     places = {output: start - lead, over: start}
     end = max(places[name] + graph.values[name].nbytes for name in places)
-    guards = {"guard0": Slot(0, _GUARD)}
+    guards = {"guard0": ArenaSlot(0, _GUARD)}
     for name in (*graph.inputs, "scratch"):
         if name in places:
             continue
-        guards[f"guard{len(guards)}"] = Slot(_up(end, 4), _GUARD)
+        guards[f"guard{len(guards)}"] = ArenaSlot(_up(end, 4), _GUARD)
         places[name] = _up(end, 4) + _GUARD
         end = places[name] + (kernel.scratch if name == "scratch" else graph.values[name].nbytes)
-    guards[f"guard{len(guards)}"] = Slot(_up(end, 4), _GUARD)
-    scratch = Slot(places.pop("scratch"), kernel.scratch) if kernel.scratch else None
+    guards[f"guard{len(guards)}"] = ArenaSlot(_up(end, 4), _GUARD)
+    scratch = ArenaSlot(places.pop("scratch"), kernel.scratch) if kernel.scratch else None
     values = [*graph.values.values(), *(Value(name, (_GUARD,), DType.INT8) for name in guards)]
     whole = Graph.build(graph.name, values, graph.nodes, (*graph.inputs, *guards), (*graph.outputs, *guards))
-    slots = {**{name: Slot(at, graph.values[name].nbytes) for name, at in places.items()}, **guards}
+    slots = {**{name: ArenaSlot(at, graph.values[name].nbytes) for name, at in places.items()}, **guards}
     arena = _up(end, 4) + _GUARD
     return whole, Plan(whole, (Step(Call(node), kernel, scratch),), slots, arena, 0, False)
 

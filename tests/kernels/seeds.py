@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crtgen.boards.core import find_core
 from crtgen.ir import DType, Op
-from crtgen.kernels.registry import Entry, registered
+from crtgen.kernels.registry import RegisteredDesign, registered
 from tests.kernels.drawn import Trial, covering, drawn, name, package
 from tests.kernels.layers import KINDS, Kind
 
@@ -82,7 +82,7 @@ def wanted(kind: str, core: str, optimize: str) -> list[str]:
     return [*own, *_FORMS.get((core, optimize), {}).get(kind, [])]
 
 
-def _drawn(op: type[Op], kind: Kind) -> list[Entry]:
+def _drawn(op: type[Op], kind: Kind) -> list[RegisteredDesign]:
     """The designs that layers of a kind are for: of its type, or of those that no other kind is for."""
     entries = [e for e in registered(op) if not kind.packed or (e.packed and DType.INT8 in e.types)]
     if kind.only is not None:

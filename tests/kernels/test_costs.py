@@ -9,7 +9,7 @@ import pytest
 
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.kernels.asm import Function
-from crtgen.kernels.cost import CALL, UNKNOWN, Block, Cost, Work, estimate, figures, words
+from crtgen.kernels.cost import CALL, UNKNOWN, BlockCount, Cost, Work, estimate, figures, words
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.ops import Case, all_cases
 from tests.kernels.fit import Sample, fitted
@@ -165,4 +165,4 @@ def test_a_fit_finds_the_figures() -> None:
     assert found["k", "element"].instructions == pytest.approx(7, rel=0.02)
     assert found["k", "row"].instructions == pytest.approx(30, rel=0.02)
     assert found["k", "element"].code == pytest.approx(8, abs=0.5)
-    assert Work().block("row", 2).block("row", 3).blocks["row"] == Block(5, 2)
+    assert Work().block("row", 2).block("row", 3).blocks["row"] == BlockCount(5, 2)

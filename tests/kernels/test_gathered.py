@@ -7,7 +7,7 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.ir import DType, Quant
 from crtgen.kernels import Target, applicable
-from crtgen.kernels.mve.gather import Gather
+from crtgen.kernels.mve.gather import GatheredWindows
 from crtgen.ops import Activation, Conv2d, Padding
 from crtgen.ops.case import Case, int8s, int16s, make, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
@@ -74,7 +74,7 @@ def test_strides_over_single_pixels(tmp_path: Path) -> None:
 )
 def test_parts_of_a_line_are_pairs(width: int, whole: int, rest: int, lines: int) -> None:
     """At most one window more than a kilobyte holds, and never a single one."""
-    gather = Gather.of(3, (0,), 9, 3, width, fast=True)
+    gather = GatheredWindows.of(3, (0,), 9, 3, width, fast=True)
     assert (gather.most, gather.whole, gather.rest, gather.lines) == (32, whole, rest, lines)
     assert whole * gather.most + rest == width
     assert gather.bytes == max(lines * rest, 32 * (whole > 0)) * 32 + 16

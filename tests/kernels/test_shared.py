@@ -82,8 +82,8 @@ def test_the_stack_of_what_is_shared_is_known() -> None:
 @pytest.mark.parametrize(
     ("header", "table"),
     [
-        ("dsp_conv", shared_asm.Table),
-        ("mve_conv", shared_tables.Table),
+        ("dsp_conv", shared_asm.DspConvTable),
+        ("mve_conv", shared_tables.MveConvTable),
         ("mve_depthwise", shared_depthwise.DepthwiseTable),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crtgen.errors import CorruptModelError, ModelError, UnsupportedError
 from crtgen.library.blob import read_blob, write_blob
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.module import (
     ConstLoader,
     CSource,
@@ -36,7 +36,7 @@ def framed(stream: bytes) -> bytes:
     return u64(len(stream)) + stream
 
 
-KERNEL = DeviceFunction("k", (DataType(3, 64), DataType(0, 32)), ("blockIdx.x",))
+KERNEL = DeviceFunction("k", (DLDataType(3, 64), DLDataType(0, 32)), ("blockIdx.x",))
 CUDA = DeviceSource(name="gpu", device="cuda", format="ptx", kernels={"k": KERNEL}, data=b"\0code\xff")
 CUDA_BODY = (
     text("ptx")

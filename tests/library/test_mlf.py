@@ -16,7 +16,7 @@ from crtgen.library.metadata import MainFunction, ModelMetadata, OperatorBuffer,
 from crtgen.library.metadata_json import read_metadata
 from crtgen.library.mlf import (
     Archive,
-    Code,
+    CodeFiles,
     MlfModel,
     OperatorLibrary,
     export_time,
@@ -35,7 +35,9 @@ def model(name: str, executor: str = "aot", outputs: tuple[str, ...] = ("y",)) -
     sizes = tuple(TensorSize(output, 8, "int8") for output in outputs)
     return MlfModel(
         metadata=ModelMetadata(name, TIME, ("c",), executor, (MainFunction(1, 16, 6, 12, (), sizes),)),
-        code=Code({f"{name}_lib0.c": "int a;\n", f"{name}_lib1.S": "nop\n"}, {f"{name}_lib2.o": b"\x7fELF"}),
+        code=CodeFiles(
+            {f"{name}_lib0.c": "int a;\n", f"{name}_lib1.S": "nop\n"}, {f"{name}_lib2.o": b"\x7fELF"}
+        ),
         headers={f"tvmgen_{name}.h": "#pragma once\n"},
         params={"w": WEIGHTS},
         relay=f"def @{name}",
@@ -97,7 +99,7 @@ def test_the_same_models_give_the_same_digest() -> None:
 
 def test_operators() -> None:
     metadata = OperatorMetadata("add", TIME, ("c",), (("add", (OperatorBuffer(2, (2,), "int8"),)),))
-    library = OperatorLibrary(metadata, Code({"lib0.c": "int f;\n"}), {"tir-1.txt": "# tir"})
+    library = OperatorLibrary(metadata, CodeFiles({"lib0.c": "int f;\n"}), {"tir-1.txt": "# tir"})
     data = write_archive(Archive(operators=library))
     back = read_archive(data, "x").operators
     assert back is not None

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from crtgen.errors import CorruptModelError, ModelError, UnsupportedError
 from crtgen.ir import Array
-from crtgen.library.datatype import DataType
+from crtgen.library.datatype import DLDataType
 from crtgen.library.params import NDArray, read_params, write_params
 
 # One parameter p0, float32 of shape 2x3 with 0..5, byte by byte as the format says.
@@ -100,7 +100,7 @@ def test_two_parameters_of_one_name() -> None:
     ],
 )
 def test_element_types(text: str, code: int, bits: int, lanes: int, size: int) -> None:
-    dtype = DataType.parse(text)
+    dtype = DLDataType.parse(text)
     assert (dtype.code, dtype.bits, dtype.lanes, dtype.itemsize) == (code, bits, lanes, size)
     assert str(dtype) == text
 
@@ -108,10 +108,10 @@ def test_element_types(text: str, code: int, bits: int, lanes: int, size: int) -
 @pytest.mark.parametrize("text", ["", "int", "int0", "float32x", "int8x0", "complex64", "int999", "Int8"])
 def test_no_element_types(text: str) -> None:
     with pytest.raises(CorruptModelError):
-        DataType.parse(text)
+        DLDataType.parse(text)
 
 
 @pytest.mark.parametrize("text", ["int4", "bfloat16", "float32x4", "uint128"])
 def test_types_that_numpy_does_not_have(text: str) -> None:
     with pytest.raises(UnsupportedError, match=text):
-        _ = DataType.parse(text).numpy
+        _ = DLDataType.parse(text).numpy

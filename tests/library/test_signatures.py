@@ -7,7 +7,7 @@ import pytest
 
 from crtgen import api
 from crtgen.codegen.metadata import Registry, describe
-from crtgen.codegen.module import Argument, Function
+from crtgen.codegen.module import Argument, RegistryFunction
 from crtgen.errors import RemoteError
 from crtgen.ir import Array
 from tests.support import ROOT, require_tool
@@ -77,7 +77,7 @@ def test_an_operator_of_a_graph_has_the_types_of_its_calls() -> None:
 
 def test_what_is_not_known_is_said_in_the_table() -> None:
     (module,) = api.compile([api.load(DIGITS)], "mps2_an386").modules
-    more = replace(module, functions=(*module.functions, Function("other", "other")))
+    more = replace(module, functions=(*module.functions, RegistryFunction("other", "other")))
     view = describe(Registry.of([more]))
     x, y = module.info.inputs[0], module.info.outputs[0]
     assert view.arguments == (

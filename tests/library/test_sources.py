@@ -3,7 +3,7 @@
 import pytest
 
 from crtgen.errors import ModelError
-from crtgen.library.mlf import Code, read_archive
+from crtgen.library.mlf import CodeFiles, read_archive
 from crtgen.library.sources import check_undefined, code_modules, source_module
 from tests.support import models_dir
 
@@ -39,7 +39,7 @@ def test_names_that_every_model_defines_are_renamed() -> None:
 
 
 def test_a_source_with_nothing_but_a_registry_is_left_out() -> None:
-    code = Code({"net_lib0.c": REGISTRY, "net_lib1.c": SOURCE, "net_lib2.c": "const int weights[1];"})
+    code = CodeFiles({"net_lib0.c": REGISTRY, "net_lib1.c": SOURCE, "net_lib2.c": "const int weights[1];"})
     assert [m.name for m in code_modules(code, "net", "x")] == ["net_lib1.c", "net_lib2.c"]
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from crtgen import trust
 from crtgen.errors import LinkError, UsageError
-from crtgen.local_boards import Unit, asks_of_map, power, power_cycle, read_hardware_map
+from crtgen.local_boards import LocalBoard, asks_of_map, power, power_cycle, read_hardware_map
 from crtgen.text import DeviceText
 
 
-def unit(reset: str, port: str = "socket://x") -> Unit:
-    return Unit(("nrf52840dk",), DeviceText(), port, reset=reset)
+def unit(reset: str, port: str = "socket://x") -> LocalBoard:
+    return LocalBoard(("nrf52840dk",), DeviceText(), port, reset=reset)
 
 
 def test_the_words_of_the_command(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from crtgen.boards import find_board
 from crtgen.errors import LinkError, UsageError
-from crtgen.local_boards import Unit, choose_unit, connected_units, read_hardware_map
+from crtgen.local_boards import LocalBoard, choose_unit, connected_units, read_hardware_map
 from crtgen.text import DeviceText
 
 NUCLEO, NORDIC = find_board("nucleo_l4r5zi"), find_board("nrf52840dk")
@@ -93,8 +93,8 @@ def test_a_hardware_map(tmp_path: Path) -> None:
     file.write_text(MAP)
     number = DeviceText("0674FF1")
     assert read_hardware_map(file) == (
-        Unit(("nucleo_l4r5zi",), number, "/dev/ttyACM0", "", DeviceText("STM32 STLink"), "openocd"),
-        Unit(("nrf52840dk",), DeviceText("683"), "/dev/ttyACM1", baud=921600),
+        LocalBoard(("nucleo_l4r5zi",), number, "/dev/ttyACM0", "", DeviceText("STM32 STLink"), "openocd"),
+        LocalBoard(("nrf52840dk",), DeviceText("683"), "/dev/ttyACM1", baud=921600),
     )
 
 

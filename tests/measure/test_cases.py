@@ -11,7 +11,7 @@ from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import DType, Quant
 from crtgen.measure.cases import (
-    Case,
+    ReferenceRun,
     compare,
     largest_outputs,
     random_inputs,
@@ -177,7 +177,7 @@ def test_integers_have_to_be_equal() -> None:
 
 def test_floats_are_judged_by_the_largest_of_all_cases() -> None:
     small = np.array([0.0, 0.0, 1e-3], np.float32)
-    largest = largest_outputs([Case("0", (), (REALS,)), Case("1", (), (small,))])
+    largest = largest_outputs([ReferenceRun("0", (), (REALS,)), ReferenceRun("1", (), (small,))])
     assert largest == (100.0,)
     near = small + np.float32(0.9e-3)
     assert compare((B,), (small,), (near,), largest) is None
@@ -196,7 +196,7 @@ def test_nan_equals_only_nan() -> None:
 
 def test_what_is_not_finite_does_not_widen_the_tolerance() -> None:
     odd = np.array([np.inf, np.nan, 2.0], np.float32)
-    largest = largest_outputs([Case("0", (), (odd,))])
+    largest = largest_outputs([ReferenceRun("0", (), (odd,))])
     assert largest == (2.0,)
     assert compare((B,), (odd,), (odd.copy(),), largest) is None
     found = compare((B,), (odd,), (np.array([np.inf, np.nan, 3.0], np.float32),), largest)

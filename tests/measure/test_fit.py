@@ -9,7 +9,7 @@ from crtgen import api
 from crtgen.boards import Board, find_board
 from crtgen.errors import DoesNotFitError, UnsupportedError
 from crtgen.measure.benchmark import measure_model
-from crtgen.measure.fit import Choice, Fits
+from crtgen.measure.fit import FitChoice, Fits
 from tests.support import model_path, nightly
 
 pytestmark = pytest.mark.models
@@ -73,7 +73,7 @@ def test_the_library_decides() -> None:
     assert exactly.server_short["ram"] > 0
     tight = fits.on(_small(1 << 20, needs - 64))
     assert (tight.fits, tight.short, tight.advice) == (False, {"ram": 64}, "--optimize size")
-    assert fits.on(_small(1 << 20, needs - 64), Choice("size")).fits
+    assert fits.on(_small(1 << 20, needs - 64), FitChoice("size")).fits
     hopeless = fits.on(_small(16 * 1024, 1 << 20))
     assert hopeless.advice == hopeless.server_advice == ""
     assert hopeless.short["flash"] == hopeless.library.flash - 16 * 1024
@@ -85,7 +85,7 @@ def test_advice_for_the_server() -> None:
     ram = needs.ram + needs.stack
     assert fits.on(_small(1 << 20, ram - 1024)).server_advice == "--optimize size"
     assert fits.on(_small(1 << 20, ram - 20 * 1024)).server_advice == "--pool 1024"
-    assert fits.on(_small(1 << 20, ram - 20 * 1024), Choice(pool=1024)).server_advice == ""
+    assert fits.on(_small(1 << 20, ram - 20 * 1024), FitChoice(pool=1024)).server_advice == ""
 
 
 @pytest.mark.parametrize("board", ["bbc_microbit", "disco_l475_iot1"])

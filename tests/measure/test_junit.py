@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from crtgen.errors import RemoteError
-from crtgen.measure.rungs import Outcome, junit
+from crtgen.measure.rungs import TargetOutcome, junit
 from crtgen.measure.verification import Verdict
 from crtgen.rpc import Client, Server, ServerStream
 from crtgen.text import printable
@@ -28,9 +28,9 @@ def test_text_of_devices_and_files_is_xml() -> None:
     error = refused()
     error.hint = EVIL
     outcomes = [
-        Outcome(EVIL, "host", "host", (Verdict(EVIL, None),)),
-        Outcome("m", "host", "host", error=error),
-        Outcome("m", EVIL, "board", skipped=EVIL),
+        TargetOutcome(EVIL, "host", "host", (Verdict(EVIL, None),)),
+        TargetOutcome("m", "host", "host", error=error),
+        TargetOutcome("m", EVIL, "board", skipped=EVIL),
     ]
     suites = ElementTree.fromstring(junit(outcomes)).findall("testsuite")
     assert suites[0].get("name") == f"{printable(EVIL)} on host"

@@ -14,7 +14,7 @@ from crtgen.errors import RemoteError, UnsupportedError, UsageError
 from crtgen.frontends import load, load_onnx
 from crtgen.ir import Graph
 from crtgen.measure.against import losses, within_range
-from crtgen.measure.cases import Case, first_runs, random_inputs
+from crtgen.measure.cases import ReferenceRun, first_runs, random_inputs
 from crtgen.measure.layers import compare_values, verify_layers
 from crtgen.measure.quantization import quantize
 from crtgen.session import Session
@@ -29,9 +29,9 @@ def _graph(name: str) -> Graph:
     return model.graph
 
 
-def _cases(session: Session, steps: int = 1) -> list[Case]:
+def _cases(session: Session, steps: int = 1) -> list[ReferenceRun]:
     return [
-        Case(f"random{seed}", random_inputs(session.model().inputs, seed), (), seed > 0)
+        ReferenceRun(f"random{seed}", random_inputs(session.model().inputs, seed), (), seed > 0)
         for seed in range(steps)
     ]
 
@@ -119,7 +119,7 @@ def test_integers_are_equal_and_floats_near() -> None:
 def test_what_a_quantised_network_loses() -> None:
     ours, theirs = (_graph(name) for name in ("ad01_int8", "ad01_float32"))
     inputs = [np.zeros((1, 640), np.int8), np.full((1, 640), 90, np.int8)]
-    cases = [Case(str(i), (x,), ()) for i, x in enumerate(inputs)]
+    cases = [ReferenceRun(str(i), (x,), ()) for i, x in enumerate(inputs)]
     found = losses(ours, theirs, cases)
     assert [loss.operator for loss in found] == ["fully_connected"] * 10
     value, given = ours.values[found[0].value], ours.values[ours.inputs[0]]
@@ -156,7 +156,7 @@ def test_channels_first_and_last_are_one_network() -> None:
     first, last = _onnx((1, 1, 2, 2), (1, 2, 2, 2), 1), _onnx((1, 2, 2, 1), (1, 2, 2, 2), 3)
     image = np.array([[1, -2], [3, 0.5]], np.float32)
     for ours, theirs in ((first, last), (last, first)):
-        case = Case("0", (image.reshape(ours.values[ours.inputs[0]].shape),), ())
+        case = ReferenceRun("0", (image.reshape(ours.values[ours.inputs[0]].shape),), ())
         found = losses(ours, theirs, [case])
         assert [(loss.value, loss.largest) for loss in found] == [("neg", 0), ("y", 0)]
 
@@ -165,7 +165,7 @@ def test_the_demonstration_as_tflite_and_as_onnx() -> None:
     """Quantised with channels last, and of floats with channels first."""
     ours, theirs = (load(DIGITS.with_suffix(suffix)) for suffix in (".tflite", ".onnx"))
     with np.load(DIGITS.with_suffix(".npz")) as given:
-        cases = [Case(str(i), (given[f"case{i}_input0"],), ()) for i in range(4)]
+        cases = [ReferenceRun(str(i), (given[f"case{i}_input0"],), ()) for i in range(4)]
     (found,) = losses(ours, theirs, cases)
     assert found.value == "probabilities"
     assert 40 < found.sqnr < 60
@@ -176,7 +176,7 @@ def test_no_layer_is_blamed_for_its_activation_or_for_inputs_out_of_range(tmp_pa
     source, made = DIGITS.with_suffix(".onnx"), tmp_path / "digits.onnx"
     quantize(source, source.with_name("digits_images.npz"), made)
     ours, theirs = load(made), load(source)
-    drawn = [Case(str(i), random_inputs(_interfaces(ours), i), ()) for i in range(4)]
+    drawn = [ReferenceRun(str(i), random_inputs(_interfaces(ours), i), ()) for i in range(4)]
     cases = within_range(drawn, ours, theirs)
     inputs = np.stack([case.inputs[0] for case in cases])
     low, high = float(inputs.min()), float(inputs.max())
@@ -197,5 +197,7 @@ def _interfaces(graph: Graph) -> list[Interface]:
 
 
 def test_the_first_case_and_its_steps() -> None:
-    cases = [Case(str(i), (), (), follows) for i, follows in enumerate((False, True, True, False, True))]
+    cases = [
+        ReferenceRun(str(i), (), (), follows) for i, follows in enumerate((False, True, True, False, True))
+    ]
     assert [case.name for case in first_runs(cases)] == ["0", "1", "2"]

@@ -11,7 +11,7 @@ import crtgen
 from benchmarks import wake_word
 from crtgen.errors import UsageError
 from crtgen.measure.evaluation import evaluate
-from crtgen.measure.lock import Entry, Lock, compare, lock_entry, over, read_lock, write_lock
+from crtgen.measure.lock import Lock, LockEntry, compare, lock_entry, over, read_lock, write_lock
 from crtgen.measure.subject import Subject, run_of
 from tests.pipeline.files import sound_dir
 from tests.support import ROOT, model_path, require_tool
@@ -21,18 +21,18 @@ LAYERS = {"model/a": 60_000, 'odd "name"\\': 30_000, "c": 10_000}
 COMMITTED = read_lock(ROOT / "benchmarks" / "crtgen.lock.json")
 
 
-def entry(figures: dict[str, int] | None = None, layers: dict[str, int] | None = None) -> Entry:
-    return Entry("net", "board", "speed", "d1", "gcc", FIGURES | (figures or {}), LAYERS | (layers or {}))
+def entry(figures: dict[str, int] | None = None, layers: dict[str, int] | None = None) -> LockEntry:
+    return LockEntry("net", "board", "speed", "d1", "gcc", FIGURES | (figures or {}), LAYERS | (layers or {}))
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
-    lock = Lock((entry(), Entry("other", "board", "size", "", "", {"flash_bytes": 1}, {})), 0.01)
+    lock = Lock((entry(), LockEntry("other", "board", "size", "", "", {"flash_bytes": 1}, {})), 0.01)
     write_lock(tmp_path / "lock.json", lock)
     assert read_lock(tmp_path / "lock.json") == lock
 
 
 def test_entries_are_replaced_and_sorted() -> None:
-    old = Lock((entry(), Entry("aaa", "board", "speed", "", "", {}, {})), 0.01)
+    old = Lock((entry(), LockEntry("aaa", "board", "speed", "", "", {}, {})), 0.01)
     new = old.updated([entry({"instructions": 5})])
     assert [(e.model, e.figures.get("instructions")) for e in new.entries] == [("aaa", None), ("net", 5)]
     assert new.tolerance == 0.01
@@ -138,7 +138,7 @@ _ON_A_PUSH = {
         for e in COMMITTED.entries
     ],
 )
-def test_reference_models_are_no_worse_than_locked(locked: Entry, tmp_path: Path) -> None:
+def test_reference_models_are_no_worse_than_locked(locked: LockEntry, tmp_path: Path) -> None:
     require_tool("qemu-system-arm")
     file = wake_word.write(sound_dir(), tmp_path) if locked.quality else model_path(locked.model)
     model = crtgen.load(file)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 import crtgen
 from crtgen.boards.core import find_core
-from crtgen.pipeline import Event, Pipeline, events_of, runs_of
+from crtgen.pipeline import Event, JoinedPipeline, events_of, runs_of
 from tests.kernels.program import HERE, WARNINGS, qemu_command
 from tests.pipeline.files import built
 from tests.support import compile_each, require_tool
@@ -57,7 +57,7 @@ _BOX = "".join(f"word(&event.boxes[i].{name}); " for name in ("x", "y", "width",
 _TOP = "word(&event.top[i]); word(&event.top_scores[i]);"
 
 
-def load(file: Path) -> Pipeline:
+def load(file: Path) -> JoinedPipeline:
     """The pipeline in a file."""
     model = crtgen.load(file)
     assert isinstance(model, crtgen.Model)
@@ -65,7 +65,7 @@ def load(file: Path) -> Pipeline:
     return model.pipeline
 
 
-def twin(pipeline: Pipeline, samples: Samples) -> list[Event]:
+def twin(pipeline: JoinedPipeline, samples: Samples) -> list[Event]:
     """The events in samples, by the numpy references."""
     outputs = pipeline.graph.run([[run] for run in runs_of(pipeline, samples)])
     return events_of(pipeline, [y[0] for y in outputs])
@@ -100,7 +100,7 @@ def _last_of_each(events: list[Event], size: int) -> list[Event]:
     return list(last.values())
 
 
-def _line(event: Event, pipeline: Pipeline) -> str:
+def _line(event: Event, pipeline: JoinedPipeline) -> str:
     return " ".join(map(str, ["event", *_words(event, pipeline)]))
 
 
@@ -122,7 +122,7 @@ def _on_board(folder: Path, main: str, machine: str) -> Path:
     )
 
 
-def _main(pipeline: Pipeline, name: str, samples: Samples) -> str:
+def _main(pipeline: JoinedPipeline, name: str, samples: Samples) -> str:
     numbers = samples.ravel()
     is_real = numbers.dtype == np.float32
     data = ",".join(f"{float(n).hex()}F" if is_real else str(n) for n in numbers)
@@ -150,7 +150,7 @@ def _main(pipeline: Pipeline, name: str, samples: Samples) -> str:
     return main
 
 
-def _words(event: Event, pipeline: Pipeline) -> list[int]:
+def _words(event: Event, pipeline: JoinedPipeline) -> list[int]:
     decision = pipeline.decision
     assert decision is not None
     is_real = pipeline.output.dtype.value == "float32" or decision.boxes is not None

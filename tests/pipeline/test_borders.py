@@ -15,7 +15,7 @@ from crtgen.features.exact import ExactSteps
 from crtgen.features.framing import framed
 from crtgen.features.rows import features_of
 from crtgen.ir import Quant
-from crtgen.pipeline import Borders, Pipeline, count_borders, runs_of, signals_of
+from crtgen.pipeline import Borders, JoinedPipeline, count_borders, runs_of, signals_of
 from tests.pipeline.files import describe, given, marvin, sound_dir
 from tests.pipeline.pushed import load
 
@@ -47,7 +47,7 @@ def test_float64_is_what_float32_is_near_to(preset: str, changes: dict[str, Any]
     assert 0 < float(np.abs(exact - made).max()) <= 1e-5 * float(np.ptp(exact))
 
 
-def _counted(pipeline: Pipeline) -> Borders:
+def _counted(pipeline: JoinedPipeline) -> Borders:
     samples = given("mlperf_sww")["wav0"]
     counted = count_borders(pipeline, signals_of(pipeline, runs_of(pipeline, samples)))
     assert counted is not None

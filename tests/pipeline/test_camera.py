@@ -22,7 +22,7 @@ from crtgen.ir import DType, Value
 from crtgen.measure.evaluation import Classified, evaluate
 from crtgen.measure.subject import Subject, reference
 from crtgen.passes import DEFAULT_PASSES, run_passes
-from crtgen.pipeline import Description, Pipeline, events_of, read_description, read_samples, runs_of
+from crtgen.pipeline import Description, JoinedPipeline, events_of, read_description, read_samples, runs_of
 from crtgen.pipeline.frames import frame_of
 from tests.pipeline.files import built, program, sound_dir
 from tests.support import models_dir
@@ -51,7 +51,7 @@ def _person(folder: Path, decision: str = _PERSON) -> Path:
     )
 
 
-def _load(file: Path) -> Pipeline:
+def _load(file: Path) -> JoinedPipeline:
     model = crtgen.load(file)
     assert isinstance(model, crtgen.Model)
     assert model.pipeline is not None

@@ -12,18 +12,18 @@ import crtgen
 from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.features import MelSettings
-from crtgen.pipeline import Pipeline, events_of, runs_of
+from crtgen.pipeline import JoinedPipeline, events_of, runs_of
 from tests.pipeline.files import describe, given, marvin, sound_dir, yes_or_no
 
 
-def load(file: Path) -> Pipeline:
+def load(file: Path) -> JoinedPipeline:
     model = crtgen.load(file)
     assert isinstance(model, crtgen.Model)
     assert model.pipeline is not None
     return model.pipeline
 
 
-def scores(pipeline: Pipeline, samples: npt.NDArray[np.int16]) -> list[npt.NDArray[np.generic]]:
+def scores(pipeline: JoinedPipeline, samples: npt.NDArray[np.int16]) -> list[npt.NDArray[np.generic]]:
     return [y[0] for y in pipeline.graph.run([[run] for run in runs_of(pipeline, samples)])]
 
 

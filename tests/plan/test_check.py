@@ -7,7 +7,7 @@ import pytest
 
 from crtgen.errors import CrtgenError
 from crtgen.kernels.kernel import InPlace
-from crtgen.plan import Plan, Slot, check_plan, make_plan
+from crtgen.plan import ArenaSlot, Plan, check_plan, make_plan
 from tests.plan.fakes import Net, kernel, node
 
 
@@ -21,8 +21,8 @@ def good() -> Plan:
     return make_plan(net.graph, net.kernels)
 
 
-def moved(plan: Plan, **slots: Slot) -> Plan:
-    table: Mapping[str, Slot] = {**plan.slots, **slots}
+def moved(plan: Plan, **slots: ArenaSlot) -> Plan:
+    table: Mapping[str, ArenaSlot] = {**plan.slots, **slots}
     return replace(plan, slots=table)
 
 
@@ -35,13 +35,13 @@ def test_a_good_plan_passes() -> None:
 @pytest.mark.parametrize(
     ("slots", "message"),
     [
-        ({"z": Slot(8, 32)}, "not aligned to 16"),
-        ({"z": Slot(80, 32)}, "leaves the arena"),
-        ({"z": Slot(-16, 32)}, "leaves the arena"),
-        ({"z": Slot(0, 16)}, "z has 16 bytes"),
+        ({"z": ArenaSlot(8, 32)}, "not aligned to 16"),
+        ({"z": ArenaSlot(80, 32)}, "leaves the arena"),
+        ({"z": ArenaSlot(-16, 32)}, "leaves the arena"),
+        ({"z": ArenaSlot(0, 16)}, "z has 16 bytes"),
     ],
 )
-def test_a_bad_slot(slots: dict[str, Slot], message: str) -> None:
+def test_a_bad_slot(slots: dict[str, ArenaSlot], message: str) -> None:
     with pytest.raises(CrtgenError, match=message):
         check_plan(moved(good(), **slots))
 
@@ -56,7 +56,7 @@ def test_an_output_too_close_to_its_input() -> None:
     plan = good()
     y = plan.slots["y"]
     with pytest.raises(CrtgenError, match="a may not overwrite x"):
-        check_plan(moved(plan, x=Slot(y.offset, 32)))
+        check_plan(moved(plan, x=ArenaSlot(y.offset, 32)))
 
 
 def test_a_value_that_is_overwritten() -> None:
@@ -103,7 +103,7 @@ def test_a_missing_step() -> None:
 
 def test_scratch_over_an_output() -> None:
     plan = good()
-    steps = (replace(plan.steps[0], scratch=Slot(plan.slots["y"].offset, 16)), plan.steps[1])
+    steps = (replace(plan.steps[0], scratch=ArenaSlot(plan.slots["y"].offset, 16)), plan.steps[1])
     with pytest.raises(CrtgenError, match="y meets the scratch of a"):
         check_plan(replace(plan, steps=steps))
 

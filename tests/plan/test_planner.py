@@ -4,7 +4,7 @@ import pytest
 
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.kernels.kernel import InPlace
-from crtgen.plan import Slot, make_plan
+from crtgen.plan import ArenaSlot, make_plan
 from tests.plan.fakes import Net, kernel, node
 
 
@@ -59,7 +59,7 @@ def test_an_output_over_its_input_at_the_same_address() -> None:
     net = Net({"x": 64}, "y", node("relu", "x", {"y": 64}, kernel(InPlace())))
     plan = make_plan(net.graph, net.kernels)
     assert plan.arena == 64
-    assert plan.slots["x"] == plan.slots["y"] == Slot(0, 64)
+    assert plan.slots["x"] == plan.slots["y"] == ArenaSlot(0, 64)
 
 
 def test_an_output_before_its_input_by_the_lead() -> None:

@@ -389,7 +389,7 @@ def test_time_grows_about_as_the_network() -> None:
             x = _block(net, x, f"b{n}", 8)
         graph = net.graph(x)
         target = Target()
-        line = row_loops._Line.of(make_plan(graph, select(graph, target)))
+        line = row_loops._ItemLine.of(make_plan(graph, select(graph, target)))
         tried.append(0)
         loops = row_loops._Loops(graph, target)
         while True:
@@ -411,7 +411,7 @@ def test_what_is_rejected_without_a_kernel_does_not_lower_the_peak(core: str | N
     rejected = 0
     for graph in (net.graph(x), *(graph for _, graph in _networks())):
         target = Target(find_core(core)) if core else Target()
-        line = row_loops._Line.of(make_plan(graph, select(graph, target)))
+        line = row_loops._ItemLine.of(make_plan(graph, select(graph, target)))
         loops = row_loops._Loops(graph, target)
         for chain in row_loops._chains(line, line.needs.index(line.peak)):
             around = line._around(chain)

@@ -6,7 +6,7 @@ import pytest
 
 from crtgen.errors import CrtgenError
 from crtgen.kernels.kernel import InPlace
-from crtgen.plan import Slot, check_plan, make_plan
+from crtgen.plan import ArenaSlot, check_plan, make_plan
 from tests.plan.fakes import Net, kernel, node
 
 EXACT = InPlace(exact=True)
@@ -70,6 +70,6 @@ def test_refuses_another_size() -> None:
 def test_the_proof_asks_for_the_very_address() -> None:
     net = Net({"x": 64}, "y", node("one", "x", {"y": 64}, kernel(EXACT)))
     plan = make_plan(net.graph, net.kernels)
-    moved = replace(plan, slots={"y": Slot(0, 64), "x": Slot(16, 64)}, arena=80, lower_bound=0)
+    moved = replace(plan, slots={"y": ArenaSlot(0, 64), "x": ArenaSlot(16, 64)}, arena=80, lower_bound=0)
     with pytest.raises(CrtgenError, match="may not overwrite x"):
         check_plan(moved)

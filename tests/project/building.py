@@ -8,7 +8,7 @@ from typing import Unpack
 
 from crtgen.boards import find_board
 from crtgen.ir import Array
-from crtgen.project import Firmware, OptionFields, Options, Project, generate_project
+from crtgen.project import FirmwareRequest, OptionFields, Project, ProjectOptions, generate_project
 from crtgen.request import Request
 from tests.project.toy import METADATA, toy
 
@@ -27,7 +27,9 @@ def toy_project(
 ) -> Project:
     """A project of the toy model; ``body`` is C that its run executes first."""
     return generate_project(
-        Firmware([toy(body)], METADATA, Request(find_board(board)), Options(kind, **options), samples or {})
+        FirmwareRequest(
+            [toy(body)], METADATA, Request(find_board(board)), ProjectOptions(kind, **options), samples or {}
+        )
     )
 
 

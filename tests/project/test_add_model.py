@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards import find_board
-from crtgen.project import Firmware, Options, generate_project
+from crtgen.project import FirmwareRequest, ProjectOptions, generate_project
 from crtgen.request import Request
 from tests.project.toy import METADATA, toy
 from tests.support import ROOT, require_tool
@@ -77,7 +77,9 @@ def test_what_an_application_has_to_configure(
     tmp_path: Path, board: str, configured: tuple[str, ...], wanted: tuple[str, ...] | None
 ) -> None:
     """The lines to add, or the end of what is checked: the first thing that only Zephyr has."""
-    firmware = Firmware([toy()], METADATA, Request(find_board(board)), Options("library", "zephyr"))
+    firmware = FirmwareRequest(
+        [toy()], METADATA, Request(find_board(board)), ProjectOptions("library", "zephyr")
+    )
     generate_project(firmware).extract(tmp_path)
     done = configure(tmp_path, *(f"set({name} y)" for name in configured), "include(crtgen.cmake)")
     said = [line.strip() for line in done.stderr.splitlines()]

@@ -13,7 +13,7 @@ from crtgen.codegen import CModule
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.kernels.sources import SourceLibrary
 from crtgen.library.archive import read_tar, write_tar
-from crtgen.project import Options, Project, read_manifest
+from crtgen.project import Project, ProjectOptions, read_manifest
 from tests.project.building import toy_project
 from tests.project.toy import toy
 from tests.support import ROOT
@@ -127,7 +127,7 @@ def test_a_project_has_no_file_outside_of_itself() -> None:
         with pytest.raises(CorruptModelError):
             Project(project.manifest, {path: b""})
     with pytest.raises(CorruptModelError, match="stack is"):
-        Options(stack=1 << 32)
+        ProjectOptions(stack=1 << 32)
 
 
 @pytest.mark.parametrize("link", ["model", "platform", "project.json", "main.c", "model/toy.c"])

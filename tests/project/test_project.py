@@ -11,7 +11,15 @@ import pytest
 from crtgen.boards import find_board
 from crtgen.errors import UsageError
 from crtgen.ir import Array
-from crtgen.project import Firmware, Manifest, OptionFields, Options, Project, generate_project, read_manifest
+from crtgen.project import (
+    FirmwareRequest,
+    Manifest,
+    OptionFields,
+    Project,
+    ProjectOptions,
+    generate_project,
+    read_manifest,
+)
 from crtgen.request import Request
 from crtgen.resources import boards_dir, runtime_dir
 from tests.project.building import toy_project
@@ -106,7 +114,7 @@ def test_the_manifest_can_be_read_back(tmp_path: Path) -> None:
     manifest = read_manifest(tmp_path)
     assert isinstance(manifest, Manifest)
     assert manifest.models == (toy().info,)
-    assert manifest.options == replace(Options(**options), platform="baremetal")
+    assert manifest.options == replace(ProjectOptions(**options), platform="baremetal")
     assert (manifest.optimize, manifest.place) == ("balanced", {})
     assert (manifest.name, manifest.platform, manifest.board) == ("toy", "baremetal", "mps2_an386")
     assert (manifest.type, manifest.toolchain, manifest.artefact) == ("server", "gcc", "firmware.elf")
@@ -142,8 +150,10 @@ def test_the_pool_has_room_for_what_hosts_allocate() -> None:
         blocks: int | None = None,
         board: str = "mps2_an386",
     ) -> tuple[int | None, int | None]:
-        options = Options(pool=pool, blocks=blocks)
-        made = Firmware([toy()], METADATA, Request(find_board(board)), options, storages=storages).options
+        options = ProjectOptions(pool=pool, blocks=blocks)
+        made = FirmwareRequest(
+            [toy()], METADATA, Request(find_board(board)), options, storages=storages
+        ).options
         return made.pool, made.blocks
 
     assert sizes() == sizes(board="host") == (2 * (16 + 16) + 1024, 32)
@@ -175,14 +185,14 @@ def test_a_server_has_room_for_so_many_models_and_inputs() -> None:
     header = (runtime_dir() / "include" / "crt" / "server.h").read_text()
     assert "#define CRT_SERVER_MODELS 8\n" in header
     host, module = Request(find_board("host")), toy()
-    Firmware([module] * 8, METADATA, host)
-    Firmware([module] * 9, METADATA, host, Options("standalone"))
+    FirmwareRequest([module] * 8, METADATA, host)
+    FirmwareRequest([module] * 9, METADATA, host, ProjectOptions("standalone"))
     with pytest.raises(UsageError, match="9 models; a server holds at most 8"):
-        Firmware([module] * 9, METADATA, host)
+        FirmwareRequest([module] * 9, METADATA, host)
     wide = replace(module, info=replace(module.info, inputs=module.info.inputs * 33))
-    Firmware([wide], METADATA, host, Options("library"))
+    FirmwareRequest([wide], METADATA, host, ProjectOptions("library"))
     with pytest.raises(UsageError, match="toy: 33 inputs; a server sets at most 32"):
-        Firmware([wide], METADATA, host)
+        FirmwareRequest([wide], METADATA, host)
 
 
 def test_an_unknown_type_is_refused() -> None:
@@ -205,7 +215,7 @@ def test_a_sample_has_to_fit_the_input() -> None:
 
 def test_two_modules_cannot_have_the_same_files() -> None:
     with pytest.raises(UsageError, match=r"two models make a file toy\.c"):
-        generate_project(Firmware([toy(), toy()], METADATA, Request(find_board("host"))))
+        generate_project(FirmwareRequest([toy(), toy()], METADATA, Request(find_board("host"))))
 
 
 def edited(directory: Path) -> Path:

@@ -8,9 +8,9 @@ import pytest
 
 from crtgen.boards import all_boards, find_board
 from crtgen.build import build_project, find_workspace, west
-from crtgen.build.west import Workspace
+from crtgen.build.west import ZephyrWorkspace
 from crtgen.errors import BuildError, ToolMissingError, UsageError
-from crtgen.project import Firmware, OptionFields, Options, Project, generate_project
+from crtgen.project import FirmwareRequest, OptionFields, Project, ProjectOptions, generate_project
 from crtgen.request import Request
 from crtgen.resources import zephyr_app_dir
 from tests.project.toy import METADATA, toy
@@ -19,8 +19,8 @@ BOARDS = [board.name for board in all_boards() if "zephyr" in board.platforms]
 EVERY = [(board.name, platform) for board in all_boards() for platform in board.platforms]
 
 
-def toy_firmware(board: str, type: str, **options: Unpack[OptionFields]) -> Firmware:
-    return Firmware([toy()], METADATA, Request(find_board(board)), Options(type, **options))
+def toy_firmware(board: str, type: str, **options: Unpack[OptionFields]) -> FirmwareRequest:
+    return FirmwareRequest([toy()], METADATA, Request(find_board(board)), ProjectOptions(type, **options))
 
 
 def project(board: str = "mps2_an385", type: str = "server", **options: Unpack[OptionFields]) -> Project:
@@ -118,7 +118,7 @@ def test_a_platform_that_the_board_has_not_is_refused() -> None:
     with pytest.raises(UsageError, match="no platform zephyr"):
         toy_firmware("mps2_an505", "server", platform="zephyr")
     assert toy_firmware("mps2_an385", "server").platform == "baremetal"
-    assert isinstance(toy_firmware("rpi_pico", "server"), Firmware)
+    assert isinstance(toy_firmware("rpi_pico", "server"), FirmwareRequest)
     assert toy_firmware("rpi_pico", "server").platform == "baremetal"
     assert toy_firmware("mimxrt1050_evk", "server").platform == "zephyr"
 
@@ -173,7 +173,7 @@ def test_a_toolchain_is_chosen_only_where_none_is(tmp_path: Path, monkeypatch: p
     gcc.write_text("")
     gcc.chmod(0o755)
     monkeypatch.setenv("PATH", str(gcc.parent))
-    workspace = Workspace(tmp_path / "zephyr", (3, 7, 0))
+    workspace = ZephyrWorkspace(tmp_path / "zephyr", (3, 7, 0))
     chosen = workspace.environment()
     assert chosen["ZEPHYR_BASE"] == str(tmp_path / "zephyr")
     assert chosen["ZEPHYR_TOOLCHAIN_VARIANT"] == "gnuarmemb"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo
+from crtgen.codegen.module import CModule, Interface, LayerInfo, ModelInfo, RegistryFunction
 from crtgen.ir import DType, Quant
 
 __all__ = ["METADATA", "toy"]
@@ -64,4 +64,4 @@ def toy(body: str = "") -> CModule:
     y = Interface("y", "y", (1, 4), DType.INT8, Quant.tensor(0.5), 4)
     info = ModelInfo("toy", (x,), (y,), 8, 8, True, True, 0, 0, (LayerInfo("negate", "Neg", "toy"),))
     files = {"toy.c": _MODEL.format(name="toy", body=body), "toy.h": _HEADER.format(name="toy")}
-    return CModule(info, files, (Function("toy_run", "run"),), ())
+    return CModule(info, files, (RegistryFunction("toy_run", "run"),), ())

@@ -83,7 +83,7 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
 def _places(image: Path, model: Path) -> tuple[list[int], list[int], int]:
     """Addresses of bytes of instructions that run, and of constants of the model; how many are run."""
     read = read_image(image)
-    run = proof._Run(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
+    run = proof._ProofRun(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
     assert run.proof(0.0).is_proven
     code = [a for i in sorted(run.machine.code) for a in range(i, read.instructions[i].following)]
     spans = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]
@@ -103,7 +103,7 @@ def _name(image: Path, changed: Path, address: int) -> str:
     return f"{owner} + {address - before.symbols[owner]}"
 
 
-def _built(generated: api.Generated, numbers: random.Random, directory: Path) -> tuple[str, Path]:
+def _built(generated: api.GeneratedProject, numbers: random.Random, directory: Path) -> tuple[str, Path]:
     """A change that still builds."""
     for _ in range(_MOST_ATTEMPTS):
         what, sources = _changed_sources(generated.project.sources, numbers)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Part, Symbol
+from crtgen.prove.value import Symbol, WordByte, WordOp
 from tests.support import require_tool
 
 pytestmark = pytest.mark.qemu
@@ -52,7 +52,7 @@ BROKEN = {
 M0 = ("a word on an odd place", "a load outside")
 
 
-def assembled(folder: Path, core: str, names: tuple[str, ...]) -> Image:
+def assembled(folder: Path, core: str, names: tuple[str, ...]) -> DecodedImage:
     compiler = require_tool("arm-none-eabi-gcc")
     lines = [".syntax unified", ".thumb", ".text", "start:"]
     for name in names:
@@ -67,11 +67,11 @@ def assembled(folder: Path, core: str, names: tuple[str, ...]) -> Image:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+def image(tmp_path_factory: pytest.TempPathFactory) -> DecodedImage:
     return assembled(tmp_path_factory.mktemp("broken"), "cortex-m55", tuple(BROKEN))
 
 
-def run(image: Image, name: str) -> Machine:
+def run(image: DecodedImage, name: str) -> Machine:
     """Run a function of which the first byte of the arena is an input."""
     machine = Machine(image, 1000)
     machine.memory.allow(ARENA, ARENA + 0x100)
@@ -82,23 +82,23 @@ def run(image: Image, name: str) -> Machine:
 
 
 @pytest.mark.parametrize("name", [name for name, (_, said) in BROKEN.items() if said])
-def test_the_run_ends_there(image: Image, name: str) -> None:
+def test_the_run_ends_there(image: DecodedImage, name: str) -> None:
     with pytest.raises(Refusal, match=BROKEN[name][1]):
         run(image, name)
 
 
-def test_alignment_is_asked_for_where_the_core_asks(image: Image, tmp_path: Path) -> None:
+def test_alignment_is_asked_for_where_the_core_asks(image: DecodedImage, tmp_path: Path) -> None:
     small = assembled(tmp_path, "cortex-m0", M0)
     with pytest.raises(Refusal, match="is not aligned, and this core asks for that"):
         run(small, "a word on an odd place")
     run(image, "a word on an odd place")
 
 
-def test_memory_and_registers_from_before_are_no_output(image: Image) -> None:
+def test_memory_and_registers_from_before_are_no_output(image: DecodedImage) -> None:
     """They are neither a number nor a symbol, and no two are the same."""
     machine = run(image, "a word on an odd place")
     found = [machine.memory.byte(ARENA + 4), machine.memory.byte(ARENA + 8)]
-    assert all(isinstance(v, Part) for v in found)
-    words = [v.word for v in found if isinstance(v, Part)] + Machine(image, 1).r
-    assert all(isinstance(w, Op) and w.name == "unknown" for w in words)
-    assert len({w.args for w in words if isinstance(w, Op)}) == len(words) == 18
+    assert all(isinstance(v, WordByte) for v in found)
+    words = [v.word for v in found if isinstance(v, WordByte)] + Machine(image, 1).r
+    assert all(isinstance(w, WordOp) and w.name == "unknown" for w in words)
+    assert len({w.args for w in words if isinstance(w, WordOp)}) == len(words) == 18

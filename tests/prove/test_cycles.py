@@ -9,18 +9,18 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.certificate import depth_of, functions_of, lines_of, prove_built, timing_of, worst_header
 from crtgen.codegen.module import cycles_of
-from crtgen.prove import Timing, prove
-from crtgen.prove.image import Instruction
+from crtgen.prove import CoreTiming, prove
+from crtgen.prove.image import DecodedInstruction
 from tests.prove.networks import rare
 from tests.support import ROOT, require_tool
 
 M4 = "mps2_an386"
 
 
-def instruction(text: str, size: int = 2, address: int = 0x100) -> Instruction:
+def instruction(text: str, size: int = 2, address: int = 0x100) -> DecodedInstruction:
     name, _, operands = text.partition(" ")
     parts = (operands,) if operands.startswith("{") else tuple(operands.split(", ", 1)) if operands else ()
-    return Instruction(address, name, "", parts, "", address + size, text)
+    return DecodedInstruction(address, name, "", parts, "", address + size, text)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def instruction(text: str, size: int = 2, address: int = 0x100) -> Instruction:
     ],
 )
 def test_tables(core: str, text: str, cycles: int) -> None:
-    assert Timing(core).most(instruction(text)) == cycles
+    assert CoreTiming(core).most(instruction(text)) == cycles
 
 
 def test_waits() -> None:
     """For the words that are fetched first by an instruction, for those it loads, and around a branch."""
-    m4 = Timing("cortex-m4", 5)
+    m4 = CoreTiming("cortex-m4", 5)
     assert m4.most(instruction("adds r0, r1", address=0x100)) == 1 + 5
     assert m4.most(instruction("adds r0, r1", address=0x102)) == 1
     assert m4.most(instruction("add r0, r1", size=4, address=0x102)) == 1 + 5
@@ -84,19 +84,19 @@ def test_waits() -> None:
 
 def test_waits_of_caches() -> None:
     """A word is in a line of eight, and data may push out another line."""
-    m7 = Timing("cortex-m7", 9)
+    m7 = CoreTiming("cortex-m7", 9)
     assert m7.most(instruction("adds r0, r1", address=0x100)) == 3 + 9 + 8
     assert m7.most(instruction("ldr r0, [r1]", address=0x100)) == 4 + 9 + 8 + 9 + 16
-    assert (m7.split, Timing("cortex-m7").split, Timing("").split) == (2 * (1 + 9 + 16), 2, 0)
+    assert (m7.split, CoreTiming("cortex-m7").split, CoreTiming("").split) == (2 * (1 + 9 + 16), 2, 0)
 
 
 def test_waits_of_boards() -> None:
     """Those of the file; nothing is said where nobody knows."""
-    assert timing_of(find_board("nucleo_l4r5zi")) == Timing("cortex-m4", 5)
-    assert timing_of(find_board("mps2_an385")) == Timing("cortex-m3", 0)
-    assert timing_of(find_board("nucleo_h743zi")) == Timing("cortex-m7", 9)
+    assert timing_of(find_board("nucleo_l4r5zi")) == CoreTiming("cortex-m4", 5)
+    assert timing_of(find_board("mps2_an385")) == CoreTiming("cortex-m3", 0)
+    assert timing_of(find_board("nucleo_h743zi")) == CoreTiming("cortex-m7", 9)
     assert timing_of(find_board("arduino_uno_r4_minima")).is_known is False
-    assert [Timing(core).is_published for core in ("cortex-m4", "cortex-m33", "")] == [True, False, False]
+    assert [CoreTiming(core).is_published for core in ("cortex-m4", "cortex-m33", "")] == [True, False, False]
 
 
 @pytest.mark.qemu

@@ -15,7 +15,7 @@ from crtgen.prove.error import Bounds
 from crtgen.prove.image import read_image
 from crtgen.prove.network.real_layers import RealNetwork
 from crtgen.prove.real import word_of_real
-from crtgen.prove.value import Op, Symbol, Word
+from crtgen.prove.value import Symbol, Word, WordOp
 from tests.prove.mutations import flipped
 from tests.prove.networks import reals
 from tests.support import model_path, require_tool
@@ -146,32 +146,38 @@ def number(value: float) -> int:
 Tree = Callable[[Word, Word], Word]
 
 
-def product(x: Word, k: float) -> Op:
-    return Op("f_mul", x, number(k))
+def product(x: Word, k: float) -> WordOp:
+    return WordOp("f_mul", x, number(k))
 
 
 SAME: dict[str, Tree] = {
-    "plain": lambda x, z: Op("f_add", Op("f_add", product(x, 3), product(z, -5)), number(0.25)),
-    "another order": lambda x, z: Op("f_add", product(x, 3), Op("f_add", number(0.25), product(z, -5))),
-    "fused": lambda x, z: Op("f_fma", Op("f_fma", number(0.25), x, number(3)), z, number(-5)),
-    "less": lambda x, z: Op("f_sub", Op("f_fma", number(0.25), number(3), x), product(z, 5)),
-    "twice": lambda x, z: Op(
-        "f_fma", Op("f_fma", Op("f_fma", number(0.25), x, number(2)), z, number(-5)), x, number(1)
+    "plain": lambda x, z: WordOp("f_add", WordOp("f_add", product(x, 3), product(z, -5)), number(0.25)),
+    "another order": lambda x, z: WordOp(
+        "f_add", product(x, 3), WordOp("f_add", number(0.25), product(z, -5))
+    ),
+    "fused": lambda x, z: WordOp("f_fma", WordOp("f_fma", number(0.25), x, number(3)), z, number(-5)),
+    "less": lambda x, z: WordOp("f_sub", WordOp("f_fma", number(0.25), number(3), x), product(z, 5)),
+    "twice": lambda x, z: WordOp(
+        "f_fma", WordOp("f_fma", WordOp("f_fma", number(0.25), x, number(2)), z, number(-5)), x, number(1)
     ),
 }
 OTHER: dict[str, Tree] = {
-    "another weight": lambda x, z: Op(
-        "f_fma", Op("f_fma", number(0.25), x, number(3.0000002)), z, number(-5)
+    "another weight": lambda x, z: WordOp(
+        "f_fma", WordOp("f_fma", number(0.25), x, number(3.0000002)), z, number(-5)
     ),
-    "no constant": lambda x, z: Op("f_add", product(x, 3), product(z, -5)),
-    "a square": lambda x, z: Op("f_add", Op("f_mul", x, x), Op("f_fma", number(0.25), z, number(-5))),
-    "crossed": lambda x, z: Op("f_add", Op("f_add", product(z, 3), product(x, -5)), number(0.25)),
-    "bits": lambda x, z: Op("add", Op("f_fma", Op("f_fma", number(0.25), x, number(3)), z, number(-5)), 1),
+    "no constant": lambda x, z: WordOp("f_add", product(x, 3), product(z, -5)),
+    "a square": lambda x, z: WordOp(
+        "f_add", WordOp("f_mul", x, x), WordOp("f_fma", number(0.25), z, number(-5))
+    ),
+    "crossed": lambda x, z: WordOp("f_add", WordOp("f_add", product(z, 3), product(x, -5)), number(0.25)),
+    "bits": lambda x, z: WordOp(
+        "add", WordOp("f_fma", WordOp("f_fma", number(0.25), x, number(3)), z, number(-5)), 1
+    ),
 }
 
 
-def relu(e: Word) -> Op:
-    return Op("f_max", e, 0)
+def relu(e: Word) -> WordOp:
+    return WordOp("f_max", e, 0)
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -197,7 +203,7 @@ def test_a_fused_one_rounds_once(tmp_path: Path) -> None:
 def test_trees_of_something_else(name: str, tmp_path: Path) -> None:
     bounds, (x, z), _ = line_network(tmp_path)
     found = bounds.output(relu(OTHER[name](x.word, z.word)), 32)
-    assert isinstance(found, Op)
+    assert isinstance(found, WordOp)
     assert found.name == "unknown"
 
 
@@ -208,15 +214,15 @@ def test_limits(tmp_path: Path) -> None:
     six = number(6)
     forms: dict[bool, list[Word]] = {
         True: [
-            Op("max", plain, 0),
-            Op("sel", Op("f_gt", plain, 0), plain, 0),
-            Op("sel", Op("f_le", plain, 0), 0, plain),
+            WordOp("max", plain, 0),
+            WordOp("sel", WordOp("f_gt", plain, 0), plain, 0),
+            WordOp("sel", WordOp("f_le", plain, 0), 0, plain),
         ],
         False: [
             plain,
-            Op("f_min", relu(plain), six),
-            Op("f_max", plain, six),
-            Op("sel", Op("f_lt", plain, 0), plain, 0),
+            WordOp("f_min", relu(plain), six),
+            WordOp("f_max", plain, six),
+            WordOp("sel", WordOp("f_lt", plain, 0), plain, 0),
         ],
     }
     for same, words in forms.items():
@@ -225,11 +231,11 @@ def test_limits(tmp_path: Path) -> None:
     bounds, (x, z), y = line_network(tmp_path, activation=3)
     plain = SAME["plain"](x.word, z.word)
     clamped: tuple[tuple[Word, bool], ...] = (
-        (Op("f_min", relu(plain), six), True),
-        (relu(Op("f_min", plain, six)), True),
-        (Op("min", Op("max", plain, 0), six), True),
-        (Op("min", plain, six), False),
-        (Op("f_max", Op("f_min", plain, 0), six), False),
+        (WordOp("f_min", relu(plain), six), True),
+        (relu(WordOp("f_min", plain, six)), True),
+        (WordOp("min", WordOp("max", plain, 0), six), True),
+        (WordOp("min", plain, six), False),
+        (WordOp("f_max", WordOp("f_min", plain, 0), six), False),
     )
     for word, same in clamped:
         assert (bounds.output(word, 32) is y.word) == same
@@ -238,7 +244,7 @@ def test_limits(tmp_path: Path) -> None:
 def test_numbers_that_are_too_large(tmp_path: Path) -> None:
     bounds, (x, z), y = line_network(tmp_path, reach=1e38)
     found = bounds.output(relu(SAME["plain"](x.word, z.word)), 32)
-    assert isinstance(found, Op)
+    assert isinstance(found, WordOp)
     assert found.name == "unknown"
     assert y not in bounds.error
 

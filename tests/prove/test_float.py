@@ -15,7 +15,7 @@ from crtgen.boards.core import find_core
 from crtgen.cli.app import app
 from crtgen.errors import MismatchError
 from crtgen.prove import prove
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from tests.support import model_path, require_tool
 
 pytestmark = [pytest.mark.qemu, pytest.mark.models]
@@ -86,7 +86,7 @@ def test_a_load_outside_of_the_arena(built: Built, tmp_path: Path) -> None:
     assert "outside of constants, arena and stack" in proof.stopped
 
 
-def image_word(image: Image, address: int) -> int:
+def image_word(image: DecodedImage, address: int) -> int:
     data = next(d[address - a :] for a, d in image.constant if a <= address < a + len(d))
     return int.from_bytes(data[:4], "little")
 

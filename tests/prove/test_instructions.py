@@ -11,11 +11,11 @@ import pytest
 from crtgen.prove import decoders
 from crtgen.prove.decoders import agree
 from crtgen.prove.expression import evaluate
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.meaning import BRANCHES
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Bytes, Halves, Op, Sum, Symbol, Word, signed8, signed16
+from crtgen.prove.value import Bytes, Halves, LinearSum, Symbol, Word, WordOp, signed8, signed16
 from tests.prove.mutations import flipped
 from tests.prove.programs import CASES, CORE, HELIUM, OTHERS, Core, States, run_on_core
 
@@ -38,12 +38,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> States:
 
 
 @pytest.fixture(scope="module")
-def image(ran: States) -> Image:
+def image(ran: States) -> DecodedImage:
     return read_image(ran.image)
 
 
 @pytest.fixture(scope="module")
-def machine(image: Image) -> Machine:
+def machine(image: DecodedImage) -> Machine:
     return Machine(image, 1 << 40)
 
 
@@ -126,17 +126,17 @@ class _Symbols:
         if kind == 3:
             if signed8(v) & 0xFFFFFFFF == v:
                 return self.symbol(signed8(v)).word
-            return Op("add", self.half(signed16(v)), v - signed16(v) & 0xFFFFFFFF)
+            return WordOp("add", self.half(signed16(v)), v - signed16(v) & 0xFFFFFFFF)
         return v
 
     def half(self, v: int) -> Word:
         """A sum with this value."""
         symbol = self.symbol(self.random.randint(-128, 127))
         k = self.random.randint(1, 9)
-        return Sum(v - k * self.values[symbol], {symbol: k})
+        return LinearSum(v - k * self.values[symbol], {symbol: k})
 
     def value(self, word: Word) -> int:
-        def leaf(s: Sum) -> Any:
+        def leaf(s: LinearSum) -> Any:
             return s.constant + sum(k * self.values[symbol] for symbol, k in s.terms().items())
 
         return int(evaluate(word, leaf, {})) & 0xFFFFFFFF
@@ -161,14 +161,14 @@ def test_symbols(ran: States, machine: Machine, number: int) -> None:
     assert compared >= _COUNT // 4 or by_lanes
 
 
-def test_text_is_assembled_again(image: Image) -> None:
+def test_text_is_assembled_again(image: DecodedImage) -> None:
     spans = [(image.symbols[f"case{i}"], image.symbols[f"end{i}"]) for i in range(len(CASES))]
     used = [a for a in image.instructions if any(first <= a < end for first, end in spans)]
     assert len(used) >= 2 * len(CASES)
     assert set(agree(image, used)) == {"binutils", "llvm"}
 
 
-def test_decoders_that_disagree(image: Image, tmp_path: Path) -> None:
+def test_decoders_that_disagree(image: DecodedImage, tmp_path: Path) -> None:
     """A shift that one of them would take for another, and bits that have to be set in each division."""
     at = image.symbols[f"case{CASES.index('vqrshrnb.s32 q0, q1, #5')}"]
     at = next(a for a in range(at, at + 8, 2) if image.instructions[a].name == "vqrshrnb")
@@ -180,7 +180,7 @@ def test_decoders_that_disagree(image: Image, tmp_path: Path) -> None:
     assert at not in changed.instructions or changed.instructions[at].name != "udiv"
 
 
-def test_llvm_is_asked_on_its_own(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llvm_is_asked_on_its_own(image: DecodedImage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where binutils takes a text for its bytes, wrong as both may be."""
     monkeypatch.setattr(decoders, "_for_binutils", lambda i: "adds r0, r1, r2")
     at = next(a for a, i in image.instructions.items() if i.text == "adds r0, r1, r2")

@@ -3,12 +3,12 @@
 import numpy as np
 
 from crtgen.prove.expression import evaluate
-from crtgen.prove.memory import Memory, tried_values
-from crtgen.prove.value import Op, Symbol, Word, unknown
+from crtgen.prove.memory import WordMemory, tried_values
+from crtgen.prove.value import Symbol, Word, WordOp, unknown
 
 X = Symbol(0, 0, -128, 127)
-PLACE = Op("lsr", Op("add", X.word, 128), 4)
-BELOW = Op("cc", PLACE, 8)
+PLACE = WordOp("lsr", WordOp("add", X.word, 128), 4)
+BELOW = WordOp("cc", PLACE, 8)
 
 
 def test_values_of_a_way() -> None:
@@ -19,8 +19,8 @@ def test_values_of_a_way() -> None:
 
 def test_conditions_of_something_else() -> None:
     """Of another symbol, or of what is not known: nothing is left out."""
-    other = Op("cc", Symbol(0, 1, -128, 127).word, 8)
-    for condition in (other, Op("eq", unknown(), 0), Op("eq", Op("add", X.word, unknown()), 0)):
+    other = WordOp("cc", Symbol(0, 1, -128, 127).word, 8)
+    for condition in (other, WordOp("eq", unknown(), 0), WordOp("eq", WordOp("add", X.word, unknown()), 0)):
         assert tried_values(PLACE, [(condition, True)]).size == 256
 
 
@@ -31,13 +31,13 @@ def test_a_way_that_no_value_takes() -> None:
 def test_symbols_with_too_many_values() -> None:
     """Of a word: there is no list of four thousand million numbers."""
     word = Symbol(0, 0, -(1 << 31), (1 << 31) - 1, 32).word
-    assert tried_values(Op("lsr", word, 4)) is None
+    assert tried_values(WordOp("lsr", word, 4)) is None
     short = Symbol(0, 0, -(1 << 15), (1 << 15) - 1, 16).word
-    assert np.ptp(tried_values(Op("asr", short, 4))) == 4095
+    assert np.ptp(tried_values(WordOp("asr", short, 4))) == 4095
 
 
 def test_a_table_of_constants_is_read_once() -> None:
-    memory, reads = Memory([(0x1002, bytes(range(20)))], unaligned=True), list[Word]()
+    memory, reads = WordMemory([(0x1002, bytes(range(20)))], unaligned=True), list[Word]()
     memory.allow(0x2000, 0x2010)
     for at in range(0x2000, 0x2010, 4):
         memory.store(at, 5)
@@ -49,7 +49,7 @@ def test_a_table_of_constants_is_read_once() -> None:
     def number(base: int) -> Word:
         """That of the table at an address."""
         found = memory.table(base, PLACE, 0, read)
-        assert isinstance(found, Op)
+        assert isinstance(found, WordOp)
         return found.args[0]
 
     assert number(0x1002) == number(0x1002)
@@ -61,17 +61,17 @@ def test_a_table_of_constants_is_read_once() -> None:
 
 
 def test_words_that_two_constants_share() -> None:
-    memory = Memory([(0x1000, b"\1\2\3\4\5"), (0x1005, b"\6\7\x08\x09")], unaligned=False)
+    memory = WordMemory([(0x1000, b"\1\2\3\4\5"), (0x1005, b"\6\7\x08\x09")], unaligned=False)
     assert [memory.load(at) for at in (0x1000, 0x1004, 0x1008)] == [0x04030201, 0x08070605, 9]
 
 
 def test_an_index_of_two_symbols_that_is_shifted() -> None:
     """How far one element of four bytes is below the greatest of two, by narrow instructions: 256 places."""
     other = Symbol(0, 1, -128, 127)
-    memory = Memory([(0x100, np.arange(256, dtype="<u4").tobytes())], unaligned=False)
-    below = Op("sub", Op("max", X.word, other.word), X.word)
-    shifted = memory.table(0x100, Op("lsl", below, 2), 0, memory.load)
+    memory = WordMemory([(0x100, np.arange(256, dtype="<u4").tobytes())], unaligned=False)
+    below = WordOp("sub", WordOp("max", X.word, other.word), X.word)
+    shifted = memory.table(0x100, WordOp("lsl", below, 2), 0, memory.load)
     scaled = memory.table(0x100, below, 2, memory.load)
     for entry in (shifted, scaled):
-        assert isinstance(entry, Op)
+        assert isinstance(entry, WordOp)
         assert evaluate(entry, lambda s: 5 if X in s.terms() else 12, {}) == 7

@@ -10,9 +10,9 @@ import pytest
 from crtgen.prove.network.arithmetic import high_mul
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
-from crtgen.prove.network.lstm import Lstm
+from crtgen.prove.network.lstm import LstmLayer
 from crtgen.prove.network.network import Network
-from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.others import MaxPool, SoftmaxLayer
 from crtgen.prove.network.sums import SumLayer
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
@@ -58,8 +58,8 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
         for i, cells in enumerate(layer.sets):
             if cells:
                 yield i, min(high, max(low, *(values[s] for s in cells)))
-    elif isinstance(layer, Softmax | Lstm):
-        given = [layer.inputs] if isinstance(layer, Softmax) else layer.operands()
+    elif isinstance(layer, SoftmaxLayer | LstmLayer):
+        given = [layer.inputs] if isinstance(layer, SoftmaxLayer) else layer.operands()
         arrays = [np.concatenate([number(v) for v in of]) for of in given]
         yield from ((i, int(v)) for i, v in enumerate(layer.reference(*arrays)))
 

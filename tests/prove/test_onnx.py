@@ -11,7 +11,7 @@ import pytest
 from crtgen import api
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.prove import prove
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.network import Network
 from crtgen.prove.proof import _network
@@ -79,7 +79,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
     return build
 
 
-def place(image: Image, function: str, name: str, which: int) -> int:
+def place(image: DecodedImage, function: str, name: str, which: int) -> int:
     """The address of an instruction in a function, by its name, or of one of the words behind its code."""
     whole = next(n for n in image.symbols if n.startswith(f"autoencoder_{function}"))
     first = image.symbols[whole]

@@ -11,7 +11,7 @@ from crtgen import api
 from crtgen.ops import Case
 from crtgen.prove import prove
 from crtgen.prove.decoders import agree
-from crtgen.prove.image import Image, read_image
+from crtgen.prove.image import DecodedImage, read_image
 from crtgen.prove.network.network import Network
 from tests.ops import oracle
 from tests.prove.cases import CASES
@@ -53,7 +53,7 @@ def unproven(files: Sequence[Path], board: str, directory: Path) -> dict[str, st
     image.write_bytes(built.path.read_bytes())
     code = set[int]()
 
-    def later(_: Image, used: Iterable[int]) -> dict[str, str]:
+    def later(_: DecodedImage, used: Iterable[int]) -> dict[str, str]:
         code.update(used)
         return {}
 

@@ -12,7 +12,7 @@ from crtgen.boards import find_board
 from crtgen.certificate import functions_of, lines_of
 from crtgen.cli.app import app
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.prove import Proof, Timing, prove
+from crtgen.prove import CoreTiming, Proof, prove
 from crtgen.prove.image import read_image
 from crtgen.run import run_standalone
 from tests.prove.mutations import flipped
@@ -78,7 +78,7 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
 
     rp2040js counts 180,258 cycles of a run of this image.
     """
-    proof = prove(digits_on_m0plus, DIGITS, timing=Timing("cortex-m0plus"))
+    proof = prove(digits_on_m0plus, DIGITS, timing=CoreTiming("cortex-m0plus"))
     assert proof.is_proven, lines_of(proof)
     assert proof.instructions[1] < 180_258 < proof.cycles < 1.1 * 180_258
     assert proof.reset.stopped == ""

@@ -8,7 +8,7 @@ from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.real import fused, number_of, word_of_real
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.spans import where_wrong
-from crtgen.prove.value import Op, Sum, Symbol, Word
+from crtgen.prove.value import LinearSum, Symbol, Word, WordOp
 
 X = Symbol(0, 0, -(1 << 31), (1 << 31) - 1, 32)
 
@@ -46,8 +46,8 @@ def ordered(k: np.ndarray) -> np.ndarray:
 ENDS = -0x7F800000, 0x7F800000
 
 
-def scaled(factor: np.float32) -> Op:
-    return Op("ssat", 8, Op("f_int_even", Op("f_mul", X.word, word(float(factor)))))
+def scaled(factor: np.float32) -> WordOp:
+    return WordOp("ssat", 8, WordOp("f_int_even", WordOp("f_mul", X.word, word(float(factor)))))
 
 
 def test_a_factor_that_is_another_in_its_last_bit_is_seen() -> None:
@@ -67,7 +67,7 @@ def test_a_factor_that_is_another_in_its_last_bit_is_seen() -> None:
 def through(e: Word) -> Course | None:
     """The course of an expression over the numbers from -2 to 3."""
 
-    def leaf(_: Sum) -> Course:
+    def leaf(_: LinearSum) -> Course:
         raise Refusal("used as an integer")
 
     return course_of(e, leaf, {~id(X.word): Course(word(-2) - (1 << 32), word(3), 1)})
@@ -75,14 +75,16 @@ def through(e: Word) -> Course | None:
 
 def test_courses() -> None:
     x, one, two = X.word, word(1), word(2)
-    assert through(Op("f_int", Op("f_mul", x, two))) == (-4, 6, 1)
-    assert through(Op("f_int", Op("f_sub", one, x))) == (-2, 3, -1)
-    assert through(Op("sel", Op("f_ge", x, one), 7, Op("f_int", x))) == (-2, 7, 1)
-    assert through(Op("sel", Op("f_lt", x, one), Op("f_int", x), 7)) == (-2, 7, 1)
-    assert through(Op("sel", Op("f_gt", x, one), -1 & 0xFFFFFFFF, Op("f_int", x))) is None, "it turns"
-    assert through(Op("f_int", Op("f_abs", x))) is None
-    assert through(Op("f_int", Op("f_div", one, x))) is None, "on the other side of 0 it is below"
-    assert through(Op("f_int", Op("f_mul", x, x))) is None
-    assert through(Op("f_int", Op("f_mul", x, word(np.inf)))) is None, "0 times it is no number"
+    assert through(WordOp("f_int", WordOp("f_mul", x, two))) == (-4, 6, 1)
+    assert through(WordOp("f_int", WordOp("f_sub", one, x))) == (-2, 3, -1)
+    assert through(WordOp("sel", WordOp("f_ge", x, one), 7, WordOp("f_int", x))) == (-2, 7, 1)
+    assert through(WordOp("sel", WordOp("f_lt", x, one), WordOp("f_int", x), 7)) == (-2, 7, 1)
+    assert through(WordOp("sel", WordOp("f_gt", x, one), -1 & 0xFFFFFFFF, WordOp("f_int", x))) is None, (
+        "it turns"
+    )
+    assert through(WordOp("f_int", WordOp("f_abs", x))) is None
+    assert through(WordOp("f_int", WordOp("f_div", one, x))) is None, "on the other side of 0 it is below"
+    assert through(WordOp("f_int", WordOp("f_mul", x, x))) is None
+    assert through(WordOp("f_int", WordOp("f_mul", x, word(np.inf)))) is None, "0 times it is no number"
     with pytest.raises(Refusal, match="used as an integer"):
-        through(Op("add", x, 1))
+        through(WordOp("add", x, 1))

@@ -8,7 +8,7 @@ from crtgen.prove.meaning import table
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.network import Network
 from crtgen.prove.recognise import Recogniser
-from crtgen.prove.value import Op, Symbol, Word
+from crtgen.prove.value import Symbol, Word, WordOp
 from crtgen.prove.words import add
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
@@ -36,7 +36,7 @@ def test_the_same_function_of_another_tensor_is_another_output(tmp_path: Path) -
 
     def at_once(symbol: int | Symbol) -> Word:
         assert isinstance(symbol, Symbol)
-        return Op("table", both, add(symbol.word, 128))
+        return WordOp("table", both, add(symbol.word, 128))
 
     y = network.values(network.file.outputs[0])[0]
     assert isinstance(y, Symbol)

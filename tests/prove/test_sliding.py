@@ -15,7 +15,7 @@ from crtgen.certificate import lines_of, prove_built
 from crtgen.cli.app import app
 from crtgen.errors import UnsupportedError
 from crtgen.passes import Sliding
-from crtgen.prove import Window, prove
+from crtgen.prove import SlidingWindow, prove
 from crtgen.prove.network.layer import Value
 from crtgen.prove.sliding import repeats, windows
 from tests.support import model_path, require_tool
@@ -76,7 +76,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_every_run(image: Proven) -> None:
     """Seven fill the window, and the eighth leaves what the seventh left, of its own window."""
-    proof = prove(*image, window=Window(1, 1))
+    proof = prove(*image, window=SlidingWindow(1, 1))
     assert proof.is_proven, lines_of(proof)
     assert (proof.outputs, proof.runs) == (2, 8)
     assert [(layer.needed, layer.missing) for layer in proof.layers] == [(28, 0), (24, 0), (2, 0)]
@@ -87,7 +87,7 @@ def test_every_run(image: Proven) -> None:
 
 def test_windows_of_another_step(image: Proven) -> None:
     """The image gets one position of seven, and is asked about two."""
-    proof = prove(*image, window=Window(1, 2))
+    proof = prove(*image, window=SlidingWindow(1, 2))
     assert not proof.is_proven
 
 
@@ -105,7 +105,7 @@ def test_windows_of_another_step(image: Proven) -> None:
 def test_what_is_kept_is_compared(tmp_path: Path, old: str, new: str) -> None:
     """Another element of what is kept: seen in the run that reads it."""
     path, model = built(tmp_path, M4, (old, new))
-    proof = prove(path, model, window=Window(1, 1))
+    proof = prove(path, model, window=SlidingWindow(1, 1))
     assert not proof.is_proven
     assert 0 < proof.runs < 8
 
@@ -114,7 +114,7 @@ def test_a_count_of_runs(tmp_path: Path) -> None:
     """Nothing that is looked at depends on it, in the first runs: it would in the hundredth."""
     late = "static uint32_t spotter_state_runs; if (++spotter_state_runs > 99U) { spotter_state[0] = 0; }"
     path, model = built(tmp_path, M4, ("CRT_RUN_ENDS", f"{late} CRT_RUN_ENDS"))
-    proof = prove(path, model, window=Window(1, 1))
+    proof = prove(path, model, window=SlidingWindow(1, 1))
     assert not proof.is_proven
     assert "is not the same after each run" in proof.stopped
 
@@ -123,7 +123,7 @@ def test_what_repeats(tmp_path: Path) -> None:
     """A number that counts, what is unknown, and elements that are not where they were, do not."""
     model = tmp_path / "spotter.tflite"
     model.write_bytes(spotter())
-    (first, _), (last, full) = islice(windows(model, Window(1, 6)), 2)
+    (first, _), (last, full) = islice(windows(model, SlidingWindow(1, 6)), 2)
     assert full
     a, b = first.fed[first.file.inputs[0]], last.fed[last.file.inputs[0]]
 

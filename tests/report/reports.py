@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from crtgen.build import SizeReport
 from crtgen.build.size import Sizes
-from crtgen.report import Layer, Report
+from crtgen.report import Report, ReportedLayer
 
 __all__ = ["figures"]
 
@@ -14,7 +14,7 @@ def figures(
 ) -> Report:
     """A report of the model ``net`` with these figures; ``layers`` are names with instructions."""
     sizes = Sizes(text=flash, rodata=0, data=0, bss=ram, stack=0, arena=0, groups={}, symbols=())
-    made = tuple(Layer(name, "conv2d", "gemm", name, 5, instructions=count) for name, count in layers)
+    made = tuple(ReportedLayer(name, "conv2d", "gemm", name, 5, instructions=count) for name, count in layers)
     report = Report("net", "board", optimize, (), (), 10, 0, ram, ram, True, made)
     image = SizeReport(sizes, None, {})
     return replace(report, image=image, instructions=instructions, flash_bytes=flash)

@@ -42,7 +42,7 @@ class ScriptedDevice:
     def __init__(self) -> None:
         self.asked: list[bytes] = []
         self._answers = dict(exchanges())
-        self._session = session.Session()
+        self._session = session.RpcSession()
         self._output = b""
 
     def write(self, data: bytes) -> None:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from crtgen.rpc.server import Model, Server
+from crtgen.rpc.server import ServedModel, Server
 
 __all__ = ["ARGS_MODEL", "device"]
 
-ARGS_MODEL = Model(
+ARGS_MODEL = ServedModel(
     "sum",
     {"left": ((2, 3), "int8"), "right": ((2, 3), "int8")},
     [((2, 3), "int8"), ((), "int32")],

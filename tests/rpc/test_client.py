@@ -8,7 +8,7 @@ import pytest
 
 from crtgen.errors import ProtocolError, RemoteError, UsageError
 from crtgen.rpc import messages
-from crtgen.rpc.client import Client, Info, Memory
+from crtgen.rpc.client import Client, Info, PoolUsage
 from crtgen.rpc.server import Server, ServerStream
 from crtgen.rpc.values import DataType, Device, Handle, Tensor, TypeCode
 from tests.rpc import capture
@@ -33,7 +33,7 @@ def test_an_array_is_on_the_device_for_the_time_of_a_call() -> None:
     server = Server({"total": lambda tensor: int(server.pool.array(tensor).sum())})
     with Client(ServerStream(server)) as client:
         assert client.function("total")(np.arange(1000, dtype=np.int32)) == 499_500
-        assert client.memory() == Memory(1 << 20, 1 << 20)
+        assert client.memory() == PoolUsage(1 << 20, 1 << 20)
 
 
 def test_absent_functions_are_none() -> None:
@@ -193,7 +193,7 @@ def test_what_our_own_firmware_has() -> None:
     }
     with Client(ServerStream(Server(functions, [ARGS_MODEL], version="1.2"))) as client:
         assert client.info() == Info("1.2", ("sum",))
-        assert client.memory() == Memory(1 << 20, (1 << 20) - 64)
+        assert client.memory() == PoolUsage(1 << 20, (1 << 20) - 64)
         assert client.ticks_per_second() == 25_000_000
         assert client.calibrate(500) == 1000
         with client.aot_executor("sum") as executor:

@@ -1,12 +1,12 @@
 """Listening: what a device logs, and what a program without the RPC prints."""
 
 from crtgen.rpc.listener import Listener
-from crtgen.rpc.session import Session
+from crtgen.rpc.session import RpcSession
 
 
 def device(*log: str) -> bytes:
     """What a device sends that starts and logs."""
-    session = Session()
+    session = RpcSession()
     session.boot()
     for line in log:
         session.log(line)
@@ -30,7 +30,7 @@ def test_plain_text() -> None:
 
 
 def test_other_messages_are_no_lines() -> None:
-    host, board = Session(), Session()
+    host, board = RpcSession(), RpcSession()
     host.start()
     board.receive(host.take_output())
     board.send(b"an answer\n")

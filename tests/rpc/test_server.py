@@ -19,12 +19,12 @@ from crtgen.rpc.messages import (
     Shutdown,
     SystemCall,
 )
-from crtgen.rpc.server import Model, Server
+from crtgen.rpc.server import ServedModel, Server
 from crtgen.rpc.values import DataType, Device, Handle, Tensor, TypeCode
 
 UINT8 = DataType(1, 8)
 BASE = 0x2000_0000
-DOUBLE = Model("double", {"x": ((4,), "int16")}, [((4,), "int16")], lambda x: (2 * x,))
+DOUBLE = ServedModel("double", {"x": ((4,), "int16")}, [((4,), "int16")], lambda x: (2 * x,))
 
 
 class Host:
@@ -32,7 +32,7 @@ class Host:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.session = session.Session()
+        self.session = session.RpcSession()
         self.session.start()
         self.session.receive(server.receive(self.session.take_output()))
 

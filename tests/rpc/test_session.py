@@ -13,12 +13,12 @@ from crtgen.rpc import frame
 from crtgen.rpc.session import (
     Damaged,
     Established,
-    Log,
+    LogLine,
     Lost,
     Message,
     MessageType,
     Refused,
-    Session,
+    RpcSession,
     State,
     next_nonce,
 )
@@ -40,9 +40,9 @@ def packet(session_id: int, kind: int, body: bytes = b"") -> bytes:
     return frame.encode(session_id.to_bytes(2, "little") + bytes((kind,)) + body)
 
 
-def paired() -> tuple[Session, Session]:
+def paired() -> tuple[RpcSession, RpcSession]:
     """A host and a device with the session 0x6682."""
-    host, device = Session(nonce=nonces(1, 0x3C)), Session(nonce=nonces(0xAB))
+    host, device = RpcSession(nonce=nonces(1, 0x3C)), RpcSession(nonce=nonces(0xAB))
     host.start()
     assert device.receive(host.take_output()) == [Established(0x6682)]
     assert host.receive(device.take_output()) == [Established(0x6682)]
@@ -56,7 +56,7 @@ def test_nonces_go_on_as_specified() -> None:
 
 
 def test_the_handshake_is_the_golden_one() -> None:
-    host, device = Session(nonce=nonces(1, 0x3C)), Session(nonce=nonces(0xAB))
+    host, device = RpcSession(nonce=nonces(1, 0x3C)), RpcSession(nonce=nonces(0xAB))
     host.start()
     request = host.take_output()
     assert request == b"\xfe" + GOLDEN["terminate"] + GOLDEN["init, nonce 0x82"]
@@ -73,7 +73,7 @@ def test_messages_and_logs_are_the_golden_ones() -> None:
     device.log("log1")
     wire = device.take_output()
     assert wire == GOLDEN["log"]
-    assert host.receive(wire) == [Log(DeviceText("log1"))]
+    assert host.receive(wire) == [LogLine(DeviceText("log1"))]
 
 
 def test_output_is_handed_out_once() -> None:
@@ -84,19 +84,19 @@ def test_output_is_handed_out_once() -> None:
 
 
 def test_a_device_that_boots_says_so_and_logs_come_through_in_any_state() -> None:
-    host, device = Session(), Session()
+    host, device = RpcSession(), RpcSession()
     device.boot()
     device.log("starting")
-    assert host.receive(device.take_output()) == [Log(DeviceText("starting"))]
+    assert host.receive(device.take_output()) == [LogLine(DeviceText("starting"))]
     host.start()
     device.log("still")
-    assert host.receive(device.take_output()) == [Log(DeviceText("still"))]
+    assert host.receive(device.take_output()) == [LogLine(DeviceText("still"))]
     assert host.state is State.STARTING
 
 
 def test_a_log_may_carry_the_session_but_no_other() -> None:
     host, _ = paired()
-    assert host.receive(packet(0x6682, MessageType.LOG, b"ours")) == [Log(DeviceText("ours"))]
+    assert host.receive(packet(0x6682, MessageType.LOG, b"ours")) == [LogLine(DeviceText("ours"))]
     assert host.receive(packet(0x6683, MessageType.LOG, b"theirs")) == []
 
 
@@ -109,12 +109,12 @@ def test_a_message_of_another_session_is_dropped() -> None:
 
 
 def test_a_message_before_the_session_is_dropped() -> None:
-    assert Session().receive(packet(0, MessageType.NORMAL, b"x")) == []
+    assert RpcSession().receive(packet(0, MessageType.NORMAL, b"x")) == []
 
 
 def test_sending_needs_a_session() -> None:
     with pytest.raises(SessionLostError):
-        Session().send(b"x")
+        RpcSession().send(b"x")
 
 
 def test_terminate_ends_the_session() -> None:
@@ -133,7 +133,7 @@ def test_close_tells_the_peer() -> None:
 
 
 def test_terminate_without_a_session_is_nothing() -> None:
-    host = Session()
+    host = RpcSession()
     host.start()
     assert host.receive(GOLDEN["terminate"]) == []
     assert host.state is State.STARTING
@@ -141,7 +141,7 @@ def test_terminate_without_a_session_is_nothing() -> None:
 
 def test_init_begins_another_session() -> None:
     host, device = paired()
-    again = Session(nonce=nonces(1, 0x11))
+    again = RpcSession(nonce=nonces(1, 0x11))
     again.start()
     init = again.take_output().removeprefix(b"\xfe" + GOLDEN["terminate"])
     (event,) = device.receive(init)
@@ -153,7 +153,7 @@ def test_init_begins_another_session() -> None:
 
 
 def test_a_late_reply_to_an_earlier_init_is_not_ours() -> None:
-    host, device = Session(nonce=nonces(1, 0x10, 0x20)), Session()
+    host, device = RpcSession(nonce=nonces(1, 0x10, 0x20)), RpcSession()
     host.start()
     host_first = host.take_output()
     host.start()
@@ -166,7 +166,7 @@ def test_a_late_reply_to_an_earlier_init_is_not_ours() -> None:
 
 
 def test_an_init_that_arrives_twice_ends_in_one_session() -> None:
-    host, device = Session(), Session()
+    host, device = RpcSession(), RpcSession()
     host.start()
     asked = host.take_output()
     device.receive(asked + asked)
@@ -179,7 +179,7 @@ def test_an_init_that_arrives_twice_ends_in_one_session() -> None:
 
 
 def test_inits_of_late_replies_are_not_repeated() -> None:
-    host = Session(nonce=lambda: 7)
+    host = RpcSession(nonce=lambda: 7)
     asked = []
     for _ in range(200):
         host.start()
@@ -192,7 +192,7 @@ def test_inits_of_late_replies_are_not_repeated() -> None:
 
 @pytest.mark.parametrize(("mine", "theirs"), [(0x10, 0x20), (0x20, 0x10)])
 def test_of_two_inits_the_lower_nonce_wins(mine: int, theirs: int) -> None:
-    one, two = Session(nonce=nonces(1, mine)), Session(nonce=nonces(1, theirs))
+    one, two = RpcSession(nonce=nonces(1, mine)), RpcSession(nonce=nonces(1, theirs))
     one.start()
     two.start()
     to_two, to_one = one.take_output(), two.take_output()
@@ -205,7 +205,7 @@ def test_of_two_inits_the_lower_nonce_wins(mine: int, theirs: int) -> None:
 
 
 def test_equal_nonces_start_over() -> None:
-    one, two = Session(nonce=nonces(1, 0x10, 0x30)), Session(nonce=nonces(1, 0x10, 0x40))
+    one, two = RpcSession(nonce=nonces(1, 0x10, 0x30)), RpcSession(nonce=nonces(1, 0x10, 0x40))
     one.start()
     two.start()
     for _ in range(3):
@@ -218,18 +218,18 @@ def test_equal_nonces_start_over() -> None:
 
 
 def test_another_version_is_refused_by_both() -> None:
-    device = Session()
+    device = RpcSession()
     assert device.receive(packet(0x82, MessageType.INIT, b"\x02")) == [Refused(2)]
     assert device.take_output() == b""
     assert device.state is State.CLOSED
-    host = Session(nonce=nonces(1, 0x3C))
+    host = RpcSession(nonce=nonces(1, 0x3C))
     host.start()
     assert host.receive(packet(0x6682, MessageType.REPLY, b"\x02")) == [Refused(2)]
     assert host.state is State.CLOSED
 
 
 def test_a_reply_without_a_nonce_is_none() -> None:
-    host = Session(nonce=nonces(1, 0x3C))
+    host = RpcSession(nonce=nonces(1, 0x3C))
     host.start()
     assert host.receive(packet(0x0082, MessageType.REPLY, b"\x01")) == []
     assert host.state is State.STARTING
@@ -241,7 +241,7 @@ def test_a_reply_without_a_nonce_is_none() -> None:
     ids=["nonce 0", "no version", "unknown type"],
 )
 def test_what_means_nothing_is_ignored(wire: bytes) -> None:
-    device = Session()
+    device = RpcSession()
     assert device.receive(wire) == []
     assert device.take_output() == b""
 
@@ -274,10 +274,10 @@ def test_damage_is_told() -> None:
 )
 def test_anything_gives_only_the_defined_events(pieces: list[bytes]) -> None:
     host, device = paired()
-    fresh = Session()
+    fresh = RpcSession()
     fresh.start()
     for session in (host, device, fresh):
         for piece in pieces:
             for event in session.receive(piece):
-                assert isinstance(event, Established | Lost | Refused | Message | Log | Damaged)
+                assert isinstance(event, Established | Lost | Refused | Message | LogLine | Damaged)
         assert (session.session_id != 0) == (session.state is State.ESTABLISHED)

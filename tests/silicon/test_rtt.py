@@ -13,7 +13,7 @@ from pyocd.debug.rtt import RTTControlBlock
 from crtgen import api
 from crtgen.boards import find_board
 from crtgen.errors import LinkTimeoutError, UsageError
-from crtgen.flash import Job
+from crtgen.flash import FlashJob
 from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.run import Site
 from crtgen.run.rtt import rtt_command
@@ -90,7 +90,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(image: Path) -> tuple[Machine, RTTControlBlock]:
     machine = Machine(find_board(BOARD), image, None)
     machine.step(20_000)
-    address = int(rtt_command(Job(image, find_board(BOARD)))[-1], 16)
+    address = int(rtt_command(FlashJob(image, find_board(BOARD)))[-1], 16)
     block = RTTControlBlock.from_target(Target(machine), address=address)
     block.start()
     return machine, block
@@ -129,7 +129,7 @@ def test_the_program_between_carries_bytes_both_ways_until_its_input_ends(image:
 
 
 def test_the_command_names_target_probe_and_place(image: Path) -> None:
-    words = rtt_command(Job(image, find_board(BOARD), DeviceText("0671")))
+    words = rtt_command(FlashJob(image, find_board(BOARD), DeviceText("0671")))
     assert words[:6] == [sys.executable, "-P", "-m", "crtgen.run.with_pyocd", "--target", "stm32l4r5zitx"]
     assert words[6:9] == ["--probe", "0671", "--address"]
     assert int(words[9], 16) >> 28 == 2
@@ -153,7 +153,7 @@ def test_what_has_no_rtt(board: str, options: dict[str, str], message: str) -> N
 
 def test_an_image_without_rtt_and_a_simulator_are_refused(toy_image: Callable[[str], Path]) -> None:
     with pytest.raises(UsageError, match="the image has no RTT"):
-        rtt_command(Job(toy_image("nrf52840dk"), find_board(BOARD)))
+        rtt_command(FlashJob(toy_image("nrf52840dk"), find_board(BOARD)))
     with pytest.raises(UsageError, match="nothing reads the memory of a simulator"):
         Site(simulate=True, rtt=True).check(find_board("rpi_pico"))
 

@@ -20,7 +20,7 @@ from crtgen.cli.app import app
 from crtgen.codegen.slot_image import SlotImage
 from crtgen.errors import RemoteError, UsageError
 from crtgen.ir import Array, Value
-from crtgen.local_boards import Unit
+from crtgen.local_boards import LocalBoard
 from crtgen.measure.benchmark import profile_model
 from crtgen.measure.verification import verify
 from crtgen.rpc.client import Client
@@ -295,7 +295,7 @@ def test_connected_boards_keep_their_firmware(tmp_path: Path, monkeypatch: pytes
         assert done.exit_code == 0, done.output
         data = Path(models[0]).read_bytes()
         job = Job("hello_world_int8.tflite", content_digest(data), "bench_m4", cases=2, push="ram")
-        unit = Unit(("bench_m4",), DeviceText("1"), str(line))
+        unit = LocalBoard(("bench_m4",), DeviceText("1"), str(line))
         swept = run_job(job, {job.source: data}, Site(unit=unit))
     assert swept.error == "", swept.message
     assert swept.figures["seconds"] > 0

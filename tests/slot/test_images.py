@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from crtgen.boards.core import CORES
 from crtgen.cli.app import app
-from crtgen.codegen.slot_image import SlotImage, Tensor, core_bits
+from crtgen.codegen.slot_image import SlotImage, SlotTensor, core_bits
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.ir import DType
 from crtgen.slot import Delta, sign
@@ -30,8 +30,8 @@ IMAGE = SlotImage(
     core=3,
     entry=0x200080,
     stateful=True,
-    inputs=(Tensor("x", (1, 4), DType.INT8, 0.5, -3),),
-    outputs=(Tensor("y", (1, 2), DType.FLOAT32, 0.0, 0),),
+    inputs=(SlotTensor("x", (1, 4), DType.INT8, 0.5, -3),),
+    outputs=(SlotTensor("y", (1, 2), DType.FLOAT32, 0.0, 0),),
     code=bytes(range(200)),
 )
 

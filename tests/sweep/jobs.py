@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crtgen.sweep.job import Job, Options, Outcome
+from crtgen.sweep.job import Job, JobOptions, Outcome
 from crtgen.sweep.matrix import Sweep
 from crtgen.sweep.work import Task
 
@@ -27,7 +27,7 @@ def tasks(count: int, board: str = "") -> list[Task]:
 
 def sweep_of(count: int) -> Sweep:
     """So many jobs on this computer."""
-    jobs = tuple(Job(f"m{n}.tflite", SOURCE, "host", Options("speed")) for n in range(count))
+    jobs = tuple(Job(f"m{n}.tflite", SOURCE, "host", JobOptions("speed")) for n in range(count))
     return Sweep(Path("sweep.toml"), jobs, {SOURCE: b"network"})
 
 

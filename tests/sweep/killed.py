@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-from crtgen.sweep.run import Place, run_sweep
-from crtgen.sweep.store import Store
+from crtgen.sweep.run import WorkerPool, run_sweep
+from crtgen.sweep.store import JobStore
 from tests.sweep.jobs import cluster, figures, sweep_of
 
 
 def main(count: int, store: Path) -> None:
-    with cluster() as made, Store(store) as db:
-        run_sweep(sweep_of(count), db, Place(made.scheduler_address), function=figures)
+    with cluster() as made, JobStore(store) as db:
+        run_sweep(sweep_of(count), db, WorkerPool(made.scheduler_address), function=figures)
 
 
 if __name__ == "__main__":

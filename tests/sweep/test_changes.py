@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from crtgen.sweep.changes import compare
-from crtgen.sweep.store import Row
+from crtgen.sweep.store import StoreRow
 
 GCC = "gcc: 12.2; qemu: 7.2"
 
 
-def row(name: str = "a", **changes: Any) -> Row:
-    made = Row(
+def row(name: str = "a", **changes: Any) -> StoreRow:
+    made = StoreRow(
         digest=f"{name}1",
         kind="model",
         model=f"{name}.tflite",
@@ -34,7 +34,7 @@ def row(name: str = "a", **changes: Any) -> Row:
     return replace(made, **changes)
 
 
-def other(**changes: Any) -> Row:
+def other(**changes: Any) -> StoreRow:
     """The same job with another address."""
     return row(**{"digest": "a2", **changes})
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from crtgen.cli.app import app
 from crtgen.sweep.matrix import read_sweep
-from crtgen.sweep.run import Place, Watch, run_sweep
-from crtgen.sweep.store import Row, Store
+from crtgen.sweep.run import Watch, WorkerPool, run_sweep
+from crtgen.sweep.store import JobStore, StoreRow
 from tests.flash.test_gdb import empty_board
 from tests.support import ROOT
 
@@ -81,13 +81,13 @@ def farm(folder: Path, count: int = 2) -> Iterator[tuple[str, list["subprocess.P
                 process.wait(60)
 
 
-def swept(folder: Path, text: str, address: str, watch: Watch) -> list[Row]:
+def swept(folder: Path, text: str, address: str, watch: Watch) -> list[StoreRow]:
     """The rows of a sweep of digits on these boards."""
     (folder / "digits.tflite").write_bytes((ROOT / "demo" / "digits.tflite").read_bytes())
     file = folder / "sweep.toml"
     file.write_text(f'models = ["digits.tflite"]\nboards = ["{BOARD}"]\ncases = 1\n{text}\n')
-    with Store(folder / "s.db") as store:
-        sweep = run_sweep(read_sweep(file), store, Place(address), watch=watch)
+    with JobStore(folder / "s.db") as store:
+        sweep = run_sweep(read_sweep(file), store, WorkerPool(address), watch=watch)
         return list(store.rows(sweep))
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from crtgen.errors import UsageError
 from crtgen.sweep.job import Outcome
-from crtgen.sweep.store import Entry, Store
+from crtgen.sweep.store import JobStore, StoreEntry
 
 GOOD = Outcome({"instructions": 7, "seconds": 0.5}, {"conv": 5}, project="p", worker="w", seconds=1.5)
 BAD = Outcome(error="BuildError", message="it failed", log="line")
 
 
-def entry(name: str, **changes: str) -> Entry:
+def entry(name: str, **changes: str) -> StoreEntry:
     fields = {
         "kind": "model",
         "model": f"{name}.tflite",
@@ -24,16 +24,16 @@ def entry(name: str, **changes: str) -> Entry:
         "code": "c",
         "toolchain": "t",
     }
-    return Entry(digest=name, **{**fields, **changes})
+    return StoreEntry(digest=name, **{**fields, **changes})
 
 
 def test_rows_have_what_came_of_their_jobs(tmp_path: Path) -> None:
-    with Store(tmp_path / "s.db") as store:
+    with JobStore(tmp_path / "s.db") as store:
         sweep = store.begin("x", [entry("a"), entry("b"), entry("c")])
         assert store.counts(sweep) == {"waiting": 3, "done": 0, "failed": 0}
         store.finish([("a", GOOD), ("b", BAD)])
         assert store.waiting(sweep) == {"c"}
-    with Store(tmp_path / "s.db") as store:
+    with JobStore(tmp_path / "s.db") as store:
         first, second, third = store.rows(sweep)
         assert (first.state, first.figures, first.layers) == ("done", GOOD.figures, GOOD.layers)
         assert (first.instructions, first.flash_bytes, first.seconds, first.worker) == (7, None, 1.5, "w")
@@ -52,7 +52,7 @@ def test_rows_have_what_came_of_their_jobs(tmp_path: Path) -> None:
 
 def test_the_same_jobs_are_the_same_sweep(tmp_path: Path) -> None:
     """One that is run again is the latest; a row that two sweeps share is there once."""
-    with Store(tmp_path / "s.db") as store:
+    with JobStore(tmp_path / "s.db") as store:
         first = store.begin("x", [entry("a"), entry("b")])
         store.finish([("a", GOOD)])
         assert store.before(first) is None
@@ -69,7 +69,7 @@ def test_the_same_jobs_are_the_same_sweep(tmp_path: Path) -> None:
 
 
 def test_all_outcomes_of_a_batch_or_none(tmp_path: Path) -> None:
-    with Store(tmp_path / "s.db") as store:
+    with JobStore(tmp_path / "s.db") as store:
         sweep = store.begin("x", [entry("a"), entry("b")])
         broken = [("a", GOOD), ("b", Outcome({"instructions": {1}}))]  # type: ignore[dict-item]
         with pytest.raises(TypeError):
@@ -81,33 +81,33 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     file.write_text("a text that is long enough to be no header of a database, whatever it says")
     with pytest.raises(UsageError, match="file is not a database"):
-        Store(file)
+        JobStore(file)
     file.unlink()
     with sqlite3.connect(file) as db:
         db.execute("CREATE TABLE job (id INTEGER)")
     with pytest.raises(UsageError, match="no store of sweeps"):
-        Store(file)
+        JobStore(file)
     with pytest.raises(UsageError, match="directory does not exist"):
-        Store(tmp_path / "x" / "s.db")
+        JobStore(tmp_path / "x" / "s.db")
 
 
 def test_a_store_of_a_later_version(tmp_path: Path) -> None:
-    Store(tmp_path / "s.db").__exit__()
+    JobStore(tmp_path / "s.db").__exit__()
     with sqlite3.connect(tmp_path / "s.db") as db:
         db.execute("PRAGMA user_version = 2")
     with pytest.raises(UsageError, match="the store is of version 2, this crtgen knows 1"):
-        Store(tmp_path / "s.db")
+        JobStore(tmp_path / "s.db")
 
 
 def damage(path: Path, *statements: str) -> None:
-    with Store(path) as store:
+    with JobStore(path) as store:
         sweep = store.begin("x", [entry("a")])
         store.finish([("a", GOOD)])
     with sqlite3.connect(path) as db:
         for statement in statements:
             db.execute(statement)
     db.close()
-    with Store(path) as store:
+    with JobStore(path) as store:
         assert store.counts(sweep)["waiting"] == 0
         list(store.rows(sweep))
 
@@ -154,7 +154,7 @@ def test_damaged_pages(tmp_path: Path) -> None:
     for place in range(0, len(whole), 499):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x15]) + whole[place + 1 :])
         try:
-            with Store(path) as store:
+            with JobStore(path) as store:
                 list(store.rows(store.begin("x", [entry("a")])))
         except UsageError:
             continue

@@ -16,7 +16,7 @@ from crtgen.errors import ToolMissingError, UsageError
 from crtgen.run.rp2040 import find_rp2040js
 from crtgen.sweep import run
 from crtgen.sweep.address import content_digest
-from crtgen.sweep.job import Job, Options, run_job
+from crtgen.sweep.job import Job, JobOptions, run_job
 from tests.support import ROOT, absent, require_tool
 
 pytest.importorskip("distributed")
@@ -78,7 +78,7 @@ def test_figures_that_are_wrong_are_a_failure(tmp_path: Path) -> None:
     )
     source, expect = content_digest(DIGITS), content_digest(cases.getvalue())
     contents = {source: DIGITS, expect: cases.getvalue()}
-    job = Job("digits.tflite", source, "host", Options("size"), expect=expect)
+    job = Job("digits.tflite", source, "host", JobOptions("size"), expect=expect)
     found = run_job(job, contents)
     assert found.error == "MismatchError", found
     assert "1 of 1 cases differ: case0: output" in found.message

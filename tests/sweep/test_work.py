@@ -12,7 +12,7 @@ from crtgen.errors import (
     MismatchError,
     RemoteError,
 )
-from crtgen.local_boards import Unit
+from crtgen.local_boards import LocalBoard
 from crtgen.resources import code_digest
 from crtgen.sweep import work
 from crtgen.sweep.address import content_digest, tool_version
@@ -21,7 +21,7 @@ from crtgen.sweep.work import Task, perform
 from crtgen.text import DeviceText
 from tests.support import ROOT
 
-UNIT = Unit(("pico",), DeviceText("1"), "/dev/x", reset="off-and-on")
+UNIT = LocalBoard(("pico",), DeviceText("1"), "/dev/x", reset="off-and-on")
 GOOD = Outcome({"instructions": 1})
 
 
@@ -42,7 +42,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             happened.append("run")
             return left.pop(0)
 
-        def reset(unit: Unit) -> None:
+        def reset(unit: LocalBoard) -> None:
             happened.append(unit.reset)
             if broken:
                 raise broken

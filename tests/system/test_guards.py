@@ -14,7 +14,7 @@ BOARDS = ("mps2_an385", "mps2_an386", "mps2_an500", "mps2_an505", "mps2_an521", 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
 
-def leaving_its_arena(board: str, at: str, executor: str = "aot") -> api.Generated:
+def leaving_its_arena(board: str, at: str, executor: str = "aot") -> api.GeneratedProject:
     """A server whose model writes a byte at an index of its arena that is none."""
     generated = api.compile([api.load(DIGITS)], board, executor=executor).generate()
     name = "model/digits.c" if executor == "aot" else "model/digits_graph.c"

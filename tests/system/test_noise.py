@@ -7,7 +7,7 @@ import pytest
 import crtgen
 from crtgen.api import Image
 from crtgen.boards import find_board
-from crtgen.measure.cases import Case
+from crtgen.measure.cases import ReferenceRun
 from crtgen.measure.verification import cases_of, verify_cases
 from crtgen.rpc import SIMULATOR, Client
 from crtgen.run import start_device
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cc
 MODEL = ROOT / "demo" / "digits.tflite"
 CASES = 200
 
-Built = tuple[Image, Mapping[str, Sequence[Case]]]
+Built = tuple[Image, Mapping[str, Sequence[ReferenceRun]]]
 
 
 @pytest.fixture(scope="module")

@@ -13,21 +13,21 @@ from crtgen.kernels.variants import Candidate
 from crtgen.report import Report
 from crtgen.tune.choose import Chosen, check_solver, choose, flash_of
 from crtgen.tune.images import Images
-from crtgen.tune.layers import Figures, Layer
+from crtgen.tune.layers import KernelFigures, TunableLayer
 
 pytest.importorskip("ortools")
 
-Measured = dict[tuple[str, int], Figures]
+Measured = dict[tuple[str, int], KernelFigures]
 
 
-def _problem(rows: Mapping[str, list[tuple[str, int, int, int]]]) -> tuple[list[Layer], Measured]:
+def _problem(rows: Mapping[str, list[tuple[str, int, int, int]]]) -> tuple[list[TunableLayer], Measured]:
     """Layers by name: each candidate is a function, its figure, its code, its constants."""
-    layers: list[Layer] = []
+    layers: list[TunableLayer] = []
     measured: Measured = {}
     for name, found in rows.items():
         made = tuple(Candidate(f[0], "speed", Kernel(f[0], f[0], None)) for f in found)
-        layers.append(Layer(name, "d", made, 0))
-        measured |= {(name, n): Figures(f[1], f[3], (f[2],)) for n, f in enumerate(found)}
+        layers.append(TunableLayer(name, "d", made, 0))
+        measured |= {(name, n): KernelFigures(f[1], f[3], (f[2],)) for n, f in enumerate(found)}
     return layers, measured
 
 
@@ -77,7 +77,7 @@ class _Board:
     def __init__(self, broken: str = "") -> None:
         self.broken = broken
         self.tried: list[dict[str, int]] = []
-        self.found: dict[str, Figures] = {}
+        self.found: dict[str, KernelFigures] = {}
 
     def trial(self, chosen: Chosen) -> Any:
         self.tried.append(dict(chosen))
@@ -88,9 +88,9 @@ class _Board:
 
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(compiled: api.Compiled, report: Report) -> dict[str, Figures]:
+    def made(compiled: api.Compiled, report: Report) -> dict[str, KernelFigures]:
         chosen: Any = compiled
-        return {name: Figures(n, 0, ()) for name, n in chosen.items()}
+        return {name: KernelFigures(n, 0, ()) for name, n in chosen.items()}
 
     monkeypatch.setattr("crtgen.tune.images._figures", made)
 

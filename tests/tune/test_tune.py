@@ -11,7 +11,7 @@ from crtgen import api
 from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.measure.lock import RESOLUTION
-from crtgen.tuned import Choice, Tuned, read_tuned, write_tuned
+from crtgen.tuned import KernelChoice, Tuned, read_tuned, write_tuned
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("ortools")
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_from_a_model_to_its_file(folder: Path) -> None:
     """What the file has of other models stays."""
     model = ROOT / "demo" / "digits.onnx"
-    other = Tuned("other", "mps3_an547", "speed", "cycles", 2, 1, (Choice("a", "b", "c", "d", 1),))
+    other = Tuned("other", "mps3_an547", "speed", "cycles", 2, 1, (KernelChoice("a", "b", "c", "d", 1),))
     write_tuned(folder / "tune.toml", [other])
     found = crtgen("tune", model, "--board", "mps3_an547")
     assert found["tuned"] <= found["untuned"]

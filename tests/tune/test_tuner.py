@@ -9,7 +9,7 @@ import pytest
 
 from crtgen import api
 from crtgen.errors import DoesNotFitError
-from crtgen.sweep.store import Store
+from crtgen.sweep.store import JobStore
 from crtgen.tune import tuner
 from crtgen.tune.tuner import Limits, Result, Tuning, tune
 from crtgen.tuned import Tuned
@@ -64,7 +64,7 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
 
         monkeypatch.setattr(tuner, "measure_model", _estimated)
         monkeypatch.setattr(tuner, "profile_model", profiled)
-        with Store(tmp_path / "sweep.db") as store:
+        with JobStore(tmp_path / "sweep.db") as store:
             return tune(Tuning(_compiled, {}), store, Limits(flash, ram))
 
     return run

@@ -7,7 +7,7 @@ import pytest
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.build import Workspace
+from crtgen.build import ZephyrWorkspace
 from crtgen.errors import ToolMissingError
 from crtgen.measure.verification import verify
 from crtgen.run import Site
@@ -21,7 +21,7 @@ WORKSPACE = require_workspace(module=True)
 DEMO = ROOT / "demo" / "digits.tflite"
 
 
-def require_hal(name: str) -> Workspace:
+def require_hal(name: str) -> ZephyrWorkspace:
     if not (WORKSPACE.top / "modules" / "hal" / name).is_dir():
         pytest.skip(f"the workspace has no hal_{name}: west update hal_{name}")
     return WORKSPACE

@@ -8,7 +8,7 @@ import pytest
 
 from crtgen import api
 from crtgen.api import Model
-from crtgen.build import Workspace
+from crtgen.build import ZephyrWorkspace
 from crtgen.byoc import CmsisNn
 from crtgen.measure.verification import verify
 from tests.byoc.accelerator import accelerators
@@ -24,7 +24,7 @@ WORKSPACE = require_workspace(module=True)
 
 
 @pytest.fixture
-def workspace() -> Workspace:
+def workspace() -> ZephyrWorkspace:
     return WORKSPACE
 
 
@@ -32,7 +32,7 @@ def workspace() -> Workspace:
     "board",
     [*(pytest.param(b, marks=pytest.mark.matrix) for b in ("mps2_an385", "mps2_an521")), "mps3_an547"],
 )
-def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
+def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: ZephyrWorkspace, board: str) -> None:
     path = model_path("kws_int8")
     compiled = api.compile([api.load(path, trust=True)], board, generators=[cmsis_nn], fallback=True)
     with compiled.generate(platform="zephyr").build().run() as session:
@@ -41,7 +41,7 @@ def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
     assert not any(v.difference for v in verdicts)
 
 
-def test_an_archive_that_calls_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace) -> None:
+def test_an_archive_that_calls_cmsis_nn(cmsis_nn: CmsisNn, workspace: ZephyrWorkspace) -> None:
     path = models_dir().parent / "mlf" / "kws_cmsisnn_m4_aot_usmp.tar"
     image = (
         api.load(path, trust=True)
@@ -54,7 +54,7 @@ def test_an_archive_that_calls_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace)
     assert [v.difference for v in verdicts] == [None]
 
 
-def test_devices(workspace: Workspace) -> None:
+def test_devices(workspace: ZephyrWorkspace) -> None:
     graph = network()
     compiled = api.compile([Model(graph)], "mps2_an385", generators=accelerators("mul", "add", "sub"))
     with compiled.generate(platform="zephyr").build().run() as session:
@@ -62,7 +62,7 @@ def test_devices(workspace: Workspace) -> None:
         np.testing.assert_array_equal(session.infer(*inputs)[0], numpy_result(graph, inputs)[0])
 
 
-def test_crtgen_add_model(cmsis_nn: CmsisNn, workspace: Workspace, tmp_path: Path) -> None:
+def test_crtgen_add_model(cmsis_nn: CmsisNn, workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     """The path of the sources is relative to the application."""
     source = tmp_path / "app"
     call = "crtgen_add_model(app models/kws.tflite models/sine.tflite CMSIS_NN cmsis-nn FALLBACK)"

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.build import Workspace
+from crtgen.build import ZephyrWorkspace
 from crtgen.cli.app import app
 from crtgen.errors import DeviceFault
 from crtgen.frontends import load
-from crtgen.measure.cases import Case, read_cases
-from crtgen.project import Firmware, Options, generate_project
+from crtgen.measure.cases import ReferenceRun, read_cases
+from crtgen.project import FirmwareRequest, ProjectOptions, generate_project
 from crtgen.project.options import STACK
 from crtgen.request import Request
 from crtgen.rpc.client import Client
@@ -40,11 +40,11 @@ WORKSPACE = require_workspace(module=True)
 
 
 @pytest.fixture
-def workspace() -> Workspace:
+def workspace() -> ZephyrWorkspace:
     return WORKSPACE
 
 
-def cases(model: api.Compiled, index: int = 0) -> tuple[Case, ...]:
+def cases(model: api.Compiled, index: int = 0) -> tuple[ReferenceRun, ...]:
     info = model.modules[index].info
     return read_cases(model_path(info.name).with_suffix(".npz"), info.inputs, info.outputs)
 
@@ -62,7 +62,9 @@ def _combinations() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("model", "target", "board"), list(_combinations()))
-def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, target: str, board: str) -> None:
+def test_a_model_is_verified_over_the_rpc(
+    workspace: ZephyrWorkspace, model: str, target: str, board: str
+) -> None:
     if target == "llvm":
         pytest.importorskip("llvmlite")
     file = model_path(model)
@@ -75,7 +77,7 @@ def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, targ
 
 
 @pytest.mark.nightly
-def test_run_counts_instructions(workspace: Workspace) -> None:
+def test_run_counts_instructions(workspace: ZephyrWorkspace) -> None:
     arguments = ["run", str(model_path("hello_world_int8")), "--board", "mps2_an385", "--json"]
     zephyr = CliRunner().invoke(app, [*arguments, "--platform", "zephyr"])
     bare = CliRunner().invoke(app, arguments)
@@ -88,7 +90,7 @@ def test_run_counts_instructions(workspace: Workspace) -> None:
     assert one["image"]["arena"] == other["image"]["arena"]
 
 
-def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:
+def test_a_standalone_image_prints_its_result(workspace: ZephyrWorkspace) -> None:
     model = compiled("mps2_an385", "kws_int8")
     case = cases(model)[0]
     image = model.generate("standalone", samples={"kws_int8": case.inputs}, platform="zephyr").build()
@@ -101,7 +103,7 @@ def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:
 
 
 @pytest.mark.nightly
-def test_two_models_in_one_image(workspace: Workspace) -> None:
+def test_two_models_in_one_image(workspace: ZephyrWorkspace) -> None:
     model = compiled("mps2_an521", "hello_world_int8", "kws_int8")
     image = model.generate(platform="zephyr").build()
     with image.run() as session:
@@ -113,7 +115,7 @@ def test_two_models_in_one_image(workspace: Workspace) -> None:
 
 
 @pytest.mark.nightly
-def test_a_moved_project_is_built_by_plain_west(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_moved_project_is_built_by_plain_west(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     model = compiled("mps2_an385", "hello_world_int8")
     first = model.generate("standalone", platform="zephyr").extract(tmp_path / "first")
     first.build()
@@ -126,7 +128,7 @@ def test_a_moved_project_is_built_by_plain_west(workspace: Workspace, tmp_path: 
 
 
 @pytest.mark.nightly
-def test_a_pool_that_fits_the_large_memory_only(workspace: Workspace) -> None:
+def test_a_pool_that_fits_the_large_memory_only(workspace: ZephyrWorkspace) -> None:
     """The overlay of mps3_an547 chooses a memory of 4 MiB: Zephyr's own choice has 512 KiB."""
     model = compiled("mps3_an547", "hello_world_int8")
     case = cases(model)[0]
@@ -134,7 +136,7 @@ def test_a_pool_that_fits_the_large_memory_only(workspace: Workspace) -> None:
         np.testing.assert_array_equal(session.infer(*case.inputs)[0], case.outputs[0])
 
 
-def test_the_application_alone_takes_model_files(workspace: Workspace, tmp_path: Path) -> None:
+def test_the_application_alone_takes_model_files(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     models = f"-DCRTGEN_MODELS={model_path('hello_world_int8')}"
     elf = west_build(workspace, "mps2_an385", ROOT / "zephyr_app", tmp_path / "b", models)
     with start_qemu(elf, find_board("mps2_an385")) as device, Client(device.stream) as client:
@@ -142,7 +144,7 @@ def test_the_application_alone_takes_model_files(workspace: Workspace, tmp_path:
 
 
 @pytest.mark.nightly
-def test_the_application_alone_runs_on_zeros(workspace: Workspace, tmp_path: Path) -> None:
+def test_the_application_alone_runs_on_zeros(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     """What twister builds of sample.yaml, and the line that it waits for."""
     options = [f"-DCRTGEN_MODELS={ROOT / 'demo' / 'digits.tflite'}"]
     options += [f"-DCONFIG_{name}=y" for name in ("CRTGEN_STANDALONE", "UART_CONSOLE", "PRINTK")]
@@ -151,7 +153,7 @@ def test_the_application_alone_runs_on_zeros(workspace: Workspace, tmp_path: Pat
     assert "finished: 0 failed\n" in printed(elf, "mps2_an385", "finished: ")
 
 
-def test_nothing_is_lost_in_a_ring_that_is_too_small(workspace: Workspace, tmp_path: Path) -> None:
+def test_nothing_is_lost_in_a_ring_that_is_too_small(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     model = compiled("mps2_an385", "kws_int8")
     project = model.generate(platform="zephyr").extract(tmp_path / "p")
     with (project.directory / "prj.conf").open("a") as file:
@@ -161,7 +163,7 @@ def test_nothing_is_lost_in_a_ring_that_is_too_small(workspace: Workspace, tmp_p
             np.testing.assert_array_equal(session.infer(*case.inputs)[0], case.outputs[0])
 
 
-def test_a_fault_is_reported_and_the_device_starts_again(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_fault_is_reported_and_the_device_starts_again(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     model = compiled("mps2_an385", "hello_world_int8")
     project = model.generate(platform="zephyr").extract(tmp_path / "p")
     source = project.directory / "model" / "hello_world_int8.c"
@@ -221,7 +223,7 @@ def reference(name: str, *shape: int) -> list[int]:
     return [int(v) for v in values[graph.outputs[0]].ravel()]
 
 
-def test_crtgen_add_model_in_an_application(workspace: Workspace, tmp_path: Path) -> None:
+def test_crtgen_add_model_in_an_application(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     source = tmp_path / "app"
     write_application(source, "crtgen_add_model(app models/kws.tflite models/sine.tflite OPTIMIZE size)")
     elf = west_build(workspace, "mps2_an521", source, tmp_path / "b", f"-DZEPHYR_EXTRA_MODULES={ROOT}")
@@ -250,7 +252,7 @@ def test_crtgen_add_model_in_an_application(workspace: Workspace, tmp_path: Path
     ],
 )
 def test_crtgen_add_model_places_parts(
-    workspace: Workspace, tmp_path: Path, board: str, places: str, configuration: str, memory: range
+    workspace: ZephyrWorkspace, tmp_path: Path, board: str, places: str, configuration: str, memory: range
 ) -> None:
     source = tmp_path / "app"
     write_application(source, f"crtgen_add_model(app models/kws.tflite models/sine.tflite PLACE {places})")
@@ -275,7 +277,7 @@ def test_crtgen_add_model_places_parts(
 
 
 def configure(
-    workspace: Workspace, board: str, source: Path, build: Path
+    workspace: ZephyrWorkspace, board: str, source: Path, build: Path
 ) -> "subprocess.CompletedProcess[str]":
     """CMake's part of a build."""
     command = ["west", "build", "-c", "--cmake-only", "-b", board, "-d", str(build), str(source)]
@@ -289,7 +291,9 @@ def configure(
     )
 
 
-def test_crtgen_add_model_on_a_board_that_crtgen_does_not_know(workspace: Workspace, tmp_path: Path) -> None:
+def test_crtgen_add_model_on_a_board_that_crtgen_does_not_know(
+    workspace: ZephyrWorkspace, tmp_path: Path
+) -> None:
     write_application(tmp_path / "app", "crtgen_add_model(app models/kws.tflite)")
     result = configure(workspace, "qemu_cortex_m3", tmp_path / "app", tmp_path / "b")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -297,7 +301,7 @@ def test_crtgen_add_model_on_a_board_that_crtgen_does_not_know(workspace: Worksp
 
 
 @pytest.mark.nightly
-def test_crtgen_add_model_on_a_core_with_helium(workspace: Workspace, tmp_path: Path) -> None:
+def test_crtgen_add_model_on_a_core_with_helium(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     """It stops with the lines that are missing; with them it works."""
     source = tmp_path / "app"
     write_application(source, "crtgen_add_model(app models/kws.tflite models/sine.tflite)")
@@ -320,14 +324,16 @@ def test_crtgen_add_model_on_a_core_with_helium(workspace: Workspace, tmp_path: 
         ("crtgen_add_model(app models/kws.tflite)\ncrtgen_add_model(app models/sine.tflite)", "in one call"),
     ],
 )
-def test_what_crtgen_add_model_refuses(workspace: Workspace, tmp_path: Path, call: str, message: str) -> None:
+def test_what_crtgen_add_model_refuses(
+    workspace: ZephyrWorkspace, tmp_path: Path, call: str, message: str
+) -> None:
     write_application(tmp_path / "app", call)
     result = configure(workspace, "mps2_an385", tmp_path / "app", tmp_path / "b")
     assert result.returncode != 0
     assert message in " ".join((result.stdout + result.stderr).split())
 
 
-def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path) -> None:
+def test_west_crtgen_hands_its_arguments_on(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     manifest = tmp_path / "manifest"
     shutil.copytree(ROOT / "zephyr", manifest / "zephyr")
     (manifest / "west.yml").write_text("manifest:\n  self:\n    west-commands: zephyr/west-commands.yml\n")
@@ -344,9 +350,11 @@ def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path
 
 
 @pytest.mark.parametrize("board", ["mps2_an385", pytest.param("mps3_an547", marks=pytest.mark.matrix)])
-def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board: str) -> None:
-    firmware = Firmware([toy(RECURSION)], METADATA, Request(find_board(board)), Options(platform="zephyr"))
-    with api.Generated(generate_project(firmware)).build().run() as session:
+def test_a_stack_overflow_is_reported_with_its_cause(workspace: ZephyrWorkspace, board: str) -> None:
+    firmware = FirmwareRequest(
+        [toy(RECURSION)], METADATA, Request(find_board(board)), ProjectOptions(platform="zephyr")
+    )
+    with api.GeneratedProject(generate_project(firmware)).build().run() as session:
         with pytest.raises(DeviceFault, match="stack overflow, called from run") as caught:
             session.infer(np.zeros((1, 4), np.int8))
         fault = caught.value
@@ -357,10 +365,12 @@ def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board
         assert session.client.info() is not None
 
 
-def test_a_watchdog_ends_a_run_without_end(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_watchdog_ends_a_run_without_end(workspace: ZephyrWorkspace, tmp_path: Path) -> None:
     board = find_board("mps2_an385")
-    firmware = Firmware([toy("for (;;) {}")], METADATA, Request(board), Options(platform="zephyr"))
-    project = api.Generated(generate_project(firmware)).extract(tmp_path / "p")
+    firmware = FirmwareRequest(
+        [toy("for (;;) {}")], METADATA, Request(board), ProjectOptions(platform="zephyr")
+    )
+    project = api.GeneratedProject(generate_project(firmware)).extract(tmp_path / "p")
     with (project.directory / "prj.conf").open("a") as file:
         file.write("CONFIG_CRTGEN_WATCHDOG_SECONDS=1\n")
     with project.build().run() as session:
@@ -372,7 +382,7 @@ def test_a_watchdog_ends_a_run_without_end(workspace: Workspace, tmp_path: Path)
         assert session.client.info() is not None
 
 
-def test_a_float_model_on_a_core_without_fpu(workspace: Workspace) -> None:
+def test_a_float_model_on_a_core_without_fpu(workspace: ZephyrWorkspace) -> None:
     """Its arithmetic is in libgcc, which Zephyr links before the models."""
     model = compiled("mps2_an385", "hello_world_float")
     with model.generate(platform="zephyr").build().run() as session:

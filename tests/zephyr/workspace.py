@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards import find_board
-from crtgen.build import Workspace, find_workspace
+from crtgen.build import ZephyrWorkspace, find_workspace
 from crtgen.errors import ToolMissingError
 from crtgen.run import start_qemu
 from tests.support import require_tool
@@ -16,7 +16,7 @@ from tests.support import require_tool
 __all__ = ["printed", "require_workspace", "west_build"]
 
 
-def require_workspace(module: bool = False) -> Workspace:
+def require_workspace(module: bool = False) -> ZephyrWorkspace:
     """The workspace, with what builds in it and runs it, or skip: the test, or its whole module."""
     try:
         workspace = find_workspace()
@@ -28,7 +28,7 @@ def require_workspace(module: bool = False) -> Workspace:
     return workspace
 
 
-def west_build(workspace: Workspace, board: str, source: Path, build: Path, *cmake: str) -> Path:
+def west_build(workspace: ZephyrWorkspace, board: str, source: Path, build: Path, *cmake: str) -> Path:
     """The ELF of a plain ``west build`` from the workspace."""
     command = ["west", "build", "-o=-j2", "-b", board, "-d", str(build), str(source), "--", *cmake]
     environment = workspace.environment()

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from crtgen.byoc.cmsis_nn.layer import Code, Four, Layer, call, declare, dims
+from crtgen.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, Four, call, declare, dims
 from crtgen.byoc.cmsis_nn.sources import CmsisSources
 from crtgen.ir import DType
 from crtgen.kernels.kernel import Const
@@ -13,7 +13,7 @@ from crtgen.ops.softmax16 import Softmax16Params, exp_table, reciprocal_table
 __all__ = ["activation", "add", "extreme", "left_shift", "mul", "pad", "softmax", "transpose"]
 
 
-def add(layer: Layer, sources: CmsisSources) -> Code:
+def add(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_elementwise_add``."""
     p = layer.op.parameters(layer.sig)
     function = f"arm_elementwise_add_{layer.kind}"
@@ -24,10 +24,10 @@ def add(layer: Layer, sources: CmsisSources) -> Code:
         "y0", p.output_offset, p.output_multiplier, p.output_shift, p.act_min, p.act_max,
         layer.sig.y.elements,
     )  # fmt: skip
-    return Code((line,), (function,))
+    return CmsisCode((line,), (function,))
 
 
-def mul(layer: Layer, sources: CmsisSources) -> Code:
+def mul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_elementwise_mul``."""
     p = layer.op.parameters(layer.sig)
     function = f"arm_elementwise_mul_{layer.kind}"
@@ -36,10 +36,10 @@ def mul(layer: Layer, sources: CmsisSources) -> Code:
         "y0", p.output_offset, p.output_multiplier, p.output_shift, p.act_min, p.act_max,
         layer.sig.y.elements,
     )  # fmt: skip
-    return Code((line,), (function,))
+    return CmsisCode((line,), (function,))
 
 
-def extreme(layer: Layer, sources: CmsisSources) -> Code:
+def extreme(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_maximum_s8`` and ``arm_minimum_s8``; they broadcast."""
     function = f"arm_{layer.op.name}_s8"
     a, b = (dims(v.shape) for v in layer.sig.inputs)
@@ -48,7 +48,7 @@ def extreme(layer: Layer, sources: CmsisSources) -> Code:
         *declare(first=a, second=b, output=dims(layer.sig.y.shape)),
         call(function, "NULL", first, "&first", second, "&second", "y0", "&output"),
     )
-    return Code(lines, (function,))
+    return CmsisCode(lines, (function,))
 
 
 def left_shift(params: object) -> int | None:
@@ -61,15 +61,15 @@ def left_shift(params: object) -> int | None:
     return power - params.shift
 
 
-def activation(layer: Layer, sources: CmsisSources) -> Code:
+def activation(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_nn_activation_s16``."""
     shift = left_shift(layer.op.parameters(layer.sig))
     kind = "ARM_TANH" if isinstance(layer.op, Tanh) else "ARM_SIGMOID"
     line = call("arm_nn_activation_s16", layer.names[0], "y0", layer.sig.y.elements, shift, kind)
-    return Code((line,), ("arm_nn_activation_s16",))
+    return CmsisCode((line,), ("arm_nn_activation_s16",))
 
 
-def softmax(layer: Layer, sources: CmsisSources) -> Code:
+def softmax(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_softmax``; of int16 by two tables, interpolated."""
     p, shape = layer.op.parameters(layer.sig), layer.sig.y.shape
     rows, source = (prod(shape[:-1]), shape[-1]), layer.names[0]
@@ -77,13 +77,13 @@ def softmax(layer: Layer, sources: CmsisSources) -> Code:
         consts = (Const.of("exponents", exp_table(), 4), Const.of("reciprocals", reciprocal_table(), 4))
         tables = "const cmsis_nn_softmax_lut_s16 tables = {exponents, reciprocals};"
         line = call("arm_softmax_s16", source, *rows, p.multiplier, p.shift, "&tables", "y0")
-        return Code((tables, line), ("arm_softmax_s16",), consts)
+        return CmsisCode((tables, line), ("arm_softmax_s16",), consts)
     function = "arm_softmax_s8_s16" if layer.sig.y.dtype is DType.INT16 else "arm_softmax_s8"
     numbers = (p.input_multiplier, p.input_left_shift, p.diff_min)
-    return Code((f"{function}({', '.join(map(str, (source, *rows, *numbers, 'y0')))});",), (function,))
+    return CmsisCode((f"{function}({', '.join(map(str, (source, *rows, *numbers, 'y0')))});",), (function,))
 
 
-def pad(layer: Layer, sources: CmsisSources) -> Code:
+def pad(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_pad_s8``."""
     op, shape = layer.op, layer.sig.x.shape
     none = (0,) * (4 - len(shape))
@@ -91,10 +91,10 @@ def pad(layer: Layer, sources: CmsisSources) -> Code:
         *declare(input=dims(shape), before=Four(*none, *op.before), after=Four(*none, *op.after)),
         call("arm_pad_s8", layer.names[0], "y0", op.fill(layer.sig), "&input", "&before", "&after"),
     )
-    return Code(lines, ("arm_pad_s8",))
+    return CmsisCode(lines, ("arm_pad_s8",))
 
 
-def transpose(layer: Layer, sources: CmsisSources) -> Code:
+def transpose(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_transpose_s8``, whose shapes begin with their first axis."""
     perm = layer.op.perm
     x, y = (Four(*v.shape, *(1,) * (4 - len(v.shape))) for v in (layer.sig.x, layer.sig.y))
@@ -104,4 +104,4 @@ def transpose(layer: Layer, sources: CmsisSources) -> Code:
         *declare(input=x, output=y),
         call("arm_transpose_s8", layer.names[0], "y0", "&input", "&output", "&params"),
     )
-    return Code(lines, ("arm_transpose_s8",))
+    return CmsisCode(lines, ("arm_transpose_s8",))

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from crtgen.byoc.cmsis_nn import elements, matrices, recurrent, windows
-from crtgen.byoc.cmsis_nn.layer import Code, Layer
+from crtgen.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer
 from crtgen.byoc.cmsis_nn.reasons import reason
 from crtgen.byoc.cmsis_nn.sources import CmsisSources, find_sources
 from crtgen.byoc.cmsis_nn.transposed import BLOCKS, PATTERNS, find_transposed, transposed
@@ -46,7 +46,7 @@ __all__ = ["CMSIS_NN", "CmsisNn"]
 
 CMSIS_NN = "cmsis-nn"
 
-_WRITERS: Mapping[type[Op], Callable[[Layer, CmsisSources], Code]] = {
+_WRITERS: Mapping[type[Op], Callable[[CmsisLayer, CmsisSources], CmsisCode]] = {
     Conv2d: windows.convolution,
     DepthwiseConv2d: windows.depthwise,
     AveragePool2d: windows.pool,
@@ -113,7 +113,7 @@ class CmsisNn(Generator):
         sig = subgraph.signature(node)
         inputs = {name: f"x{i}" for i, name in enumerate(subgraph.inputs)}
         names = _names(node.inputs, inputs)
-        code = _WRITERS[type(node.op)](Layer(node.op, sig, names, extension), self.sources)
+        code = _WRITERS[type(node.op)](CmsisLayer(node.op, sig, names, extension), self.sources)
         given = {
             name: Const.of(name, _data(value), max(value.dtype.itemsize, 4))
             for name, value in zip(names, sig.inputs, strict=True)
@@ -121,7 +121,7 @@ class CmsisNn(Generator):
         }
         return self._generated(code, *given.values())
 
-    def _generated(self, code: Code, *consts: Const) -> Generated:
+    def _generated(self, code: CmsisCode, *consts: Const) -> Generated:
         return Generated(
             body="\n".join(f"    {line}" for line in code.lines),
             consts=(*consts, *code.consts),

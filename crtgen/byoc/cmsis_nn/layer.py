@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Const, InPlace
 
-__all__ = ["Code", "Convolution", "Depthwise", "Four", "Layer", "call", "context", "declare", "dims"]
+__all__ = [
+    "CmsisCode",
+    "CmsisConvParams",
+    "CmsisDepthwiseParams",
+    "CmsisLayer",
+    "Four",
+    "call",
+    "context",
+    "declare",
+    "dims",
+]
 
 
 class Four(ctypes.Structure):
@@ -17,7 +27,7 @@ class Four(ctypes.Structure):
     _fields_: ClassVar = [(name, ctypes.c_int32) for name in ("n", "h", "w", "c")]
 
 
-class Convolution(ctypes.Structure):
+class CmsisConvParams(ctypes.Structure):
     """``cmsis_nn_conv_params``; tiles are (w, h)."""
 
     _fields_: ClassVar = [
@@ -27,7 +37,7 @@ class Convolution(ctypes.Structure):
     ]  # fmt: skip
 
 
-class Depthwise(ctypes.Structure):
+class CmsisDepthwiseParams(ctypes.Structure):
     """``cmsis_nn_dw_conv_params``."""
 
     _fields_: ClassVar = [
@@ -38,7 +48,7 @@ class Depthwise(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class CmsisLayer:
     """A node to be generated: ``names`` are its inputs in C, ``extension`` is dsp, mve or empty."""
 
     op: Any
@@ -59,7 +69,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Code:
+class CmsisCode:
     """What calls functions of CMSIS-NN: lines of C, further constants, bytes of its buffer."""
 
     lines: tuple[str, ...]

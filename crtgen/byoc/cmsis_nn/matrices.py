@@ -1,13 +1,13 @@
 """Products of matrices: fully connected layers, and those whose operands are both computed."""
 
-from crtgen.byoc.cmsis_nn.layer import Code, Four, Layer, call, context, declare, dims
+from crtgen.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, Four, call, context, declare, dims
 from crtgen.byoc.cmsis_nn.sources import CmsisSources
 from crtgen.ops.scheme import scheme_of
 
 __all__ = ["fully_connected", "matmul"]
 
 
-def fully_connected(layer: Layer, sources: CmsisSources) -> Code:
+def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_fully_connected``; Helium's of int8 wants the sums of weights, made in every run."""
     sig, p = layer.sig, layer.op.parameters(layer.sig)
     outputs, depth = sig.inputs[1].shape
@@ -34,10 +34,10 @@ def fully_connected(layer: Layer, sources: CmsisSources) -> Code:
         call(function, "&context", "&params", "&quant", "&input", source, "&filter", matrix,
              "&biases", bias, "&output", "y0")
     )  # fmt: skip
-    return Code(tuple(lines), tuple(functions), (), nbytes)
+    return CmsisCode(tuple(lines), tuple(functions), (), nbytes)
 
 
-def matmul(layer: Layer, sources: CmsisSources) -> Code:
+def matmul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_batch_matmul``, whose second operand has its columns one after the other."""
     sig, p = layer.sig, layer.op.parameters(layer.sig)
     a, b = sig.inputs
@@ -53,4 +53,4 @@ def matmul(layer: Layer, sources: CmsisSources) -> Code:
         call(function, "&context", "&params", "&quant", "&first", layer.names[0], "&second", layer.names[1],
              "&output", "y0"),
     ]  # fmt: skip
-    return Code(tuple(lines), (function,), (), nbytes)
+    return CmsisCode(tuple(lines), (function,), (), nbytes)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from crtgen.byoc.cmsis_nn.elements import left_shift
-from crtgen.byoc.cmsis_nn.layer import Code, Four, Layer, call, context, declare
+from crtgen.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, Four, call, context, declare
 from crtgen.byoc.cmsis_nn.sources import CmsisSources
 from crtgen.ir import Value
 from crtgen.kernels.kernel import Const, InPlace
@@ -13,7 +13,7 @@ from crtgen.ops.scheme import INT16, scheme_of
 __all__ = ["lstm", "svdf"]
 
 
-def svdf(layer: Layer, sources: CmsisSources) -> Code:
+def svdf(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_svdf_s8`` and ``arm_svdf_state_s16_s8``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     x, feature, time, bias, state = sig.inputs
@@ -47,14 +47,14 @@ def svdf(layer: Layer, sources: CmsisSources) -> Code:
         call(function, *contexts, "&params", "&in", "&out", "&input", source, "&states", "y1",
              "&features", features, "&times", times, "&biases", biases, "&output", "y0")
     )  # fmt: skip
-    return Code(tuple(lines), tuple(functions), (), nbytes, (InPlace(input=1, output=1),))
+    return CmsisCode(tuple(lines), tuple(functions), (), nbytes, (InPlace(input=1, output=1),))
 
 
 def _brought(to: str, name: str, state: Value) -> str:
     return f"if ({to} != {name}) {{ (void)memcpy({to}, {name}, {state.nbytes}); }}"
 
 
-def lstm(layer: Layer, sources: CmsisSources) -> Code:
+def lstm(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_lstm_unidirectional``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     hidden, cell, w, r, bias = sig.inputs[1:]
@@ -78,10 +78,10 @@ def lstm(layer: Layer, sources: CmsisSources) -> Code:
     sums.append(p.hidden_offset * r.array().astype(np.int64).sum(axis=2))
     consts = tuple(Const.of(n, s.astype(dtype), 8) for n, s in zip(("fresh", "recurrent"), sums, strict=True))
     inplace = (InPlace(input=1, output=1), InPlace(input=2, output=2))
-    return Code(lines, (function,), consts, 4 * batch * units, inplace)
+    return CmsisCode(lines, (function,), consts, 4 * batch * units, inplace)
 
 
-def _gate(layer: Layer, p: LstmParams, gate: int) -> str:
+def _gate(layer: CmsisLayer, p: LstmParams, gate: int) -> str:
     """A ``cmsis_nn_lstm_gate``; weights and biases of all gates are one constant each."""
     units, depth = layer.sig.inputs[3].shape[1:]
     w, r = layer.names[3:5]

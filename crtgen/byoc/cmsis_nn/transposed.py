@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.byoc.cmsis_nn.layer import Code, call, context, declare, dims
+from crtgen.byoc.cmsis_nn.layer import CmsisCode, call, context, declare, dims
 from crtgen.byoc.cmsis_nn.sources import CmsisSources
 from crtgen.ir import Array, DType, Graph, Value
 from crtgen.kernels.kernel import Const
@@ -91,7 +91,7 @@ def _restored(blocks: Array, stride: tuple[int, int], outputs: int) -> Array:
     return np.ascontiguousarray(whole[:, : ends[0], : ends[1]])
 
 
-def transposed(made: Transposed, sources: CmsisSources, extension: str) -> Code:
+def transposed(made: Transposed, sources: CmsisSources, extension: str) -> CmsisCode:
     """``arm_transpose_conv_wrapper_s8``."""
     p, outputs = made.params, len(made.bias)
     tiles = (*reversed(made.stride), *reversed(made.padding), 0, 0, 1, 1)
@@ -117,4 +117,4 @@ def transposed(made: Transposed, sources: CmsisSources, extension: str) -> Code:
         call(_FUNCTION, "&context", "&reversed", "&params", "&quant", "&input", "x0", "&filter", "filters",
              "&biases", "starts", "&output", "y0"),
     )  # fmt: skip
-    return Code(lines, (_FUNCTION,), consts, start + filters)
+    return CmsisCode(lines, (_FUNCTION,), consts, start + filters)

@@ -2,7 +2,17 @@
 
 import ctypes
 
-from crtgen.byoc.cmsis_nn.layer import Code, Convolution, Depthwise, Four, Layer, call, context, declare, dims
+from crtgen.byoc.cmsis_nn.layer import (
+    CmsisCode,
+    CmsisConvParams,
+    CmsisDepthwiseParams,
+    CmsisLayer,
+    Four,
+    call,
+    context,
+    declare,
+    dims,
+)
 from crtgen.byoc.cmsis_nn.sources import CmsisSources
 from crtgen.ir import DType
 from crtgen.kernels.kernel import Const
@@ -11,10 +21,10 @@ from crtgen.ops import AveragePool2d, ConvParams
 __all__ = ["convolution", "depthwise", "pool"]
 
 
-def convolution(layer: Layer, sources: CmsisSources) -> Code:
+def convolution(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_convolve_wrapper``."""
     op, p = layer.op, layer.op.parameters(layer.sig)
-    params = Convolution(p.input_offset, p.output_offset, *reversed(op.stride), op.padding.left,
+    params = CmsisConvParams(p.input_offset, p.output_offset, *reversed(op.stride), op.padding.left,
                          op.padding.top, *reversed(op.dilation), p.act_min, p.act_max)  # fmt: skip
     code = _convolved("cmsis_nn_conv_params", f"arm_convolve_wrapper_{layer.kind}", params, layer, sources)
     if layer.kind != "s16":
@@ -22,22 +32,24 @@ def convolution(layer: Layer, sources: CmsisSources) -> Code:
     plain = str(layer.sig.inputs[2].dtype is DType.INT32).lower()
     bias = f"const cmsis_nn_bias_data bias_data = {{{layer.names[2]}, {plain}}};"
     lines = tuple(line.replace(f"&biases, {layer.names[2]},", "&biases, &bias_data,") for line in code.lines)
-    return Code((bias, *lines), code.functions, code.consts, code.buffer)
+    return CmsisCode((bias, *lines), code.functions, code.consts, code.buffer)
 
 
-def depthwise(layer: Layer, sources: CmsisSources) -> Code:
+def depthwise(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_depthwise_conv_wrapper``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     multiplier = sig.y.shape[3] // sig.x.shape[3]
-    params = Depthwise(p.input_offset, p.output_offset, multiplier, *reversed(op.stride), op.padding.left,
-                       op.padding.top, *reversed(op.dilation), p.act_min, p.act_max)  # fmt: skip
+    corner, clamp = (op.padding.left, op.padding.top), (p.act_min, p.act_max)
+    params = CmsisDepthwiseParams(
+        p.input_offset, p.output_offset, multiplier, *op.stride[::-1], *corner, *op.dilation[::-1], *clamp
+    )
     function = f"arm_depthwise_conv_wrapper_{layer.kind}"
     return _convolved("cmsis_nn_dw_conv_params", function, params, layer, sources)
 
 
 def _convolved(
-    kind: str, function: str, params: ctypes.Structure, layer: Layer, sources: CmsisSources
-) -> Code:
+    kind: str, function: str, params: ctypes.Structure, layer: CmsisLayer, sources: CmsisSources
+) -> CmsisCode:
     sig = layer.sig
     x, w, y = (dims(v.shape) for v in (sig.x, sig.inputs[1], sig.y))
     nbytes = sources.size(layer.sized(function), params, x, w, y)
@@ -53,7 +65,7 @@ def _convolved(
         call(function, "&context", "&params", "&quant", "&input", source, "&filter", weights,
              "&biases", bias, "&output", "y0"),
     ]  # fmt: skip
-    return Code(tuple(lines), (function,), consts, nbytes)
+    return CmsisCode(tuple(lines), (function,), consts, nbytes)
 
 
 def per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
@@ -76,7 +88,7 @@ def _nested(params: ctypes.Structure) -> list[str]:
     return parts
 
 
-def pool(layer: Layer, sources: CmsisSources) -> Code:
+def pool(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     """``arm_avgpool`` and ``arm_max_pool``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     average = isinstance(op, AveragePool2d)
@@ -90,4 +102,4 @@ def pool(layer: Layer, sources: CmsisSources) -> Code:
         context(nbytes),
         call(function, "&context", "&params", "&input", layer.names[0], "&filter", "&output", "y0"),
     ]
-    return Code(tuple(lines), (function,), (), nbytes)
+    return CmsisCode(tuple(lines), (function,), (), nbytes)

@@ -25,9 +25,9 @@ from crtgen.frontends.onnx_convert import (
     weights,
     whole,
 )
-from crtgen.frontends.onnx_convert.layer import Converter, Layer
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer
 
-__all__ = ["CONVERTERS", "Converter", "Layer"]
+__all__ = ["CONVERTERS", "OnnxConverter", "OnnxLayer"]
 
 _FAMILIES = (
     affine,
@@ -53,6 +53,6 @@ _FAMILIES = (
     whole,
 )
 
-CONVERTERS: Mapping[str, Converter] = {
+CONVERTERS: Mapping[str, OnnxConverter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())
 }

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, RefusedOperator
 from crtgen.frontends.onnx_convert.casts import clamped
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, reshaped
-from crtgen.frontends.onnx_types import KINDS, Kind, type_name
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer, Operand, cast, number, reshaped
+from crtgen.frontends.onnx_types import KINDS, OnnxType, type_name
 from crtgen.ir import DType, Op, shape_text
 from crtgen.ops import Mul, Sub
 from crtgen.ops.affine import WIDTHS, DequantizeBy, QuantizeBy
@@ -19,7 +19,7 @@ __all__ = ["CONVERTERS", "dequantized", "quantized"]
 _MOST = 255
 
 
-def quantized(layer: Layer) -> Converted:
+def quantized(layer: OnnxLayer) -> Converted:
     """``clamp(rint(x / scale) + zero)``, as raw numbers."""
     kind = _quantized_kind(layer)
     x: Operand = layer.x if layer.x.dtype is DType.FLOAT32 else cast(layer.x, DType.FLOAT32)
@@ -31,21 +31,23 @@ def quantized(layer: Layer) -> Converted:
     return clamped(made, kind) if kind.bits else made
 
 
-def _quantized_kind(layer: Layer) -> Kind:
+def _quantized_kind(layer: OnnxLayer) -> OnnxType:
     number_of = layer.whole("output_dtype")
     name = layer.tensor(2).type_name if layer.has(2) else type_name(number_of) or "UINT8"
     kind = KINDS.get(name)
     if kind is None or not _is_quantised(kind):
-        raise Refused(f"to {name}; supported: {', '.join(n for n, k in KINDS.items() if _is_quantised(k))}")
+        raise RefusedOperator(
+            f"to {name}; supported: {', '.join(n for n, k in KINDS.items() if _is_quantised(k))}"
+        )
     return kind
 
 
-def _is_quantised(kind: Kind) -> bool:
+def _is_quantised(kind: OnnxType) -> bool:
     """Whether numbers of the type are what ONNX quantises to."""
     return kind.dtype in WIDTHS or kind.format.startswith(("float8", "float4"))
 
 
-def _scaled(layer: Layer, op: Mul | Div, x: Operand) -> Converted:
+def _scaled(layer: OnnxLayer, op: Mul | Div, x: Operand) -> Converted:
     """Real numbers of few digits, by their scales alone: their zero points are zero."""
     zero = layer.tensor(2).data if layer.has(2) else None
     if zero is not None and zero.any():
@@ -53,21 +55,23 @@ def _scaled(layer: Layer, op: Mul | Div, x: Operand) -> Converted:
     return _by(layer, op, x, None, (1,))
 
 
-def dequantized(layer: Layer) -> Converted:
+def dequantized(layer: OnnxLayer) -> Converted:
     """``(x - zero) * scale``."""
     dtype = layer.x.dtype
     if layer.x.type_name in KINDS and KINDS[layer.x.type_name].format:
         return _scaled(layer, Mul(), layer.x)
     if dtype not in (*WIDTHS, DType.INT32):
-        raise Refused(f"{layer.x.type_name}")
+        raise RefusedOperator(f"{layer.x.type_name}")
     return _by(layer, DequantizeBy(), layer.x, None if layer.has(2) else number(0, dtype))
 
 
-def _by(layer: Layer, op: Op, x: Operand, zero: Operand | None, read: tuple[int, ...] = (1, 2)) -> Converted:
+def _by(
+    layer: OnnxLayer, op: Op, x: Operand, zero: Operand | None, read: tuple[int, ...] = (1, 2)
+) -> Converted:
     """The operator with its scales and zero points, the inputs ``read``, under shapes that are broadcast."""
     shape, scale = layer.x.shape, layer.tensor(1)
     if scale.dtype is not DType.FLOAT32:
-        raise Refused(f"scales of {scale.type_name}; supported: FLOAT32")
+        raise RefusedOperator(f"scales of {scale.type_name}; supported: FLOAT32")
     size = layer.whole("block_size")
     if not size or scale.shape in ((), (1,)):
         places = [_along(layer, place) for place in read if layer.has(place)]
@@ -77,7 +81,7 @@ def _by(layer: Layer, op: Op, x: Operand, zero: Operand | None, read: tuple[int,
     if scale.shape != (*shape[:axis], count, *shape[axis + 1 :]):
         raise ValueError(f"scales of {shape_text(scale.shape)} for blocks of {size} of {shape_text(shape)}")
     if shape[axis] % size:
-        raise Refused(f"blocks of {size} of {shape[axis]} elements; supported: whole blocks")
+        raise RefusedOperator(f"blocks of {size} of {shape[axis]} elements; supported: whole blocks")
     blocks = (*shape[:axis], count, size, *shape[axis + 1 :])
     each = (*shape[:axis], count, 1, *shape[axis + 1 :])
     places = [reshaped(layer.tensor(place), each) for place in read if layer.has(place)]
@@ -85,7 +89,7 @@ def _by(layer: Layer, op: Op, x: Operand, zero: Operand | None, read: tuple[int,
     return reshaped(made, shape)
 
 
-def _along(layer: Layer, place: int) -> Operand:
+def _along(layer: OnnxLayer, place: int) -> Operand:
     """One number, or one for each place along the axis."""
     tensor = layer.tensor(place)
     if tensor.shape in ((), (1,)):
@@ -98,7 +102,7 @@ def _along(layer: Layer, place: int) -> Operand:
     return reshaped(tensor, (*tensor.shape, *(1,) * (layer.rank - axis - 1)))
 
 
-def _dynamic(layer: Layer) -> tuple[Converted, ...]:
+def _dynamic(layer: OnnxLayer) -> tuple[Converted, ...]:
     """Numbers of uint8 between the least and the greatest, with their scale and zero point.
 
     Where all are zero, the scale is 1, as ONNX Runtime has it.
@@ -117,12 +121,12 @@ def _dynamic(layer: Layer) -> tuple[Converted, ...]:
     return numbers, reshaped(scale, ()), reshaped(zero, ())
 
 
-def _lstm(layer: Layer) -> Converted:
+def _lstm(layer: OnnxLayer) -> Converted:
     reason = "its hidden state is quantised anew in each step"
-    raise Refused(reason, "leave LSTM out of op_types_to_quantize: it is computed in float32 then")
+    raise RefusedOperator(reason, "leave LSTM out of op_types_to_quantize: it is computed in float32 then")
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "DynamicQuantizeLinear": Converter(_dynamic, ("quantize",), whole=3),
-    "com.microsoft.DynamicQuantizeLSTM": Converter(_lstm, ("lstm",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "DynamicQuantizeLinear": OnnxConverter(_dynamic, ("quantize",), whole=3),
+    "com.microsoft.DynamicQuantizeLSTM": OnnxConverter(_lstm, ("lstm",)),
 }

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.builder import Converted, Known, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, same
-from crtgen.frontends.onnx_types import KINDS, Kind, kind_of, type_name
+from crtgen.frontends.builder import Converted, KnownOutput, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer, Operand, cast, number, same
+from crtgen.frontends.onnx_types import KINDS, OnnxType, kind_of, type_name
 from crtgen.ir import DType
 from crtgen.ops.bits import BitAnd, Shift
 from crtgen.ops.compare import Maximum, Minimum
@@ -13,7 +13,7 @@ from crtgen.ops.narrow import RoundTo
 __all__ = ["CONVERTERS", "clamped", "converted"]
 
 
-def converted(x: Operand, dtype: DType | None, to: Kind, saturate: bool) -> Operand:
+def converted(x: Operand, dtype: DType | None, to: OnnxType, saturate: bool) -> Operand:
     """Numbers of ``dtype`` in another type: reals are rounded to what it has, whole ones lose upper bits."""
     made = x if dtype is to.dtype else cast(x, to.dtype)
     if to.format:
@@ -21,7 +21,7 @@ def converted(x: Operand, dtype: DType | None, to: Kind, saturate: bool) -> Oper
     return _wrapped(made, to) if to.bits and dtype is not DType.BOOL else made
 
 
-def _wrapped(x: Operand, to: Kind) -> Converted:
+def _wrapped(x: Operand, to: OnnxType) -> Converted:
     """The lowest bits of numbers of eight."""
     if to.dtype is DType.UINT8:
         return Converted(BitAnd(), (x, number((1 << to.bits) - 1, to.dtype)), ("mask",))
@@ -29,7 +29,7 @@ def _wrapped(x: Operand, to: Kind) -> Converted:
     return Converted(Shift(False), (Converted(Shift(True), (x, rest), ("bits",)), rest), ("bits",))
 
 
-def clamped(x: Operand, to: Kind) -> Converted:
+def clamped(x: Operand, to: OnnxType) -> Converted:
     """Numbers of eight bits within those of a type of fewer."""
     is_signed = to.dtype is DType.INT8
     low = -(1 << (to.bits - 1)) if is_signed else 0
@@ -37,23 +37,23 @@ def clamped(x: Operand, to: Kind) -> Converted:
     return Converted(Minimum(), (above, number(low + (1 << to.bits) - 1, to.dtype)), ("high",))
 
 
-def _cast_to(layer: Layer, to: Kind | None, name: str) -> Converted | Known:
+def _cast_to(layer: OnnxLayer, to: OnnxType | None, name: str) -> Converted | KnownOutput:
     if to is None:
-        raise Refused(f"to {name}; supported: {', '.join(KINDS)}")
+        raise RefusedOperator(f"to {name}; supported: {', '.join(KINDS)}")
     x = layer.x
     if x.data is not None and x.data.size == 0:
-        return Known(x.data.astype(to.dtype.numpy))
+        return KnownOutput(x.data.astype(to.dtype.numpy))
     if x.type_name == to.name:
         return same(x)
     made = converted(x, x.dtype, to, bool(layer.whole("saturate", 1)))
     return made if isinstance(made, Converted) else same(x)
 
 
-def _cast(layer: Layer) -> Converted | Known:
+def _cast(layer: OnnxLayer) -> Converted | KnownOutput:
     return _cast_to(layer, kind_of(layer.whole("to")), type_name(layer.whole("to")))
 
 
-def _cast_like(layer: Layer) -> Converted | Known:
+def _cast_like(layer: OnnxLayer) -> Converted | KnownOutput:
     like = layer.tensor(1)
     own = (kind for kind in KINDS.values() if kind.is_own and kind.dtype is like.dtype)
     to = KINDS.get(like.type_name) if like.type_name else next(own, None)
@@ -62,7 +62,7 @@ def _cast_like(layer: Layer) -> Converted | Known:
 
 _TYPES = frozenset(kind.dtype for kind in KINDS.values())
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Cast": Converter(_cast, ("cast",), _TYPES),
-    "CastLike": Converter(_cast_like, ("cast",), _TYPES),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Cast": OnnxConverter(_cast, ("cast",), _TYPES),
+    "CastLike": OnnxConverter(_cast_like, ("cast",), _TYPES),
 }

@@ -3,9 +3,9 @@
 from itertools import product
 from math import prod
 
-from crtgen.frontends.builder import Converted, Refused, Tensor
-from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
-from crtgen.frontends.onnx_convert.window import Window, to_first, to_last, window_of
+from crtgen.frontends.builder import Converted, NamedTensor, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped, transposed
+from crtgen.frontends.onnx_convert.window import ImageWindow, to_first, to_last, window_of
 from crtgen.ir import shape_text
 from crtgen.ops import Concat, Pad, StridedSlice
 from crtgen.ops.matmul import BatchMatMul
@@ -15,13 +15,15 @@ __all__ = ["by_computed_weights"]
 _MOST_TAPS = 64
 
 
-def by_computed_weights(layer: Layer, weights: Tensor) -> Converted:
+def by_computed_weights(layer: OnnxLayer, weights: NamedTensor) -> Converted:
     """``[groups, places, taps x channels]`` by weights in the same order, without a bias."""
     groups, (outputs, depth) = layer.whole("group", 1), weights.shape[:2]
     window = window_of(layer, weights.shape[2:])
     taps = prod(weights.shape[2:])
     if taps > _MOST_TAPS:
-        raise Refused(f"{taps} weights of a window that are computed at run time; supported: {_MOST_TAPS}")
+        raise RefusedOperator(
+            f"{taps} weights of a window that are computed at run time; supported: {_MOST_TAPS}"
+        )
     if groups < 1 or depth * groups != layer.x.shape[1] or outputs % groups:
         raise ValueError(f"weights of {shape_text(weights.shape)} in {groups} groups")
     n, shape = layer.x.shape[0], (window.taps, window.stride, window.dilation)
@@ -35,7 +37,7 @@ def by_computed_weights(layer: Layer, weights: Tensor) -> Converted:
     return to_first(reshaped(made, (n, *size, outputs)), (n, outputs, *size), layer.rank)
 
 
-def _patches(layer: Layer, window: Window, size: tuple[int, int]) -> Converted:
+def _patches(layer: OnnxLayer, window: ImageWindow, size: tuple[int, int]) -> Converted:
     """``[N, ..., taps x channels]``: what the window sees at each place."""
     (n, c), p = window.image[:2], window.padding
     x: Operand = to_last(layer.x, window.image, layer.rank)

@@ -9,8 +9,8 @@ import numpy as np
 
 from crtgen.frontends.builder import Converted
 from crtgen.frontends.onnx_convert.layer import (
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     ask_for_room,
     reshaped,
@@ -71,7 +71,7 @@ class _Term:
         return _Term(Converted(Sum(gone), (self.x,)), labels, shape)
 
 
-def _einsum(layer: Layer) -> Converted:
+def _einsum(layer: OnnxLayer) -> Converted:
     equation = layer.text("equation", "").replace(" ", "")
     before, arrow, after = equation.partition("->")
     texts = before.split(",")
@@ -100,7 +100,7 @@ def _labels(text: str, dots: int) -> Labels:
     return (*first, *(reversed(range(dots)) if found else ()), *last)
 
 
-def _term(layer: Layer, place: int, text: str) -> _Term:
+def _term(layer: OnnxLayer, place: int, text: str) -> _Term:
     """An operand without repeated letters, and without axes of an ellipsis that are 1 long and repeated."""
     tensor = layer.tensor(place)
     labels = _labels(text, len(tensor.shape) - len(text.replace(_DOTS, "")))
@@ -128,4 +128,4 @@ def _product(a: _Term, b: _Term, kept: Collection[str | int]) -> _Term:
     return _Term(made, labels, shape)
 
 
-CONVERTERS: Mapping[str, Converter] = {"Einsum": Converter(_einsum, ("einsum",))}
+CONVERTERS: Mapping[str, OnnxConverter] = {"Einsum": OnnxConverter(_einsum, ("einsum",))}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import pi
 
 from crtgen.frontends.builder import Converted
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, unary
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer, Operand, number, unary
 from crtgen.ops import Add, Mul, Sub
 from crtgen.ops.arithmetic import Div
 from crtgen.ops.compare import Less, Select
@@ -26,66 +26,66 @@ def _less_from(value: float, x: Operand) -> Converted:
     return Converted(Sub(), (number(value), x), ("x",))
 
 
-def _with_sign(layer: Layer, y: Converted) -> Converted:
+def _with_sign(layer: OnnxLayer, y: Converted) -> Converted:
     """The negative of ``y`` where the input is below zero."""
     below = Converted(Less(), (layer.x, number(0)), ("zero",))
     return Converted(Select(), (below, Converted(Neg(), (y,)), y))
 
 
-def _tan(layer: Layer) -> Converted:
+def _tan(layer: OnnxLayer) -> Converted:
     return Converted(Div(), (Converted(Sin(), (layer.x,)), Converted(Cos(), (layer.x,))))
 
 
-def _asin(layer: Layer) -> Converted:
+def _asin(layer: OnnxLayer) -> Converted:
     """``atan(x / sqrt((1 - x) * (1 + x)))``."""
     root = Converted(Sqrt(), (Converted(Mul(), (_less_from(1, layer.x), _plus(layer.x, 1))),))
     return Converted(Atan(), (Converted(Div(), (layer.x, root)),))
 
 
-def _acos(layer: Layer) -> Converted:
+def _acos(layer: OnnxLayer) -> Converted:
     return _less_from(pi / 2, _asin(layer))
 
 
-def _sinh(layer: Layer) -> Converted:
+def _sinh(layer: OnnxLayer) -> Converted:
     """``m * (m + 2) / (-2 * (m + 1))`` with ``m = e**-|x| - 1``, which loses nothing near zero."""
     m = Converted(Elu(), (Converted(Neg(), (Converted(Abs(), (layer.x,)),)),))
     above = Converted(Mul(), (m, _plus(m, 2)))
     return _with_sign(layer, Converted(Div(), (above, _times(_plus(m, 1), -2))))
 
 
-def _cosh(layer: Layer) -> Converted:
+def _cosh(layer: OnnxLayer) -> Converted:
     powers = Converted(Exp(), (layer.x,)), Converted(Exp(), (Converted(Neg(), (layer.x,)),))
     return _times(Converted(Add(), powers), 0.5)
 
 
-def _asinh(layer: Layer) -> Converted:
+def _asinh(layer: OnnxLayer) -> Converted:
     """``log(|x| + sqrt(x**2 + 1))``, with the sign of x."""
     root = Converted(Sqrt(), (_plus(Converted(Square(), (layer.x,)), 1),))
     total = Converted(Add(), (Converted(Abs(), (layer.x,)), root))
     return _with_sign(layer, Converted(Log(), (total,)))
 
 
-def _acosh(layer: Layer) -> Converted:
+def _acosh(layer: OnnxLayer) -> Converted:
     """``log(x + sqrt(x**2 - 1))``."""
     root = Converted(Sqrt(), (_plus(Converted(Square(), (layer.x,)), -1),))
     return Converted(Log(), (Converted(Add(), (layer.x, root)),))
 
 
-def _atanh(layer: Layer) -> Converted:
+def _atanh(layer: OnnxLayer) -> Converted:
     """``log((1 + x) / (1 - x)) / 2``."""
     ratio = Converted(Div(), (_plus(layer.x, 1), _less_from(1, layer.x)))
     return _times(Converted(Log(), (ratio,)), 0.5)
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Acos": Converter(_acos, ("acos",)),
-    "Acosh": Converter(_acosh, ("acosh",)),
-    "Asin": Converter(_asin, ("asin",)),
-    "Asinh": Converter(_asinh, ("asinh",)),
-    "Atan": Converter(unary(Atan()), ("atan",)),
-    "Atanh": Converter(_atanh, ("atanh",)),
-    "Cosh": Converter(_cosh, ("cosh",)),
-    "Erf": Converter(unary(Erf()), ("erf",)),
-    "Sinh": Converter(_sinh, ("sinh",)),
-    "Tan": Converter(_tan, ("tan",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Acos": OnnxConverter(_acos, ("acos",)),
+    "Acosh": OnnxConverter(_acosh, ("acosh",)),
+    "Asin": OnnxConverter(_asin, ("asin",)),
+    "Asinh": OnnxConverter(_asinh, ("asinh",)),
+    "Atan": OnnxConverter(unary(Atan()), ("atan",)),
+    "Atanh": OnnxConverter(_atanh, ("atanh",)),
+    "Cosh": OnnxConverter(_cosh, ("cosh",)),
+    "Erf": OnnxConverter(unary(Erf()), ("erf",)),
+    "Sinh": OnnxConverter(_sinh, ("sinh",)),
+    "Tan": OnnxConverter(_tan, ("tan",)),
 }

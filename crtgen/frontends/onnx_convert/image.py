@@ -6,8 +6,16 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, power, reshaped, transposed
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import (
+    OnnxConverter,
+    OnnxLayer,
+    Operand,
+    number,
+    power,
+    reshaped,
+    transposed,
+)
 from crtgen.ir import shape_text
 from crtgen.ops import Add, Mul, Pad, StridedSlice
 from crtgen.ops.function import Square
@@ -31,7 +39,7 @@ def spread(x: Operand, shape: Sequence[int], axis: int, step: int) -> tuple[Oper
     return Converted(StridedSlice((0,) * len(made), tuple(made), (1,) * len(made)), (whole,)), made
 
 
-def _col2im(layer: Layer) -> Converted:
+def _col2im(layer: OnnxLayer) -> Converted:
     """Sums of blocks at their places: ``[N, C * taps, places]`` to ``[N, C, ...]``."""
     size, block = layer.integers(1, "lengths"), layer.integers(2, "lengths of blocks")
     spatial = len(size)
@@ -82,7 +90,7 @@ def _block(
     return Converted(Pad(tuple(before), tuple(after)), (made,))
 
 
-def _lrn(layer: Layer) -> Converted:
+def _lrn(layer: OnnxLayer) -> Converted:
     """``x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta``."""
     size = layer.whole("size")
     if layer.rank < 2 or size < 1:
@@ -90,7 +98,7 @@ def _lrn(layer: Layer) -> Converted:
     furthest = layer.x.shape[1] - 1
     before, after = (min(n, furthest) for n in ((size - 1) // 2, size // 2))
     if before + after >= _MOST_CHANNELS:
-        raise Refused(f"sums of {before + after + 1} channels; supported: {_MOST_CHANNELS}")
+        raise RefusedOperator(f"sums of {before + after + 1} channels; supported: {_MOST_CHANNELS}")
     ends = tuple(tuple(n if a == 1 else 0 for a in range(layer.rank)) for n in (before, after))
     padded = Converted(Pad(ends[0], ends[1]), (Converted(Square(), (layer.x,)),))
     parts = []
@@ -107,21 +115,21 @@ def _lrn(layer: Layer) -> Converted:
 _OLD_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _grid_sample(layer: Layer) -> Converted:
+def _grid_sample(layer: OnnxLayer) -> Converted:
     """With channels last around it; before opset 20 the modes have other names."""
     mode, padding = layer.text("mode", "linear"), layer.text("padding_mode", "zeros")
     mode = _OLD_MODES.get(mode, mode)
     if mode not in MODES or padding not in PADDINGS:
         known = ", ".join((*MODES, *PADDINGS))
-        raise Refused(f"mode {mode}, padding {padding}; supported: {known}")
+        raise RefusedOperator(f"mode {mode}, padding {padding}; supported: {known}")
     op = GridSample(mode, padding, bool(layer.whole("align_corners")))
     spatial = range(2, layer.rank)
     made = Converted(op, (transposed(layer.x, (0, *spatial, 1)), layer.tensor(1)), ("grid",))
     return transposed(made, (0, layer.rank - 1, *range(1, layer.rank - 1)))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Col2Im": Converter(_col2im, ("col2im",)),
-    "GridSample": Converter(_grid_sample, ("grid_sample",)),
-    "LRN": Converter(_lrn, ("lrn",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Col2Im": OnnxConverter(_col2im, ("col2im",)),
+    "GridSample": OnnxConverter(_grid_sample, ("grid_sample",)),
+    "LRN": OnnxConverter(_lrn, ("lrn",)),
 }

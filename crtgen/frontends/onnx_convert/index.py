@@ -5,11 +5,11 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Known, Refused
+from crtgen.frontends.builder import Converted, KnownOutput, RefusedOperator
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     ask_for_room,
     cast,
@@ -27,7 +27,7 @@ from crtgen.ops.topk import TopK
 __all__ = ["CONVERTERS", "whole_indices"]
 
 
-def whole_indices(layer: Layer, position: int, lengths: Sequence[int]) -> Operand:
+def whole_indices(layer: OnnxLayer, position: int, lengths: Sequence[int]) -> Operand:
     """Indices that count from the beginning; ``lengths`` are those of the axes that they count along."""
     tensor = layer.tensor(position)
     length = np.array(lengths if len(lengths) > 1 else lengths[0], np.int32)
@@ -42,19 +42,19 @@ def whole_indices(layer: Layer, position: int, lengths: Sequence[int]) -> Operan
     return Converted(Select(), (below, lifted, indices))
 
 
-def _narrow(layer: Layer, position: int) -> Operand:
+def _narrow(layer: OnnxLayer, position: int) -> Operand:
     """Indices as int32."""
     tensor = layer.tensor(position)
     return tensor if tensor.dtype is DType.INT32 else cast(tensor, DType.INT32)
 
 
-def _gather(layer: Layer) -> Converted:
+def _gather(layer: OnnxLayer) -> Converted:
     axis = layer.own_axis(0)
     indices = whole_indices(layer, 1, (layer.x.shape[axis],))
     return Converted(Gather(axis), (layer.x, indices), ("indices",))
 
 
-def _gather_nd(layer: Layer) -> Converted:
+def _gather_nd(layer: OnnxLayer) -> Converted:
     """With the coordinates of the first ``batch_dims`` axes, which are those of the indices themselves."""
     batch, shape = layer.whole("batch_dims"), layer.tensor(1).shape
     indices = whole_indices(layer, 1, layer.x.shape[batch : batch + shape[-1]])
@@ -75,7 +75,7 @@ def _places(coordinates: Sequence[Operand], shape: Sequence[int]) -> Converted:
     return Converted(Concat(len(shape)), tuple(parts))
 
 
-def _gather_elements(layer: Layer) -> Converted:
+def _gather_elements(layer: OnnxLayer) -> Converted:
     """The element at each index along one axis, and at its own place along the others."""
     axis, shape = layer.own_axis(0), layer.tensor(1).shape
     index = reshaped(whole_indices(layer, 1, (layer.x.shape[axis],)), (*shape, 1))
@@ -85,28 +85,28 @@ def _gather_elements(layer: Layer) -> Converted:
     return Converted(GatherNd(), (layer.x, places), ("indices",))
 
 
-def _reduction(layer: Layer) -> str:
+def _reduction(layer: OnnxLayer) -> str:
     name = layer.text("reduction", "none")
     if name not in REDUCTIONS:
-        raise Refused(f"reduction {name}; supported: {', '.join(REDUCTIONS)}")
+        raise RefusedOperator(f"reduction {name}; supported: {', '.join(REDUCTIONS)}")
     return name
 
 
-def _scatter_nd(layer: Layer) -> Converted:
+def _scatter_nd(layer: OnnxLayer) -> Converted:
     depth = layer.tensor(1).shape[-1]
     indices = whole_indices(layer, 1, layer.x.shape[:depth])
     operands = (layer.x, indices, layer.tensor(2))
     return Converted(ScatterNd(_reduction(layer)), operands, ("indices", "updates"))
 
 
-def _scatter_elements(layer: Layer) -> Converted:
+def _scatter_elements(layer: OnnxLayer) -> Converted:
     axis = layer.own_axis(0)
     indices = whole_indices(layer, 1, (layer.x.shape[axis],))
     operands = (layer.x, indices, layer.tensor(2))
     return Converted(ScatterElements(axis, _reduction(layer)), operands, ("indices", "updates"))
 
 
-def _tensor_scatter(layer: Layer) -> Converted:
+def _tensor_scatter(layer: OnnxLayer) -> Converted:
     """Slices along ``axis`` from a place on that each element of the batch has."""
     shape, update = layer.x.shape, layer.tensor(1)
     axis = layer.own_axis(-2)
@@ -131,7 +131,7 @@ def _modulo(place: Operand, length: int) -> Operand:
     return Converted(Select(), (below, place, lowered))
 
 
-def _top_k(layer: Layer) -> Converted:
+def _top_k(layer: OnnxLayer) -> Converted:
     axis = layer.own_axis(-1)
     if layer.opset < 10:
         count = layer.whole("k")
@@ -140,7 +140,7 @@ def _top_k(layer: Layer) -> Converted:
     return Converted(TopK(count, axis, bool(layer.whole("largest", 1))), (layer.x,))
 
 
-def _one_hot(layer: Layer) -> Converted:
+def _one_hot(layer: OnnxLayer) -> Converted:
     """``values[1]`` where the place along the new axis is the index, elsewhere ``values[0]``."""
     depth = int(layer.constant(1, "depths").reshape(-1)[0].item())
     values = layer.constant(2, "values").reshape(-1)
@@ -156,30 +156,30 @@ def _one_hot(layer: Layer) -> Converted:
     return Converted(Select(), (hot, values[1:].reshape(()), values[:1].reshape(())), ("on", "off"))
 
 
-def _compress(layer: Layer) -> Converted:
+def _compress(layer: OnnxLayer) -> Converted:
     """The slices, or elements, where a constant condition holds."""
     chosen = np.flatnonzero(layer.constant(1, "conditions")).astype(np.int32)
     if not chosen.size:
-        raise Refused("nothing that is chosen; supported: one slice or more")
+        raise RefusedOperator("nothing that is chosen; supported: one slice or more")
     if layer.attribute("axis") is None:
         return Converted(Gather(0), (reshaped(layer.x, (prod(layer.x.shape),)), chosen), ("places",))
     return Converted(Gather(layer.own_axis(0)), (layer.x, chosen), ("places",))
 
 
-def _eye_like(layer: Layer) -> Known:
+def _eye_like(layer: OnnxLayer) -> KnownOutput:
     """Ones on a diagonal."""
     kind = layer.attribute("dtype")
     wanted = KINDS.get(layer.x.type_name) if kind is None else kind_of(int(kind))
     if wanted is None:
-        raise Refused(f"a diagonal of {layer.x.type_name if kind is None else type_name(int(kind))}")
+        raise RefusedOperator(f"a diagonal of {layer.x.type_name if kind is None else type_name(int(kind))}")
     if layer.rank != 2:
         raise ValueError(f"an input of {shape_text(layer.x.shape)} instead of two dimensions")
     rows, columns = layer.x.shape
     ask_for_room((2, rows, columns))
-    return Known(np.eye(rows, columns, layer.whole("k")).astype(wanted.dtype.numpy))
+    return KnownOutput(np.eye(rows, columns, layer.whole("k")).astype(wanted.dtype.numpy))
 
 
-def _reverse_sequence(layer: Layer) -> Converted:
+def _reverse_sequence(layer: OnnxLayer) -> Converted:
     """The first elements along time backwards, as many as the sequence of the batch has."""
     time, batch = layer.whole("time_axis"), layer.whole("batch_axis", 1)
     if {time, batch} != {0, 1} or layer.rank < 2:
@@ -195,7 +195,7 @@ def _reverse_sequence(layer: Layer) -> Converted:
     return Converted(GatherNd(), (layer.x, _places(parts, layer.x.shape[:2])), ("indices",))
 
 
-def _max_unpool(layer: Layer) -> Converted:
+def _max_unpool(layer: OnnxLayer) -> Converted:
     """Numbers at the places that they were pooled from, zeros elsewhere."""
     spatial = layer.rank - 2
     kernel = [int(k) for k in layer.attribute("kernel_shape")]
@@ -219,18 +219,18 @@ def _max_unpool(layer: Layer) -> Converted:
 
 _NUMBERS = frozenset(d for d in DType if d.is_integer) | {DType.FLOAT32}
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Compress": Converter(_compress, ("compress",), ANY),
-    "EyeLike": Converter(_eye_like, ("eye_like",), ANY),
-    "Gather": Converter(_gather, ("gather",), ANY),
-    "GatherElements": Converter(_gather_elements, ("gather_elements",), ANY),
-    "GatherND": Converter(_gather_nd, ("gather_nd",), ANY),
-    "MaxUnpool": Converter(_max_unpool, ("max_unpool",)),
-    "OneHot": Converter(_one_hot, ("one_hot",), frozenset({DType.FLOAT32, DType.INT32, DType.INT64})),
-    "ReverseSequence": Converter(_reverse_sequence, ("reverse_sequence",), ANY),
-    "Scatter": Converter(_scatter_elements, ("scatter",), ANY),
-    "ScatterElements": Converter(_scatter_elements, ("scatter_elements",), ANY),
-    "ScatterND": Converter(_scatter_nd, ("scatter_nd",), ANY),
-    "TensorScatter": Converter(_tensor_scatter, ("tensor_scatter",), ANY),
-    "TopK": Converter(_top_k, ("top_k",), _NUMBERS, whole=2),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Compress": OnnxConverter(_compress, ("compress",), ANY),
+    "EyeLike": OnnxConverter(_eye_like, ("eye_like",), ANY),
+    "Gather": OnnxConverter(_gather, ("gather",), ANY),
+    "GatherElements": OnnxConverter(_gather_elements, ("gather_elements",), ANY),
+    "GatherND": OnnxConverter(_gather_nd, ("gather_nd",), ANY),
+    "MaxUnpool": OnnxConverter(_max_unpool, ("max_unpool",)),
+    "OneHot": OnnxConverter(_one_hot, ("one_hot",), frozenset({DType.FLOAT32, DType.INT32, DType.INT64})),
+    "ReverseSequence": OnnxConverter(_reverse_sequence, ("reverse_sequence",), ANY),
+    "Scatter": OnnxConverter(_scatter_elements, ("scatter",), ANY),
+    "ScatterElements": OnnxConverter(_scatter_elements, ("scatter_elements",), ANY),
+    "ScatterND": OnnxConverter(_scatter_nd, ("scatter_nd",), ANY),
+    "TensorScatter": OnnxConverter(_tensor_scatter, ("tensor_scatter",), ANY),
+    "TopK": OnnxConverter(_top_k, ("top_k",), _NUMBERS, whole=2),
 }

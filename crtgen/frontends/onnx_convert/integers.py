@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused, Tensor
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, reshaped
+from crtgen.frontends.builder import Converted, NamedTensor, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer, Operand, cast, number, reshaped
 from crtgen.frontends.onnx_convert.products import multiplied
 from crtgen.frontends.onnx_convert.weights import convolved
-from crtgen.frontends.onnx_convert.window import Numbers, lines_of
+from crtgen.frontends.onnx_convert.window import ConvStorage, lines_of
 from crtgen.frontends.onnx_edges import OF_BYTE
 from crtgen.frontends.wide import wide_sums
 from crtgen.ir import Array, DType, Op, Quant
@@ -27,17 +27,17 @@ __all__ = ["CONVERTERS", "conv_sums", "dense_sums", "in_steps"]
 _EIGHT = frozenset({DType.INT8, DType.UINT8})
 
 
-class _Sums(Numbers):
+class _IntegerSums(ConvStorage):
     """The sums of a convolution are its outputs."""
 
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
         return Accumulate(op)
 
 
-def conv_sums(layer: Layer, x: Operand, weights: Int64, bias: Array) -> Converted:
+def conv_sums(layer: OnnxLayer, x: Operand, weights: Int64, bias: Array) -> Converted:
     """A convolution's sums of ``x`` of int8 with ``weights[O, C/groups, ...]`` of nine bits."""
     return wide_sums(
-        lambda part, start: convolved(layer, x, part, start, _Sums()),
+        lambda part, start: convolved(layer, x, part, start, _IntegerSums()),
         weights,
         bias,
         layer.whole("group", 1) == 1,
@@ -68,17 +68,17 @@ class _Factor:
     As int8 its numbers are ``offset`` less than in the file.
     """
 
-    tensor: Tensor
-    given: Tensor | None
+    tensor: NamedTensor
+    given: NamedTensor | None
     zero: int | None
     offset: int
 
     @classmethod
-    def of(cls, layer: Layer, place: int, zero_place: int) -> "_Factor":
+    def of(cls, layer: OnnxLayer, place: int, zero_place: int) -> "_Factor":
         tensor, zero = layer.tensor(place), layer.tensor(zero_place) if layer.has(zero_place) else None
         bytes_ = DType.UINT8 in (tensor.dtype, zero.dtype if zero is not None else None)
         if tensor.quant is not None and (zero is None or zero.data is None):
-            raise Refused(f"{tensor.name!r} is quantised, and its zero point here is not known")
+            raise RefusedOperator(f"{tensor.name!r} is quantised, and its zero point here is not known")
         known = 0 if zero is None else None
         if zero is not None and zero.data is not None and zero.data.size == 1:
             known = int(zero.data.item())
@@ -118,14 +118,14 @@ class _Factor:
         return reshaped(self.given, (*self.given.shape, 1)) if last else self.given
 
 
-def _signed(tensor: Tensor) -> Operand:
+def _signed(tensor: NamedTensor) -> Operand:
     """Numbers of eight bits as int8, half their range less."""
     if tensor.dtype is not DType.UINT8:
         return tensor
     return cast(Converted(BitXor(), (tensor, number(OF_BYTE, DType.UINT8)), ("half",)), DType.INT8)
 
 
-def _weights(layer: Layer, place: int, zero_place: int, axis: int) -> Int64:
+def _weights(layer: OnnxLayer, place: int, zero_place: int, axis: int) -> Int64:
     """Constant weights less their zero points, of which there is one or one per output on ``axis``."""
     data = layer.constant(place, "weights").astype(np.int64)
     if not layer.has(zero_place):
@@ -136,7 +136,7 @@ def _weights(layer: Layer, place: int, zero_place: int, axis: int) -> Int64:
     return data - zero.reshape([-1 if a == axis else 1 for a in range(data.ndim)])
 
 
-def _conv_integer(layer: Layer) -> Converted:
+def _conv_integer(layer: OnnxLayer) -> Converted:
     """Padding stands for zero: around what has a zero point that is computed, that is put first."""
     weights, x = _weights(layer, 1, 3, 0), _Factor.of(layer, 0, 2)
     bias = np.zeros(len(weights), np.int32)
@@ -152,7 +152,7 @@ def _conv_integer(layer: Layer) -> Converted:
     return _moved(conv_sums(layer, numbers, weights, bias), x.ahead(0), columns)
 
 
-def _within(layer: Layer, before: tuple[int, ...], after: tuple[int, ...]) -> Layer:
+def _within(layer: OnnxLayer, before: tuple[int, ...], after: tuple[int, ...]) -> OnnxLayer:
     """The layer on an input that has its padding already."""
     shape = tuple(b + d + a for b, d, a in zip(before, layer.x.shape, after, strict=True))
     attributes = {**layer.node.attributes, "auto_pad": "VALID", "pads": []}
@@ -166,7 +166,7 @@ def _moved(sums: Converted, ahead: Operand, columns: Int64) -> Converted:
     return Converted(Add(), (sums, missing), ("missing",))
 
 
-def _matmul_integer(layer: Layer) -> Converted:
+def _matmul_integer(layer: OnnxLayer) -> Converted:
     """By constant weights, a fully connected layer."""
     a, b = _Factor.of(layer, 0, 2), _Factor.of(layer, 1, 3)
     shapes = a.tensor.shape, b.tensor.shape
@@ -179,7 +179,7 @@ def _matmul_integer(layer: Layer) -> Converted:
     return made if a.zero is not None else _moved(made, a.ahead(len(shapes[0])), weights.sum(axis=1))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "ConvInteger": Converter(_conv_integer, ("conv",), _EIGHT),
-    "MatMulInteger": Converter(_matmul_integer, ("matmul",), _EIGHT),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "ConvInteger": OnnxConverter(_conv_integer, ("conv",), _EIGHT),
+    "MatMulInteger": OnnxConverter(_matmul_integer, ("matmul",), _EIGHT),
 }

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from crtgen import budget
-from crtgen.frontends.builder import Converted, Known, Refused, Tensor
+from crtgen.frontends.builder import Converted, KnownOutput, NamedTensor, RefusedOperator
 from crtgen.frontends.onnx_file import FileNode
 from crtgen.frontends.refusals import NotConstant
 from crtgen.ir import Array, DType, Op, Value, shape_text
@@ -22,8 +22,8 @@ __all__ = [
     "NARROW",
     "NUMBERS",
     "Convert",
-    "Converter",
-    "Layer",
+    "OnnxConverter",
+    "OnnxLayer",
     "Operand",
     "Results",
     "ask_for_room",
@@ -40,25 +40,25 @@ __all__ = [
 
 _LARGEST_ELEMENT = 8
 
-Operand: TypeAlias = Tensor | Converted | Value | Array
-Results: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
+Operand: TypeAlias = NamedTensor | Converted | Value | Array
+Results: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
 """What a node gives: its only output, a constant, or each of its outputs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class OnnxLayer:
     """One node of the file with its tensors. What is wrong with it is a ``ValueError``."""
 
     node: FileNode
-    inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor | None, ...]
+    inputs: tuple[NamedTensor | None, ...]
+    outputs: tuple[NamedTensor | None, ...]
 
     @property
     def opset(self) -> int:
         return self.node.opset
 
     @property
-    def x(self) -> Tensor:
+    def x(self) -> NamedTensor:
         return self.tensor(0)
 
     @property
@@ -67,7 +67,7 @@ class Layer:
         return len(self.x.shape)
 
     @property
-    def operands(self) -> tuple[Tensor, ...]:
+    def operands(self) -> tuple[NamedTensor, ...]:
         """All inputs, each of which has to be there."""
         return tuple(self.tensor(i) for i in range(len(self.inputs)))
 
@@ -75,7 +75,7 @@ class Layer:
         """Whether there is such an input."""
         return position < len(self.inputs) and self.inputs[position] is not None
 
-    def tensor(self, position: int) -> Tensor:
+    def tensor(self, position: int) -> NamedTensor:
         """An input that has to be there."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         if tensor is None:
@@ -130,13 +130,13 @@ class Layer:
         return str(self.attribute(name, default))
 
     def refuse(self, name: str, *supported: Any) -> None:
-        """``Refused`` unless an attribute is one of those; the first of them is its default."""
+        """``RefusedOperator`` unless an attribute is one of those; the first of them is its default."""
         value = self.attribute(name, supported[0])
         if value not in supported:
-            raise Refused(f"{name} {value}; supported: {', '.join(map(str, supported))}")
+            raise RefusedOperator(f"{name} {value}; supported: {', '.join(map(str, supported))}")
 
 
-Convert: TypeAlias = Callable[[Layer], Results]
+Convert: TypeAlias = Callable[[OnnxLayer], Results]
 
 FLOAT = frozenset({DType.FLOAT32})
 NUMBERS = frozenset({DType.FLOAT32, DType.INT32})
@@ -148,7 +148,7 @@ ANY = frozenset(DType)
 
 
 @dataclass(frozen=True, slots=True)
-class Converter:
+class OnnxConverter:
     """A row of the table: ``stems`` is what the name of the layer begins with, ``types`` those of the first
     input. ``whole`` is how many outputs there are, if all are computed, also those that nothing reads. One
     that ``is_bounded`` has room for as much as there can be, whatever lengths the file says."""
@@ -202,7 +202,7 @@ def power(x: Operand, exponent: float) -> Operand:
         return Converted(Square(), (x,))
     if exponent == 4:
         return Converted(Square(), (Converted(Square(), (x,)),))
-    if exponent == 3 and isinstance(x, Tensor):
+    if exponent == 3 and isinstance(x, NamedTensor):
         return Converted(Mul(), (Converted(Mul(), (x, x)), x))
     if exponent == 0.5:
         return Converted(Sqrt(), (x,))
@@ -216,7 +216,7 @@ def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
     return Converted(Reshape(tuple(shape)), (x,))
 
 
-def same(x: Tensor) -> Converted:
+def same(x: NamedTensor) -> Converted:
     """The tensor itself, in the form of an operator that a pass removes."""
     return reshaped(x, x.shape)
 

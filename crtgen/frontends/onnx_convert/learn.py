@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, reshaped
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer, Operand, cast, number, reshaped
 from crtgen.ir import Array, DType
 from crtgen.ops import FullyConnected, Logistic, Mul, Softmax, Sub
 from crtgen.ops.arithmetic import Div
@@ -19,7 +19,7 @@ __all__ = ["CONVERTERS"]
 _LABELS = frozenset({DType.FLOAT32, DType.INT32, DType.INT64})
 
 
-def _reals(layer: Layer, name: str, default: float, length: int) -> Array:
+def _reals(layer: OnnxLayer, name: str, default: float, length: int) -> Array:
     """An attribute that is a vector, or one number for all."""
     given = np.array(layer.attribute(name) or [default], np.float32)
     if given.size not in (1, length):
@@ -27,14 +27,14 @@ def _reals(layer: Layer, name: str, default: float, length: int) -> Array:
     return given if given.size > 1 else given.reshape(())
 
 
-def _scaler(layer: Layer) -> Converted:
+def _scaler(layer: OnnxLayer) -> Converted:
     """``(x - offset) * scale``."""
     length = layer.x.shape[-1]
     centred = Converted(Sub(), (layer.x, _reals(layer, "offset", 0.0, length)), ("offset",))
     return Converted(Mul(), (centred, _reals(layer, "scale", 1.0, length)), ("scale",))
 
 
-def _feature(layer: Layer) -> Converted:
+def _feature(layer: OnnxLayer) -> Converted:
     """The elements of the last axis at some places."""
     places, rank = layer.tensor(1), layer.rank
     made = Converted(
@@ -43,13 +43,13 @@ def _feature(layer: Layer) -> Converted:
     return made if rank > 1 else reshaped(made, (1, int(np.prod(places.shape))))
 
 
-def _rows(layer: Layer) -> tuple[int, int]:
+def _rows(layer: OnnxLayer) -> tuple[int, int]:
     if layer.rank != 2:
         raise ValueError(f"an input of {layer.rank} dimensions instead of 2")
     return layer.x.shape[0], layer.x.shape[1]
 
 
-def _scores(layer: Layer, outputs: int, coefficients: str) -> Converted:
+def _scores(layer: OnnxLayer, outputs: int, coefficients: str) -> Converted:
     """The product with coefficients ``[outputs, features]``, and what is added to it."""
     weights = np.array(layer.attribute(coefficients) or [], np.float32)
     _, features = _rows(layer)
@@ -60,16 +60,16 @@ def _scores(layer: Layer, outputs: int, coefficients: str) -> Converted:
     return Converted(FullyConnected(), operands, ("weights", "bias"))
 
 
-def _regressor(layer: Layer) -> Converted:
+def _regressor(layer: OnnxLayer) -> Converted:
     layer.refuse("post_transform", "NONE")
     return _scores(layer, layer.whole("targets", 1), "coefficients")
 
 
-def _classifier(layer: Layer) -> tuple[Converted, ...]:
+def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
     """The label of the greatest score, and the scores."""
     labels = np.array(layer.attribute("classlabels_ints") or [], np.int64)
     if not labels.size:
-        raise Refused("labels that are words", "number the classes before training")
+        raise RefusedOperator("labels that are words", "number the classes before training")
     scores = _scores(layer, labels.size, "coefficients")
     best = Converted(ArgMax(1), (scores,))
     label = Converted(Gather(0), (labels, best), ("labels",))
@@ -77,11 +77,11 @@ def _classifier(layer: Layer) -> tuple[Converted, ...]:
     if kind == "NONE":
         return label, reshaped(scores, (_rows(layer)[0], labels.size))
     if kind not in ("SOFTMAX", "LOGISTIC"):
-        raise Refused(f"post_transform {kind}; supported: NONE, SOFTMAX, LOGISTIC")
+        raise RefusedOperator(f"post_transform {kind}; supported: NONE, SOFTMAX, LOGISTIC")
     return label, Converted(Softmax() if kind == "SOFTMAX" else Logistic(), (scores,))
 
 
-def _normalizer(layer: Layer) -> Converted:
+def _normalizer(layer: OnnxLayer) -> Converted:
     """Each row by its greatest magnitude, or by the sum or the root of the squares of its elements."""
     norm, axis = layer.text("norm", "MAX"), (layer.rank - 1,)
     if norm == "L2":
@@ -95,21 +95,21 @@ def _normalizer(layer: Layer) -> Converted:
     return Converted(Div(), (layer.x, length), ("length",))
 
 
-def _binarizer(layer: Layer) -> Converted:
+def _binarizer(layer: OnnxLayer) -> Converted:
     above = Converted(Greater(), (layer.x, number(layer.real("threshold", 0.0))), ("threshold",))
     return cast(above, DType.FLOAT32)
 
 
-def _zip_map(layer: Layer) -> Converted:
-    raise Refused("dictionaries", "export with options={'zipmap': False}")
+def _zip_map(layer: OnnxLayer) -> Converted:
+    raise RefusedOperator("dictionaries", "export with options={'zipmap': False}")
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "ai.onnx.ml.ArrayFeatureExtractor": Converter(_feature, ("feature",), _LABELS),
-    "ai.onnx.ml.Binarizer": Converter(_binarizer, ("binarizer",)),
-    "ai.onnx.ml.LinearClassifier": Converter(_classifier, ("classifier",), whole=2),
-    "ai.onnx.ml.LinearRegressor": Converter(_regressor, ("regressor",)),
-    "ai.onnx.ml.Normalizer": Converter(_normalizer, ("normalizer",)),
-    "ai.onnx.ml.Scaler": Converter(_scaler, ("scaler",)),
-    "ai.onnx.ml.ZipMap": Converter(_zip_map, ("zip_map",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "ai.onnx.ml.ArrayFeatureExtractor": OnnxConverter(_feature, ("feature",), _LABELS),
+    "ai.onnx.ml.Binarizer": OnnxConverter(_binarizer, ("binarizer",)),
+    "ai.onnx.ml.LinearClassifier": OnnxConverter(_classifier, ("classifier",), whole=2),
+    "ai.onnx.ml.LinearRegressor": OnnxConverter(_regressor, ("regressor",)),
+    "ai.onnx.ml.Normalizer": OnnxConverter(_normalizer, ("normalizer",)),
+    "ai.onnx.ml.Scaler": OnnxConverter(_scaler, ("scaler",)),
+    "ai.onnx.ml.ZipMap": OnnxConverter(_zip_map, ("zip_map",)),
 }

@@ -5,11 +5,11 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Known, Refused
+from crtgen.frontends.builder import Converted, KnownOutput, RefusedOperator
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     ask_for_room,
     number,
@@ -26,13 +26,13 @@ from crtgen.ops.spread import BroadcastTo, MirrorPad, PadWith
 __all__ = ["CONVERTERS"]
 
 
-def _to_shape(layer: Layer, shape: Sequence[int]) -> Converted:
+def _to_shape(layer: OnnxLayer, shape: Sequence[int]) -> Converted:
     if prod(layer.x.shape) != prod(shape):
         raise ValueError(f"{shape_text(layer.x.shape)} does not become {shape_text(shape)}")
     return reshaped(layer.x, shape)
 
 
-def _reshape(layer: Layer) -> Converted:
+def _reshape(layer: OnnxLayer) -> Converted:
     """0 is the length of the input's axis, unless ``allowzero``; -1 is what is left."""
     shape, keep = layer.integers(1, "lengths"), not layer.whole("allowzero")
     if keep and any(d == 0 and axis >= layer.rank for axis, d in enumerate(shape)):
@@ -44,14 +44,14 @@ def _reshape(layer: Layer) -> Converted:
     return _to_shape(layer, lengths)
 
 
-def _flatten(layer: Layer) -> Converted:
+def _flatten(layer: OnnxLayer) -> Converted:
     """Two dimensions: the axes before ``axis``, and those from it on."""
     axis = layer.whole("axis", 1)
     axis += layer.rank if axis < 0 else 0
     return _to_shape(layer, (prod(layer.x.shape[:axis]), prod(layer.x.shape[axis:])))
 
 
-def _squeeze(layer: Layer) -> Converted:
+def _squeeze(layer: OnnxLayer) -> Converted:
     """Without some axes of length 1, or without all of them."""
     shape, axes = layer.x.shape, layer.listed("axes", 1)
     ones = {a for a, d in enumerate(shape) if d == 1}
@@ -59,7 +59,7 @@ def _squeeze(layer: Layer) -> Converted:
     return _to_shape(layer, tuple(d for a, d in enumerate(shape) if a not in gone))
 
 
-def _unsqueeze(layer: Layer) -> Converted:
+def _unsqueeze(layer: OnnxLayer) -> Converted:
     axes = layer.listed("axes", 1) or []
     rank = layer.rank + len(axes)
     new = {layer.axis(a, rank) for a in axes}
@@ -69,12 +69,12 @@ def _unsqueeze(layer: Layer) -> Converted:
     return _to_shape(layer, tuple(1 if a in new else next(rest) for a in range(rank)))
 
 
-def _transpose(layer: Layer) -> Converted:
+def _transpose(layer: OnnxLayer) -> Converted:
     perm = layer.attribute("perm") or list(range(layer.rank))[::-1]
     return transposed(layer.x, [layer.axis(int(p), layer.rank) for p in perm])
 
 
-def _concat(layer: Layer) -> Converted:
+def _concat(layer: OnnxLayer) -> Converted:
     parts = [part for part in layer.operands if 0 not in part.shape]
     if len(parts) < 2:
         return same(parts[0])
@@ -82,7 +82,7 @@ def _concat(layer: Layer) -> Converted:
     return Converted(Concat(layer.own_axis(1)), tuple(parts), roles)
 
 
-def _split(layer: Layer) -> tuple[Converted | Known, ...]:
+def _split(layer: OnnxLayer) -> tuple[Converted | KnownOutput, ...]:
     """Along an axis, into parts of given lengths or equal ones, of which the last may be shorter."""
     axis, count = layer.own_axis(0), len(layer.outputs)
     length, lengths = layer.x.shape[axis], layer.listed("split", 1)
@@ -95,7 +95,7 @@ def _split(layer: Layer) -> tuple[Converted | Known, ...]:
     return tuple(_part(layer, axis, end - n, end) for end, n in zip(ends, lengths, strict=True))
 
 
-def _part(layer: Layer, axis: int, first: int, last: int) -> Converted | Known:
+def _part(layer: OnnxLayer, axis: int, first: int, last: int) -> Converted | KnownOutput:
     if first == last:
         return _empty(layer, tuple(0 if a == axis else d for a, d in enumerate(layer.x.shape)))
     begin = tuple(first if a == axis else 0 for a in range(layer.rank))
@@ -103,14 +103,14 @@ def _part(layer: Layer, axis: int, first: int, last: int) -> Converted | Known:
     return Converted(StridedSlice(begin, end, (1,) * layer.rank), (layer.x,))
 
 
-def _empty(layer: Layer, shape: Sequence[int]) -> Known:
+def _empty(layer: OnnxLayer, shape: Sequence[int]) -> KnownOutput:
     """A constant without elements, which only a concatenation takes."""
     assert layer.x.dtype is not None
     ask_for_room(shape)
-    return Known(np.zeros(shape, layer.x.dtype.numpy))
+    return KnownOutput(np.zeros(shape, layer.x.dtype.numpy))
 
 
-def _slice(layer: Layer) -> Converted | Known:
+def _slice(layer: OnnxLayer) -> Converted | KnownOutput:
     starts, ends = layer.listed("starts", 1), layer.listed("ends", 2)
     if starts is None or ends is None:
         raise ValueError("starts or ends are missing")
@@ -128,7 +128,7 @@ def _slice(layer: Layer) -> Converted | Known:
     return Converted(StridedSlice(begin, end, stride), (layer.x,))
 
 
-def _pad(layer: Layer) -> Converted:
+def _pad(layer: OnnxLayer) -> Converted:
     """Elements around each axis; negative padding cuts them off."""
     pads = layer.listed("pads", 1) or []
     axes = layer.integers(3, "axes") if layer.has(3) else list(range(layer.rank))
@@ -150,14 +150,14 @@ def _pad(layer: Layer) -> Converted:
     return _taken_around(layer, x, first, last, mode)
 
 
-def _pad_value(layer: Layer) -> float | int | None:
+def _pad_value(layer: OnnxLayer) -> float | int | None:
     if "value" in layer.node.attributes:
         return layer.real("value", 0.0)
     value = layer.constant(2, "padding values").reshape(-1).tolist() if layer.has(2) else []
     return value[0] if value else None
 
 
-def _cut(layer: Layer, before: Sequence[int], after: Sequence[int]) -> Operand:
+def _cut(layer: OnnxLayer, before: Sequence[int], after: Sequence[int]) -> Operand:
     if min(*before, *after, 0) == 0:
         return layer.x
     begin = tuple(max(-p, 0) for p in before)
@@ -166,13 +166,13 @@ def _cut(layer: Layer, before: Sequence[int], after: Sequence[int]) -> Operand:
 
 
 def _taken_around(
-    layer: Layer, x: Operand, before: Sequence[int], after: Sequence[int], mode: str
+    layer: OnnxLayer, x: Operand, before: Sequence[int], after: Sequence[int], mode: str
 ) -> Converted:
     """Padding that repeats elements of the tensor, axis by axis."""
     if mode not in ("edge", "wrap"):
-        raise Refused(f"mode {mode}; supported: constant, reflect, edge, wrap")
+        raise RefusedOperator(f"mode {mode}; supported: constant, reflect, edge, wrap")
     if x is not layer.x:
-        raise Refused(f"negative padding in the mode {mode}; supported: with constant and reflect")
+        raise RefusedOperator(f"negative padding in the mode {mode}; supported: with constant and reflect")
     made: Operand = x
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         if first or last:
@@ -184,25 +184,25 @@ def _taken_around(
     return made if isinstance(made, Converted) else reshaped(made, layer.x.shape)
 
 
-def _expand(layer: Layer) -> Converted:
+def _expand(layer: OnnxLayer) -> Converted:
     shape = np.broadcast_shapes(layer.x.shape, tuple(layer.integers(1, "lengths")))
     return Converted(BroadcastTo(shape), (layer.x,))
 
 
-def _tile(layer: Layer) -> Converted:
+def _tile(layer: OnnxLayer) -> Converted:
     """Each axis as one of two, of which the first is repeated."""
     repeats = layer.integers(1, "repeats")
     if len(repeats) != layer.rank or min(repeats, default=1) < 0:
         raise ValueError(f"repeats {repeats} of {shape_text(layer.x.shape)}")
     if 0 in repeats:
-        raise Refused("no repeats; supported: one or more")
+        raise RefusedOperator("no repeats; supported: one or more")
     apart = tuple(n for d in layer.x.shape for n in (1, d))
     spread = tuple(n for r, d in zip(repeats, layer.x.shape, strict=True) for n in (r, d))
     repeated = Converted(BroadcastTo(spread), (reshaped(layer.x, apart),))
     return reshaped(repeated, tuple(r * d for r, d in zip(repeats, layer.x.shape, strict=True)))
 
 
-def _depth_to_space(layer: Layer) -> Converted:
+def _depth_to_space(layer: OnnxLayer) -> Converted:
     n, c, h, w = _image(layer)
     block = layer.whole("blocksize")
     depth = c // block**2
@@ -213,7 +213,7 @@ def _depth_to_space(layer: Layer) -> Converted:
     return reshaped(apart, (n, depth, h * block, w * block))
 
 
-def _space_to_depth(layer: Layer) -> Converted:
+def _space_to_depth(layer: OnnxLayer) -> Converted:
     n, c, h, w = _image(layer)
     block = layer.whole("blocksize")
     apart = reshaped(layer.x, (n, c, h // block, block, w // block, block))
@@ -221,23 +221,23 @@ def _space_to_depth(layer: Layer) -> Converted:
     return reshaped(transposed(apart, perm), (n, c * block**2, h // block, w // block))
 
 
-def _image(layer: Layer) -> tuple[int, int, int, int]:
+def _image(layer: OnnxLayer) -> tuple[int, int, int, int]:
     if layer.rank != 4:
         raise ValueError(f"input 0 has shape {shape_text(layer.x.shape)} instead of four dimensions")
     n, c, h, w = layer.x.shape
     return n, c, h, w
 
 
-def _shape(layer: Layer) -> Known:
+def _shape(layer: OnnxLayer) -> KnownOutput:
     start, end = layer.whole("start"), layer.whole("end", layer.rank)
-    return Known(np.array(layer.x.shape[start:end], np.int64))
+    return KnownOutput(np.array(layer.x.shape[start:end], np.int64))
 
 
-def _size(layer: Layer) -> Known:
-    return Known(np.array(prod(layer.x.shape), np.int64))
+def _size(layer: OnnxLayer) -> KnownOutput:
+    return KnownOutput(np.array(prod(layer.x.shape), np.int64))
 
 
-def _trilu(layer: Layer) -> Converted:
+def _trilu(layer: OnnxLayer) -> Converted:
     """The upper or lower triangle; the rest is zero."""
     shift = int(layer.constant(1, "diagonals").reshape(-1)[0].item()) if layer.has(1) else 0
     if layer.rank < 2:
@@ -249,21 +249,21 @@ def _trilu(layer: Layer) -> Converted:
     return Converted(Select(), (kept, layer.x, number(0, layer.x.dtype)), ("x", "zero"))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Concat": Converter(_concat, ("concat",), ANY),
-    "DepthToSpace": Converter(_depth_to_space, ("depth_to_space",), ANY),
-    "Expand": Converter(_expand, ("expand",), ANY),
-    "Flatten": Converter(_flatten, ("flatten",), ANY),
-    "Pad": Converter(_pad, ("pad",), ANY),
-    "Reshape": Converter(_reshape, ("reshape",), ANY),
-    "Shape": Converter(_shape, ("shape",), ANY),
-    "Size": Converter(_size, ("size",), ANY),
-    "Slice": Converter(_slice, ("slice",), ANY),
-    "SpaceToDepth": Converter(_space_to_depth, ("space_to_depth",), ANY),
-    "Split": Converter(_split, ("split",), ANY),
-    "Squeeze": Converter(_squeeze, ("squeeze",), ANY),
-    "Tile": Converter(_tile, ("tile",), ANY),
-    "Transpose": Converter(_transpose, ("transpose",), ANY),
-    "Trilu": Converter(_trilu, ("trilu",), ANY),
-    "Unsqueeze": Converter(_unsqueeze, ("unsqueeze",), ANY),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Concat": OnnxConverter(_concat, ("concat",), ANY),
+    "DepthToSpace": OnnxConverter(_depth_to_space, ("depth_to_space",), ANY),
+    "Expand": OnnxConverter(_expand, ("expand",), ANY),
+    "Flatten": OnnxConverter(_flatten, ("flatten",), ANY),
+    "Pad": OnnxConverter(_pad, ("pad",), ANY),
+    "Reshape": OnnxConverter(_reshape, ("reshape",), ANY),
+    "Shape": OnnxConverter(_shape, ("shape",), ANY),
+    "Size": OnnxConverter(_size, ("size",), ANY),
+    "Slice": OnnxConverter(_slice, ("slice",), ANY),
+    "SpaceToDepth": OnnxConverter(_space_to_depth, ("space_to_depth",), ANY),
+    "Split": OnnxConverter(_split, ("split",), ANY),
+    "Squeeze": OnnxConverter(_squeeze, ("squeeze",), ANY),
+    "Tile": OnnxConverter(_tile, ("tile",), ANY),
+    "Transpose": OnnxConverter(_transpose, ("transpose",), ANY),
+    "Trilu": OnnxConverter(_trilu, ("trilu",), ANY),
+    "Unsqueeze": OnnxConverter(_unsqueeze, ("unsqueeze",), ANY),
 }

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer
 from crtgen.ir import Array, shape_text
 from crtgen.ops import FullyConnected
 
@@ -22,21 +22,23 @@ def _unpacked(data: Array, bits: int) -> Array:
     return np.stack(parts, axis=-1).reshape(*data.shape[:-1], -1)
 
 
-def _matmul(layer: Layer) -> Converted:
+def _matmul(layer: OnnxLayer) -> Converted:
     """``x[..., K]`` by weights ``[N, K]`` that become float32, with a bias."""
     depth, outputs, bits = layer.whole("K"), layer.whole("N"), layer.whole("bits", 4)
     if bits not in (4, 8):
-        raise Refused(f"weights of {bits} bits; supported: 4, 8")
+        raise RefusedOperator(f"weights of {bits} bits; supported: 4, 8")
     if layer.has(4):
-        raise Refused("a permutation of the inputs (g_idx)")
+        raise RefusedOperator("a permutation of the inputs (g_idx)")
     if layer.whole("accuracy_level") > 1:
-        raise Refused("inputs that are quantised (accuracy_level)", "write the model with accuracy_level 0")
+        raise RefusedOperator(
+            "inputs that are quantised (accuracy_level)", "write the model with accuracy_level 0"
+        )
     weights = _weights(layer, depth, outputs, bits)
     bias = layer.constant(5, "biases") if layer.has(5) else np.zeros(outputs, np.float32)
     return Converted(FullyConnected(keep_dims=True), (layer.x, weights, bias), ("weights", "bias"))
 
 
-def _weights(layer: Layer, depth: int, outputs: int, bits: int) -> Real:
+def _weights(layer: OnnxLayer, depth: int, outputs: int, bits: int) -> Real:
     size = layer.whole("block_size")
     blocks = -(-depth // size) if size > 0 else 0
     data, scales = layer.constant(1, "weights"), layer.constant(2, "scales")
@@ -51,7 +53,7 @@ def _weights(layer: Layer, depth: int, outputs: int, bits: int) -> Real:
     return np.ascontiguousarray(rows)
 
 
-def _zeros(layer: Layer, outputs: int, blocks: int, bits: int) -> Real:
+def _zeros(layer: OnnxLayer, outputs: int, blocks: int, bits: int) -> Real:
     """One per output and block; without them half of the range."""
     if not layer.has(3):
         return np.full((outputs, blocks), 1 << (bits - 1), np.float32)
@@ -61,6 +63,6 @@ def _zeros(layer: Layer, outputs: int, blocks: int, bits: int) -> Real:
     return _unpacked(data.reshape(outputs, -1), bits)[:, :blocks].astype(np.float32)
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "com.microsoft.MatMulNBits": Converter(_matmul, ("matmul",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "com.microsoft.MatMulNBits": OnnxConverter(_matmul, ("matmul",)),
 }

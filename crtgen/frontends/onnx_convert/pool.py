@@ -11,17 +11,24 @@ from math import prod
 import numpy as np
 
 from crtgen import budget
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, RefusedOperator
 from crtgen.frontends.onnx_convert.layer import (
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     ask_for_room,
     number,
     power,
     reshaped,
 )
-from crtgen.frontends.onnx_convert.window import Line, Window, lines_of, to_first, to_last, window_of
+from crtgen.frontends.onnx_convert.window import (
+    AxisWindow,
+    ImageWindow,
+    lines_of,
+    to_first,
+    to_last,
+    window_of,
+)
 from crtgen.ir import Array, DType, Op, Quant
 from crtgen.ops import Add, AveragePool2d, MaxPool2d, Mul, Pad, Padding, StridedSlice
 from crtgen.ops.compare import Greater, Maximum, Select
@@ -33,55 +40,59 @@ _MOST_TAPS = 64
 _FEW_TAPS = 8
 
 
-def _max_pool(layer: Layer) -> Converted | tuple[Converted, ...]:
+def _max_pool(layer: OnnxLayer) -> Converted | tuple[Converted, ...]:
     lines = lines_of(layer, ())
     if layer.outputs[1:] not in ((), (None,)):
         return _greatest(layer, lines), _places(layer, lines)
     return _greatest(layer, lines)
 
 
-def _greatest(layer: Layer, lines: Sequence[Line]) -> Converted:
+def _greatest(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> Converted:
     if _is_plain(layer, lines):
         window = window_of(layer, ())
         return _pooled(layer, window, MaxPool2d(window.taps, window.stride, window.around), layer.x)
     return _slid(_padded(layer, layer.x, lines, _least(layer)), layer, lines, Maximum())
 
 
-def _is_plain(layer: Layer, lines: Sequence[Line]) -> bool:
+def _is_plain(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> bool:
     """Whether an operator for images has it."""
     near = all(line.dilation == 1 for line in lines)
     return len(lines) < 3 and near and (layer.x.dtype is DType.FLOAT32 or layer.x.quant is not None)
 
 
-def _least(layer: Layer) -> float | int:
+def _least(layer: OnnxLayer) -> float | int:
     dtype = layer.x.dtype
     assert dtype is not None
     return float("-inf") if dtype is DType.FLOAT32 else int(np.iinfo(dtype.value).min)
 
 
-def averaged_whole(layer: Layer, x: Operand, quant: Quant) -> Converted:
+def averaged_whole(layer: OnnxLayer, x: Operand, quant: Quant) -> Converted:
     """The mean of each window, without padding, with a quantisation of its own."""
     window = window_of(layer, ())
     if window.around != Padding() or window.dilation != (1, 1):
-        raise Refused("an average of quantised numbers with padding or dilation; supported: without")
+        raise RefusedOperator("an average of quantised numbers with padding or dilation; supported: without")
     return _pooled(layer, window, AveragePool2d(window.taps, window.stride), x, quant)
 
 
 def _pooled(
-    layer: Layer, window: Window, op: AveragePool2d | MaxPool2d, x: Operand, quant: Quant | None = None
+    layer: OnnxLayer,
+    window: ImageWindow,
+    op: AveragePool2d | MaxPool2d,
+    x: Operand,
+    quant: Quant | None = None,
 ) -> Converted:
     made = Converted(op, (to_last(x, window.image, layer.rank),), quant=quant)
     size = op.padding.output_size(window.image[2:], window.taps, window.stride)
     return to_first(made, (*window.image[:2], *size), layer.rank)
 
 
-def _padded(layer: Layer, x: Operand, lines: Sequence[Line], value: float | int) -> Operand:
+def _padded(layer: OnnxLayer, x: Operand, lines: Sequence[AxisWindow], value: float | int) -> Operand:
     before = (0, 0, *(line.before for line in lines))
     after = (0, 0, *(line.after + line.beyond for line in lines))
     return Converted(Pad(before, after, value), (x,)) if any(before + after) else x
 
 
-def _slid(x: Operand, layer: Layer, lines: Sequence[Line], op: Op) -> Converted:
+def _slid(x: Operand, layer: OnnxLayer, lines: Sequence[AxisWindow], op: Op) -> Converted:
     """What ``op`` makes of the elements of each window; ``x`` is padded already."""
     shape = [*layer.x.shape[:2], *(n.length + n.before + n.after + n.beyond for n in lines)]
     made = x
@@ -91,7 +102,7 @@ def _slid(x: Operand, layer: Layer, lines: Sequence[Line], op: Op) -> Converted:
             shape[axis] = line.outputs
             continue
         if line.taps > _MOST_TAPS:
-            raise Refused(f"a window of {line.taps}; supported: {_MOST_TAPS}")
+            raise RefusedOperator(f"a window of {line.taps}; supported: {_MOST_TAPS}")
         parts = [_tap(made, shape, {axis: (line, tap)}) for tap in range(line.taps)]
         made = reduce(lambda a, b: Converted(op, (a, b)), parts)
         shape[axis] = line.outputs
@@ -99,7 +110,7 @@ def _slid(x: Operand, layer: Layer, lines: Sequence[Line], op: Op) -> Converted:
     return made
 
 
-def _slid_far(x: Operand, shape: Sequence[int], axis: int, line: Line) -> Converted:
+def _slid_far(x: Operand, shape: Sequence[int], axis: int, line: AxisWindow) -> Converted:
     """The greatest of many taps: of windows of 2, 4, ... taps, of which the last two overlap."""
     width, length, made = 1, shape[axis], x
 
@@ -120,7 +131,7 @@ def _slid_far(x: Operand, shape: Sequence[int], axis: int, line: Line) -> Conver
     return Converted(Maximum(), pair)
 
 
-def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[Line, int]]) -> Converted:
+def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[AxisWindow, int]]) -> Converted:
     """The elements that all windows have at one place along some axes."""
     begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
     for axis, (line, tap) in taps.items():
@@ -130,10 +141,10 @@ def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[Line, int]])
     return Converted(StridedSlice(tuple(begin), tuple(end), tuple(stride)), (x,))
 
 
-def _places(layer: Layer, lines: Sequence[Line]) -> Converted:
+def _places(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> Converted:
     """Where the greatest elements are, the first of equal ones: counted from the tensor's beginning."""
     if prod(line.taps for line in lines) > _MOST_TAPS:
-        raise Refused(f"places in a window of {prod(n.taps for n in lines)}; supported: {_MOST_TAPS}")
+        raise RefusedOperator(f"places in a window of {prod(n.taps for n in lines)}; supported: {_MOST_TAPS}")
     x = _padded(layer, layer.x, lines, _least(layer))
     padded = [*layer.x.shape[:2], *(n.length + n.before + n.after + n.beyond for n in lines)]
     order = range(len(lines)) if not layer.whole("storage_order") else range(len(lines))[::-1]
@@ -153,7 +164,7 @@ def _places(layer: Layer, lines: Sequence[Line]) -> Converted:
     return Converted(Add(), (_first_places(layer, lines, steps), place), ("places",))
 
 
-def _first_places(layer: Layer, lines: Sequence[Line], steps: Sequence[int]) -> Array:
+def _first_places(layer: OnnxLayer, lines: Sequence[AxisWindow], steps: Sequence[int]) -> Array:
     """Where the first tap of each window is."""
     images = prod(layer.x.shape[:2])
     ask_for_room((images, *(n.outputs for n in lines)))
@@ -165,11 +176,11 @@ def _first_places(layer: Layer, lines: Sequence[Line], steps: Sequence[int]) -> 
     return total
 
 
-def _average_pool(layer: Layer) -> Converted:
+def _average_pool(layer: OnnxLayer) -> Converted:
     return _averaged(layer, layer.x, bool(layer.whole("count_include_pad")))
 
 
-def _averaged(layer: Layer, x: Operand, counts: bool) -> Converted:
+def _averaged(layer: OnnxLayer, x: Operand, counts: bool) -> Converted:
     """The mean of each window; ``counts``: with the zeros around the image."""
     lines = lines_of(layer, ())
     if not _is_plain(layer, lines):
@@ -187,7 +198,7 @@ def _averaged(layer: Layer, x: Operand, counts: bool) -> Converted:
     return to_first(made, (n, c, *op.padding.output_size(image[2:], op.window, op.stride)), layer.rank)
 
 
-def _shares(lines: Sequence[Line], counts: bool) -> Array:
+def _shares(lines: Sequence[AxisWindow], counts: bool) -> Array:
     """One by the number of elements that count, for each place of the window."""
     total = np.ones((), np.float64)
     for line in lines:
@@ -205,7 +216,7 @@ def _shares(lines: Sequence[Line], counts: bool) -> Array:
     return shares.reshape(-1)[:1].reshape(()) if same else shares
 
 
-def _lp_pool(layer: Layer) -> Converted:
+def _lp_pool(layer: OnnxLayer) -> Converted:
     """The p-th root of the sum of the p-th powers."""
     p = layer.whole("p", 2)
     if p < 1:
@@ -223,8 +234,8 @@ def _lp_pool(layer: Layer) -> Converted:
 
 _TYPES = frozenset({DType.FLOAT32, DType.INT8, DType.UINT8})
 
-CONVERTERS: Mapping[str, Converter] = {
-    "AveragePool": Converter(_average_pool, ("average_pool",)),
-    "LpPool": Converter(_lp_pool, ("lp_pool",)),
-    "MaxPool": Converter(_max_pool, ("max_pool",), _TYPES),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "AveragePool": OnnxConverter(_average_pool, ("average_pool",)),
+    "LpPool": OnnxConverter(_lp_pool, ("lp_pool",)),
+    "MaxPool": OnnxConverter(_max_pool, ("max_pool",), _TYPES),
 }

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, reshaped, transposed
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import (
+    OnnxConverter,
+    OnnxLayer,
+    Operand,
+    number,
+    reshaped,
+    transposed,
+)
 from crtgen.ir import Array, Op, shape_text
 from crtgen.ops import Add, FullyConnected, Mul, StridedSlice, Sub
 from crtgen.ops.matmul import BatchMatMul
@@ -15,7 +22,7 @@ __all__ = ["CONVERTERS", "multiplied"]
 _MOST_ROWS = 3
 
 
-def _matmul(layer: Layer) -> Converted:
+def _matmul(layer: OnnxLayer) -> Converted:
     """As numpy's ``matmul``; by constant weights, a fully connected layer."""
     a, b = layer.tensor(0), layer.tensor(1)
     if not a.shape or not b.shape:
@@ -41,7 +48,7 @@ def multiplied(
     return reshaped(made, (*batch, *rows, *columns))
 
 
-def _gemm(layer: Layer) -> Converted:
+def _gemm(layer: OnnxLayer) -> Converted:
     """``alpha * a * b + beta * c``."""
     a, b = layer.tensor(0), layer.tensor(1)
     alpha, beta = layer.real("alpha", 1.0), layer.real("beta", 1.0)
@@ -60,7 +67,7 @@ def _gemm(layer: Layer) -> Converted:
     return _plus(layer, made, beta)
 
 
-def _dense(layer: Layer, x: Operand, weights: Array, beta: float) -> Converted:
+def _dense(layer: OnnxLayer, x: Operand, weights: Array, beta: float) -> Converted:
     """A fully connected layer, whose bias is the third operand where that has one number per output."""
     outputs = weights.shape[0]
     bias = np.zeros(outputs, np.float32)
@@ -75,7 +82,7 @@ def _dense(layer: Layer, x: Operand, weights: Array, beta: float) -> Converted:
     return _plus(layer, made, beta)
 
 
-def _plus(layer: Layer, made: Converted, beta: float) -> Converted:
+def _plus(layer: OnnxLayer, made: Converted, beta: float) -> Converted:
     if not layer.has(2) or beta == 0:
         return made
     third: Operand = layer.tensor(2)
@@ -84,13 +91,13 @@ def _plus(layer: Layer, made: Converted, beta: float) -> Converted:
     return Converted(Add(), (made, third), ("bias",))
 
 
-def _det(layer: Layer) -> Converted:
+def _det(layer: OnnxLayer) -> Converted:
     """Determinants of the last two axes, by the first row."""
     shape = layer.x.shape
     if layer.rank < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"the determinant of {shape_text(shape)}")
     if shape[-1] > _MOST_ROWS:
-        raise Refused(f"determinants of {shape[-1]} rows; supported: up to {_MOST_ROWS}")
+        raise RefusedOperator(f"determinants of {shape[-1]} rows; supported: up to {_MOST_ROWS}")
     outer = shape[:-2]
 
     def at(row: int, column: int) -> Converted:
@@ -112,8 +119,8 @@ def _det(layer: Layer) -> Converted:
     return below(0, tuple(range(shape[-1])))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Det": Converter(_det, ("det",)),
-    "Gemm": Converter(_gemm, ("gemm", "dense")),
-    "MatMul": Converter(_matmul, ("matmul",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Det": OnnxConverter(_det, ("det",)),
+    "Gemm": OnnxConverter(_gemm, ("gemm", "dense")),
+    "MatMul": OnnxConverter(_matmul, ("matmul",)),
 }

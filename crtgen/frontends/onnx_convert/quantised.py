@@ -7,15 +7,15 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, RefusedOperator
 from crtgen.frontends.onnx_convert.affine import dequantized, quantized
 from crtgen.frontends.onnx_convert.integers import conv_sums, dense_sums, in_steps
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
     NUMBERS,
     Convert,
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     cast,
     number,
@@ -24,7 +24,7 @@ from crtgen.frontends.onnx_convert.layer import (
 )
 from crtgen.frontends.onnx_convert.pool import averaged_whole
 from crtgen.frontends.onnx_convert.weights import convolved
-from crtgen.frontends.onnx_convert.window import Numbers
+from crtgen.frontends.onnx_convert.window import ConvStorage
 from crtgen.frontends.onnx_edges import (
     DEQUANTIZE,
     LOOKUP,
@@ -54,7 +54,7 @@ _INT8 = np.iinfo(np.int8)
 
 
 @dataclass(frozen=True)
-class _Weights(Numbers):
+class _QuantisedWeights(ConvStorage):
     """Weights of int8 with a scale per output or one for all, and how the output is quantised."""
 
     quant: Quant
@@ -68,33 +68,35 @@ class _Weights(Numbers):
         return Value.constant("weights", np.ascontiguousarray(data), Quant(own, zeros, channels))
 
 
-def _quant(layer: Layer, scale: int) -> Quant:
+def _quant(layer: OnnxLayer, scale: int) -> Quant:
     """The quantisation of a whole tensor, whose scale is at that place and whose zero point follows."""
     scales = layer.constant(scale, "scales")
     if scales.size != 1:
-        raise Refused(f"{scales.size} scales of one tensor; supported: one")
+        raise RefusedOperator(f"{scales.size} scales of one tensor; supported: one")
     return quant_of(scales, _zero(layer, scale + 1))
 
 
-def _zero(layer: Layer, place: int) -> Array | None:
+def _zero(layer: OnnxLayer, place: int) -> Array | None:
     return layer.constant(place, "zero points") if layer.has(place) else None
 
 
-def _operand(layer: Layer, place: int) -> Operand:
+def _operand(layer: OnnxLayer, place: int) -> Operand:
     """A quantised tensor, read as this layer says that it is quantised."""
     tensor, quant = layer.tensor(place), _quant(layer, place + 1)
     if tensor.data is not None:
         return Value.constant("operand", as_int8(tensor.data), quant)
     if tensor.quant is None:
-        raise Refused(f"{tensor.name!r} is of {tensor.type_name}; supported: quantised numbers of eight bits")
+        raise RefusedOperator(
+            f"{tensor.name!r} is of {tensor.type_name}; supported: quantised numbers of eight bits"
+        )
     return tensor if tensor.quant == quant else Converted(Reshape(tensor.shape), (tensor,), quant=quant)
 
 
-def _activation(layer: Layer) -> Activation:
+def _activation(layer: OnnxLayer) -> Activation:
     return Activation.RELU if layer.attribute("activation") == "Relu" else Activation.NONE
 
 
-def _weights(layer: Layer, place: int, axis: int) -> tuple[Array, Quant]:
+def _weights(layer: OnnxLayer, place: int, axis: int) -> tuple[Array, Quant]:
     """Weights less their zero points, and their scales; the outputs are on ``axis``."""
     data, scale = layer.constant(place, "weights"), layer.constant(place + 1, "scales")
     zero = _zero(layer, place + 2)
@@ -114,7 +116,9 @@ def _fits(weights: Array) -> bool:
     return bool(_INT8.min <= weights.min() and weights.max() <= _INT8.max)
 
 
-def _wide(layer: Layer, sums: Converted, scale: float, weights: Quant, place: int, rank: int) -> Converted:
+def _wide(
+    layer: OnnxLayer, sums: Converted, scale: float, weights: Quant, place: int, rank: int
+) -> Converted:
     """Sums of inputs of a ``scale`` and weights of nine bits as the output.
 
     Its quantisation is at ``place``; outputs are on the first of the last ``rank`` axes.
@@ -125,7 +129,7 @@ def _wide(layer: Layer, sums: Converted, scale: float, weights: Quant, place: in
     return in_steps(sums, shaped, y, _activation(layer) is Activation.RELU)
 
 
-def _bias(layer: Layer, place: int, outputs: int) -> Array:
+def _bias(layer: OnnxLayer, place: int, outputs: int) -> Array:
     if not layer.has(place):
         return np.zeros(outputs, np.int32)
     bias = layer.constant(place, "biases").reshape(-1)
@@ -134,17 +138,17 @@ def _bias(layer: Layer, place: int, outputs: int) -> Array:
     return np.broadcast_to(bias, (outputs,)).copy()
 
 
-def _qlinear_conv(layer: Layer) -> Converted:
+def _qlinear_conv(layer: OnnxLayer) -> Converted:
     data, quant = _weights(layer, 3, 0)
     x, bias = _operand(layer, 0), _bias(layer, 8, len(data))
     if not _fits(data):
         scale = _quant(layer, 1).scale
         return _wide(layer, conv_sums(layer, x, data.astype(np.int64), bias), scale, quant, 6, layer.rank - 1)
-    numbers = _Weights(quant, _quant(layer, 6), _activation(layer))
+    numbers = _QuantisedWeights(quant, _quant(layer, 6), _activation(layer))
     return convolved(layer, x, data.astype(np.int8, copy=False), bias, numbers)
 
 
-def _qlinear_matmul(layer: Layer) -> Converted:
+def _qlinear_matmul(layer: OnnxLayer) -> Converted:
     """By constant weights, a fully connected layer."""
     second = layer.tensor(3)
     if second.data is None or second.data.ndim != 2 or layer.rank < 2:
@@ -154,7 +158,7 @@ def _qlinear_matmul(layer: Layer) -> Converted:
     return _dense(layer, (_operand(layer, 0), _quant(layer, 1)), (data.T, quant), bias, 6)
 
 
-def _qgemm(layer: Layer) -> Converted:
+def _qgemm(layer: OnnxLayer) -> Converted:
     """``alpha`` is a part of the input's scale."""
     turned = bool(layer.whole("transB"))
     data, quant = _weights(layer, 3, 0 if turned else 1)
@@ -170,7 +174,7 @@ def _qgemm(layer: Layer) -> Converted:
 
 
 def _dense(
-    layer: Layer, given: tuple[Operand, Quant], weights_: tuple[Array, Quant], bias: Array, place: int
+    layer: OnnxLayer, given: tuple[Operand, Quant], weights_: tuple[Array, Quant], bias: Array, place: int
 ) -> Converted:
     """A fully connected layer by ``weights_[O, K]``; the quantisation of the output is at ``place``."""
     (x, own), (data, quant) = given, weights_
@@ -182,23 +186,23 @@ def _dense(
 
 
 def _pair(kind: type[Add] | type[Mul]) -> Convert:
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: OnnxLayer) -> Converted:
         return Converted(kind(_activation(layer)), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
 
     return convert
 
 
-def _global_average(layer: Layer) -> Converted:
+def _global_average(layer: OnnxLayer) -> Converted:
     layer.refuse("channels_last", 0)
     return Converted(Mean(tuple(range(2, layer.rank)), True), (_operand(layer, 0),))
 
 
-def _average(layer: Layer) -> Converted:
+def _average(layer: OnnxLayer) -> Converted:
     layer.refuse("channels_last", 0)
     return averaged_whole(layer, _operand(layer, 0), _quant(layer, 3))
 
 
-def _softmax(layer: Layer) -> Converted:
+def _softmax(layer: OnnxLayer) -> Converted:
     """Along one axis; before opset 13, along all from one on."""
     x, shape = _operand(layer, 0), layer.x.shape
     if layer.whole("opset", layer.opset) < 13:
@@ -213,10 +217,10 @@ def _softmax(layer: Layer) -> Converted:
     return transposed(Converted(LookupSoftmax(), (transposed(x, perm),), quant=_quant(layer, 3)), perm)
 
 
-def _function(function: Callable[[Layer, Real], Real]) -> Convert:
+def _function(function: Callable[[OnnxLayer, Real], Real]) -> Convert:
     """A function of real numbers, by its results of all numbers."""
 
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: OnnxLayer) -> Converted:
         x, y = _quant(layer, 1), _quant(layer, 3)
         real = real_numbers(x)
         label = layer.node.code.partition("QLinear")[2].lower()
@@ -225,15 +229,15 @@ def _function(function: Callable[[Layer, Real], Real]) -> Convert:
     return convert
 
 
-def _sigmoid(layer: Layer, x: Real) -> Real:
+def _sigmoid(layer: OnnxLayer, x: Real) -> Real:
     return (1 / (1 + np.exp(-x))).astype(np.float32)
 
 
-def _leaky_relu(layer: Layer, x: Real) -> Real:
+def _leaky_relu(layer: OnnxLayer, x: Real) -> Real:
     return np.where(x >= 0, x, x * np.float32(layer.real("alpha", 0.01)))
 
 
-def _concat(layer: Layer) -> Converted:
+def _concat(layer: OnnxLayer) -> Converted:
     """Each part is quantised as the output first."""
     quant, parts = _quant(layer, 0), []
     for place in range(2, len(layer.inputs), 3):
@@ -246,7 +250,7 @@ def _requantising(x: Quant, y: Quant) -> Lookup:
     return Lookup.of(numbers_of(real_numbers(x), y), "requantise")
 
 
-def _where(layer: Layer) -> Converted:
+def _where(layer: OnnxLayer) -> Converted:
     """Both choices are quantised as the output first."""
     quant, parts = _quant(layer, 7), []
     for place in (1, 4):
@@ -255,25 +259,25 @@ def _where(layer: Layer) -> Converted:
     return Converted(Select(), (layer.x, *parts), ("chosen", "other"))
 
 
-def _table(layer: Layer) -> Converted:
+def _table(layer: OnnxLayer) -> Converted:
     op = Lookup.of(layer.attribute("table"), layer.text("label", ""))
     return Converted(op, (_operand(layer, 0),))
 
 
-def _quantize(layer: Layer) -> Converted:
+def _quantize(layer: OnnxLayer) -> Converted:
     output = layer.outputs[0]
     if output is None or output.quant is None or layer.x.dtype is not DType.FLOAT32:
         return quantized(layer)
     return Converted(Quantize(DType.INT8), (layer.x,))
 
 
-def _dequantize(layer: Layer) -> Converted:
+def _dequantize(layer: OnnxLayer) -> Converted:
     if layer.x.quant is None or layer.x.dtype is not DType.INT8:
         return dequantized(layer)
     return Converted(Dequantize(), (_operand(layer, 0),))
 
 
-def _recoded(layer: Layer) -> Converted:
+def _recoded(layer: OnnxLayer) -> Converted:
     """Between quantised numbers of int8 and those of uint8, which may mean themselves."""
     output, half = layer.outputs[0], number(OF_BYTE, DType.UINT8)
     assert output is not None
@@ -285,21 +289,23 @@ def _recoded(layer: Layer) -> Converted:
     return Converted(Quantize(output.dtype), (layer.x,))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    DEQUANTIZE: Converter(_dequantize, ("dequantize",), ANY),
-    LOOKUP: Converter(_table, ("lookup",), _BYTES),
-    "QLinearConv": Converter(_qlinear_conv, ("conv",), _BYTES),
-    "QLinearMatMul": Converter(_qlinear_matmul, ("matmul",), _BYTES),
-    QUANTIZE: Converter(_quantize, ("quantize",), NUMBERS),
-    RECODED: Converter(_recoded, ("recoded",), frozenset({DType.INT8, DType.UINT8})),
-    "com.microsoft.QGemm": Converter(_qgemm, ("gemm", "dense"), _BYTES),
-    "com.microsoft.QLinearAdd": Converter(_pair(Add), ("add",), _BYTES),
-    "com.microsoft.QLinearAveragePool": Converter(_average, ("average_pool",), _BYTES),
-    "com.microsoft.QLinearConcat": Converter(_concat, ("concat",)),
-    "com.microsoft.QLinearGlobalAveragePool": Converter(_global_average, ("global_average_pool",), _BYTES),
-    "com.microsoft.QLinearLeakyRelu": Converter(_function(_leaky_relu), ("leaky_relu",), _BYTES),
-    "com.microsoft.QLinearMul": Converter(_pair(Mul), ("mul",), _BYTES),
-    "com.microsoft.QLinearSigmoid": Converter(_function(_sigmoid), ("sigmoid",), _BYTES),
-    "com.microsoft.QLinearSoftmax": Converter(_softmax, ("softmax",), _BYTES),
-    "com.microsoft.QLinearWhere": Converter(_where, ("where",), frozenset({DType.BOOL})),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    DEQUANTIZE: OnnxConverter(_dequantize, ("dequantize",), ANY),
+    LOOKUP: OnnxConverter(_table, ("lookup",), _BYTES),
+    "QLinearConv": OnnxConverter(_qlinear_conv, ("conv",), _BYTES),
+    "QLinearMatMul": OnnxConverter(_qlinear_matmul, ("matmul",), _BYTES),
+    QUANTIZE: OnnxConverter(_quantize, ("quantize",), NUMBERS),
+    RECODED: OnnxConverter(_recoded, ("recoded",), frozenset({DType.INT8, DType.UINT8})),
+    "com.microsoft.QGemm": OnnxConverter(_qgemm, ("gemm", "dense"), _BYTES),
+    "com.microsoft.QLinearAdd": OnnxConverter(_pair(Add), ("add",), _BYTES),
+    "com.microsoft.QLinearAveragePool": OnnxConverter(_average, ("average_pool",), _BYTES),
+    "com.microsoft.QLinearConcat": OnnxConverter(_concat, ("concat",)),
+    "com.microsoft.QLinearGlobalAveragePool": OnnxConverter(
+        _global_average, ("global_average_pool",), _BYTES
+    ),
+    "com.microsoft.QLinearLeakyRelu": OnnxConverter(_function(_leaky_relu), ("leaky_relu",), _BYTES),
+    "com.microsoft.QLinearMul": OnnxConverter(_pair(Mul), ("mul",), _BYTES),
+    "com.microsoft.QLinearSigmoid": OnnxConverter(_function(_sigmoid), ("sigmoid",), _BYTES),
+    "com.microsoft.QLinearSoftmax": OnnxConverter(_softmax, ("softmax",), _BYTES),
+    "com.microsoft.QLinearWhere": OnnxConverter(_where, ("where",), frozenset({DType.BOOL})),
 }

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused, Tensor
-from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Results
+from crtgen.frontends.builder import Converted, NamedTensor, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import Convert, OnnxConverter, OnnxLayer, Results
 from crtgen.frontends.onnx_convert.unrolled import lstm_by_computed_weights
 from crtgen.frontends.refusals import NotConstant
 from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent
@@ -24,7 +24,7 @@ _STATES, _PEEPHOLES = (5, 6), 7
 def _recurrent(plain: Cell, other: Cell | None = None, switch: str = "") -> Convert:
     """A cell; ``other`` is that with the attribute ``switch``."""
 
-    def convert(layer: Layer) -> Results:
+    def convert(layer: OnnxLayer) -> Results:
         weights = [layer.tensor(i) for i in range(1, 3 + layer.has(3))]
         if plain is Cell.LSTM and any(tensor.data is None for tensor in weights):
             return lstm_by_computed_weights(layer)
@@ -33,7 +33,7 @@ def _recurrent(plain: Cell, other: Cell | None = None, switch: str = "") -> Conv
     return convert
 
 
-def _converted(layer: Layer, kind: Cell) -> Converted:
+def _converted(layer: OnnxLayer, kind: Cell) -> Converted:
     direction = layer.text("direction", "forward")
     if direction not in _DIRECTIONS:
         raise ValueError(f"direction {direction!r}")
@@ -61,7 +61,7 @@ def _converted(layer: Layer, kind: Cell) -> Converted:
     return Converted(op, (layer.x, w, r, bias, *more), roles)
 
 
-def _state(layer: Layer, position: int) -> Tensor | None:
+def _state(layer: OnnxLayer, position: int) -> NamedTensor | None:
     """A state before the first step; None for zeros."""
     if not layer.has(position):
         return None
@@ -69,7 +69,7 @@ def _state(layer: Layer, position: int) -> Tensor | None:
     return tensor if tensor.data is None or tensor.data.any() else None
 
 
-def _lengths(layer: Layer) -> tuple[int, ...]:
+def _lengths(layer: OnnxLayer) -> tuple[int, ...]:
     """Steps of each sequence, unless they are all."""
     if not layer.has(4):
         return ()
@@ -79,7 +79,7 @@ def _lengths(layer: Layer) -> tuple[int, ...]:
     return () if all(n == steps for n in lengths) else lengths
 
 
-def _curves(layer: Layer, kind: Cell) -> Iterator[tuple[Curve, ...]]:
+def _curves(layer: OnnxLayer, kind: Cell) -> Iterator[tuple[Curve, ...]]:
     """The activations of each direction; numbers are given to those that have any, in order."""
     count, standard = kind.curves, ("tanh", "tanh") if kind is Cell.RNN else ("sigmoid", "tanh", "tanh")
     directions = _DIRECTIONS[layer.text("direction", "forward")]
@@ -96,7 +96,7 @@ def _curves(layer: Layer, kind: Cell) -> Iterator[tuple[Curve, ...]]:
 def _name(given: object) -> str:
     name = given.decode(errors="replace") if isinstance(given, bytes) else str(given)
     if name.lower() not in CURVES:
-        raise Refused(f"the activation {name}; supported: {', '.join(sorted(CURVES))}")
+        raise RefusedOperator(f"the activation {name}; supported: {', '.join(sorted(CURVES))}")
     return name.lower()
 
 
@@ -105,12 +105,12 @@ def _number(name: str, given: Iterator[float], defaults: Mapping[str, float], ro
         return 0.0
     number = next(given, defaults.get(name))
     if number is None:
-        raise Refused(f"the activation {name} without activation_{role}")
+        raise RefusedOperator(f"the activation {name} without activation_{role}")
     return float(np.float32(number))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "GRU": Converter(_recurrent(Cell.GRU, Cell.GRU_AFTER, "linear_before_reset"), ("gru",)),
-    "LSTM": Converter(_recurrent(Cell.LSTM, Cell.LSTM_COUPLED, "input_forget"), ("lstm",)),
-    "RNN": Converter(_recurrent(Cell.RNN), ("rnn",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "GRU": OnnxConverter(_recurrent(Cell.GRU, Cell.GRU_AFTER, "linear_before_reset"), ("gru",)),
+    "LSTM": OnnxConverter(_recurrent(Cell.LSTM, Cell.LSTM_COUPLED, "input_forget"), ("lstm",)),
+    "RNN": OnnxConverter(_recurrent(Cell.RNN), ("rnn",)),
 }

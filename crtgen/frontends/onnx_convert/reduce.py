@@ -6,11 +6,11 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, RefusedOperator
 from crtgen.frontends.onnx_convert.layer import (
     Convert,
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     Results,
     cast,
@@ -35,7 +35,7 @@ _MOST_FACTORS = 64
 Kind = type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin]
 
 
-def _axes(layer: Layer) -> tuple[int, ...] | None:
+def _axes(layer: OnnxLayer) -> tuple[int, ...] | None:
     """Those that are reduced; None where nothing is."""
     listed = layer.listed("axes", 1)
     if listed:
@@ -52,7 +52,7 @@ def _reduction(
 ) -> Convert:
     """A reduction of what ``before`` makes of the input, and what ``after`` makes of that."""
 
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: OnnxLayer) -> Converted:
         axes = _axes(layer)
         x = before(layer.x)
         if axes is None:
@@ -71,7 +71,7 @@ def _logarithm(y: Converted) -> Converted:
     return Converted(Log(), (y,))
 
 
-def _log_sum_exp(layer: Layer) -> Converted:
+def _log_sum_exp(layer: OnnxLayer) -> Converted:
     """``m + log(sum(e**(x - m)))`` with the greatest number m, so that nothing overflows."""
     axes = _axes(layer)
     if axes is None:
@@ -84,7 +84,7 @@ def _log_sum_exp(layer: Layer) -> Converted:
     return reshaped(total, tuple(d for a, d in enumerate(layer.x.shape) if a not in axes))
 
 
-def _product(layer: Layer) -> Converted:
+def _product(layer: OnnxLayer) -> Converted:
     """The product of slices, one after another."""
     axes = _axes(layer)
     if axes is None:
@@ -105,13 +105,13 @@ def _product(layer: Layer) -> Converted:
 def _at(x: Operand, shape: list[int], axis: int, place: int) -> Converted:
     """One place of an axis, of which there are at most ``_MOST_FACTORS``."""
     if shape[axis] > _MOST_FACTORS:
-        raise Refused(f"a product of {shape[axis]} numbers; supported: {_MOST_FACTORS}")
+        raise RefusedOperator(f"a product of {shape[axis]} numbers; supported: {_MOST_FACTORS}")
     begin = tuple(place if a == axis else 0 for a in range(len(shape)))
     end = tuple(place + 1 if a == axis else d for a, d in enumerate(shape))
     return Converted(StridedSlice(begin, end, (1,) * len(shape)), (x,))
 
 
-def _hardmax(layer: Layer) -> Converted:
+def _hardmax(layer: OnnxLayer) -> Converted:
     """1 where the first of the greatest numbers is, elsewhere 0."""
     axis, shape = layer.own_axis(-1 if layer.opset >= 13 else 1), layer.x.shape
     x: Operand = layer.x
@@ -133,7 +133,7 @@ def _global(kind: Kind) -> Convert:
 def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
     """The first of several equal ones, or the last: that is the first of the reversed axis."""
 
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: OnnxLayer) -> Converted:
         axis, shape = layer.own_axis(0), layer.x.shape
         x: Operand = layer.x
         last = bool(layer.whole("select_last_index"))
@@ -152,7 +152,7 @@ def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
     return convert
 
 
-def _along(layer: Layer, op: Op, axis: int) -> Converted:
+def _along(layer: OnnxLayer, op: Op, axis: int) -> Converted:
     """An operator of the last axis, along another one."""
     if axis == layer.rank - 1:
         return Converted(op, (layer.x,))
@@ -164,7 +164,7 @@ def _along(layer: Layer, op: Op, axis: int) -> Converted:
 def _softmax(op: Op) -> Convert:
     """Along one axis; before opset 13, along all from one on."""
 
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: OnnxLayer) -> Converted:
         if layer.opset >= 13:
             return _along(layer, op, layer.own_axis(-1))
         axis, shape = layer.own_axis(1), layer.x.shape
@@ -174,14 +174,14 @@ def _softmax(op: Op) -> Convert:
     return convert
 
 
-def _cumsum(layer: Layer) -> Converted:
+def _cumsum(layer: OnnxLayer) -> Converted:
     axis = layer.axis(int(layer.constant(1, "axes").reshape(-1)[0].item()), layer.rank)
     product = layer.node.code == "CumProd"
     op = CumSum(axis, bool(layer.whole("exclusive")), bool(layer.whole("reverse")), product)
     return Converted(op, (layer.x,))
 
 
-def _lp_normalization(layer: Layer) -> Converted:
+def _lp_normalization(layer: OnnxLayer) -> Converted:
     """Divided by the sum of the absolute values, or by the length."""
     axis = layer.own_axis(-1)
     layer.refuse("p", 2, 1)
@@ -208,7 +208,7 @@ def _standard(x: Operand, axes: tuple[int, ...], epsilon: float) -> Converted:
     return Converted(Div(), (centred, _root(spread)))
 
 
-def _per_channel(layer: Layer, position: int) -> Operand:
+def _per_channel(layer: OnnxLayer, position: int) -> Operand:
     """A number for each channel, beside an image of the first input's dimensions."""
     tensor = layer.tensor(position)
     shape = (-1, *(1,) * (layer.rank - 2))
@@ -217,18 +217,18 @@ def _per_channel(layer: Layer, position: int) -> Operand:
     return reshaped(tensor, (prod(tensor.shape), *shape[1:]))
 
 
-def _instance_normalization(layer: Layer) -> Converted:
+def _instance_normalization(layer: OnnxLayer) -> Converted:
     made = _standard(layer.x, tuple(range(2, layer.rank)), layer.real("epsilon", 1e-5))
     scaled = Converted(Mul(), (made, _per_channel(layer, 1)), ("scale",))
     return Converted(Add(), (scaled, _per_channel(layer, 2)), ("shift",))
 
 
-def _mean_variance(layer: Layer) -> Converted:
+def _mean_variance(layer: OnnxLayer) -> Converted:
     axes = tuple(layer.axis(int(a), layer.rank) for a in layer.attribute("axes", [0, 2, 3]))
     return _standard(layer.x, axes, 1e-9)
 
 
-def _batch_normalization(layer: Layer) -> Converted:
+def _batch_normalization(layer: OnnxLayer) -> Converted:
     """``x * factor + shift``, with the factor ``scale / sqrt(variance + epsilon)``."""
     if layer.whole("training_mode") or len(layer.outputs) > 1:
         layer.refuse("training_mode", 0)
@@ -256,7 +256,7 @@ def _truth(kind: Kind) -> Convert:
     """A reduction, of truth values as numbers."""
     plain = _reduction(kind)
 
-    def convert(layer: Layer) -> Results:
+    def convert(layer: OnnxLayer) -> Results:
         if layer.x.dtype is not DType.BOOL:
             return plain(layer)
         axes = _axes(layer)
@@ -270,30 +270,30 @@ def _truth(kind: Kind) -> Convert:
 
 _NUMBERS = frozenset(d for d in DType if d.is_integer) | {DType.FLOAT32}
 
-CONVERTERS: Mapping[str, Converter] = {
-    "ArgMax": Converter(_arg(ArgMax), ("arg_max",), _NUMBERS),
-    "ArgMin": Converter(_arg(ArgMin), ("arg_min",), _NUMBERS),
-    "BatchNormalization": Converter(_batch_normalization, ("batch_normalization",)),
-    "CumProd": Converter(_cumsum, ("cumprod",), _NUMBERS),
-    "CumSum": Converter(_cumsum, ("cumsum",), _NUMBERS),
-    "GlobalAveragePool": Converter(_global(Mean), ("global_average_pool",)),
-    "GlobalMaxPool": Converter(_global(ReduceMax), ("global_max_pool",)),
-    "Hardmax": Converter(_hardmax, ("hardmax",)),
-    "InstanceNormalization": Converter(_instance_normalization, ("instance_normalization",)),
-    "LogSoftmax": Converter(_softmax(LogSoftmax()), ("log_softmax",)),
-    "LpNormalization": Converter(_lp_normalization, ("lp_normalization",)),
-    "MeanVarianceNormalization": Converter(_mean_variance, ("mean_variance_normalization",)),
-    "ReduceL1": Converter(_reduction(Sum, lambda x: Converted(Abs(), (x,))), ("reduce_l1",)),
-    "ReduceL2": Converter(_reduction(Sum, lambda x: Converted(Square(), (x,)), _root), ("reduce_l2",)),
-    "ReduceLogSum": Converter(_reduction(Sum, after=_logarithm), ("reduce_log_sum",)),
-    "ReduceLogSumExp": Converter(_log_sum_exp, ("reduce_log_sum_exp",)),
-    "ReduceMax": Converter(_truth(ReduceMax), ("reduce_max",), _NUMBERS | {DType.BOOL}),
-    "ReduceMean": Converter(_reduction(Mean), ("reduce_mean",)),
-    "ReduceMin": Converter(_truth(ReduceMin), ("reduce_min",), _NUMBERS | {DType.BOOL}),
-    "ReduceProd": Converter(_product, ("reduce_prod",)),
-    "ReduceSum": Converter(_reduction(Sum), ("reduce_sum",), _NUMBERS),
-    "ReduceSumSquare": Converter(
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "ArgMax": OnnxConverter(_arg(ArgMax), ("arg_max",), _NUMBERS),
+    "ArgMin": OnnxConverter(_arg(ArgMin), ("arg_min",), _NUMBERS),
+    "BatchNormalization": OnnxConverter(_batch_normalization, ("batch_normalization",)),
+    "CumProd": OnnxConverter(_cumsum, ("cumprod",), _NUMBERS),
+    "CumSum": OnnxConverter(_cumsum, ("cumsum",), _NUMBERS),
+    "GlobalAveragePool": OnnxConverter(_global(Mean), ("global_average_pool",)),
+    "GlobalMaxPool": OnnxConverter(_global(ReduceMax), ("global_max_pool",)),
+    "Hardmax": OnnxConverter(_hardmax, ("hardmax",)),
+    "InstanceNormalization": OnnxConverter(_instance_normalization, ("instance_normalization",)),
+    "LogSoftmax": OnnxConverter(_softmax(LogSoftmax()), ("log_softmax",)),
+    "LpNormalization": OnnxConverter(_lp_normalization, ("lp_normalization",)),
+    "MeanVarianceNormalization": OnnxConverter(_mean_variance, ("mean_variance_normalization",)),
+    "ReduceL1": OnnxConverter(_reduction(Sum, lambda x: Converted(Abs(), (x,))), ("reduce_l1",)),
+    "ReduceL2": OnnxConverter(_reduction(Sum, lambda x: Converted(Square(), (x,)), _root), ("reduce_l2",)),
+    "ReduceLogSum": OnnxConverter(_reduction(Sum, after=_logarithm), ("reduce_log_sum",)),
+    "ReduceLogSumExp": OnnxConverter(_log_sum_exp, ("reduce_log_sum_exp",)),
+    "ReduceMax": OnnxConverter(_truth(ReduceMax), ("reduce_max",), _NUMBERS | {DType.BOOL}),
+    "ReduceMean": OnnxConverter(_reduction(Mean), ("reduce_mean",)),
+    "ReduceMin": OnnxConverter(_truth(ReduceMin), ("reduce_min",), _NUMBERS | {DType.BOOL}),
+    "ReduceProd": OnnxConverter(_product, ("reduce_prod",)),
+    "ReduceSum": OnnxConverter(_reduction(Sum), ("reduce_sum",), _NUMBERS),
+    "ReduceSumSquare": OnnxConverter(
         _reduction(Sum, lambda x: Converted(Square(), (x,))), ("reduce_sum_square",)
     ),
-    "Softmax": Converter(_softmax(Softmax()), ("softmax",)),
+    "Softmax": OnnxConverter(_softmax(Softmax()), ("softmax",)),
 }

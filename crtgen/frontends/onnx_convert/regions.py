@@ -6,10 +6,10 @@ from math import inf, prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, RefusedOperator
 from crtgen.frontends.onnx_convert.layer import (
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     ask_for_room,
     cast,
@@ -18,7 +18,7 @@ from crtgen.frontends.onnx_convert.layer import (
     transposed,
 )
 from crtgen.frontends.onnx_convert.weights import bias_of, convolved
-from crtgen.frontends.onnx_convert.window import REAL, Line, lines_of
+from crtgen.frontends.onnx_convert.window import REAL, AxisWindow, lines_of
 from crtgen.ir import Array, DType, Op, shape_text
 from crtgen.ops import Add, Mean, Mul, StridedSlice, Sub
 from crtgen.ops.compare import GreaterEqual, LessEqual, LogicalAnd, Maximum, Minimum, Select
@@ -32,11 +32,11 @@ __all__ = ["CONVERTERS"]
 _HALF = "half_pixel"
 
 
-def _suppressed(layer: Layer) -> Converted:
+def _suppressed(layer: OnnxLayer) -> Converted:
     """As many rows as there can be; those that nothing fills hold -1."""
     most, overlap, least = (_single(layer, place, default) for place, default in ((2, 0), (3, 0), (4, -inf)))
     if most < 1:
-        raise Refused("no boxes at all (max_output_boxes_per_class)")
+        raise RefusedOperator("no boxes at all (max_output_boxes_per_class)")
     op = NonMaxSuppression(
         min(int(most), layer.x.shape[1]),
         float(np.float32(overlap)),
@@ -46,15 +46,15 @@ def _suppressed(layer: Layer) -> Converted:
     return Converted(op, (layer.x, layer.tensor(1)), ("scores",))
 
 
-def _single(layer: Layer, place: int, default: float) -> float:
+def _single(layer: OnnxLayer, place: int, default: float) -> float:
     return float(layer.constant(place, "limits").reshape(-1)[0].item()) if layer.has(place) else default
 
 
-def _deform_conv(layer: Layer) -> Converted:
+def _deform_conv(layer: OnnxLayer) -> Converted:
     """A convolution of lines: for each output, the pixels that its taps see, side by side."""
     weights, offsets = layer.constant(1, "weights"), layer.tensor(2)
     if layer.rank != 4 or weights.ndim != 4:
-        raise Refused(f"{layer.rank - 2} dimensions; supported: two")
+        raise RefusedOperator(f"{layer.rank - 2} dimensions; supported: two")
     (n, c, *size), groups = layer.x.shape, layer.whole("offset_group", 1)
     lines, taps = lines_of(layer, weights.shape[2:]), weights.shape[2] * weights.shape[3]
     places = tuple(line.outputs for line in lines)
@@ -79,7 +79,7 @@ def _deform_conv(layer: Layer) -> Converted:
     return reshaped(made, (n, len(weights), *places))
 
 
-def _unmoved(lines: Sequence[Line]) -> Array:
+def _unmoved(lines: Sequence[AxisWindow]) -> Array:
     """``[taps, 2, ...]``: where taps are without offsets, from -1 to 1, across first."""
     taps, places = [line.taps for line in lines], [line.outputs for line in lines]
     ask_for_room((12, *taps, *places))
@@ -92,19 +92,19 @@ def _unmoved(lines: Sequence[Line]) -> Array:
     return both.reshape(taps[0] * taps[1], 2, *places)
 
 
-def _of_lines(layer: Layer, shape: tuple[int, ...]) -> Layer:
+def _of_lines(layer: OnnxLayer, shape: tuple[int, ...]) -> OnnxLayer:
     """The layer on lines, without what it does along the axes of its image."""
     attributes = {"group": layer.whole("group", 1)}
     inputs = (replace(layer.x, shape=shape), *layer.inputs[1:])
     return replace(layer, node=replace(layer.node, attributes=attributes), inputs=inputs)
 
 
-def _roi_align(layer: Layer) -> Converted:
+def _roi_align(layer: OnnxLayer) -> Converted:
     """The mean of points in each part of a region; what is beyond the image by more than a pixel counts 0."""
     layer.refuse("mode", "avg")
     count = layer.whole("sampling_ratio")
     if count < 1:
-        raise Refused(f"sampling_ratio {count}, points by the size of a region; supported: from 1 on")
+        raise RefusedOperator(f"sampling_ratio {count}, points by the size of a region; supported: from 1 on")
     (n, c, *size), regions = layer.x.shape, layer.tensor(1).shape[0]
     places = layer.whole("output_height", 1), layer.whole("output_width", 1)
     shape = (regions, *places, count, count)
@@ -129,7 +129,7 @@ def _borders(size: Sequence[int]) -> tuple[tuple[Op, Array], ...]:
     return (GreaterEqual(), number(-1)), (LessEqual(), np.array([size[1], size[0]], np.float32))
 
 
-def _sampled(layer: Layer, shape: tuple[int, ...]) -> Converted:
+def _sampled(layer: OnnxLayer, shape: tuple[int, ...]) -> Converted:
     """``[*shape, 2]``: the points of all regions in pixels, across first."""
     half = layer.text("coordinate_transformation_mode", _HALF if layer.opset >= 16 else "") == _HALF
     corners = []
@@ -149,7 +149,7 @@ def _sampled(layer: Layer, shape: tuple[int, ...]) -> Converted:
     return Converted(Add(), (Converted(Mul(), (whole, shares), ("shares",)), start))
 
 
-def _in_batch(layer: Layer, points: Converted, count: int, height: int) -> Converted:
+def _in_batch(layer: OnnxLayer, points: Converted, count: int, height: int) -> Converted:
     """Points of images that lie one below the other."""
     if count == 1:
         return points
@@ -158,8 +158,8 @@ def _in_batch(layer: Layer, points: Converted, count: int, height: int) -> Conve
     return Converted(Add(), (points, down))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "DeformConv": Converter(_deform_conv, ("deform_conv",)),
-    "NonMaxSuppression": Converter(_suppressed, ("suppression",), is_bounded=True),
-    "RoiAlign": Converter(_roi_align, ("roi_align",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "DeformConv": OnnxConverter(_deform_conv, ("deform_conv",)),
+    "NonMaxSuppression": OnnxConverter(_suppressed, ("suppression",), is_bounded=True),
+    "RoiAlign": OnnxConverter(_roi_align, ("roi_align",)),
 }

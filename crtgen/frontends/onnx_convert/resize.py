@@ -12,11 +12,11 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from crtgen import budget
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, RefusedOperator
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
-    Converter,
-    Layer,
+    OnnxConverter,
+    OnnxLayer,
     Operand,
     reshaped,
     transposed,
@@ -47,7 +47,7 @@ _PER_SHARE_ELSE = 300
 _MOST = 1 << 20
 
 
-def _resize(layer: Layer) -> Converted:
+def _resize(layer: OnnxLayer) -> Converted:
     made: Operand = layer.x
     targets = _targets(layer)
     if layer.x.dtype in WHOLE and layer.text("mode", "nearest") in ("linear", "bilinear") and targets:
@@ -61,7 +61,7 @@ def _resize(layer: Layer) -> Converted:
     return made if isinstance(made, Converted) else reshaped(made, layer.x.shape)
 
 
-def _targets(layer: Layer) -> dict[int, tuple[str, float]]:
+def _targets(layer: OnnxLayer) -> dict[int, tuple[str, float]]:
     """For each axis that is resized, ``sizes`` or ``scales`` and the number."""
     at = 1 if layer.opset < 11 or layer.node.code == "Upsample" else 2
     axes, whole = _axes(layer), _roi(layer)
@@ -77,28 +77,28 @@ def _targets(layer: Layer) -> dict[int, tuple[str, float]]:
     return {a: ("scales", s) for a, s in zip(axes, scales, strict=True) if whole or s != 1}
 
 
-def _axes(layer: Layer) -> list[int]:
+def _axes(layer: OnnxLayer) -> list[int]:
     """The axes that sizes, scales and regions are given for."""
     listed = layer.attribute("axes")
     return [layer.axis(int(a), layer.rank) for a in listed] if listed else list(range(layer.rank))
 
 
-def _kept_aspect(layer: Layer, axes: list[int], sizes: list[int]) -> dict[int, tuple[str, float]]:
+def _kept_aspect(layer: OnnxLayer, axes: list[int], sizes: list[int]) -> dict[int, tuple[str, float]]:
     """All axes by one factor: the least or the greatest."""
     factors = [n / layer.x.shape[a] for a, n in zip(axes, sizes, strict=True)]
     larger = layer.text("keep_aspect_ratio_policy", "stretch") == "not_smaller"
     factor = max(factors) if larger else min(factors)
     lengths = {a: factor * layer.x.shape[a] for a in axes}
     if any(abs(n - round(n)) > 1e-6 for n in lengths.values()):
-        raise Refused("lengths that are rounded to keep the aspect ratio; supported: whole ones")
+        raise RefusedOperator("lengths that are rounded to keep the aspect ratio; supported: whole ones")
     return {a: ("sizes", round(n)) for a, n in lengths.items() if round(n) != layer.x.shape[a]}
 
 
-def _roi(layer: Layer) -> bool:
+def _roi(layer: OnnxLayer) -> bool:
     return layer.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
 
 
-def _shares(layer: Layer, axis: int, kind: str, number: float) -> tuple[Shares, Shares]:
+def _shares(layer: OnnxLayer, axis: int, kind: str, number: float) -> tuple[Shares, Shares]:
     """``matrix[out, in]`` and ``shift[out]`` of one axis: ``y = matrix x + shift``."""
     length = layer.x.shape[axis]
     _ask(layer, length, number * length if kind == "scales" else number)
@@ -115,19 +115,19 @@ def _shares(layer: Layer, axis: int, kind: str, number: float) -> tuple[Shares, 
         feeds["roi"] = np.array([0, roi[at], 1, roi[at + count]], np.float32)
     made = _run(layer, feeds)
     if made.size > _MOST:
-        raise Refused(f"an axis of {length} resized to {made.shape[1]}: {made.size:,} shares")
+        raise RefusedOperator(f"an axis of {length} resized to {made.shape[1]}: {made.size:,} shares")
     return np.ascontiguousarray((made[1:] - made[0]).T), made[0]
 
 
-def _ask(layer: Layer, length: int, outputs: float) -> None:
+def _ask(layer: OnnxLayer, length: int, outputs: float) -> None:
     """The package computes element by element."""
     if not 0 < outputs < _MOST or (length + 1) * outputs > _MOST:
-        raise Refused(f"an axis of {length} resized to {outputs:g}")
+        raise RefusedOperator(f"an axis of {length} resized to {outputs:g}")
     each = _PER_SHARE.get(layer.text("mode", "nearest"), _PER_SHARE_ELSE)
     budget.current().compute(int(each * (length + 1) * outputs), "resizing an axis")
 
 
-def _run(layer: Layer, feeds: Mapping[str, Any]) -> Shares:
+def _run(layer: OnnxLayer, feeds: Mapping[str, Any]) -> Shares:
     """The onnx package's Resize of two dimensions."""
     kept = {name: layer.attribute(name) for name in _ATTRIBUTES if layer.attribute(name) is not None}
     if layer.opset < 11 or layer.node.code == "Upsample":
@@ -144,7 +144,7 @@ def _run(layer: Layer, feeds: Mapping[str, Any]) -> Shares:
     return np.asarray(made, np.float32)
 
 
-def _bilinear(layer: Layer, shares: Mapping[int, tuple[Shares, Shares]]) -> Converted | None:
+def _bilinear(layer: OnnxLayer, shares: Mapping[int, tuple[Shares, Shares]]) -> Converted | None:
     """The operator for images, where its shares are these."""
     if layer.rank != 4 or not set(shares) <= {2, 3} or layer.x.dtype is not DType.FLOAT32 or _gathers(shares):
         return None
@@ -179,11 +179,11 @@ def _picks(matrix: Shares, shift: Shares) -> bool:
     )
 
 
-def _along(x: Operand, layer: Layer, axis: int, matrix: Shares, shift: Shares) -> Converted:
+def _along(x: Operand, layer: OnnxLayer, axis: int, matrix: Shares, shift: Shares) -> Converted:
     if _picks(matrix, shift):
         return Converted(Gather(axis), (x, matrix.argmax(axis=1).astype(np.int32)), ("places",))
     if layer.x.dtype is not DType.FLOAT32:
-        raise Refused(f"shares of {layer.x.type_name}; supported: FLOAT32")
+        raise RefusedOperator(f"shares of {layer.x.type_name}; supported: FLOAT32")
     perm = [a for a in range(layer.rank) if a != axis] + [axis]
     back = [int(i) for i in np.argsort(perm)]
     operands = (transposed(x, perm), matrix, shift)
@@ -191,7 +191,7 @@ def _along(x: Operand, layer: Layer, axis: int, matrix: Shares, shift: Shares) -
     return transposed(made, back)
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Resize": Converter(_resize, ("resize",), ANY),
-    "Upsample": Converter(_resize, ("upsample",), ANY),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Resize": OnnxConverter(_resize, ("resize",), ANY),
+    "Upsample": OnnxConverter(_resize, ("upsample",), ANY),
 }

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Layer, Operand, ask_for_room, cast
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxLayer, Operand, ask_for_room, cast
 from crtgen.ir import DType
 from crtgen.ops import Add, Mul
 from crtgen.ops.gather import Gather
@@ -27,18 +27,20 @@ Real = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _ResizeLine:
     """Of each output along an axis: the two numbers that it lies between, and the share of each."""
 
     places: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
     shares: tuple[Real, Real]
 
 
-def resized_whole(layer: Layer, targets: Mapping[int, tuple[str, float]]) -> Converted:
+def resized_whole(layer: OnnxLayer, targets: Mapping[int, tuple[str, float]]) -> Converted:
     """By ``sizes`` or ``scales``, for each axis that is resized."""
     _mode(layer)
     if layer.rank != 4 or not set(targets) <= {_DOWN, _ACROSS} or layer.whole("antialias"):
-        raise Refused(f"shares of {layer.x.type_name} beside those of plain images; supported: FLOAT32")
+        raise RefusedOperator(
+            f"shares of {layer.x.type_name} beside those of plain images; supported: FLOAT32"
+        )
     assert layer.x.dtype is not None
     down, across = (_line(layer, axis, *targets.get(axis, ("scales", 1.0))) for axis in (_DOWN, _ACROSS))
     ask_for_room((4, len(down.shares[0]), len(across.shares[0])))
@@ -58,7 +60,7 @@ def _real(x: Operand) -> Converted:
     return cast(x, DType.FLOAT32)
 
 
-def _line(layer: Layer, axis: int, kind: str, number: float) -> _Line:
+def _line(layer: OnnxLayer, axis: int, kind: str, number: float) -> _ResizeLine:
     length = layer.x.shape[axis]
     scale = np.float32(number if kind == "scales" else np.float32(number) / np.float32(length))
     count = int(np.float32(length) * scale) if kind == "scales" else int(number)
@@ -71,19 +73,19 @@ def _line(layer: Layer, axis: int, kind: str, number: float) -> _Line:
     after, before = (np.abs(places - edge.astype(np.float32)) for edge in (first, second))
     alike = first == second
     shares = [np.where(alike, np.float32(0.5), part).astype(np.float32) for part in (before, after)]
-    return _Line((first, second), (shares[0], shares[1]))
+    return _ResizeLine((first, second), (shares[0], shares[1]))
 
 
-def _mode(layer: Layer) -> str:
+def _mode(layer: OnnxLayer) -> str:
     """How coordinates are transformed; align_corners is what ``_coordinates`` has last."""
     older = layer.opset < 11 or layer.node.code == "Upsample"
     mode = layer.text("coordinate_transformation_mode", "asymmetric" if older else "half_pixel")
     if mode not in _MODES:
-        raise Refused(f"{mode} of {layer.x.type_name}; supported: {', '.join(_MODES)}")
+        raise RefusedOperator(f"{mode} of {layer.x.type_name}; supported: {', '.join(_MODES)}")
     return mode
 
 
-def _coordinates(layer: Layer, length: int, count: int, scale: np.float32) -> Real:
+def _coordinates(layer: OnnxLayer, length: int, count: int, scale: np.float32) -> Real:
     """Where outputs lie along an axis of so many numbers."""
     mode = _mode(layer)
     at, half = np.arange(count, dtype=np.float32), np.float32(0.5)

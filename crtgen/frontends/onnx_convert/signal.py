@@ -8,8 +8,15 @@ import numpy.typing as npt
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, ask_for_room, reshaped, transposed
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import (
+    OnnxConverter,
+    OnnxLayer,
+    Operand,
+    ask_for_room,
+    reshaped,
+    transposed,
+)
 from crtgen.ir import shape_text
 from crtgen.ops import FullyConnected, Mul, Rfft
 from crtgen.ops.fft import is_fast
@@ -24,7 +31,7 @@ _FEWEST = 16
 Matrix = npt.NDArray[np.float32]
 
 
-def _dft(layer: Layer) -> Converted:
+def _dft(layer: OnnxLayer) -> Converted:
     """``[..., n, ..., c]`` along an axis, where c is 1 for real numbers and 2 for complex ones."""
     if layer.opset >= 20:
         axis = int(layer.constant(2, "axes").reshape(-1)[0].item()) if layer.has(2) else -2
@@ -84,7 +91,7 @@ def _matrix(length: int, parts: int, wanted: int, kind: tuple[bool, bool]) -> Ma
     """
     rows = length * parts
     if rows * wanted * 2 > _MOST:
-        raise Refused(f"a transform of {length} numbers to {wanted}: {rows * wanted * 2:,} constants")
+        raise RefusedOperator(f"a transform of {length} numbers to {wanted}: {rows * wanted * 2:,} constants")
     ask_for_room((2, rows, rows))
     x = np.eye(rows, dtype=np.float32).reshape(rows, length, parts)
     feeds: dict[str, Any] = {"x": x, "n": np.array(wanted, np.int64), "axis": np.array(1, np.int64)}
@@ -112,7 +119,7 @@ def _frames(x: Operand, shape: tuple[int, int, int], size: int, step: int) -> Co
     return Converted(Gather(1), (x, places), ("places",))
 
 
-def _stft(layer: Layer) -> Converted:
+def _stft(layer: OnnxLayer) -> Converted:
     """Transforms of frames of a signal ``[batch, length, parts]``, each times a window."""
     if layer.rank != 3:
         raise ValueError(f"a signal of {shape_text(layer.x.shape)} instead of three dimensions")
@@ -131,7 +138,7 @@ def _stft(layer: Layer) -> Converted:
     return _transformed(frames, (batch, count, size, parts), size, (False, bool(layer.whole("onesided", 1))))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "DFT": Converter(_dft, ("dft",)),
-    "STFT": Converter(_stft, ("stft",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "DFT": OnnxConverter(_dft, ("dft",)),
+    "STFT": OnnxConverter(_stft, ("stft",)),
 }

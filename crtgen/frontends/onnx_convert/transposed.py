@@ -6,13 +6,13 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
-from crtgen.frontends.onnx_convert.window import Window, along, grouped
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped, transposed
+from crtgen.frontends.onnx_convert.window import ImageWindow, along, grouped
 from crtgen.ir import Array, shape_text
 from crtgen.ops import Padding, StridedSlice
 
-__all__ = ["Kernel", "Turned", "transposed_conv", "turned_lines"]
+__all__ = ["TransposedWeights", "Turned", "transposed_conv", "turned_lines"]
 
 _MOST_WEIGHTS = 1 << 26
 
@@ -35,7 +35,7 @@ class Turned:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class TransposedWeights:
     """``weights[C, O / groups, kh, kw]`` and ``bias[O]``."""
 
     weights: Array
@@ -43,11 +43,11 @@ class Kernel:
     groups: int
 
 
-def turned_lines(layer: Layer, kernel: Sequence[int]) -> tuple[Turned, ...]:
+def turned_lines(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[Turned, ...]:
     """Along each axis of the image, with the output's length as padding or attributes ask for it."""
     spatial = layer.rank - 2
     if spatial not in (1, 2, 3):
-        raise Refused(f"{spatial} dimensions of space; supported: 1, 2, 3")
+        raise RefusedOperator(f"{spatial} dimensions of space; supported: 1, 2, 3")
     taps, stride, dilation = (
         along(layer, name, spatial, given)
         for name, given in (("kernel_shape", kernel), ("strides", ()), ("dilations", ()))
@@ -61,7 +61,7 @@ def turned_lines(layer: Layer, kernel: Sequence[int]) -> tuple[Turned, ...]:
     return tuple(found)
 
 
-def _cut(layer: Layer, axis: int, full: int, same: int) -> tuple[int, int]:
+def _cut(layer: OnnxLayer, axis: int, full: int, same: int) -> tuple[int, int]:
     """What is cut off before an output of ``full``, and its length; ``same`` is that of the SAME padding."""
     spatial = layer.rank - 2
     pads = [int(p) for p in layer.attribute("pads") or [0] * (2 * spatial)]
@@ -76,7 +76,7 @@ def _cut(layer: Layer, axis: int, full: int, same: int) -> tuple[int, int]:
 
 
 def transposed_conv(
-    x: Operand, image: tuple[int, int, int], down: Turned, across: Turned, kernel: Kernel
+    x: Operand, image: tuple[int, int, int], down: Turned, across: Turned, kernel: TransposedWeights
 ) -> Converted:
     """Of ``[N,H,W,C]``; ``image`` is N, H, W. The output is ``[N,H,W,O]``.
 
@@ -91,11 +91,15 @@ def transposed_conv(
     before = [b - 1 - f for b, f in zip(blocks, first, strict=True)]
     after = [max(end - (line.length - 1), 0) for end, line in zip(last, lines, strict=True)]
     if min(before) < 0:
-        raise Refused(f"padding of {[line.before for line in lines]}; supported: less than the window")
+        raise RefusedOperator(
+            f"padding of {[line.before for line in lines]}; supported: less than the window"
+        )
     padding = Padding(before[0], after[0], before[1], after[1])
     weights, bias = _blocks(kernel, lines, blocks)
     channels, groups = kernel.weights.shape[0], kernel.groups
-    window = Window((n, channels, *image[1:]), (blocks[0], blocks[1]), (1, 1), (1, 1), padding, Padding())
+    window = ImageWindow(
+        (n, channels, *image[1:]), (blocks[0], blocks[1]), (1, 1), (1, 1), padding, Padding()
+    )
     made = grouped(x, window, weights, bias, groups)
     rows, columns = padding.output_size(image[1:], window.taps, (1, 1))
     (s, t), each = (down.stride, across.stride), kernel.weights.shape[1]
@@ -107,12 +111,14 @@ def transposed_conv(
     return Converted(StridedSlice((0, *corner, 0), end, (1,) * 4), (made,))
 
 
-def _blocks(kernel: Kernel, lines: Sequence[Turned], blocks: Sequence[int]) -> tuple[Array, Array]:
+def _blocks(kernel: TransposedWeights, lines: Sequence[Turned], blocks: Sequence[int]) -> tuple[Array, Array]:
     """``weights[O,kh,kw,C/groups]`` of the pixels of a block, backwards, and their bias."""
     channels, each = kernel.weights.shape[:2]
     size = [b * line.stride for b, line in zip(blocks, lines, strict=True)]
     if channels * each * prod(size) > _MOST_WEIGHTS:
-        raise Refused(f"a stride of {[n.stride for n in lines]}: {channels * each * prod(size):,} weights")
+        raise RefusedOperator(
+            f"a stride of {[n.stride for n in lines]}: {channels * each * prod(size):,} weights"
+        )
     wide = np.zeros((channels, each, *size), np.float32)
     steps = tuple(slice(0, line.extent, line.dilation) for line in lines)
     wide[(slice(None), slice(None), *steps)] = kernel.weights

@@ -1,7 +1,7 @@
 """LSTM by weights that are computed at run time: products of matrices, step by step."""
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped
 from crtgen.ir import shape_text
 from crtgen.ops import Activation, Add, Concat, Logistic, Mul, StridedSlice, Tanh
 from crtgen.ops.matmul import BatchMatMul
@@ -13,7 +13,7 @@ _PLAIN = ("activations", "activation_alpha", "activation_beta", "clip", "input_f
 """Attributes that it does not know."""
 
 
-def lstm_by_computed_weights(layer: Layer) -> tuple[Converted, ...]:
+def lstm_by_computed_weights(layer: OnnxLayer) -> tuple[Converted, ...]:
     """``Y``, ``Y_h`` and ``Y_c`` of ``X[steps, N, inputs]``, of one direction."""
     _require_plain(layer)
     steps, batch, _ = layer.x.shape
@@ -32,17 +32,17 @@ def lstm_by_computed_weights(layer: Layer) -> tuple[Converted, ...]:
     return (whole, *ends)[: len(layer.outputs)]
 
 
-def _require_plain(layer: Layer) -> None:
+def _require_plain(layer: OnnxLayer) -> None:
     if len(layer.x.shape) != 3:
         raise ValueError(f"an input of {shape_text(layer.x.shape)}")
     named = next((name for name in _PLAIN if layer.attribute(name)), None)
     if named is not None or layer.text("direction", "forward") == "bidirectional":
-        raise Refused(f"weights that are computed at run time with {named or 'two directions'}")
+        raise RefusedOperator(f"weights that are computed at run time with {named or 'two directions'}")
     if layer.has(4) or layer.has(7):
         what = "peepholes" if layer.has(7) else "lengths of sequences"
-        raise Refused(f"weights that are computed at run time with {what}")
+        raise RefusedOperator(f"weights that are computed at run time with {what}")
     if layer.x.shape[0] > _MOST_STEPS:
-        raise Refused(
+        raise RefusedOperator(
             f"weights that are computed at run time, {layer.x.shape[0]} steps; supported: {_MOST_STEPS}"
         )
     inputs, hidden = layer.x.shape[2], layer.tensor(2).shape[-1]
@@ -52,7 +52,7 @@ def _require_plain(layer: Layer) -> None:
             raise ValueError(f"weights of {shape_text(shape)} for {inputs} inputs and {hidden} states")
 
 
-def _bias(layer: Layer, hidden: int) -> Converted | None:
+def _bias(layer: OnnxLayer, hidden: int) -> Converted | None:
     """Those of the input and of the state, added up."""
     if not layer.has(3):
         return None

@@ -12,13 +12,13 @@ import numpy as np
 from crtgen.frontends.builder import Converted
 from crtgen.frontends.onnx_convert.computed import by_computed_weights
 from crtgen.frontends.onnx_convert.image import spread
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, reshaped, transposed
-from crtgen.frontends.onnx_convert.transposed import Kernel, Turned, transposed_conv, turned_lines
+from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer, Operand, reshaped, transposed
+from crtgen.frontends.onnx_convert.transposed import TransposedWeights, Turned, transposed_conv, turned_lines
 from crtgen.frontends.onnx_convert.window import (
     REAL,
-    Line,
-    Numbers,
-    Window,
+    AxisWindow,
+    ConvStorage,
+    ImageWindow,
     grouped,
     lines_of,
     to_first,
@@ -34,7 +34,7 @@ _VOLUME_LAST = (0, 2, 3, 4, 1)
 _VOLUME_FIRST = (0, 4, 1, 2, 3)
 
 
-def bias_of(layer: Layer, outputs: int, place: int = 2) -> Array:
+def bias_of(layer: OnnxLayer, outputs: int, place: int = 2) -> Array:
     """The bias, of zeros without one."""
     if not layer.has(place):
         return np.zeros(outputs, np.float32)
@@ -44,7 +44,7 @@ def bias_of(layer: Layer, outputs: int, place: int = 2) -> Array:
     return bias
 
 
-def _conv(layer: Layer) -> Converted:
+def _conv(layer: OnnxLayer) -> Converted:
     """By constants, or by weights that are computed; so is the bias, if either is."""
     shape, bias = layer.tensor(1).shape, layer.tensor(2) if layer.has(2) else None
     if bias is not None and (bias.data is None or layer.tensor(1).data is None):
@@ -62,7 +62,7 @@ def _conv(layer: Layer) -> Converted:
     return convolved(layer, layer.x, weights, bias_of(layer, weights.shape[0]), REAL)
 
 
-def convolved(layer: Layer, x: Operand, weights: Array, bias: Array, numbers: Numbers) -> Converted:
+def convolved(layer: OnnxLayer, x: Operand, weights: Array, bias: Array, numbers: ConvStorage) -> Converted:
     """A convolution of a line or an image with ``weights[O, C/groups, ...]``."""
     window = window_of(layer, weights.shape[2:])
     if tuple(weights.shape[2:]) != window.taps[4 - layer.rank :]:
@@ -74,7 +74,7 @@ def convolved(layer: Layer, x: Operand, weights: Array, bias: Array, numbers: Nu
     return to_first(made, (window.image[0], weights.shape[0], *size), layer.rank)
 
 
-def _volume(layer: Layer, weights: Array) -> Converted:
+def _volume(layer: OnnxLayer, weights: Array) -> Converted:
     """``[N,C,D,H,W]``: for each tap along D, images of the depths that it sees."""
     deep, *flat = lines_of(layer, weights.shape[2:])
     n, c, _, h, w = layer.x.shape
@@ -99,16 +99,16 @@ def _volume(layer: Layer, weights: Array) -> Converted:
     return transposed(reshaped(total, size), _VOLUME_FIRST)
 
 
-def _flat_window(image: tuple[int, int, int, int], lines: list[Line]) -> Window:
+def _flat_window(image: tuple[int, int, int, int], lines: list[AxisWindow]) -> ImageWindow:
     down, across = lines
     padding = Padding(down.before, down.after, across.before, across.after)
     taps, stride, dilation = (
         (getattr(down, name), getattr(across, name)) for name in ("taps", "stride", "dilation")
     )
-    return Window(image, taps, stride, dilation, padding, Padding())
+    return ImageWindow(image, taps, stride, dilation, padding, Padding())
 
 
-def _conv_transpose(layer: Layer) -> Converted:
+def _conv_transpose(layer: OnnxLayer) -> Converted:
     weights, groups = layer.constant(1, "weights"), layer.whole("group", 1)
     if weights.ndim != layer.rank or groups < 1 or weights.shape[0] != layer.x.shape[1]:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(layer.x.shape)}")
@@ -119,14 +119,14 @@ def _conv_transpose(layer: Layer) -> Converted:
     pair = (*(Turned(1, 1, 1, 1, 0, 1),) * (4 - layer.rank), *lines)
     outputs = groups * weights.shape[1]
     shape = (*weights.shape[:2], *(line.taps for line in pair))
-    kernel = Kernel(weights.reshape(shape), bias_of(layer, outputs), groups)
+    kernel = TransposedWeights(weights.reshape(shape), bias_of(layer, outputs), groups)
     n, c, h, w = image
     x = to_last(layer.x, (n, c, h, w), layer.rank)
     made = transposed_conv(x, (n, h, w), pair[0], pair[1], kernel)
     return to_first(made, (n, outputs, *(line.outputs for line in pair)), layer.rank)
 
 
-def _volume_transposed(layer: Layer, weights: Array, groups: int, lines: tuple[Turned, ...]) -> Converted:
+def _volume_transposed(layer: OnnxLayer, weights: Array, groups: int, lines: tuple[Turned, ...]) -> Converted:
     """``[N,C,D,H,W]``: for each tap along D, images that are added to the depths that it reaches."""
     deep, down, across = lines
     n, c, d, h, w = layer.x.shape
@@ -137,7 +137,7 @@ def _volume_transposed(layer: Layer, weights: Array, groups: int, lines: tuple[T
     x = reshaped(transposed(layer.x, _VOLUME_LAST), (n * d, h, w, c))
     parts = []
     for tap in range(deep.taps):
-        kernel = Kernel(weights[:, :, tap], np.zeros(outputs, np.float32), groups)
+        kernel = TransposedWeights(weights[:, :, tap], np.zeros(outputs, np.float32), groups)
         images = transposed_conv(x, (n * d, h, w), down, across, kernel)
         shape = [n, d, down.outputs, across.outputs, outputs]
         made, shape = spread(reshaped(images, shape), shape, 1, deep.stride)
@@ -153,7 +153,7 @@ def _volume_transposed(layer: Layer, weights: Array, groups: int, lines: tuple[T
     return transposed(Converted(Add(), (cut, bias_of(layer, outputs)), ("bias",)), _VOLUME_FIRST)
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "Conv": Converter(_conv, ("conv",)),
-    "ConvTranspose": Converter(_conv_transpose, ("conv_transpose",)),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "Conv": OnnxConverter(_conv, ("conv",)),
+    "ConvTranspose": OnnxConverter(_conv_transpose, ("conv_transpose",)),
 }

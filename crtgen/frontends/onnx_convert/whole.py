@@ -4,8 +4,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, pair, reshaped, same, unary
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import (
+    OnnxConverter,
+    OnnxLayer,
+    Operand,
+    number,
+    pair,
+    reshaped,
+    same,
+    unary,
+)
 from crtgen.frontends.onnx_types import KINDS, kind_of, type_name
 from crtgen.frontends.remainder import cut_remainder, floor_remainder
 from crtgen.ir import DType
@@ -18,19 +27,19 @@ from crtgen.ops.function import Abs, Neg
 __all__ = ["CONVERTERS", "like", "whole_pow"]
 
 
-def whole_pow(layer: Layer) -> Converted:
+def whole_pow(layer: OnnxLayer) -> Converted:
     """Of whole numbers, which wrap."""
     x, exponent = layer.x, layer.constant(1, "exponents of whole numbers")
     value = float(exponent.reshape(-1)[0].item()) if exponent.size == 1 else 0.0
     if value not in (1.0, 2.0, 3.0, 4.0):
-        raise Refused("exponents of whole numbers; supported: one of 1, 2, 3, 4")
+        raise RefusedOperator("exponents of whole numbers; supported: one of 1, 2, 3, 4")
     made: Operand = x
     for _ in range(int(value) - 1):
         made = Converted(Mul(), (made, x))
     return like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
 
 
-def _mod(layer: Layer) -> Converted:
+def _mod(layer: OnnxLayer) -> Converted:
     """The rest has the sign of the divisor; with ``fmod``, of the number itself."""
     if layer.x.dtype is DType.FLOAT32:
         return _real_mod(layer)
@@ -41,7 +50,7 @@ def _mod(layer: Layer) -> Converted:
     return floor_remainder(a, b, layer.x.dtype)
 
 
-def _real_mod(layer: Layer) -> Converted:
+def _real_mod(layer: OnnxLayer) -> Converted:
     a, b = layer.tensor(0), layer.tensor(1)
     if not layer.whole("fmod"):
         return Converted(FloorMod(), (a, b), ("divisor",))
@@ -50,34 +59,36 @@ def _real_mod(layer: Layer) -> Converted:
     return Converted(Select(), (below, Converted(Neg(), (rest,)), rest))
 
 
-def _bit_shift(layer: Layer) -> Converted:
+def _bit_shift(layer: OnnxLayer) -> Converted:
     left = layer.text("direction", "") == "LEFT"
     return Converted(Shift(left), (layer.tensor(0), layer.tensor(1)), ("bits",))
 
 
-def like(layer: Layer, made: Converted, other: tuple[int, ...]) -> Converted:
+def like(layer: OnnxLayer, made: Converted, other: tuple[int, ...]) -> Converted:
     """In the shape that both operands are broadcast to, which has the same elements."""
     shape = np.broadcast_shapes(layer.x.shape, other)
     return made if shape == layer.x.shape else reshaped(made, shape)
 
 
-def _bit_cast(layer: Layer) -> Converted:
+def _bit_cast(layer: OnnxLayer) -> Converted:
     to, own = kind_of(layer.whole("to")), KINDS.get(layer.x.type_name)
     if to is None or own is None or not (to.is_own and own.is_own):
         names = f"{layer.x.type_name} as {type_name(layer.whole('to'))}"
-        raise Refused(f"{names}; supported: {', '.join(n for n, kind in KINDS.items() if kind.is_own)}")
+        raise RefusedOperator(
+            f"{names}; supported: {', '.join(n for n, kind in KINDS.items() if kind.is_own)}"
+        )
     return Converted(BitCast(to.dtype), (layer.x,))
 
 
 _INTEGERS = frozenset(d for d in DType if d.is_integer)
 _NUMBERS = _INTEGERS | {DType.FLOAT32}
 
-CONVERTERS: Mapping[str, Converter] = {
-    "BitCast": Converter(_bit_cast, ("bit_cast",), _NUMBERS | {DType.BOOL}),
-    "BitShift": Converter(_bit_shift, ("bit_shift",), _INTEGERS),
-    "BitwiseNot": Converter(unary(BitNot()), ("bitwise_not",), _INTEGERS),
-    "BitwiseAnd": Converter(pair(BitAnd()), ("bitwise_and",), _INTEGERS),
-    "BitwiseOr": Converter(pair(BitOr()), ("bitwise_or",), _INTEGERS),
-    "BitwiseXor": Converter(pair(BitXor()), ("bitwise_xor",), _INTEGERS),
-    "Mod": Converter(_mod, ("mod",), _NUMBERS),
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "BitCast": OnnxConverter(_bit_cast, ("bit_cast",), _NUMBERS | {DType.BOOL}),
+    "BitShift": OnnxConverter(_bit_shift, ("bit_shift",), _INTEGERS),
+    "BitwiseNot": OnnxConverter(unary(BitNot()), ("bitwise_not",), _INTEGERS),
+    "BitwiseAnd": OnnxConverter(pair(BitAnd()), ("bitwise_and",), _INTEGERS),
+    "BitwiseOr": OnnxConverter(pair(BitOr()), ("bitwise_or",), _INTEGERS),
+    "BitwiseXor": OnnxConverter(pair(BitXor()), ("bitwise_xor",), _INTEGERS),
+    "Mod": OnnxConverter(_mod, ("mod",), _NUMBERS),
 }

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped, transposed
 from crtgen.ir import Array, Op, Quant
 from crtgen.ops import Activation, Concat, Conv2d, DepthwiseConv2d, Padding, StridedSlice
 
 __all__ = [
     "REAL",
-    "Line",
-    "Numbers",
-    "Window",
+    "AxisWindow",
+    "ConvStorage",
+    "ImageWindow",
     "along",
     "grouped",
     "lines_of",
@@ -28,7 +28,7 @@ _FIRST = (0, 3, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ImageWindow:
     """What a window does along both axes of an image, of which the first is 1 long where the file has one."""
 
     image: tuple[int, int, int, int]
@@ -46,16 +46,16 @@ class Window:
         return Padding(a.top, a.bottom + b.bottom, a.left, a.right + b.right)
 
 
-def window_of(layer: Layer, kernel: Sequence[int]) -> Window:
+def window_of(layer: OnnxLayer, kernel: Sequence[int]) -> ImageWindow:
     spatial = layer.rank - 2
     if spatial not in (1, 2):
-        raise Refused(f"{spatial} dimensions of space; supported: 1, 2")
+        raise RefusedOperator(f"{spatial} dimensions of space; supported: 1, 2")
     lines = lines_of(layer, kernel)
     if spatial == 1:
-        lines = (Line(1, 1, 1, 1, 0, 0, 0), *lines)
+        lines = (AxisWindow(1, 1, 1, 1, 0, 0, 0), *lines)
     down, across = lines
     padding = Padding(down.before, down.after, across.before, across.after)
-    return Window(
+    return ImageWindow(
         image=(layer.x.shape[0], layer.x.shape[1], down.length, across.length),
         taps=(down.taps, across.taps),
         stride=(down.stride, across.stride),
@@ -66,7 +66,7 @@ def window_of(layer: Layer, kernel: Sequence[int]) -> Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AxisWindow:
     """What a window does along one axis of a length; ``beyond`` is what ``ceil_mode`` adds to the padding."""
 
     length: int
@@ -86,7 +86,7 @@ class Line:
         return room // self.stride + 1
 
 
-def lines_of(layer: Layer, kernel: Sequence[int]) -> tuple[Line, ...]:
+def lines_of(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[AxisWindow, ...]:
     """What a window does along each axis of an image of any dimensions."""
     found, spatial = [], layer.rank - 2
     lists = [
@@ -95,11 +95,11 @@ def lines_of(layer: Layer, kernel: Sequence[int]) -> tuple[Line, ...]:
     ]
     for axis, (length, taps, stride, spread) in enumerate(zip(layer.x.shape[2:], *lists, strict=True)):
         ends = sides(layer, axis, spatial, length, (taps - 1) * spread + 1, stride)
-        found.append(Line(length, taps, stride, spread, *ends))
+        found.append(AxisWindow(length, taps, stride, spread, *ends))
     return tuple(found)
 
 
-def along(layer: Layer, name: str, spatial: int, default: Sequence[int]) -> list[int]:
+def along(layer: OnnxLayer, name: str, spatial: int, default: Sequence[int]) -> list[int]:
     """An attribute with a number for each axis of the image."""
     listed = [int(i) for i in layer.attribute(name) or default or [1] * spatial]
     if len(listed) != spatial or min(listed) < 1:
@@ -107,7 +107,9 @@ def along(layer: Layer, name: str, spatial: int, default: Sequence[int]) -> list
     return listed
 
 
-def sides(layer: Layer, axis: int, spatial: int, length: int, extent: int, step: int) -> tuple[int, int, int]:
+def sides(
+    layer: OnnxLayer, axis: int, spatial: int, length: int, extent: int, step: int
+) -> tuple[int, int, int]:
     """Padding before and after along an axis, and what ``ceil_mode`` adds after it."""
     if axis < 0:
         return 0, 0, 0
@@ -140,7 +142,7 @@ def to_first(made: Converted, image: Sequence[int], rank: int) -> Converted:
     return back if rank == 4 else reshaped(back, (*image[:2], *image[3:]))
 
 
-class Numbers:
+class ConvStorage:
     """How weights and outputs of a convolution are stored; real ones as they are."""
 
     activation: Activation = Activation.NONE
@@ -155,11 +157,11 @@ class Numbers:
         return op
 
 
-REAL = Numbers()
+REAL = ConvStorage()
 
 
 def grouped(
-    x: Operand, window: Window, kernel: Array, bias: Array, groups: int, numbers: Numbers = REAL
+    x: Operand, window: ImageWindow, kernel: Array, bias: Array, groups: int, numbers: ConvStorage = REAL
 ) -> Converted:
     """A convolution of ``[N,H,W,C]`` with ``kernel[O,kh,kw,C/groups]``."""
     outputs, depth, channels = kernel.shape[0], kernel.shape[3], window.image[1]

@@ -15,9 +15,9 @@ from crtgen.frontends.tflite_convert import (
     tables,
     weights,
 )
-from crtgen.frontends.tflite_convert.layer import Converter, Layer
+from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer
 
-__all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
+__all__ = ["CONVERTERS", "TfliteConverter", "TfliteLayer", "option_fields"]
 
 _FAMILIES = (
     arrange,
@@ -33,7 +33,7 @@ _FAMILIES = (
     weights,
 )
 
-CONVERTERS: Mapping[str, Converter] = {
+CONVERTERS: Mapping[str, TfliteConverter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())
 }
 

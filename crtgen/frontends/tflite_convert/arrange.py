@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from crtgen.frontends.builder import Converted, Tensor
-from crtgen.frontends.tflite_convert.layer import PLAIN, Converter, Layer, pairs
+from crtgen.frontends.builder import Converted, NamedTensor
+from crtgen.frontends.tflite_convert.layer import PLAIN, TfliteConverter, TfliteLayer, pairs
 from crtgen.ir import DType, shape_text
 from crtgen.ops import Concat, Dequantize, Pad, Reshape, StridedSlice, Transpose
 from crtgen.ops.gather import Gather, GatherNd
@@ -12,7 +12,7 @@ from crtgen.ops.gather import Gather, GatherNd
 __all__ = ["CONVERTERS"]
 
 
-def _pack(layer: Layer) -> Converted:
+def _pack(layer: TfliteLayer) -> Converted:
     """Tensors one after another along a new axis."""
     shape = list(layer.x.shape)
     axis = layer.axis(int(layer.option("Axis")), len(shape) + 1)
@@ -24,7 +24,7 @@ def _pack(layer: Layer) -> Converted:
     return Converted(Concat(axis), parts)
 
 
-def _part(x: Tensor, axis: int, first: int, last: int, shrink: bool = False) -> Converted:
+def _part(x: NamedTensor, axis: int, first: int, last: int, shrink: bool = False) -> Converted:
     """The elements from ``first`` to before ``last`` along an axis."""
     begin = tuple(first if a == axis else 0 for a in range(len(x.shape)))
     end = tuple(last if a == axis else d for a, d in enumerate(x.shape))
@@ -32,32 +32,32 @@ def _part(x: Tensor, axis: int, first: int, last: int, shrink: bool = False) -> 
     return Converted(StridedSlice(begin, end, stride, (axis,) if shrink else ()), (x,))
 
 
-def _unpack(layer: Layer) -> tuple[Converted, ...]:
+def _unpack(layer: TfliteLayer) -> tuple[Converted, ...]:
     axis = layer.axis(int(layer.option("Axis")), len(layer.x.shape))
     return tuple(_part(layer.x, axis, i, i + 1, True) for i in range(layer.x.shape[axis]))
 
 
-def _parts(x: Tensor, axis: int, lengths: Sequence[int]) -> tuple[Converted, ...]:
+def _parts(x: NamedTensor, axis: int, lengths: Sequence[int]) -> tuple[Converted, ...]:
     if sum(lengths) != x.shape[axis] or min(lengths) < 1:
         raise ValueError(f"parts of {list(lengths)} out of {x.shape[axis]}")
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
     return tuple(_part(x, axis, end - n, end) for n, end in zip(lengths, ends, strict=True))
 
 
-def _split(layer: Layer) -> tuple[Converted, ...]:
+def _split(layer: TfliteLayer) -> tuple[Converted, ...]:
     (number,), x = layer.integers(0, "axes"), layer.tensor(1)
     axis, count = layer.axis(number, len(x.shape)), len(layer.outputs)
     return _parts(x, axis, [x.shape[axis] // count] * count)
 
 
-def _split_v(layer: Layer) -> tuple[Converted, ...]:
+def _split_v(layer: TfliteLayer) -> tuple[Converted, ...]:
     (number,), x = layer.integers(2, "axes"), layer.x
     axis, lengths = layer.axis(number, len(x.shape)), layer.integers(1, "lengths")
     rest = x.shape[axis] - sum(n for n in lengths if n != -1)
     return _parts(x, axis, [rest if n == -1 else n for n in lengths])
 
 
-def _gather(layer: Layer) -> Converted:
+def _gather(layer: TfliteLayer) -> Converted:
     x, indices = layer.tensor(0), layer.tensor(1)
     batch = int(layer.option("BatchDims"))
     axis = layer.axis(int(layer.option("Axis")), len(x.shape))
@@ -65,11 +65,11 @@ def _gather(layer: Layer) -> Converted:
     return Converted(op, (x, indices), ("indices",))
 
 
-def _gather_nd(layer: Layer) -> Converted:
+def _gather_nd(layer: TfliteLayer) -> Converted:
     return Converted(GatherNd(), (layer.tensor(0), layer.tensor(1)), ("indices",))
 
 
-def _embedding_lookup(layer: Layer) -> Converted:
+def _embedding_lookup(layer: TfliteLayer) -> Converted:
     """Rows of a table, as they are or dequantised."""
     rows = Converted(Gather(0), (layer.tensor(1), layer.tensor(0)), ("indices",))
     if layer.y.dtype is layer.tensor(1).dtype:
@@ -77,7 +77,7 @@ def _embedding_lookup(layer: Layer) -> Converted:
     return Converted(Dequantize(), (rows,))
 
 
-def _image(layer: Layer) -> tuple[int, int, int, int, int]:
+def _image(layer: TfliteLayer) -> tuple[int, int, int, int, int]:
     """Lengths of the input, and the size of a block."""
     block, shape = int(layer.option("BlockSize")), layer.x.shape
     if len(shape) != 4 or block < 1:
@@ -85,7 +85,7 @@ def _image(layer: Layer) -> tuple[int, int, int, int, int]:
     return (*shape, block)
 
 
-def _space_to_depth(layer: Layer) -> Converted:
+def _space_to_depth(layer: TfliteLayer) -> Converted:
     n, h, w, c, b = _image(layer)
     if h % b or w % b:
         raise ValueError(f"blocks of {b} of {shape_text(layer.x.shape)}")
@@ -94,7 +94,7 @@ def _space_to_depth(layer: Layer) -> Converted:
     return Converted(Reshape((n, h // b, w // b, b * b * c)), (moved,))
 
 
-def _depth_to_space(layer: Layer) -> Converted:
+def _depth_to_space(layer: TfliteLayer) -> Converted:
     n, h, w, c, b = _image(layer)
     if c % (b * b):
         raise ValueError(f"blocks of {b} of {shape_text(layer.x.shape)}")
@@ -103,7 +103,7 @@ def _depth_to_space(layer: Layer) -> Converted:
     return Converted(Reshape((n, h * b, w * b, c // (b * b))), (moved,))
 
 
-def _blocks(layer: Layer) -> tuple[list[int], list[int], list[int]]:
+def _blocks(layer: TfliteLayer) -> tuple[list[int], list[int], list[int]]:
     """Lengths of blocks, and for each of their axes what is before and after."""
     blocks, around = layer.integers(1, "lengths"), layer.integers(2, "amounts")
     axes = len(blocks)
@@ -112,7 +112,7 @@ def _blocks(layer: Layer) -> tuple[list[int], list[int], list[int]]:
     return blocks, around[::2], around[1::2]
 
 
-def _space_to_batch(layer: Layer) -> Converted:
+def _space_to_batch(layer: TfliteLayer) -> Converted:
     blocks, before, after = _blocks(layer)
     batch, *shape = layer.x.shape
     axes, rest = len(blocks), shape[len(blocks) :]
@@ -130,7 +130,7 @@ def _space_to_batch(layer: Layer) -> Converted:
     return Converted(Reshape(result), (moved,))
 
 
-def _batch_to_space(layer: Layer) -> Converted:
+def _batch_to_space(layer: TfliteLayer) -> Converted:
     blocks, before, after = _blocks(layer)
     batch, *shape = layer.x.shape
     axes, rest = len(blocks), shape[len(blocks) :]
@@ -151,16 +151,20 @@ def _batch_to_space(layer: Layer) -> Converted:
 _ROWS = pairs((DType.INT32,), (DType.FLOAT32, DType.INT8))
 _BLOCK = ("BlockSize",)
 
-CONVERTERS: Mapping[str, Converter] = {
-    "BATCH_TO_SPACE_ND": Converter(_batch_to_space, ("batch_to_space",), types=PLAIN),
-    "DEPTH_TO_SPACE": Converter(_depth_to_space, ("depth_to_space",), "DepthToSpaceOptions", _BLOCK, PLAIN),
-    "EMBEDDING_LOOKUP": Converter(_embedding_lookup, ("embedding_lookup",), types=_ROWS),
-    "GATHER": Converter(_gather, ("gather",), "GatherOptions", ("Axis", "BatchDims"), PLAIN),
-    "GATHER_ND": Converter(_gather_nd, ("gather_nd",), types=PLAIN),
-    "PACK": Converter(_pack, ("pack", "stack"), "PackOptions", ("Axis",), PLAIN),
-    "SPACE_TO_BATCH_ND": Converter(_space_to_batch, ("space_to_batch",), types=PLAIN),
-    "SPACE_TO_DEPTH": Converter(_space_to_depth, ("space_to_depth",), "SpaceToDepthOptions", _BLOCK, PLAIN),
-    "SPLIT": Converter(_split, ("split",), types=pairs((DType.INT32,), DType)),
-    "SPLIT_V": Converter(_split_v, ("split",), types=PLAIN),
-    "UNPACK": Converter(_unpack, ("unpack", "unstack"), "UnpackOptions", ("Axis",), PLAIN),
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "BATCH_TO_SPACE_ND": TfliteConverter(_batch_to_space, ("batch_to_space",), types=PLAIN),
+    "DEPTH_TO_SPACE": TfliteConverter(
+        _depth_to_space, ("depth_to_space",), "DepthToSpaceOptions", _BLOCK, PLAIN
+    ),
+    "EMBEDDING_LOOKUP": TfliteConverter(_embedding_lookup, ("embedding_lookup",), types=_ROWS),
+    "GATHER": TfliteConverter(_gather, ("gather",), "GatherOptions", ("Axis", "BatchDims"), PLAIN),
+    "GATHER_ND": TfliteConverter(_gather_nd, ("gather_nd",), types=PLAIN),
+    "PACK": TfliteConverter(_pack, ("pack", "stack"), "PackOptions", ("Axis",), PLAIN),
+    "SPACE_TO_BATCH_ND": TfliteConverter(_space_to_batch, ("space_to_batch",), types=PLAIN),
+    "SPACE_TO_DEPTH": TfliteConverter(
+        _space_to_depth, ("space_to_depth",), "SpaceToDepthOptions", _BLOCK, PLAIN
+    ),
+    "SPLIT": TfliteConverter(_split, ("split",), types=pairs((DType.INT32,), DType)),
+    "SPLIT_V": TfliteConverter(_split_v, ("split",), types=PLAIN),
+    "UNPACK": TfliteConverter(_unpack, ("unpack", "unstack"), "UnpackOptions", ("Axis",), PLAIN),
 }

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Converter, Layer, pairs
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, pairs
 from crtgen.frontends.tflite_file import FileTensor
 from crtgen.ir import DType
 from crtgen.ops import Dequantize
@@ -14,7 +14,7 @@ __all__ = ["CONVERTERS"]
 _PER_CLASS = 100  # where the file does not say
 
 
-def _post_process(layer: Layer) -> Converted:
+def _post_process(layer: TfliteLayer) -> Converted:
     op = DetectionPostProcess(
         classes=layer.number("num_classes"),
         detections=layer.number("max_detections"),
@@ -38,12 +38,14 @@ def _real(tensor: FileTensor) -> FileTensor | Converted:
     if tensor.dtype in (DType.INT8, DType.UINT8):
         return Converted(Dequantize(), (tensor,))
     if tensor.dtype is not DType.FLOAT32:
-        raise Refused(f"boxes, scores or anchors of {tensor.type_name}; supported: FLOAT32, INT8, UINT8")
+        raise RefusedOperator(
+            f"boxes, scores or anchors of {tensor.type_name}; supported: FLOAT32, INT8, UINT8"
+        )
     return tensor
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "CUSTOM TFLite_Detection_PostProcess": Converter(
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "CUSTOM TFLite_Detection_PostProcess": TfliteConverter(
         _post_process,
         ("detection_post_process", "detections"),
         types=pairs((DType.FLOAT32, DType.INT8, DType.UINT8), (DType.FLOAT32,)),

@@ -6,14 +6,14 @@ from enum import IntEnum
 from itertools import product
 from typing import Any
 
-from crtgen.frontends.builder import Converted, Refused, Result
+from crtgen.frontends.builder import Converted, RefusedOperator, Result
 from crtgen.frontends.refusals import NotConstant
 from crtgen.frontends.tflite_file import FileOperator, FileTensor
 from crtgen.ir import Array, DType, Op, shape_text
 from crtgen.ops import Activation, Padding
 from crtgen.ops.fixedpoint import single
 
-__all__ = ["NUMBERS", "PLAIN", "Convert", "Converter", "Layer", "pairs", "same", "unary"]
+__all__ = ["NUMBERS", "PLAIN", "Convert", "TfliteConverter", "TfliteLayer", "pairs", "same", "unary"]
 
 _ACTIVATIONS = {
     0: Activation.NONE,
@@ -32,7 +32,7 @@ class _Padding(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class TfliteLayer:
     """One operator of the file with its tensors. What is wrong with it is a ``ValueError``."""
 
     operator: FileOperator
@@ -90,10 +90,10 @@ class Layer:
         what: str = "input",
         types: tuple[DType, ...] = (DType.INT8, DType.UINT8),
     ) -> None:
-        """``Refused`` unless tensors of these types are quantised as the output: TFLite Micro's rule."""
+        """Refuse tensors of these types that are not quantised as the output: TFLite Micro's rule."""
         if self.y.dtype in types and any(t.quant != self.y.quant for t in tensors):
             reason = f"{what} and output are quantised differently, which TFLite Micro refuses, too"
-            raise Refused(f"{reason}; supported: the same scale and zero point")
+            raise RefusedOperator(f"{reason}; supported: the same scale and zero point")
 
     def number(self, name: str, default: int = 0) -> int:
         """An option of a custom operator that is a whole number, or true or false."""
@@ -114,7 +114,9 @@ class Layer:
         number = self.option("FusedActivationFunction")
         activation = _ACTIVATIONS.get(number, f"number {number}")
         if not isinstance(activation, Activation):
-            raise Refused(f"fused activation {activation}; supported: NONE, RELU, RELU6, RELU_N1_TO_1")
+            raise RefusedOperator(
+                f"fused activation {activation}; supported: NONE, RELU, RELU6, RELU_N1_TO_1"
+            )
         return activation
 
     def image(self, position: int = 0) -> tuple[int, int]:
@@ -143,7 +145,7 @@ class Layer:
             return Padding()
         if self.option("Padding") == _Padding.SAME:
             return Padding.same(size or self.image(), window, stride, dilation)
-        raise Refused(f"padding number {self.option('Padding')}; supported: SAME, VALID")
+        raise RefusedOperator(f"padding number {self.option('Padding')}; supported: SAME, VALID")
 
 
 def unary(op: Op) -> "Convert":
@@ -151,7 +153,7 @@ def unary(op: Op) -> "Convert":
     return lambda layer: Converted(op, (layer.x,))
 
 
-Convert = Callable[[Layer], Result]
+Convert = Callable[[TfliteLayer], Result]
 Types = frozenset[tuple[DType, DType]]
 
 
@@ -173,7 +175,7 @@ PLAIN = same(*DType)
 
 
 @dataclass(frozen=True, slots=True)
-class Converter:
+class TfliteConverter:
     """A row of the table.
 
     ``stems`` is what the layer's name begins with, ``options`` the name of the options' table and ``fields``

@@ -5,8 +5,8 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Known, Refused
-from crtgen.frontends.tflite_convert.layer import PLAIN, Convert, Converter, Layer, pairs, same
+from crtgen.frontends.builder import Converted, KnownOutput, RefusedOperator
+from crtgen.frontends.tflite_convert.layer import PLAIN, Convert, TfliteConverter, TfliteLayer, pairs, same
 from crtgen.ir import DType, shape_text
 from crtgen.ops import Activation, Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 from crtgen.ops.compare import Maximum
@@ -17,7 +17,7 @@ from crtgen.ops.spread import BroadcastTo, MirrorPad
 __all__ = ["CONVERTERS"]
 
 
-def _reshape(layer: Layer) -> Converted:
+def _reshape(layer: TfliteLayer) -> Converted:
     """The shape that the file has, or the one that is known by now."""
     shape = layer.y.shape
     if prod(layer.x.shape) != prod(shape) and len(layer.inputs) > 1:
@@ -28,13 +28,13 @@ def _reshape(layer: Layer) -> Converted:
     return _to_shape(layer, shape)
 
 
-def _to_shape(layer: Layer, shape: tuple[int, ...]) -> Converted:
+def _to_shape(layer: TfliteLayer, shape: tuple[int, ...]) -> Converted:
     if prod(layer.x.shape) != prod(shape):
         raise ValueError(f"{shape_text(layer.x.shape)} does not become {shape_text(shape)}")
     return Converted(Reshape(shape), (layer.x,))
 
 
-def _squeeze(layer: Layer) -> Converted:
+def _squeeze(layer: TfliteLayer) -> Converted:
     """Without some axes of length 1, or without all of them."""
     shape, rank = layer.x.shape, len(layer.x.shape)
     given = layer.option("SqueezeDimsAsNumpy")
@@ -43,46 +43,46 @@ def _squeeze(layer: Layer) -> Converted:
     return _to_shape(layer, tuple(d for a, d in enumerate(shape) if a not in gone))
 
 
-def _expand_dims(layer: Layer) -> Converted:
+def _expand_dims(layer: TfliteLayer) -> Converted:
     (number,) = layer.integers(1, "axes")
     shape = list(layer.x.shape)
     shape.insert(layer.axis(number, len(shape) + 1), 1)
     return _to_shape(layer, tuple(shape))
 
 
-def _broadcast_to(layer: Layer) -> Converted:
+def _broadcast_to(layer: TfliteLayer) -> Converted:
     return Converted(BroadcastTo(tuple(layer.integers(1, "lengths"))), (layer.x,))
 
 
-def _fill(layer: Layer) -> Converted:
+def _fill(layer: TfliteLayer) -> Converted:
     return Converted(BroadcastTo(tuple(layer.integers(0, "lengths"))), (layer.tensor(1),))
 
 
-def _zeros_like(layer: Layer) -> Known:
+def _zeros_like(layer: TfliteLayer) -> KnownOutput:
     assert layer.y.dtype is not None
-    return Known(np.zeros(layer.x.shape, layer.y.dtype.numpy))
+    return KnownOutput(np.zeros(layer.x.shape, layer.y.dtype.numpy))
 
 
-def _shape(layer: Layer) -> Known:
+def _shape(layer: TfliteLayer) -> KnownOutput:
     assert layer.y.dtype is not None
-    return Known(np.array(layer.x.shape, layer.y.dtype.numpy))
+    return KnownOutput(np.array(layer.x.shape, layer.y.dtype.numpy))
 
 
-def _broadcast_args(layer: Layer) -> Converted:
+def _broadcast_args(layer: TfliteLayer) -> Converted:
     """The greater of two lengths, since one of them is 1 where they differ."""
     rank = max(t.shape[0] for t in layer.operands)
     shapes = [Converted(Pad((rank - t.shape[0],), (0,), 1), (t,)) for t in layer.operands]
     return Converted(Maximum(), tuple(shapes), ("other",))
 
 
-def _pad(layer: Layer) -> Converted:
+def _pad(layer: TfliteLayer) -> Converted:
     amounts = layer.integers(1, "paddings")
     if len(amounts) != 2 * len(layer.x.shape):
         raise ValueError(f"{len(amounts)} paddings for {len(layer.x.shape)} axes")
     return Converted(Pad(tuple(amounts[::2]), tuple(amounts[1::2])), (layer.x,))
 
 
-def _pad_v2(layer: Layer) -> Converted:
+def _pad_v2(layer: TfliteLayer) -> Converted:
     op = _pad(layer).op
     assert isinstance(op, Pad)
     value, tensor = layer.constant(2, "padding values"), layer.tensor(2)
@@ -92,22 +92,22 @@ def _pad_v2(layer: Layer) -> Converted:
     return Converted(Pad(op.before, op.after, value.reshape(-1)[0].item()), (layer.x,))
 
 
-def _mirror_pad(layer: Layer) -> Converted:
+def _mirror_pad(layer: TfliteLayer) -> Converted:
     op = _pad(layer).op
     assert isinstance(op, Pad)
     return Converted(MirrorPad(op.before, op.after, bool(layer.option("Mode"))), (layer.x,))
 
 
-def _transpose(layer: Layer) -> Converted:
+def _transpose(layer: TfliteLayer) -> Converted:
     rank = len(layer.x.shape)
     perm = tuple(p + rank if p < 0 else p for p in layer.integers(1, "permutations"))
     return Converted(Transpose(perm), (layer.x,))
 
 
-def _strided_slice(layer: Layer) -> Converted:
+def _strided_slice(layer: TfliteLayer) -> Converted:
     for name in ("EllipsisMask", "NewAxisMask", "Offset"):
         if layer.option(name):
-            raise Refused(f"{name}; supported: BeginMask, EndMask, ShrinkAxisMask")
+            raise RefusedOperator(f"{name}; supported: BeginMask, EndMask, ShrinkAxisMask")
     begins, ends, strides = (layer.integers(i, n) for i, n in enumerate(("begins", "ends", "strides"), 1))
     if not len(begins) == len(ends) == len(strides) <= len(layer.x.shape):
         raise ValueError(f"slices {begins}, {ends}, {strides} of {shape_text(layer.x.shape)}")
@@ -130,7 +130,7 @@ def _strided_slice(layer: Layer) -> Converted:
     return Converted(StridedSlice(begin, end, stride, tuple(shrink)), (layer.x,))
 
 
-def _slice(layer: Layer) -> Converted:
+def _slice(layer: TfliteLayer) -> Converted:
     """A part that begins at a constant, or at a place computed at run time."""
     shape, sizes = layer.x.shape, layer.integers(2, "sizes")
     if len(sizes) != len(shape):
@@ -143,12 +143,12 @@ def _slice(layer: Layer) -> Converted:
     return Converted(StridedSlice(begins, ends, (1,) * len(shape)), (layer.x,))
 
 
-def _update_slice(layer: Layer) -> Converted:
+def _update_slice(layer: TfliteLayer) -> Converted:
     operands = (layer.tensor(0), layer.tensor(1), layer.tensor(2))
     return Converted(DynamicUpdateSlice(), operands, ("update", "begin"))
 
 
-def _reverse(layer: Layer) -> Converted:
+def _reverse(layer: TfliteLayer) -> Converted:
     shape, rank = layer.x.shape, len(layer.x.shape)
     turned = {layer.axis(a, rank) for a in layer.integers(1, "axes")}
     begin = tuple(d - 1 if a in turned else 0 for a, d in enumerate(shape))
@@ -157,9 +157,9 @@ def _reverse(layer: Layer) -> Converted:
     return Converted(StridedSlice(begin, end, stride), (layer.x,))
 
 
-def _concat(layer: Layer) -> Converted:
+def _concat(layer: TfliteLayer) -> Converted:
     if layer.activation() is not Activation.NONE:
-        raise Refused("a fused activation in a concatenation; supported: NONE")
+        raise RefusedOperator("a fused activation in a concatenation; supported: NONE")
     layer.require_alike(layer.operands)
     axis = layer.axis(int(layer.option("Axis")), len(layer.x.shape))
     roles = tuple(f"part{i}" for i in range(1, len(layer.operands)))
@@ -167,7 +167,7 @@ def _concat(layer: Layer) -> Converted:
 
 
 def _resize(kind: type[ResizeNearest] | type[ResizeBilinear]) -> Convert:
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: TfliteLayer) -> Converted:
         size = layer.integers(1, "sizes")
         if len(size) != 2 or min(size) < 1:
             raise ValueError(f"a size of {size}")
@@ -183,32 +183,34 @@ _RESIZE = ("AlignCorners", "HalfPixelCenters")
 
 _INDICES = (DType.INT32, DType.INT64)
 
-CONVERTERS: Mapping[str, Converter] = {
-    "BROADCAST_ARGS": Converter(_broadcast_args, ("broadcast_args",), types=same(*_INDICES)),
-    "BROADCAST_TO": Converter(_broadcast_to, ("broadcast_to",), types=PLAIN),
-    "CONCATENATION": Converter(_concat, ("concat",), "ConcatenationOptions", _JOIN, PLAIN),
-    "DYNAMIC_UPDATE_SLICE": Converter(_update_slice, ("update_slice",), types=PLAIN),
-    "EXPAND_DIMS": Converter(_expand_dims, ("expand_dims",), types=PLAIN),
-    "FILL": Converter(_fill, ("fill",), types=pairs(_INDICES, DType)),
-    "MIRROR_PAD": Converter(_mirror_pad, ("mirror_pad",), "MirrorPadOptions", ("Mode",), PLAIN),
-    "PAD": Converter(_pad, ("pad", "zero_padding2d"), types=PLAIN),
-    "PADV2": Converter(_pad_v2, ("pad",), types=PLAIN),
-    "RESHAPE": Converter(_reshape, ("reshape", "flatten"), types=PLAIN),
-    "RESIZE_BILINEAR": Converter(
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "BROADCAST_ARGS": TfliteConverter(_broadcast_args, ("broadcast_args",), types=same(*_INDICES)),
+    "BROADCAST_TO": TfliteConverter(_broadcast_to, ("broadcast_to",), types=PLAIN),
+    "CONCATENATION": TfliteConverter(_concat, ("concat",), "ConcatenationOptions", _JOIN, PLAIN),
+    "DYNAMIC_UPDATE_SLICE": TfliteConverter(_update_slice, ("update_slice",), types=PLAIN),
+    "EXPAND_DIMS": TfliteConverter(_expand_dims, ("expand_dims",), types=PLAIN),
+    "FILL": TfliteConverter(_fill, ("fill",), types=pairs(_INDICES, DType)),
+    "MIRROR_PAD": TfliteConverter(_mirror_pad, ("mirror_pad",), "MirrorPadOptions", ("Mode",), PLAIN),
+    "PAD": TfliteConverter(_pad, ("pad", "zero_padding2d"), types=PLAIN),
+    "PADV2": TfliteConverter(_pad_v2, ("pad",), types=PLAIN),
+    "RESHAPE": TfliteConverter(_reshape, ("reshape", "flatten"), types=PLAIN),
+    "RESIZE_BILINEAR": TfliteConverter(
         _resize(ResizeBilinear), ("resize_bilinear", "up_sampling2d"), "ResizeBilinearOptions", _RESIZE
     ),
-    "RESIZE_NEAREST_NEIGHBOR": Converter(
+    "RESIZE_NEAREST_NEIGHBOR": TfliteConverter(
         _resize(ResizeNearest),
         ("resize_nearest", "up_sampling2d"),
         "ResizeNearestNeighborOptions",
         _RESIZE,
         PLAIN,
     ),
-    "REVERSE_V2": Converter(_reverse, ("reverse",), types=PLAIN),
-    "SHAPE": Converter(_shape, ("shape",), types=pairs(DType, _INDICES)),
-    "SLICE": Converter(_slice, ("slice",), types=PLAIN),
-    "SQUEEZE": Converter(_squeeze, ("squeeze",), "SqueezeOptions", ("SqueezeDimsAsNumpy",), PLAIN),
-    "STRIDED_SLICE": Converter(_strided_slice, ("strided_slice",), "StridedSliceOptions", _SLICE, PLAIN),
-    "TRANSPOSE": Converter(_transpose, ("transpose",), types=PLAIN),
-    "ZEROS_LIKE": Converter(_zeros_like, ("zeros_like",), types=PLAIN),
+    "REVERSE_V2": TfliteConverter(_reverse, ("reverse",), types=PLAIN),
+    "SHAPE": TfliteConverter(_shape, ("shape",), types=pairs(DType, _INDICES)),
+    "SLICE": TfliteConverter(_slice, ("slice",), types=PLAIN),
+    "SQUEEZE": TfliteConverter(_squeeze, ("squeeze",), "SqueezeOptions", ("SqueezeDimsAsNumpy",), PLAIN),
+    "STRIDED_SLICE": TfliteConverter(
+        _strided_slice, ("strided_slice",), "StridedSliceOptions", _SLICE, PLAIN
+    ),
+    "TRANSPOSE": TfliteConverter(_transpose, ("transpose",), types=PLAIN),
+    "ZEROS_LIKE": TfliteConverter(_zeros_like, ("zeros_like",), types=PLAIN),
 }

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Converter, Layer, same
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
 from crtgen.frontends.tflite_file import FileTensor
 from crtgen.ir import Array, DType, Quant, Value, shape_text
 from crtgen.ops import Concat, Identity, StridedSlice
@@ -21,7 +21,7 @@ _EVERY_RUN = (5, 13, 25)
 """Slots of a circular buffer that TFLite Micro takes to be ready in each run where the file does not say."""
 
 
-def _svdf(layer: Layer) -> Converted:
+def _svdf(layer: TfliteLayer) -> Converted:
     constants = tuple(layer.tensor(i) for i in range(1, 3))
     for position, role in ((1, "filters"), (2, "weights of time")):
         layer.constant(position, role)
@@ -38,23 +38,23 @@ def _svdf(layer: Layer) -> Converted:
     )
 
 
-def _state(layer: Layer, position: int) -> FileTensor:
+def _state(layer: TfliteLayer, position: int) -> FileTensor:
     state = layer.tensor(position)
     if not state.is_variable:
         raise ValueError(f"its state {state.name!r} is no variable")
     return state
 
 
-def _lstm(layer: Layer) -> Converted:
+def _lstm(layer: TfliteLayer) -> Converted:
     for positions, what in (
         (range(9, 12), "peepholes"),
         (range(16, 18), "a projection"),
         (range(20, 24), "norms"),
     ):
         if any(i < len(layer.inputs) and layer.inputs[i] is not None for i in positions):
-            raise Refused(f"an LSTM with {what}; supported: without, as in TFLite Micro")
+            raise RefusedOperator(f"an LSTM with {what}; supported: without, as in TFLite Micro")
     if layer.option("FusedActivationFunction") != _TANH:
-        raise Refused("an LSTM with another activation; supported: TANH")
+        raise RefusedOperator("an LSTM with another activation; supported: TANH")
     hidden, cell = _state(layer, _HIDDEN), _state(layer, _CELL)
     op = Lstm(bool(layer.option("TimeMajor")), float(layer.option("CellClip")))
     weights = (_gates(layer, _WEIGHTS, "weights"), _gates(layer, _RECURRENT, "recurrent weights"))
@@ -63,7 +63,7 @@ def _lstm(layer: Layer) -> Converted:
     return Converted(op, operands, roles, (hidden.key, cell.key))
 
 
-def _gates(layer: Layer, positions: range, role: str) -> Value:
+def _gates(layer: TfliteLayer, positions: range, role: str) -> Value:
     """One constant for the four gates, each with its own scale."""
     arrays = [layer.constant(i, role) for i in positions]
     if len({(a.shape, a.dtype) for a in arrays}) > 1:
@@ -77,7 +77,7 @@ def _gates(layer: Layer, positions: range, role: str) -> Value:
     return Value.constant(role, stacked.astype(stacked.dtype.newbyteorder("=")), quant)
 
 
-def _circular_buffer(layer: Layer) -> Converted:
+def _circular_buffer(layer: TfliteLayer) -> Converted:
     """Its output is its memory: without the oldest slot, and with the input as the newest."""
     shape = layer.y.shape
     if len(shape) != 4 or layer.x.shape != (shape[0], 1, *shape[2:]) or shape[0] != 1:
@@ -86,7 +86,7 @@ def _circular_buffer(layer: Layer) -> Converted:
     if cycles < 1:
         cycles = 1 if shape[1] in _EVERY_RUN else 2
     if cycles > 1:
-        raise Refused(
+        raise RefusedOperator(
             f"its cycles_max is {cycles}: TFLite Micro ends {cycles - 1} of {cycles} runs here, without an"
             " output; supported: 1",
             "make two models of one with a CIRCULAR_BUFFER that ends runs, of what is before it and of what"
@@ -98,10 +98,10 @@ def _circular_buffer(layer: Layer) -> Converted:
     return Converted(Concat(1), (kept, layer.x), ("kept",), (layer.y.key,))
 
 
-CONVERTERS: Mapping[str, Converter] = {
-    "CUSTOM CIRCULAR_BUFFER": Converter(_circular_buffer, ("circular_buffer",), types=same(DType.INT8)),
-    "SVDF": Converter(_svdf, ("svdf",), "SVDFOptions", ("Rank", "FusedActivationFunction")),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Converter(
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "CUSTOM CIRCULAR_BUFFER": TfliteConverter(_circular_buffer, ("circular_buffer",), types=same(DType.INT8)),
+    "SVDF": TfliteConverter(_svdf, ("svdf",), "SVDFOptions", ("Rank", "FusedActivationFunction")),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": TfliteConverter(
         _lstm,
         ("unidirectional_sequence_lstm", "lstm"),
         "UnidirectionalSequenceLSTMOptions",

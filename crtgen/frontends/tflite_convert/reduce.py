@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.tflite_convert.layer import Convert, TfliteConverter, TfliteLayer, pairs, same
 from crtgen.ir import DType
 from crtgen.ops import Activation, Mean
 from crtgen.ops.matmul import BatchMatMul
@@ -14,7 +14,7 @@ __all__ = ["CONVERTERS"]
 
 
 def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] | type[All]) -> Convert:
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: TfliteLayer) -> Converted:
         rank = len(layer.x.shape)
         axes = sorted({layer.axis(a, rank) for a in layer.integers(1, "axes")})
         if kind.unscaled:
@@ -25,26 +25,26 @@ def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] 
 
 
 def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: TfliteLayer) -> Converted:
         (number,) = layer.integers(1, "axes")
         return Converted(kind(layer.axis(number, len(layer.x.shape))), (layer.x,))
 
     return convert
 
 
-def _cumsum(layer: Layer) -> Converted:
+def _cumsum(layer: TfliteLayer) -> Converted:
     (number,) = layer.integers(1, "axes")
     axis = layer.axis(number, len(layer.x.shape))
     return Converted(CumSum(axis, bool(layer.option("Exclusive")), bool(layer.option("Reverse"))), (layer.x,))
 
 
-def _l2_normalization(layer: Layer) -> Converted:
+def _l2_normalization(layer: TfliteLayer) -> Converted:
     if layer.activation() is not Activation.NONE:
-        raise Refused("a fused activation in a normalisation; supported: NONE")
+        raise RefusedOperator("a fused activation in a normalisation; supported: NONE")
     return Converted(L2Normalization(), (layer.x,))
 
 
-def _batch_matmul(layer: Layer) -> Converted:
+def _batch_matmul(layer: TfliteLayer) -> Converted:
     op = BatchMatMul(bool(layer.option("AdjX")), bool(layer.option("AdjY")))
     return Converted(op, (layer.tensor(0), layer.tensor(1)), ("operand",))
 
@@ -54,19 +54,19 @@ _NUMBERS = (DType.FLOAT32, DType.INT8)
 _SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
 _PLACES = pairs(_NUMBERS, (DType.INT32,))
 
-CONVERTERS: Mapping[str, Converter] = {
-    "ARG_MAX": Converter(_arg(ArgMax), ("arg_max",), types=_PLACES),
-    "ARG_MIN": Converter(_arg(ArgMin), ("arg_min",), types=_PLACES),
-    "BATCH_MATMUL": Converter(
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "ARG_MAX": TfliteConverter(_arg(ArgMax), ("arg_max",), types=_PLACES),
+    "ARG_MIN": TfliteConverter(_arg(ArgMin), ("arg_min",), types=_PLACES),
+    "BATCH_MATMUL": TfliteConverter(
         _batch_matmul, ("batch_matmul", "matmul"), "BatchMatMulOptions", ("AdjX", "AdjY"), _SHORT
     ),
-    "CUMSUM": Converter(_cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse")),
-    "L2_NORMALIZATION": Converter(
+    "CUMSUM": TfliteConverter(_cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse")),
+    "L2_NORMALIZATION": TfliteConverter(
         _l2_normalization, ("l2_normalization",), "L2NormOptions", ("FusedActivationFunction",)
     ),
-    "MEAN": Converter(_reduction(Mean), ("mean", "global_average_pooling2d"), *_REDUCER, _SHORT),
-    "REDUCE_ALL": Converter(_reduction(All), ("reduce_all",), *_REDUCER, same(DType.BOOL)),
-    "REDUCE_MAX": Converter(_reduction(ReduceMax), ("reduce_max",), *_REDUCER),
-    "REDUCE_MIN": Converter(_reduction(ReduceMin), ("reduce_min",), *_REDUCER),
-    "SUM": Converter(_reduction(Sum), ("sum",), *_REDUCER, _SHORT),
+    "MEAN": TfliteConverter(_reduction(Mean), ("mean", "global_average_pooling2d"), *_REDUCER, _SHORT),
+    "REDUCE_ALL": TfliteConverter(_reduction(All), ("reduce_all",), *_REDUCER, same(DType.BOOL)),
+    "REDUCE_MAX": TfliteConverter(_reduction(ReduceMax), ("reduce_max",), *_REDUCER),
+    "REDUCE_MIN": TfliteConverter(_reduction(ReduceMin), ("reduce_min",), *_REDUCER),
+    "SUM": TfliteConverter(_reduction(Sum), ("sum",), *_REDUCER, _SHORT),
 }

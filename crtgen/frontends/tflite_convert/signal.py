@@ -5,8 +5,8 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Memory
-from crtgen.frontends.tflite_convert.layer import Converter, Layer, pairs, same
+from crtgen.frontends.builder import Converted, KeptState
+from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, pairs, same
 from crtgen.ir import DType, Op, shape_text
 from crtgen.ops import signal, stream
 from crtgen.ops.fft import Irfft, Rfft
@@ -19,12 +19,12 @@ _MOST_KEPT = 1 << 26  # more samples than any board holds
 _TRANSFORMED = same(DType.FLOAT32, DType.INT16, DType.INT32)
 
 
-def _whole(make: Callable[[Layer], Op]) -> Callable[[Layer], Converted]:
+def _whole(make: Callable[[TfliteLayer], Op]) -> Callable[[TfliteLayer], Converted]:
     """An operator of all its inputs, whose attributes are the numbers of its options."""
     return lambda layer: Converted(make(layer), layer.operands)
 
 
-def _spectral_subtraction(layer: Layer) -> Converted:
+def _spectral_subtraction(layer: TfliteLayer) -> Converted:
     op = signal.SpectralSubtraction(
         smoothing=layer.number("smoothing"),
         one_minus_smoothing=layer.number("one_minus_smoothing"),
@@ -35,22 +35,22 @@ def _spectral_subtraction(layer: Layer) -> Converted:
         bits=layer.number("spectral_subtraction_bits"),
         clamping=bool(layer.number("clamping")),
     )
-    memory = Memory(("memory", layer.y.key), np.zeros(layer.x.shape, np.uint32))
+    memory = KeptState(("memory", layer.y.key), np.zeros(layer.x.shape, np.uint32))
     return Converted(op, (layer.x, memory), ("noise",), (memory.key,))
 
 
-def _memory(layer: Layer, name: str, shape: tuple[int, ...], dtype: DType) -> Memory:
+def _memory(layer: TfliteLayer, name: str, shape: tuple[int, ...], dtype: DType) -> KeptState:
     """Zeros at first."""
     if min(shape, default=1) < 0 or prod(shape) > _MOST_KEPT:
         raise ValueError(f"a memory of {shape_text(shape)} samples")
-    return Memory((name, layer.y.key), np.zeros(shape, dtype.numpy))
+    return KeptState((name, layer.y.key), np.zeros(shape, dtype.numpy))
 
 
-def _rows(layer: Layer, axes: int = 1) -> int:
+def _rows(layer: TfliteLayer, axes: int = 1) -> int:
     return prod(layer.x.shape[:-axes])
 
 
-def _delay(layer: Layer) -> Converted:
+def _delay(layer: TfliteLayer) -> Converted:
     length = layer.number("delay_length")
     if length == 0:
         return Converted(Identity(), (layer.x,))
@@ -58,7 +58,7 @@ def _delay(layer: Layer) -> Converted:
     return Converted(stream.Delay(length), (layer.x, memory), ("memory",), (memory.key,))
 
 
-def _framer(layer: Layer) -> Converted:
+def _framer(layer: TfliteLayer) -> Converted:
     size, step = (layer.number(name) for name in ("frame_size", "frame_step"))
     if min(size, step) < 1:
         raise ValueError(f"frames of {size}, {step} apart")
@@ -66,7 +66,7 @@ def _framer(layer: Layer) -> Converted:
     return _counted(op, layer, (_rows(layer), op.kept))
 
 
-def _stacker(layer: Layer) -> Converted:
+def _stacker(layer: TfliteLayer) -> Converted:
     left, right = (layer.number(f"stacker_{side}_context") for side in ("left", "right"))
     op = stream.Stacker(left, right, layer.number("stacker_step"))
     channels = layer.number("num_channels")
@@ -75,14 +75,14 @@ def _stacker(layer: Layer) -> Converted:
     return _counted(op, layer, (op.frames * channels,))
 
 
-def _counted(op: Op, layer: Layer, shape: tuple[int, ...]) -> Converted:
+def _counted(op: Op, layer: TfliteLayer, shape: tuple[int, ...]) -> Converted:
     """An operator that keeps samples and a number."""
     memory, count = _memory(layer, "memory", shape, _I16), _memory(layer, "count", (), DType.INT32)
     operands = (layer.x, memory, count)
     return Converted(op, operands, ("memory", "count"), (memory.key, count.key))
 
 
-def _overlap_add(layer: Layer) -> Converted:
+def _overlap_add(layer: TfliteLayer) -> Converted:
     if len(layer.x.shape) < 2 or layer.x.dtype is None:
         raise ValueError(f"frames of {shape_text(layer.x.shape)}")
     memory = _memory(layer, "memory", (_rows(layer, 2), layer.x.shape[-1]), layer.x.dtype)
@@ -90,11 +90,13 @@ def _overlap_add(layer: Layer) -> Converted:
     return Converted(op, (layer.x, memory), ("memory",), (memory.key,))
 
 
-def _row(convert: Callable[[Layer], Converted], stem: str, given: DType, made: DType) -> Converter:
-    return Converter(convert, (stem,), types=pairs((given,), (made,)))
+def _row(
+    convert: Callable[[TfliteLayer], Converted], stem: str, given: DType, made: DType
+) -> TfliteConverter:
+    return TfliteConverter(convert, (stem,), types=pairs((given,), (made,)))
 
 
-CONVERTERS: Mapping[str, Converter] = {
+CONVERTERS: Mapping[str, TfliteConverter] = {
     "CUSTOM SignalEnergy": _row(
         _whole(lambda layer: signal.SpectrumEnergy(layer.number("start_index"), layer.number("end_index"))),
         "energy",
@@ -128,13 +130,13 @@ CONVERTERS: Mapping[str, Converter] = {
     ),
     "CUSTOM SignalDelay": _row(_delay, "delay", _I16, _I16),
     "CUSTOM SignalFramer": _row(_framer, "framer", _I16, _I16),
-    "CUSTOM SignalIrfft": Converter(
+    "CUSTOM SignalIrfft": TfliteConverter(
         _whole(lambda layer: Irfft(layer.number("fft_length"))), ("irfft",), types=_TRANSFORMED
     ),
-    "CUSTOM SignalOverlapAdd": Converter(
+    "CUSTOM SignalOverlapAdd": TfliteConverter(
         _overlap_add, ("overlap_add",), types=same(DType.FLOAT32, DType.INT16)
     ),
-    "CUSTOM SignalRfft": Converter(
+    "CUSTOM SignalRfft": TfliteConverter(
         _whole(lambda layer: Rfft(layer.number("fft_length"))), ("rfft",), types=_TRANSFORMED
     ),
     "CUSTOM SignalStacker": _row(_stacker, "stacker", _I16, _I16),

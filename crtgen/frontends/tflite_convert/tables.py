@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.frontends.builder import Converted
-from crtgen.frontends.tflite_convert.layer import Converter, Layer, same
+from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
 from crtgen.ir import Array, DType, Op, Quant
 from crtgen.ops.function import Exp, Log, Rsqrt
 from crtgen.ops.interpolation import Interpolation, Reals, table_of
@@ -24,7 +24,7 @@ class _Function:
     function: Callable[[Reals, Quant, DType], Reals]
     tables: tuple[DType, ...] = (DType.INT8, DType.INT16)
 
-    def convert(self, layer: Layer) -> Converted:
+    def convert(self, layer: TfliteLayer) -> Converted:
         dtype = layer.x.dtype
         if dtype not in self.tables or dtype is None:
             return Converted(self.op, (layer.x,))
@@ -71,8 +71,8 @@ def _rsqrt(x: Reals, y: Quant, dtype: DType) -> Reals:
 
 _TYPES = same(DType.FLOAT32, DType.INT8, DType.INT16)
 
-CONVERTERS: Mapping[str, Converter] = {
-    "EXP": Converter(_Function(Exp(), _exp).convert, ("exp",), types=_TYPES),
-    "LOG": Converter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
-    "RSQRT": Converter(_Function(Rsqrt(), _rsqrt, (DType.INT16,)).convert, ("rsqrt",), types=_TYPES),
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "EXP": TfliteConverter(_Function(Exp(), _exp).convert, ("exp",), types=_TYPES),
+    "LOG": TfliteConverter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
+    "RSQRT": TfliteConverter(_Function(Rsqrt(), _rsqrt, (DType.INT16,)).convert, ("rsqrt",), types=_TYPES),
 }

@@ -7,8 +7,8 @@ from typing import cast
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same
+from crtgen.frontends.builder import Converted, RefusedOperator
+from crtgen.frontends.tflite_convert.layer import Convert, TfliteConverter, TfliteLayer, pairs, same
 from crtgen.frontends.tflite_file import FileTensor
 from crtgen.frontends.wide import wide_sums
 from crtgen.ir import Array, DType, Quant, Value, shape_text
@@ -41,7 +41,7 @@ _COMPUTED = (INT8, INT16, FLOAT32)
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class _TypedWeights:
     """Weights of a type, their output channels first, and the bias, of a layer on an input of ``scheme``."""
 
     scheme: Scheme
@@ -51,11 +51,11 @@ class _Weights:
     bias: Array
     bias_quant: Quant | None
 
-    def part(self, first: int, last: int) -> "_Weights":
+    def part(self, first: int, last: int) -> "_TypedWeights":
         """Those of some output channels."""
         quant, bias_quant = (_part(q, first, last) for q in (self.quant, self.bias_quant))
         parts = self.array[first:last], quant, self.bias[first:last], bias_quant
-        return _Weights(self.scheme, self.dtype, *parts)
+        return _TypedWeights(self.scheme, self.dtype, *parts)
 
     def operands(self, axis: int = 0) -> tuple[Value, Value]:
         """Both as constants; output channels change places with that axis of the weights."""
@@ -89,7 +89,7 @@ def _symmetric(tensor: FileTensor, dense: bool, wide: bool) -> tuple[Array, Quan
             if wide:
                 return made, Quant(quant.scales, (0,), quant.axis)
             reach = f"weights that reach {made.min()} to {made.max()} without their zero point"
-            raise Refused(
+            raise RefusedOperator(
                 f"{reach} {quant.zero_point}; supported: {info.min} to {info.max}",
                 "convert the model anew: converters make weights whose zero point is 0",
             )
@@ -113,7 +113,9 @@ def _single_product(x: FileTensor, quant: Quant | None) -> Quant | None:
     return Quant((product / x.quant.scale,), quant.zero_points, quant.axis)
 
 
-def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False, wide: bool = False) -> _Weights:
+def _weights(
+    layer: TfliteLayer, at: int = 1, x_at: int = 0, dense: bool = False, wide: bool = False
+) -> _TypedWeights:
     """The constants of a layer with weights and an optional bias behind them."""
     x, w = layer.tensor(x_at), layer.tensor(at)
     scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
@@ -122,7 +124,7 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False, wide
         w = _real(w, layer.constant(at, "weights"), w.quant)
     if scheme is None or not (w.dtype is scheme.weights or hybrid):
         text = "; ".join(f"{s.weights.name} on {s.activations.name}" for s in _COMPUTED)
-        raise Refused(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
+        raise RefusedOperator(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
     layer.constant(at, "weights")
     weights, quant = _symmetric(w, dense, wide and _is_unsigned(w))
     if _is_unsigned(w) and not dense and len(w.quant.scales if w.quant else ()) == 1:
@@ -131,15 +133,15 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False, wide
     place = max(at, x_at) + 1
     bias = layer.inputs[place] if len(layer.inputs) > place else None
     if bias is None:
-        return _Weights(scheme, dtype, weights, quant, np.zeros(channels, scheme.biases.numpy), None)
+        return _TypedWeights(scheme, dtype, weights, quant, np.zeros(channels, scheme.biases.numpy), None)
     expected = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     given = layer.constant(place, "biases")
     if x_at == 2 and scheme is INT16:  # of a transposed convolution, where 16 bits stand for 64
         expected, given = (scheme.biases, DType.INT16), given.astype(np.int64)
     if bias.dtype not in expected:
         names = " or ".join(dtype.name for dtype in expected)
-        raise Refused(f"a bias of {bias.type_name} on {x.type_name}; supported: {names}")
-    return _Weights(scheme, dtype, weights, quant, given, bias.quant)
+        raise RefusedOperator(f"a bias of {bias.type_name} on {x.type_name}; supported: {names}")
+    return _TypedWeights(scheme, dtype, weights, quant, given, bias.quant)
 
 
 def _dtype(tensor: FileTensor, weights: Array, scheme: Scheme) -> DType:
@@ -162,7 +164,7 @@ def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
     return replace(tensor, dtype=DType.FLOAT32, data=real, quant=None)
 
 
-def _with_weights(layer: Layer, op: Conv2d | DepthwiseConv2d | FullyConnected) -> Converted:
+def _with_weights(layer: TfliteLayer, op: Conv2d | DepthwiseConv2d | FullyConnected) -> Converted:
     """A layer as the file has it."""
     made, weights = _weights(layer, dense=isinstance(op, FullyConnected), wide=True), layer.tensor(1)
     if made.array.dtype == np.int64:
@@ -178,7 +180,9 @@ def _with_weights(layer: Layer, op: Conv2d | DepthwiseConv2d | FullyConnected) -
     return Converted(op, (layer.x, *operands), ("weights", "bias"))
 
 
-def _by_sums(layer: Layer, op: Conv2d | DepthwiseConv2d | FullyConnected, made: _Weights) -> Converted:
+def _by_sums(
+    layer: TfliteLayer, op: Conv2d | DepthwiseConv2d | FullyConnected, made: _TypedWeights
+) -> Converted:
     """By several layers with weights of int8, whose sums are added up before they are rescaled."""
     x, product = layer.x.quant, made.quant
     if x is None or product is None or layer.y.quant is None:
@@ -197,7 +201,7 @@ def _by_sums(layer: Layer, op: Conv2d | DepthwiseConv2d | FullyConnected, made: 
     return Converted(Relu(op.activation), (replace(rescaled, quant=layer.y.quant),))
 
 
-def _conv2d(layer: Layer) -> Converted:
+def _conv2d(layer: TfliteLayer) -> Converted:
     layer.image()
     window, stride, dilation = layer.image(1), layer.pair("Stride"), layer.pair("Dilation", "Factor")
     padding = layer.padding(window, stride, dilation)
@@ -220,13 +224,13 @@ def _conv2d(layer: Layer) -> Converted:
     return Converted(Concat(3), tuple(parts))
 
 
-def _channels(layer: Layer, first: int, last: int) -> Converted:
+def _channels(layer: TfliteLayer, first: int, last: int) -> Converted:
     """Some channels of the image."""
     shape = layer.x.shape
     return Converted(StridedSlice((0, 0, 0, first), (*shape[:3], last), (1,) * 4), (layer.x,))
 
 
-def _transpose_conv(layer: Layer) -> Converted:
+def _transpose_conv(layer: TfliteLayer) -> Converted:
     """A convolution whose output channels are the pixels of a block, which then are moved to their places.
 
     With stride s, output row ``s * q + r - padding`` is the sum over d of input row ``q - d`` times row
@@ -248,7 +252,7 @@ def _transpose_conv(layer: Layer) -> Converted:
     before = [b - 1 - f for b, f in zip(blocks, first, strict=True)]
     after = [max(n - (d - 1), 0) for n, d in zip(last, x.shape[1:3], strict=True)]
     if min(before) < 0:
-        raise Refused(f"padding {same} of a window of {taps}; supported: less than the window")
+        raise RefusedOperator(f"padding {same} of a window of {taps}; supported: less than the window")
     padding = Padding(before[0], after[0], before[1], after[1])
     conv = Conv2d((1, 1), padding, activation=layer.activation())
     made = Converted(conv, (x, *_blocks(weights, stride, blocks)), ("weights", "bias"), quant=layer.y.quant)
@@ -261,12 +265,12 @@ def _transpose_conv(layer: Layer) -> Converted:
     return Converted(StridedSlice((0, *corner, 0), end, (1,) * 4), (whole,))
 
 
-def _blocks(weights: _Weights, stride: tuple[int, int], blocks: list[int]) -> tuple[Value, Value]:
+def _blocks(weights: _TypedWeights, stride: tuple[int, int], blocks: list[int]) -> tuple[Value, Value]:
     """Weights of the pixels of a block, backwards, and their bias."""
     outputs, *taps, depth = weights.array.shape
     shape = (outputs, blocks[0] * stride[0], blocks[1] * stride[1], depth)
     if prod(shape) > _MOST_WEIGHTS:
-        raise Refused(f"a stride of {stride} for windows of {taps}: {prod(shape):,} weights")
+        raise RefusedOperator(f"a stride of {stride} for windows of {taps}: {prod(shape):,} weights")
     padded = np.zeros(shape, weights.array.dtype)
     padded[:, : taps[0], : taps[1]] = weights.array
     parts = padded.reshape(outputs, blocks[0], stride[0], blocks[1], stride[1], depth)[:, ::-1, :, ::-1]
@@ -278,10 +282,10 @@ def _blocks(weights: _Weights, stride: tuple[int, int], blocks: list[int]) -> tu
     ]
     bias = np.tile(weights.bias, pixels)
     made = np.ascontiguousarray(array)
-    return _Weights(weights.scheme, weights.dtype, made, quants[0], bias, quants[1]).operands()
+    return _TypedWeights(weights.scheme, weights.dtype, made, quants[0], bias, quants[1]).operands()
 
 
-def _depthwise_conv2d(layer: Layer) -> Converted:
+def _depthwise_conv2d(layer: TfliteLayer) -> Converted:
     layer.image()
     window, stride, dilation = layer.image(1), layer.pair("Stride"), layer.pair("Dilation", "Factor")
     padding = layer.padding(window, stride, dilation)
@@ -291,9 +295,9 @@ def _depthwise_conv2d(layer: Layer) -> Converted:
     return _with_weights(layer, op)
 
 
-def _fully_connected(layer: Layer) -> Converted:
+def _fully_connected(layer: TfliteLayer) -> Converted:
     if layer.option("WeightsFormat") != 0:
-        raise Refused(f"weights format number {layer.option('WeightsFormat')}; supported: DEFAULT")
+        raise RefusedOperator(f"weights format number {layer.option('WeightsFormat')}; supported: DEFAULT")
     shape = layer.tensor(1).shape
     if len(shape) != 2:
         raise ValueError(f"weights of shape {shape_text(shape)} instead of two dimensions")
@@ -301,7 +305,7 @@ def _fully_connected(layer: Layer) -> Converted:
     return _with_weights(layer, op)
 
 
-def _nearly_alike(layer: Layer) -> bool:
+def _nearly_alike(layer: TfliteLayer) -> bool:
     """Whether TFLite Micro takes input and output to be quantised alike: scales may differ by 1e-6."""
     x, y = layer.x.quant, layer.y.quant
     if x is None or y is None or len(x.scales) != 1 or len(y.scales) != 1:
@@ -311,7 +315,7 @@ def _nearly_alike(layer: Layer) -> bool:
 
 
 def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Convert:
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: TfliteLayer) -> Converted:
         if not _nearly_alike(layer):
             layer.require_alike([layer.x], types=(DType.INT8, DType.INT16))
         height, width = int(layer.option("FilterHeight")), int(layer.option("FilterWidth"))
@@ -320,7 +324,7 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Conve
         even = padding != NO_PADDING or height * width % 2 == 0
         if kind is AveragePool2d and even and _is_unsigned(layer.x):
             reason = "averages of an even number of UINT8, whose halves are rounded up"
-            raise Refused(f"{reason}; supported: windows of an odd number, without padding")
+            raise RefusedOperator(f"{reason}; supported: windows of an odd number, without padding")
         return Converted(kind((height, width), stride, padding, layer.activation()), (layer.x,))
 
     return convert
@@ -333,40 +337,40 @@ _DEPTHWISE = (*_CONVOLUTION, "DepthMultiplier")
 _POOLING = (*_WINDOW, "FilterHeight", "FilterWidth")
 _DENSE = ("FusedActivationFunction", "WeightsFormat", "KeepNumDims")
 
-_L2_POOL = Converter(_pool(L2Pool2d), ("l2_pool2d",), "Pool2DOptions", _POOLING, same(DType.FLOAT32))
+_L2_POOL = TfliteConverter(_pool(L2Pool2d), ("l2_pool2d",), "Pool2DOptions", _POOLING, same(DType.FLOAT32))
 
-CONVERTERS: Mapping[str, Converter] = {
+CONVERTERS: Mapping[str, TfliteConverter] = {
     "L2_POOL_2D": _L2_POOL,
-    "AVERAGE_POOL_2D": Converter(
+    "AVERAGE_POOL_2D": TfliteConverter(
         _pool(AveragePool2d),
         ("average_pool2d", "average_pooling2d"),
         "Pool2DOptions",
         _POOLING,
         _LAYERS,
     ),
-    "CONV_2D": Converter(_conv2d, ("conv2d",), "Conv2DOptions", _CONVOLUTION, _LAYERS),
-    "DEPTHWISE_CONV_2D": Converter(
+    "CONV_2D": TfliteConverter(_conv2d, ("conv2d",), "Conv2DOptions", _CONVOLUTION, _LAYERS),
+    "DEPTHWISE_CONV_2D": TfliteConverter(
         _depthwise_conv2d,
         ("depthwise_conv2d",),
         "DepthwiseConv2DOptions",
         _DEPTHWISE,
         _LAYERS,
     ),
-    "FULLY_CONNECTED": Converter(
+    "FULLY_CONNECTED": TfliteConverter(
         _fully_connected,
         ("fully_connected", "dense"),
         "FullyConnectedOptions",
         _DENSE,
         _LAYERS,
     ),
-    "TRANSPOSE_CONV": Converter(
+    "TRANSPOSE_CONV": TfliteConverter(
         _transpose_conv,
         ("transpose_conv", "conv2d_transpose"),
         "TransposeConvOptions",
         ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
         pairs([DType.INT32], [scheme.activations for scheme in _COMPUTED]),
     ),
-    "MAX_POOL_2D": Converter(
+    "MAX_POOL_2D": TfliteConverter(
         _pool(MaxPool2d),
         ("max_pool2d", "max_pooling2d"),
         "Pool2DOptions",

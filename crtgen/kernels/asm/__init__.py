@@ -35,7 +35,7 @@ How a template with assembly in it becomes a routine:
 
 from crtgen.kernels.asm.fetching import waiting
 from crtgen.kernels.asm.function import CORE, EVEN, HIGH, LISTED, LOW, ODD, Function
-from crtgen.kernels.asm.pipelines import Pipeline, pipeline_of
+from crtgen.kernels.asm.pipelines import CorePipeline, pipeline_of
 from crtgen.kernels.asm.routine import Routine, Runs
 from crtgen.kernels.asm.schedule import cycles, scheduled
 from crtgen.kernels.asm.text import assembly_file
@@ -48,8 +48,8 @@ __all__ = [
     "LISTED",
     "LOW",
     "ODD",
+    "CorePipeline",
     "Function",
-    "Pipeline",
     "Routine",
     "Runs",
     "assembly_file",

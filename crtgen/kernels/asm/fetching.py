@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from crtgen.boards.board import FlashReads
 from crtgen.kernels.asm.effects import effects, words_of
-from crtgen.kernels.asm.pipelines import Pipeline
-from crtgen.kernels.asm.routine import Block, Call, Instruction, Routine, Runs
+from crtgen.kernels.asm.pipelines import CorePipeline
+from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, RoutineCall, Runs
 from crtgen.kernels.asm.schedule import scheduled
 
 __all__ = ["waiting"]
@@ -30,7 +30,7 @@ class _Stretch:
     Loops are numbers of the blocks that end them.
     """
 
-    block: Block
+    block: BasicBlock
     size: int
     cycles: int
     constants: int
@@ -39,7 +39,7 @@ class _Stretch:
 
 def waiting(
     runs: Runs,
-    pipeline: Pipeline,
+    pipeline: CorePipeline,
     code: FlashReads | None,
     constants: FlashReads | None,
     size: float = math.inf,
@@ -62,13 +62,13 @@ def waiting(
     return total
 
 
-def _constants_of_a_call(call: Call, pipeline: Pipeline, reads: FlashReads) -> float:
+def _constants_of_a_call(call: RoutineCall, pipeline: CorePipeline, reads: FlashReads) -> float:
     stretches, _ = _stretches(call.routine, pipeline)
     read = sum(stretch.block.runs(call.rounds) * stretch.constants for stretch in stretches)
     return reads.waits(read)
 
 
-def _code_of_a_call(call: Call, pipeline: Pipeline, reads: FlashReads) -> float:
+def _code_of_a_call(call: RoutineCall, pipeline: CorePipeline, reads: FlashReads) -> float:
     stretches, spans = _stretches(call.routine, pipeline)
     total = 0.0
     for stretch in stretches:
@@ -93,7 +93,7 @@ def _code(stretch: _Stretch, reads: FlashReads) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _stretches(routine: Routine, pipeline: Pipeline) -> tuple[Sequence[_Stretch], Mapping[int, int]]:
+def _stretches(routine: Routine, pipeline: CorePipeline) -> tuple[Sequence[_Stretch], Mapping[int, int]]:
     """The blocks, and the bytes of each loop by the number of the block that ends it."""
     blocks = scheduled(routine, pipeline).blocks
     sizes = [sum(line.size for line in block.lines) for block in blocks]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow, registers_in
-from crtgen.kernels.asm.routine import Block, Frame, Instruction, Label, Routine
+from crtgen.kernels.asm.routine import BasicBlock, Instruction, Label, Routine, StackFrame
 
 __all__ = ["CORE", "EVEN", "HIGH", "LISTED", "LOW", "ODD", "Function"]
 
@@ -51,7 +51,7 @@ class Function:
         self._about = (name, purpose, returns, parameters)
         self._apart = apart
         self._narrow = narrow
-        self._blocks: list[Block] = []
+        self._blocks: list[BasicBlock] = []
         self._label: Label | None = None
         self._block: list[Instruction] = []
         self._loops: tuple[str, ...] = ()
@@ -275,7 +275,7 @@ class Function:
             returns=returns,
             parameters=parameters,
             roles=tuple((role, tuple(dict.fromkeys(taken))) for role, taken in self._roles.items()),
-            frame=Frame(core, _VECTORS[4 : highest + 1], self._kept, self._local, self._narrow),
+            frame=StackFrame(core, _VECTORS[4 : highest + 1], self._kept, self._local, self._narrow),
             blocks=tuple(self._blocks),
             tables=tuple(self._tables),
             apart=self._apart,
@@ -310,7 +310,7 @@ class Function:
     def _close(self) -> None:
         """The block so far is whole."""
         if self._label or self._block:
-            self._blocks.append(Block(self._label, tuple(self._block), self._loops, self._factor))
+            self._blocks.append(BasicBlock(self._label, tuple(self._block), self._loops, self._factor))
         self._label, self._block = None, []
 
 

@@ -24,7 +24,7 @@ from crtgen.kernels.asm.effects import FLAGS, base_of, effects, follows, words_o
 from crtgen.kernels.asm.encoding import is_branch
 from crtgen.kernels.asm.routine import Instruction
 
-__all__ = ["Clock", "Pipeline", "Timing", "pipeline_of"]
+__all__ = ["Clock", "CorePipeline", "Timing", "pipeline_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class CorePipeline:
     """A core's: how many instructions it issues in a cycle, what each takes, and a branch that is taken.
 
     ``overlaps``: it matters in which order instructions stand that do not wait for each other. An instruction
@@ -72,7 +72,7 @@ class Pipeline:
 class Clock:
     """Goes through instructions: when each begins."""
 
-    pipeline: Pipeline
+    pipeline: CorePipeline
     now: int = 0
     issued: int = 0
     others: int = 0
@@ -114,7 +114,7 @@ class Clock:
                 self.issue(line)
 
 
-def pipeline_of(core: Core) -> Pipeline | None:
+def pipeline_of(core: Core) -> CorePipeline | None:
     """That of a core; None where nobody knows it."""
     return _PIPELINES.get(core.pipeline)
 
@@ -259,14 +259,14 @@ def _m55_vector(line: Instruction, name: str) -> Timing:
     return Timing("multiplier" if times else "vectors", 2, 0, latency)
 
 
-_NARROW = Pipeline(1, 1, False, 1.45, _m0)
-_SINGLE = Pipeline(1, 2, False, 1.41, _m4)
-_HELIUM = Pipeline(1, 0, True, 1.2, _m55)
-_PIPELINES: Mapping[str, Pipeline] = {
+_NARROW = CorePipeline(1, 1, False, 1.45, _m0)
+_SINGLE = CorePipeline(1, 2, False, 1.41, _m4)
+_HELIUM = CorePipeline(1, 0, True, 1.2, _m55)
+_PIPELINES: Mapping[str, CorePipeline] = {
     "cortex-m0plus": _NARROW,
-    "cortex-m3": Pipeline(1, 2, False, 1.71, _m3),
+    "cortex-m3": CorePipeline(1, 2, False, 1.71, _m3),
     "cortex-m4": _SINGLE,
     "cortex-m33": _SINGLE,
-    "cortex-m7": Pipeline(2, 0, True, 0.9, _m7),
+    "cortex-m7": CorePipeline(2, 0, True, 0.9, _m7),
     "cortex-m55": _HELIUM,
 }

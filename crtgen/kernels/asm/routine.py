@@ -7,7 +7,7 @@ from math import prod
 
 from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow
 
-__all__ = ["Block", "Call", "Frame", "Instruction", "Label", "Line", "Routine", "Runs"]
+__all__ = ["BasicBlock", "Instruction", "Label", "Line", "Routine", "RoutineCall", "Runs", "StackFrame"]
 
 _HIGH = ("r8", "r9", "r10", "r11")
 _NEAR = {True: (-252, 258), False: (-2044, 2050)}
@@ -39,7 +39,7 @@ Line = Instruction | Label
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BasicBlock:
     """Instructions that run one after the other, behind ``label`` if there is one, at most the last a branch.
 
     They run ``factor`` times for each combination of rounds of ``loops`` that have names. ``again``: the
@@ -74,7 +74,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StackFrame:
     """What a function puts on the stack, from the top down.
 
     ``core`` registers and ``vectors`` (q4 to q7) of its caller's, arguments that are ``kept``, and ``local``
@@ -163,8 +163,8 @@ class Routine:
     returns: str
     parameters: tuple[str, ...]
     roles: tuple[tuple[str, tuple[str, ...]], ...]
-    frame: Frame
-    blocks: tuple[Block, ...]
+    frame: StackFrame
+    blocks: tuple[BasicBlock, ...]
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     apart: bool = False
     """Whether no load reads what a store of the same block wrote, the stack apart."""
@@ -196,7 +196,7 @@ class Routine:
 
     def runs(self, **rounds: float) -> "Runs":
         """One call, to be added to others."""
-        return Runs((Call(1.0, self, rounds),))
+        return Runs((RoutineCall(1.0, self, rounds),))
 
     def prototype(self, symbol: str) -> str:
         """The declaration in C, without semicolon."""
@@ -230,7 +230,7 @@ class Routine:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class RoutineCall:
     """``times`` calls of a routine, with the rounds of its loops that have names.
 
     ``near``: the constants that it reads were copied to RAM.
@@ -246,7 +246,7 @@ class Call:
 class Runs:
     """Calls of routines. They add up."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[RoutineCall, ...] = ()
 
     def __add__(self, other: "Runs") -> "Runs":
         return Runs((*self.calls, *other.calls))

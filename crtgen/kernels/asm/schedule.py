@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import product
 
 from crtgen.kernels.asm.effects import Effects, effects, follows
-from crtgen.kernels.asm.pipelines import Clock, Pipeline
-from crtgen.kernels.asm.routine import Block, Instruction, Routine, Runs
+from crtgen.kernels.asm.pipelines import Clock, CorePipeline
+from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, Runs
 
 __all__ = ["cycles", "scheduled"]
 
@@ -31,14 +31,14 @@ _Group = tuple[Instruction, ...]
 
 
 @lru_cache(maxsize=512)
-def scheduled(routine: Routine, pipeline: Pipeline) -> Routine:
+def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
     """The routine in an order for the pipeline; blocks that gain nothing stay as they were written."""
     if not pipeline.overlaps:
         return routine
     return replace(routine, blocks=tuple(_block(b, pipeline, routine.apart) for b in routine.blocks))
 
 
-def cycles(runs: Runs, pipeline: Pipeline) -> float:
+def cycles(runs: Runs, pipeline: CorePipeline) -> float:
     """Of calls of routines that are in an order for the pipeline."""
     return sum(
         call.times * sum(b.runs(call.rounds) * each for b, each in _each_block(call.routine, pipeline))
@@ -47,14 +47,14 @@ def cycles(runs: Runs, pipeline: Pipeline) -> float:
 
 
 @lru_cache(maxsize=512)
-def _each_block(routine: Routine, pipeline: Pipeline) -> Sequence[tuple[Block, int]]:
+def _each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
     """The blocks, prologue and epilogue, and the cycles of each."""
-    frame = (Block(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
+    frame = (BasicBlock(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
     blocks = (*scheduled(routine, pipeline).blocks, *frame)
     return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]
 
 
-def _block(block: Block, pipeline: Pipeline, apart: bool) -> Block:
+def _block(block: BasicBlock, pipeline: CorePipeline, apart: bool) -> BasicBlock:
     lines = block.lines
     least, best = pipeline.cycles(lines, block.again), lines
     groups = tuple(_groups(block.straight))
@@ -121,7 +121,7 @@ def _behind(after: list[set[int]], before: Iterable[int], number: int) -> None:
 
 
 def _ordered(
-    groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Pipeline, prefer: _Preference
+    groups: Sequence[_Group], after: Sequence[set[int]], pipeline: CorePipeline, prefer: _Preference
 ) -> Iterator[Instruction]:
     heights = _heights(groups, after, pipeline)
     units = [pipeline.timing(group[0]).unit for group in groups]
@@ -142,7 +142,7 @@ def _ordered(
                 ready.append(other)
 
 
-def _heights(groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Pipeline) -> Sequence[int]:
+def _heights(groups: Sequence[_Group], after: Sequence[set[int]], pipeline: CorePipeline) -> Sequence[int]:
     """The cycles from a group to the end, along the longest way."""
     heights = [0] * len(groups)
     for number in reversed(range(len(groups))):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from crtgen.kernels.asm.routine import Frame, Instruction, Label, Routine
+from crtgen.kernels.asm.routine import Instruction, Label, Routine, StackFrame
 
 __all__ = ["assembly_file"]
 
@@ -84,7 +84,7 @@ def _line(line: Instruction | Label) -> str:
     return f"{text} // {line.note}" if line.note else text
 
 
-def _begin(frame: Frame) -> Iterator[str]:
+def _begin(frame: StackFrame) -> Iterator[str]:
     if frame.core:
         yield "    crt_sign"
     for number, line in enumerate(frame.begin):
@@ -101,7 +101,7 @@ def _begin(frame: Frame) -> Iterator[str]:
                 yield f"    .cfi_rel_offset {register}, {4 * place}"
 
 
-def _end(frame: Frame) -> Iterator[str]:
+def _end(frame: StackFrame) -> Iterator[str]:
     for line in frame.end:
         if line.mnemonic == "pop" and "pc}" in line.operands[0]:
             yield _line(line).replace("pc}", "CRT_PC}")

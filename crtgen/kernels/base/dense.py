@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
-from crtgen.kernels.base.dense_asm import Dense, Sums, some_outputs
+from crtgen.kernels.base.dense_asm import BaseDense, Sums, some_outputs
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
@@ -17,7 +17,7 @@ from crtgen.kernels.words import Words, by_output, packed_rows, words
 from crtgen.ops import Conv2d, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["DenseView", "fully_connected", "row_of_sums", "whole_image"]
+__all__ = ["BaseDenseView", "fully_connected", "row_of_sums", "whole_image"]
 
 _CHANNELS = (8, 7, 6, 5)
 _REACH = 32  # bytes that LDRB reaches
@@ -26,10 +26,10 @@ _ROUND = {"speed": 32, "size": 1}  # products that are written out, about
 
 
 @dataclass(frozen=True, slots=True)
-class DenseView:
+class BaseDenseView:
     """``outputs`` by blocks; the last one may repeat some of the one before."""
 
-    block: Dense
+    block: BaseDense
     outputs: int
 
     @property
@@ -111,16 +111,16 @@ def row_of_sums(weights: Int8, start: Int64, target: Target) -> Kernel:
     return _kernel(_block(weights, Sums(target.core.narrow), True, target), weights, start, none)
 
 
-def _block(weights: Int8, form: LongProducts | Limbs | Sums, uniform: bool, target: Target) -> Dense:
+def _block(weights: Int8, form: LongProducts | Limbs | Sums, uniform: bool, target: Target) -> BaseDense:
     channels = _channels(len(weights))
     unroll = max(1, target.steps(_ROUND[target.optimize]) // channels)
     if target.core.narrow:
         unroll = min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels))
-    return Dense(weights.shape[1], channels, unroll, form, uniform)
+    return BaseDense(weights.shape[1], channels, unroll, form, uniform)
 
 
-def _kernel(block: Dense, weights: Int8, start: Int64, constants: Words) -> Kernel:
-    view, channels = DenseView(block, len(weights)), block.channels
+def _kernel(block: BaseDense, weights: Int8, start: Int64, constants: Words) -> Kernel:
+    view, channels = BaseDenseView(block, len(weights)), block.channels
 
     def some_blocks(some: slice) -> Words:
         firsts = np.minimum(np.arange(some.start, some.stop) * channels, len(weights) - channels)

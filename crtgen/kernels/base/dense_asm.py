@@ -6,7 +6,7 @@ from functools import lru_cache
 from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
-__all__ = ["Dense", "Sums", "some_outputs"]
+__all__ = ["BaseDense", "Sums", "some_outputs"]
 
 _X, _Y, _END = 0, 2, 3  # parameters that are kept
 _INPUTS_END, _TAKEN_OFF, _WEIGHTS = "[sp, #0]", "[sp, #4]", "[sp, #8]"
@@ -22,7 +22,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class BaseDense:
     """``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are written out.
 
     ``uniform``: all outputs are requantised alike, by constants behind the last block.
@@ -61,19 +61,19 @@ class Dense:
 
 
 @lru_cache(maxsize=256)
-def some_outputs(k: Dense) -> Routine:
+def some_outputs(k: BaseDense) -> Routine:
     """``outputs(x, weights, y, end)``: the blocks of outputs from ``weights`` to ``end``."""
-    writer = (_Narrow if k.narrow else _Wide)(k)
+    writer = (_NarrowDense if k.narrow else _WideDense)(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _BaseDenseWriter:
     """What both have in common: blocks of outputs, rounds of inputs. ``input`` is a register."""
 
     input: str
 
-    def __init__(self, k: Dense, local: int) -> None:
+    def __init__(self, k: BaseDense, local: int) -> None:
         self.k = k
         self.f = Function(
             "outputs",
@@ -124,14 +124,14 @@ class _Writer:
         raise NotImplementedError
 
 
-class _Narrow(_Writer):
+class _NarrowDense(_BaseDenseWriter):
     """For narrow instructions.
 
     LDRB has an offset and LDRSB has none, so weights lie as ``w + 128``: 128 times the sum of all inputs is
     taken off the start values.
     """
 
-    def __init__(self, k: Dense) -> None:
+    def __init__(self, k: BaseDense) -> None:
         super().__init__(k, 3)
         f = self.f
         self.input, self.factor = f.cores("input, weight, then requantisation", 2, LOW)
@@ -242,10 +242,10 @@ class _Narrow(_Writer):
         f("str", self.x, f.kept[_Y])
 
 
-class _Wide(_Writer):
+class _WideDense(_BaseDenseWriter):
     """For MLA and SMULL."""
 
-    def __init__(self, k: Dense) -> None:
+    def __init__(self, k: BaseDense) -> None:
         super().__init__(k, 0)
         f = self.f
         self.input, self.factor = f.cores("input, weight, then requantisation", 2)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.base.depthwise_asm import Row, row_of_outputs
+from crtgen.kernels.base.depthwise_asm import DepthwiseRow, row_of_outputs
 from crtgen.kernels.base.epilogue import limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.depthwise import DepthwiseView, ring_lead, ring_view, ring_work
@@ -28,7 +28,7 @@ class RingView:
     """A layer of the ring's window, row by row of outputs."""
 
     ring: DepthwiseView
-    row: Row
+    row: DepthwiseRow
 
     @property
     def words(self) -> int:
@@ -54,13 +54,13 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         if limbs is None:
             return None
         form, constants = limbs
-        row = Row(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, form)
+        row = DepthwiseRow(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, form)
     else:
         found = long_products_of(rescale)
         if found is None:
             return None
         start, constants = start + found[1], found[2]
-        row = Row(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, found[0])
+        row = DepthwiseRow(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, found[0])
     view = RingView(ring, row)
 
     def pack() -> Array:

@@ -12,13 +12,13 @@ from functools import lru_cache
 from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
-__all__ = ["Row", "row_of_outputs"]
+__all__ = ["DepthwiseRow", "row_of_outputs"]
 
 _END = 3  # the parameter that is kept
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DepthwiseRow:
     """``width`` outputs of ``channels`` channels, each of ``taps_y`` times ``taps_x`` inputs.
 
     ``stride`` and ``dilation`` are columns.
@@ -65,17 +65,17 @@ class Row:
 
 
 @lru_cache(maxsize=256)
-def row_of_outputs(k: Row) -> Routine:
+def row_of_outputs(k: DepthwiseRow) -> Routine:
     """``row(rows, y, weights, end)``: ``rows`` are where the rows of the windows begin."""
-    writer = (_Narrow if k.narrow else _Wide)(k)
+    writer = (_NarrowDepthwise if k.narrow else _WideDepthwise)(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _BaseDepthwiseWriter:
     """What both have in common: channels, pairs of outputs, and one that is left."""
 
-    def __init__(self, k: Row, local: int) -> None:
+    def __init__(self, k: DepthwiseRow, local: int) -> None:
         self.k = k
         self.f = Function(
             "row",
@@ -131,10 +131,10 @@ class _Writer:
         raise NotImplementedError
 
 
-class _Narrow(_Writer):
+class _NarrowDepthwise(_BaseDepthwiseWriter):
     """For narrow instructions: weights are words on the stack, from [sp] on."""
 
-    def __init__(self, k: Row) -> None:
+    def __init__(self, k: DepthwiseRow) -> None:
         super().__init__(k, k.taps)
         f = self.f
         self.place, self.row, self.input, self.factor = f.cores("place, row, input, weight", 4, LOW)
@@ -206,10 +206,10 @@ class _Narrow(_Writer):
         f("cmp", self.weights, self.factor)
 
 
-class _Wide(_Writer):
+class _WideDepthwise(_BaseDepthwiseWriter):
     """For MLA and SMULL: weights are in registers, all else but sums and a place is on the stack."""
 
-    def __init__(self, k: Row) -> None:
+    def __init__(self, k: DepthwiseRow) -> None:
         assert isinstance(k.epilogue, LongProducts)
         names = ("y", "weights", "end", "start", *("multiplier", "constant", "shift")[: k.epilogue.constants])
         super().__init__(k, len(names) + k.taps_y)

@@ -45,7 +45,7 @@ def _sums(unroll: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
         keep=(2,),
         narrow=True,
     )
-    writer = _Writer(f, outputs, depth)
+    writer = _BaseFewWriter(f, outputs, depth)
     rounds, left = divmod(depth, unroll)
     if rounds > 1:
         writer.rounds(rounds, unroll)
@@ -57,7 +57,7 @@ def _sums(unroll: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
     return routine, routine.runs()
 
 
-class _Writer:
+class _BaseFewWriter:
     """Of one output, every second input and its weight have other addresses: the offset moves by two."""
 
     def __init__(self, f: Function, outputs: int, depth: int) -> None:

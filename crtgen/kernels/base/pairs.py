@@ -17,12 +17,12 @@ from crtgen.kernels.gemm import gather
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.kernels.words import Words, by_output, packed_rows, some_at_a_time, words
 from crtgen.ops import Conv2d, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["PairsView", "conv2d", "fully_connected"]
+__all__ = ["BasePairsView", "conv2d", "fully_connected"]
 
 _UNROLL = {"speed": 4, "size": 1}
 _FAR = 4095  # the greatest offset of STRB
@@ -31,7 +31,7 @@ _MOST_NARROW = 4  # pairs within reach of its loads
 
 
 @dataclass(frozen=True, slots=True)
-class PairsView:
+class BasePairsView:
     """``pixels`` of ``depth`` inputs, packed by tiles; ``window`` is how one is gathered, if it is.
 
     ``odd`` channels: the last two are computed together, one of them again.
@@ -42,7 +42,7 @@ class PairsView:
     depth: int
     outputs: int
     odd: bool
-    window: Window | None
+    window: WindowShape | None
     fill: int
 
     @property
@@ -106,7 +106,7 @@ class PairsView:
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Two pixels or more; None for others, or if inexact."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
@@ -117,7 +117,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
 
 
 def _kernel(
-    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
+    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
 ) -> Kernel | None:
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
@@ -142,7 +142,7 @@ def _kernel(
         if wide is None or (tile - 1) * len(weights) > _FAR:
             return None
         group, start, constants = Wide(tile, steps, len(weights), unroll, wide[0]), start + wide[1], wide[2]
-    view = PairsView(
+    view = BasePairsView(
         group=group,
         pixels=pixels,
         depth=weights.shape[1],
@@ -171,7 +171,7 @@ def _fits(weights: Int8) -> bool:
     return int(highest.max()) < MIX and int(lowest.min()) >= -MIX
 
 
-def _stream(view: PairsView, weights: Int8, start: Int64, constants: Words) -> Const:
+def _stream(view: BasePairsView, weights: Int8, start: Int64, constants: Words) -> Const:
     """Per block of channels: start values, weights, requantisation."""
     starts = words(start)[:, None]
 

@@ -51,12 +51,12 @@ class Wide:
 @lru_cache(maxsize=256)
 def wide_group(k: Wide) -> Routine:
     """``group(x, weights, y, end)``: the channels from ``weights`` to ``end``."""
-    writer = _Wide(k)
+    writer = _WidePairs(k)
     writer.write()
     return writer.f.done()
 
 
-class _Wide:
+class _WidePairs:
     """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: Wide) -> None:
@@ -162,12 +162,12 @@ class Narrow:
 @lru_cache(maxsize=256)
 def narrow_group(k: Narrow) -> Routine:
     """``group(x, weights, y, end)``: the pairs of channels from ``weights`` to ``end``."""
-    writer = _Narrow(k)
+    writer = _NarrowPairs(k)
     writer.write()
     return writer.f.done()
 
 
-class _Narrow:
+class _NarrowPairs:
     """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: Narrow) -> None:

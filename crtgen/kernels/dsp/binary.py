@@ -19,7 +19,7 @@ from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import product_scale
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, requantise, saturate
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, epilogue_lanes, floor, requantise, saturate
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -28,14 +28,14 @@ from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.sums import SumForm, every_sum, quants_of
 from crtgen.ops.binary import Add, Mul, Sub
 
-__all__ = ["PairsView", "Runs", "add", "multiply", "solve_sum"]
+__all__ = ["DspPairsView", "PairRuns", "add", "multiply", "solve_sum"]
 
 _SHIFTS = 4  # tried from the largest one down
 _LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class PairRuns:
     """In each of ``loops`` a run of ``length`` elements, of which ``first`` goes on and ``second`` may stay.
 
     ``first`` and ``second`` are C, the addresses where a run begins; ``parameters`` those of the function.
@@ -69,18 +69,18 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class PairsView:
+class DspPairsView:
     """``pair`` are factors of a sum, or zero points twice of a product.
 
     ``start`` is what sums begin with, ``requant`` the multiplier and the constant of a product; all are
     unsigned words.
     """
 
-    runs: Runs
+    runs: PairRuns
     pair: tuple[int, int]
     start: int
     requant: tuple[int, int] | None
-    epilogue: Epilogue
+    epilogue: DspEpilogue
 
 
 @design(Add, Sub, types=(DType.INT8,), needs="dsp", weights=None)
@@ -92,9 +92,9 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
         return None
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
-    epilogue = Epilogue("floor", (form.shift,), low, high)
+    epilogue = DspEpilogue("floor", (form.shift,), low, high)
     a, b = reversed(form.factors) if runs.swapped else form.factors
-    view = PairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, epilogue)
+    view = DspPairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, epilogue)
     return _kernel("dsp_sum", sig, view)
 
 
@@ -112,12 +112,12 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     offsets = (params.input1_offset, params.input2_offset)
     first, second = reversed(offsets) if runs.swapped else offsets
     pair = _words((first & 0xFFFF) * 65537, (second & 0xFFFF) * 65537)
-    view = PairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.epilogue)
+    view = DspPairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.epilogue)
     return _kernel("dsp_product", sig, view)
 
 
 @lru_cache(maxsize=256)
-def run_of_pairs(k: PairsView) -> Routine:
+def run_of_pairs(k: DspPairsView) -> Routine:
     """``run(x0, x1, y)``."""
     f = Function(
         "run",
@@ -126,7 +126,7 @@ def run_of_pairs(k: PairsView) -> Routine:
         "int8_t *y",
         purpose=f"{'Sums' if k.requant is None else 'Products'} of {k.runs.length} pairs of elements.",
     )
-    writer = _Sum(f, k) if k.requant is None else _Product(f, k, k.requant)
+    writer = _BinarySum(f, k) if k.requant is None else _BinaryProduct(f, k, k.requant)
     if k.runs.whole:
         end = f.constant("where the fours end", k.runs.whole)
         f("add", end, end, writer.y)
@@ -142,10 +142,10 @@ def run_of_pairs(k: PairsView) -> Routine:
     return f.done()
 
 
-class _Sum:
+class _BinarySum:
     """Inputs are kept 256 times too large, as the upper bytes of halves."""
 
-    def __init__(self, f: Function, k: PairsView) -> None:
+    def __init__(self, f: Function, k: DspPairsView) -> None:
         self.f, self.k = f, k
         self.first, self.second, self.y = f.arguments
         self.factors = [f.constant("a factor", number) for number in k.pair]
@@ -201,10 +201,10 @@ class _Sum:
         clamp(self.f, self.k.epilogue, (total,))
 
 
-class _Product:
+class _BinaryProduct:
     """SXTAB16 adds the zero points to elements."""
 
-    def __init__(self, f: Function, k: PairsView, requant: tuple[int, int]) -> None:
+    def __init__(self, f: Function, k: DspPairsView, requant: tuple[int, int]) -> None:
         self.f, self.k = f, k
         self.first, self.second, self.y = f.arguments
         self.zeros = [f.constant("a zero point", number) for number in k.pair]
@@ -296,7 +296,7 @@ def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | No
     return None
 
 
-def _runs(sig: Signature) -> Runs | None:
+def _runs(sig: Signature) -> PairRuns | None:
     """How operands are read; None for runs of less than four."""
     strides = zip(*(repeated_strides(v, sig.y) for v in sig.inputs), strict=True)
     *loops, run = merge([Loop(n, s) for n, s in zip(sig.y.shape, strides, strict=True)], 2)
@@ -309,14 +309,14 @@ def _runs(sig: Signature) -> Runs | None:
     first, second = reversed(places) if swapped else places
     variable = [n for n in names if n.startswith("x")]
     parameters = (*variable, "y0", *(c.name for c in consts))
-    return Runs(outer, run.count, run.strides != (1, 1), first, second, parameters, swapped)
+    return PairRuns(outer, run.count, run.strides != (1, 1), first, second, parameters, swapped)
 
 
 def _words(first: int, second: int) -> tuple[int, int]:
     return first & 0xFFFFFFFF, second & 0xFFFFFFFF
 
 
-def _kernel(name: str, sig: Signature, view: PairsView) -> Kernel:
+def _kernel(name: str, sig: Signature, view: DspPairsView) -> Kernel:
     runs, routine = view.runs, run_of_pairs(view)
     consts: tuple[Const, ...] = operands(sig)[1]
     work = Work(runs.count * routine.runs())

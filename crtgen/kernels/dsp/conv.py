@@ -9,7 +9,7 @@ from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.form import BYTES, HALFWORDS, NIBBLES, Form
-from crtgen.kernels.dsp.layer import Layer
+from crtgen.kernels.dsp.layer import DspLayer
 from crtgen.kernels.dsp.matrix import Unrolling, WeightStream, micro, weight_stream
 from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import shared_kernel
@@ -24,7 +24,7 @@ from crtgen.ops import INT16
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["ConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel"]
+__all__ = ["DspConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = Unrolling(36, 18)
 _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
@@ -32,7 +32,7 @@ _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
 
 
 @dataclass(frozen=True, slots=True)
-class ConvView:
+class DspConvView:
     """A convolution of ``images`` images: ``groups`` groups of three pixels, then what is left.
 
     Outputs have ``size`` bytes.
@@ -176,7 +176,7 @@ def _kernel_of(
     stream = next((stream for stream in streams if stream is not None), None)
     if stream is None:
         return None
-    layer = Layer(geometry, walk, window, packing, stream, steps)
+    layer = DspLayer(geometry, walk, window, packing, stream, steps)
     return _kernel(layer, unrolling, near) if unrolling else shared_kernel(layer)
 
 
@@ -189,7 +189,7 @@ def _forms(params: ConvParams, packed: bool, shared: bool) -> tuple[Form, ...]:
     return (HALFWORDS,) if shared else (HALFWORDS, BYTES)
 
 
-def _kernel(layer: Layer, unrolling: Unrolling, near: bool) -> Kernel:
+def _kernel(layer: DspLayer, unrolling: Unrolling, near: bool) -> Kernel:
     view = _view(layer, unrolling, near)
     return Kernel(
         design="dsp_matrix, weights in RAM" if near else "dsp_matrix",
@@ -203,7 +203,7 @@ def _kernel(layer: Layer, unrolling: Unrolling, near: bool) -> Kernel:
     )
 
 
-def _view(layer: Layer, unrolling: Unrolling, near: bool) -> ConvView:
+def _view(layer: DspLayer, unrolling: Unrolling, near: bool) -> DspConvView:
     stream, walk = layer.stream, layer.walk
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
@@ -211,7 +211,7 @@ def _view(layer: Layer, unrolling: Unrolling, near: bool) -> ConvView:
         micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else unrolling.of_the_last)
         for pixels in counts
     )
-    return ConvView(
+    return DspConvView(
         size=stream.epilogue.bits // 8,
         images=layer.geometry.images,
         image_bytes=layer.geometry.image_bytes,
@@ -227,7 +227,7 @@ def _view(layer: Layer, unrolling: Unrolling, near: bool) -> ConvView:
     )
 
 
-def _work(view: ConvView, stream: WeightStream) -> Work:
+def _work(view: DspConvView, stream: WeightStream) -> Work:
     work, odd, wraps = Work(), " odd" if stream.odd else "", " wraps" if view.walk.wraps else ""
     for m in view.micros:
         micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)

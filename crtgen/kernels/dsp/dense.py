@@ -11,10 +11,10 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
-from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes, rounded_lanes
+from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes, rounded_lanes
 from crtgen.kernels.dsp.form import fits
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
-from crtgen.kernels.dsp.row import ROW_HALFWORDS, ROW_NIBBLES, ROW_WIDE, Row, RowForm, groups_of_outputs
+from crtgen.kernels.dsp.row import ROW_HALFWORDS, ROW_NIBBLES, ROW_WIDE, PackedRow, RowForm, groups_of_outputs
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -26,7 +26,7 @@ from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["DenseView", "dense_kernel", "fully_connected"]
+__all__ = ["DspDenseView", "dense_kernel", "fully_connected"]
 
 _LANES = 4
 _STEPS_WRITTEN_OUT = {"speed": 16, "size": 2}
@@ -35,7 +35,7 @@ _OFFSETS = 1 << 17  # offsets of requantisation are below
 
 
 @dataclass(frozen=True, slots=True)
-class DenseView:
+class DspDenseView:
     """``whole`` groups of four outputs of a row; if ``rest``, one more that ends at the last output."""
 
     outputs: int
@@ -43,7 +43,7 @@ class DenseView:
     rest: bool
     packing: Packing
     group_words: int
-    row: Row
+    row: PackedRow
 
     @property
     def header(self) -> int:
@@ -103,13 +103,13 @@ def row_of_sums(
     stream = next((stream for stream in streams if stream is not None), None)
     if stream is None:
         return None
-    view = DenseView(
+    view = DspDenseView(
         outputs=outputs,
         whole=outputs // _LANES,
         rest=outputs % _LANES != 0,
         packing=packing,
         group_words=stream.group_words,
-        row=Row(
+        row=PackedRow(
             steps, unroll, packing.steps, len(stream.header), stream.epilogue, stream.form, stream.swapped
         ),
     )
@@ -141,18 +141,18 @@ def _sums_fit(rescale: Rescale, depth: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Weights:
+class _DenseWeights:
     form: RowForm
     header: Words
     group_words: int
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     const: Const
     swapped: bool
 
 
 def _stream(
     form: RowForm, weights: Int8, packing: Packing, steps: int, start: Int64, rescale: Rescale
-) -> _Weights | None:
+) -> _DenseWeights | None:
     """The packed ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places."""
     channels, shared = fours(len(weights)), rescale.uniform
     swapped = form is ROW_HALFWORDS and not _fits(weights, channels)
@@ -184,7 +184,7 @@ def _stream(
 
     note = "requantisation; per four outputs: start, weights"
     const = Const("weights", "uint32", (count,), pack, 4, note)
-    return _Weights(form, header, group_words, lanes.epilogue, const, swapped)
+    return _DenseWeights(form, header, group_words, lanes.epilogue, const, swapped)
 
 
 def _fits(weights: Int8, channels: Int64) -> bool:
@@ -202,7 +202,7 @@ def _unrolling(steps: int, most: int) -> tuple[int, int]:
     return counts[unroll], unroll
 
 
-def _work(view: DenseView) -> Work:
+def _work(view: DspDenseView) -> Work:
     groups = groups_of_outputs(view.row)
     counted = groups.runs(groups=view.whole) + bool(view.rest) * groups.runs(groups=1)
     work = Work(counted + pack_windows(view.packing, 1).runs())

@@ -14,9 +14,9 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.depthwise_asm import Channel, Columns, one_channel, widen, widen_padding
-from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
-from crtgen.kernels.dsp.rows import Row, RowBuilder
+from crtgen.kernels.dsp.depthwise_asm import Channel, PackedColumns, one_channel, widen, widen_padding
+from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
+from crtgen.kernels.dsp.rows import OutputRow, RowBuilder
 from crtgen.kernels.dsp.words import FAR, fours
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -25,7 +25,7 @@ from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["DepthwiseView", "depthwise_3x3"]
+__all__ = ["DspDepthwiseView", "depthwise_3x3"]
 
 _CHANNELS = 4
 _GAIN = 16  # of sums with weights of four bits
@@ -38,7 +38,7 @@ _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last t
 
 
 @dataclass(frozen=True, slots=True)
-class DepthwiseView:
+class DspDepthwiseView:
     """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel.
 
     Inputs and outputs have ``size`` bytes.
@@ -63,15 +63,15 @@ class DepthwiseView:
     stride: int
     zero_point: int
     weight_words: int
-    epilogue: Epilogue
-    row: Row
-    single: Row | None
+    epilogue: DspEpilogue
+    row: OutputRow
+    single: OutputRow | None
     packed: bool
 
     @property
     def routines(self) -> tuple[Routine, ...]:
         """A channel, what widens rows that may be padding, and others unless there are too many channels."""
-        columns = Columns(self.seen, self.pixel_bytes, self.pairs, self.channel_words, self.size)
+        columns = PackedColumns(self.seen, self.pixel_bytes, self.pairs, self.channel_words, self.size)
         fast = self.pixel_bytes <= _FAR_STEP
         return (
             one_channel(self.channel),
@@ -223,8 +223,8 @@ def _view(
     target: Target,
     zero_point: int,
     weight_words: int,
-    epilogue: Epilogue,
-) -> DepthwiseView | None:
+    epilogue: DspEpilogue,
+) -> DspDepthwiseView | None:
     images, height, width, channels = sig.x.shape
     out_height, out_width = sig.y.shape[1:3]
     columns = (out_width - 1) * op.stride[1] + 3
@@ -236,7 +236,7 @@ def _view(
     repeated = (*(usual if target.unrolled >= 1 else (1,)), *map(target.steps, usual))
     size = sig.x.dtype.itemsize
     build = RowBuilder(op.stride, pairs * 4, out_width, channels * size, written_out, repeated)
-    return DepthwiseView(
+    return DspDepthwiseView(
         images=images,
         channels=channels,
         size=size,
@@ -277,7 +277,7 @@ def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
     return max((s for s in range(2, out_height, 2) if _pairs(s, stride) <= fitting), default=2)
 
 
-def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
+def _inplace(view: DspDepthwiseView) -> tuple[InPlace, ...]:
     """Outputs of a strip must not reach the inputs of any channel of this strip or a later one.
 
     At the same address they do not, if all rows are one strip: each channel then lands on itself.
@@ -292,7 +292,7 @@ def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
     return (InPlace(exact=True), apart) if alike and view.strip == view.out_height else (apart,)
 
 
-def _work(view: DepthwiseView) -> Work:
+def _work(view: DspDepthwiseView) -> Work:
     channel, padding, *fast = view.routines
     strips = [min(view.strip, view.out_height - y) for y in range(0, view.out_height, view.strip)]
     passes = view.channel.rows_per_pass

@@ -12,7 +12,7 @@ from crtgen.kernels.asm import Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.depthwise_any_asm import CHANNELS, GAIN_BITS, Expansion, WindowedView, one_pixel
-from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
+from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
 from crtgen.kernels.dsp.walk import Geometry, groups_lead
 from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -125,7 +125,7 @@ def _view(
     geometry: Geometry,
     expansion: Expansion | None,
     numbers: tuple[int, int, int],
-    epilogue: Epilogue,
+    epilogue: DspEpilogue,
     packed: bool,
     most: int,
 ) -> WindowedView:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.walk import PaddedRows, PixelSteps
 
 __all__ = ["CHANNELS", "GAIN_BITS", "Expansion", "WindowedView", "one_pixel"]
@@ -52,7 +52,7 @@ class WindowedView:
     walk: PixelSteps
     window: PaddedRows | None
     expansion: Expansion | None
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     packed: bool
     last: tuple[int, ...] = ()
 

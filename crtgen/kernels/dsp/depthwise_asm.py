@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, requantise, saturate
-from crtgen.kernels.dsp.rows import Chunk, Row
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
+from crtgen.kernels.dsp.rows import Chunk, OutputRow
 from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
+__all__ = ["Channel", "PackedColumns", "one_channel", "widen", "widen_padding"]
 
 _START, _MULTIPLIER, _CONSTANT, _SHIFT, _END = (f"[sp, #{4 * i}]" for i in range(5))
 _LOCAL = 5
@@ -17,7 +17,7 @@ _NEAR = 255  # by which a load moves its pointer
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class PackedColumns:
     """``seen`` columns of four channels, ``step`` bytes apart, become words, ``pairs`` words apart.
 
     ``apart`` words lie between two channels. An input has ``size`` bytes.
@@ -31,7 +31,7 @@ class Columns:
 
 
 @lru_cache(maxsize=256)
-def widen(k: Columns, at_once: int) -> Routine:
+def widen(k: PackedColumns, at_once: int) -> Routine:
     """``widen(to, a, b)``: rows a and b as words (a, b)."""
     f = Function(
         "widen",
@@ -53,7 +53,7 @@ def widen(k: Columns, at_once: int) -> Routine:
     return f.done()
 
 
-def _load(f: Function, k: Columns, words: Sequence[str], rows: Sequence[str], last: str) -> None:
+def _load(f: Function, k: PackedColumns, words: Sequence[str], rows: Sequence[str], last: str) -> None:
     """Four inputs of both rows, one or two words each; ``last`` ends the address of a row's last load."""
     for number, row in enumerate(rows):
         if k.size > 1:
@@ -62,7 +62,7 @@ def _load(f: Function, k: Columns, words: Sequence[str], rows: Sequence[str], la
 
 
 @lru_cache(maxsize=256)
-def widen_padding(k: Columns) -> Routine:
+def widen_padding(k: PackedColumns) -> Routine:
     """``widen(to, a, b, steps)``: the same, the bytes between columns of each row are a half of ``steps``."""
     f = Function(
         "widen_padding",
@@ -86,7 +86,7 @@ def widen_padding(k: Columns) -> Routine:
     return f.done()
 
 
-def _places(f: Function, k: Columns, to: str) -> tuple[str, ...]:
+def _places(f: Function, k: PackedColumns, to: str) -> tuple[str, ...]:
     """Where a column of each of four channels goes; the first one's moves ``to`` on."""
     offsets = [4 * channel * k.apart for channel in (1, 2, 3)]
     if offsets[-1] <= FAR:
@@ -99,7 +99,7 @@ def _places(f: Function, k: Columns, to: str) -> tuple[str, ...]:
     return f"[{to}], #{4 * k.pairs}", *others
 
 
-def _columns(f: Function, k: Columns, places: Sequence[str], words: Sequence[str]) -> None:
+def _columns(f: Function, k: PackedColumns, places: Sequence[str], words: Sequence[str]) -> None:
     if k.size > 1:
         _short_columns(f, places, words)
         return
@@ -135,9 +135,9 @@ class Channel:
     stride: int
     compact: bool
     out_row_bytes: int
-    epilogue: Epilogue
-    row: Row
-    single: Row | None
+    epilogue: DspEpilogue
+    row: OutputRow
+    single: OutputRow | None
     packed: bool
 
     @property
@@ -148,12 +148,12 @@ class Channel:
 @lru_cache(maxsize=256)
 def one_channel(k: Channel) -> Routine:
     """``channel(data, weights, y, rows)``."""
-    writer = _Writer(k)
+    writer = _DspDepthwiseWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _DspDepthwiseWriter:
     """Writes a channel: its registers, and what is done with them."""
 
     def __init__(self, k: Channel) -> None:
@@ -261,7 +261,7 @@ class _Writer:
         f("pkhbt", upper, spare, lower, "lsl #16")
         f("pkhbt", lower, lower, spare)
 
-    def _row(self, r: Row) -> None:
+    def _row(self, r: OutputRow) -> None:
         f, spare = self.f, self.pair[0]
         if r.body:
             f.number(spare, r.output_bytes)

@@ -11,14 +11,14 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.depthwise_asm import Columns, widen, widen_padding
+from crtgen.kernels.dsp.depthwise_asm import PackedColumns, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import epilogue_lanes
-from crtgen.kernels.dsp.line_asm import Line, one_line
+from crtgen.kernels.dsp.line_asm import LineOutputs, one_line
 from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, as_column, least_lead
+from crtgen.kernels.window import WindowShape, as_column, least_lead
 from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 
@@ -35,11 +35,11 @@ class LineView:
     ``lead`` words of a channel's inputs are padding before them.
     """
 
-    window: Window
+    window: WindowShape
     seen: int
     lead: int
     zero_point: int
-    line: Line
+    line: LineOutputs
 
     @property
     def size(self) -> int:
@@ -91,8 +91,8 @@ class LineView:
     def routines(self) -> tuple[Routine, ...]:
         """All outputs of four channels, and their inputs: all whole words, and one that is half padding."""
         at_once = next(n for n in _AT_ONCE if self.seen // 2 % n == 0)
-        whole = Columns(self.seen // 2, 2 * self.pixel_bytes, 1, self.line.pairs, self.size)
-        half = Columns(1, 0, 1, self.line.pairs, self.size)
+        whole = PackedColumns(self.seen // 2, 2 * self.pixel_bytes, 1, self.line.pairs, self.size)
+        half = PackedColumns(1, 0, 1, self.line.pairs, self.size)
         return (
             one_line(self.line),
             *((widen(whole, at_once),) if self.seen > 1 else ()),
@@ -114,7 +114,7 @@ class LineView:
 def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Lines of two outputs or more, strides of 1 or 2, four channels or more; else None, or if inexact."""
     _, w, b = sig.inputs
-    window = as_column(Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
+    window = as_column(WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
     if window is None or op.multiplier > 1 or not _fits(window, sig.x.dtype.itemsize):
         return None
     params = op.parameters(sig)
@@ -125,7 +125,7 @@ def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
         return None
     first = window.top % 2
     lead, columns = window.top + first, first + (window.out_height - 1) * window.stride_y + window.taps_y
-    line = Line(
+    line = LineOutputs(
         width=window.out_height,
         taps=window.taps_y,
         first=first,
@@ -160,7 +160,7 @@ def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
     )
 
 
-def _fits(window: Window, size: int) -> bool:
+def _fits(window: WindowShape, size: int) -> bool:
     steps = window.stride_y in (1, 2) and window.dilation_y == 1 and window.out_height > 1
     return steps and _CHANNELS <= window.channels <= FAR // (_CHANNELS * size)
 

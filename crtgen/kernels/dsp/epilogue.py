@@ -8,7 +8,7 @@ import numpy as np
 from crtgen.kernels.asm import Function
 from crtgen.kernels.half_away import HalfAway, solve_half_away
 from crtgen.kernels.requant import (
-    Floor,
+    FloorRequantisation,
     Rescale,
     Single,
     clamp_limits,
@@ -21,7 +21,7 @@ from crtgen.ops import INT16
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
-    "Epilogue",
+    "DspEpilogue",
     "Lanes",
     "clamp",
     "epilogue_lanes",
@@ -36,7 +36,7 @@ _SINGLE = 7  # instructions of the form
 
 
 @dataclass(frozen=True, slots=True)
-class Epilogue:
+class DspEpilogue:
     """The epilogue, for accumulators with one or several gains.
 
     ``form`` is ``floor``, ``half_away``, ``single``, ``rounded`` or ``sum``, which is the accumulator;
@@ -54,7 +54,7 @@ class Epilogue:
     unsigned: bool = False
 
     @classmethod
-    def of(cls, form: str, shifts: tuple[int, ...], rescale: Rescale) -> "Epilogue":
+    def of(cls, form: str, shifts: tuple[int, ...], rescale: Rescale) -> "DspEpilogue":
         """With the clamps that are left of the limits of the outputs."""
         scheme = rescale.scheme
         low, high = clamp_limits(rescale.act_min, rescale.act_max, scheme)
@@ -102,7 +102,7 @@ class Lanes:
     ``offsets[lane]`` goes into the start value of the channels, ``constants[lane]`` is words[channel, n].
     """
 
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     offsets: tuple[Int64, ...]
     constants: tuple[Words, ...]
 
@@ -140,11 +140,11 @@ def _lanes_of_sums(rescale: Rescale, lanes: Sequence[tuple[int, Int64]]) -> Lane
             return None
     nothing = tuple(np.zeros(len(channels), np.int64) for _, channels in lanes)
     constants = tuple(words(none[:, None][:, :0]) for none in nothing)
-    return Lanes(Epilogue("sum", (), None, None, 32), nothing, constants)
+    return Lanes(DspEpilogue("sum", (), None, None, 32), nothing, constants)
 
 
-def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
-    epilogue = Epilogue.of("floor", tuple(f.shift for f in forms), rescale)
+def _floor_lanes(rescale: Rescale, forms: Sequence[FloorRequantisation]) -> Lanes:
+    epilogue = DspEpilogue.of("floor", tuple(f.shift for f in forms), rescale)
     constants = tuple(words(np.stack([f.multiplier, f.constant], axis=1)) for f in forms)
     return Lanes(epilogue, tuple(f.offset for f in forms), constants)
 
@@ -152,7 +152,7 @@ def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
 def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) -> Lanes:
     shifts = np.unique(np.concatenate([f.shift for f in forms]))
     uniform = len(shifts) == 1 and not each
-    epilogue = Epilogue.of("half_away", (int(shifts[0]),) * len(forms) if uniform else (), rescale)
+    epilogue = DspEpilogue.of("half_away", (int(shifts[0]),) * len(forms) if uniform else (), rescale)
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
     return Lanes(epilogue, tuple(f.offset for f in forms), constants)
@@ -160,7 +160,7 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
 
 def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lanes:
     """The shift that ``each`` keeps is not used."""
-    epilogue = Epilogue.of("single", () if each else (0,) * len(forms), rescale)
+    epilogue = DspEpilogue.of("single", () if each else (0,) * len(forms), rescale)
     constants = []
     for form in forms:
         factor = form.factor.view(np.int32).astype(np.int64)
@@ -174,12 +174,12 @@ def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
     form = solve_rounded(rescale)
     if form is None:
         return None
-    epilogue = Epilogue.of("rounded", (int(form.left[0]),) * lanes, rescale)
+    epilogue = DspEpilogue.of("rounded", (int(form.left[0]),) * lanes, rescale)
     constants = words(form.multiplier[:, None])
     return Lanes(epilogue, (np.zeros_like(form.left),) * lanes, (constants,) * lanes)
 
 
-def clamp(f: Function, epilogue: Epilogue, registers: Sequence[str], spare: Sequence[str] = ()) -> None:
+def clamp(f: Function, epilogue: DspEpilogue, registers: Sequence[str], spare: Sequence[str] = ()) -> None:
     """Append the clamps that saturation is not; limits of int16 are loaded into spare registers."""
     left = list(spare) if epilogue.bits > 8 else []
     for limit, condition in ((epilogue.low, "lt"), (epilogue.high, "gt")):
@@ -194,7 +194,7 @@ def clamp(f: Function, epilogue: Epilogue, registers: Sequence[str], spare: Sequ
             f(f"mov{condition}", register, number)
 
 
-def saturate(f: Function, epilogue: Epilogue, register: str, shift: int = 0) -> None:
+def saturate(f: Function, epilogue: DspEpilogue, register: str, shift: int = 0) -> None:
     """To the type, shifted right first."""
     name, bits = ("usat", epilogue.bits - 1) if epilogue.unsigned else ("ssat", epilogue.bits)
     f(name, register, f"#{bits}", register, *([f"asr #{shift}"] if shift else []))
@@ -202,7 +202,7 @@ def saturate(f: Function, epilogue: Epilogue, register: str, shift: int = 0) -> 
 
 def floor(
     f: Function,
-    epilogue: Epilogue,
+    epilogue: DspEpilogue,
     register: str,
     multiplier: str,
     constant: str,
@@ -215,7 +215,7 @@ def floor(
 
 def requantise(
     f: Function,
-    epilogue: Epilogue,
+    epilogue: DspEpilogue,
     registers: Sequence[str],
     constants: tuple[str, str],
     spare: str,
@@ -242,7 +242,7 @@ def requantise(
         saturate(f, epilogue, register, 0 if isinstance(shift, str) else shift)
 
 
-def _singles(f: Function, epilogue: Epilogue, registers: Sequence[str], factor: str, zero: str) -> None:
+def _singles(f: Function, epilogue: DspEpilogue, registers: Sequence[str], factor: str, zero: str) -> None:
     """Two at a time by the floating-point unit."""
     numbers = f.singles("numbers of float32", 3)
     *both, scale = numbers

@@ -44,7 +44,7 @@ def _sums(written: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
         "int32_t *sums",
         purpose=f"{outputs} sums of {depth} products.",
     )
-    writer = _Writer(f, outputs)
+    writer = _DspFewWriter(f, outputs)
     groups = depth // _LANES
     at_once = writer.at_once * max(1, written // (writer.at_once * outputs))
     if groups >= 2 * at_once:
@@ -59,7 +59,7 @@ def _sums(written: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
     return routine, routine.runs()
 
 
-class _Writer:
+class _DspFewWriter:
     """Inputs, and weights of an output, are two words: of even places and of odd ones."""
 
     def __init__(self, f: Function, outputs: int) -> None:

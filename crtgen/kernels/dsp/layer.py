@@ -7,11 +7,11 @@ from crtgen.kernels.dsp.packing import Packing
 from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
 from crtgen.kernels.kernel import Const
 
-__all__ = ["Layer"]
+__all__ = ["DspLayer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class DspLayer:
     """All that is decided of a layer before its code is."""
 
     geometry: Geometry

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 
-__all__ = ["Line", "Word", "one_line"]
+__all__ = ["LineOutputs", "Word", "one_line"]
 
 _REGISTERS = 14
 _ROUND = 4  # outputs, where weights are loaded
@@ -47,7 +47,7 @@ class _Mac:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineOutputs:
     """``width`` outputs of a channel, whose windows of ``taps`` inputs begin at ``first``, ``stride`` apart.
 
     ``pairs`` are the words of inputs of a channel, ``step`` the bytes between outputs.
@@ -59,7 +59,7 @@ class Line:
     stride: int
     pairs: int
     step: int
-    epilogue: Epilogue
+    epilogue: DspEpilogue
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -132,17 +132,17 @@ class Line:
 
 
 @lru_cache(maxsize=256)
-def one_line(k: Line) -> Routine:
+def one_line(k: LineOutputs) -> Routine:
     """``channels(columns, y, weights, end)``: channel by channel while weights are left."""
     writer = (_Resident if k.resident else _Streamed)(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _LineWriter:
     """What both ways have in common: channels, rounds and what is left, epilogue and stores."""
 
-    def __init__(self, k: Line) -> None:
+    def __init__(self, k: LineOutputs) -> None:
         self.k = k
         self.f = f = Function(
             "channels",
@@ -173,7 +173,7 @@ class _Writer:
             f.advance(self.y, len(totals) * k.step)
 
 
-class _Resident(_Writer):
+class _Resident(_LineWriter):
     """Weights stay in registers, and a word of inputs is loaded once."""
 
     def write(self) -> None:
@@ -261,7 +261,7 @@ class _Resident(_Writer):
         self._store((total,))
 
 
-class _Streamed(_Writer):
+class _Streamed(_LineWriter):
     """Weights are loaded for each round."""
 
     def write(self) -> None:
@@ -339,7 +339,7 @@ class _Inputs:
         return self.held[pair]
 
 
-def _requantise(f: Function, epilogue: Epilogue, totals: Sequence[str], registers: Sequence[str]) -> None:
+def _requantise(f: Function, epilogue: DspEpilogue, totals: Sequence[str], registers: Sequence[str]) -> None:
     """``registers`` are the constants, then spare ones."""
     constants, spare = (registers[0], registers[1]), registers[epilogue.constants :]
     if epilogue.floor:

@@ -24,7 +24,7 @@ from crtgen.ops import INT8
 from crtgen.ops.fixedpoint import reduced_multiplier
 from crtgen.ops.matmul import BatchMatMul, MatMulParams
 
-__all__ = ["ProductView", "product"]
+__all__ = ["DspProductView", "product"]
 
 _AT_ONCE = 4  # numbers of a row or a column
 _UNROLL = {"speed": 4, "size": 1}
@@ -34,7 +34,7 @@ _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
 
 @dataclass(frozen=True, slots=True)
-class ProductView:
+class DspProductView:
     """In each of ``loops`` the product of two matrices of the C type ``type``, which begin at ``starts``, C.
 
     ``steps`` are elements from row to row of the first, and from column to column of the second. In scratch,
@@ -70,7 +70,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     tile = _narrow_tile(length, columns, unroll, lanes) if lanes else _wide_rows(length, columns, unroll, p)
     first = _copy(sig.x.dtype, depth, rows if op.adj_x else 1, p.input1_offset)
     second = _copy(sig.x.dtype, depth, 1 if op.adj_y else columns, p.input2_offset)
-    view = ProductView(
+    view = DspProductView(
         type=sig.x.dtype.c_name,
         names=(names[0], names[1]),
         loops=loops,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
+from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
 from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.packing import Packing
 from crtgen.kernels.dsp.tile import Micro
@@ -31,7 +31,7 @@ class WeightStream:
 
     pack: Callable[[slice], Words]
     pair_words: int
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     pairs: int
     odd: bool
     form: Form

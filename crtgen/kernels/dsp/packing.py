@@ -113,12 +113,12 @@ def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
 @lru_cache(maxsize=256)
 def pack_windows(packing: Packing, pixels: int) -> Routine:
     """``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``."""
-    writer = _Writer(packing, pixels)
+    writer = _PackingWriter(packing, pixels)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _PackingWriter:
     """Writes the packing of windows: bytes that fill no word, then words in loops or one by one."""
 
     def __init__(self, packing: Packing, pixels: int) -> None:

@@ -18,26 +18,26 @@ from crtgen.kernels.pool import least_pool_lead, rescaled_sum
 from crtgen.kernels.reduce import image_of, mean_result
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 from crtgen.ops.attrs import Padding
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
 from crtgen.ops.reduce import Mean
 from crtgen.ops.rescaling import by_float
 
-__all__ = ["PoolView", "average", "greatest", "mean"]
+__all__ = ["DspPoolView", "average", "greatest", "mean"]
 
 _CHANNELS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PoolView:
+class DspPoolView:
     """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all lie within the image.
 
     ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``across``: the four channels have one
     output, the mean of all.
     """
 
-    window: Window
+    window: WindowShape
     rows: int
     blocks: int
     unroll: int
@@ -119,8 +119,8 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         pixels, channels = pixels // _CHANNELS, _CHANNELS
     if channels < _CHANNELS:
         return None
-    window = Window.whole(images, pixels, channels)
-    view = PoolView(window, *_walk(window), mean_result(op, sig), across)
+    window = WindowShape.whole(images, pixels, channels)
+    view = DspPoolView(window, *_walk(window), mean_result(op, sig), across)
     return Kernel("dsp_mean", "dsp/pool.c.j2", view, work=_work(view), routines=view.routines)
 
 
@@ -131,8 +131,8 @@ def _fits(op: AveragePool2d | MaxPool2d, sig: Signature) -> bool:
 def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel:
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
-    window = Window.of(sig, op.window, op.stride, op.padding)
-    view = PoolView(
+    window = WindowShape.of(sig, op.window, op.stride, op.padding)
+    view = DspPoolView(
         window,
         *_walk(window),
         mean=result,
@@ -149,7 +149,7 @@ def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str)
     )
 
 
-def _walk(window: Window) -> tuple[int, int, int]:
+def _walk(window: WindowShape) -> tuple[int, int, int]:
     """Rows, blocks and unroll of a window; one as wide as the image has as few rows as have 16-bit sums."""
     rows, columns = window.taps_y, window.taps_x
     if columns == window.width:
@@ -160,7 +160,7 @@ def _walk(window: Window) -> tuple[int, int, int]:
     return rows, columns // unroll, unroll
 
 
-def _work(view: PoolView) -> Work:
+def _work(view: DspPoolView) -> Work:
     g = view.window
     within, *border = view.routines
     rows, columns = g.inside()

@@ -11,15 +11,15 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise, saturate
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise, saturate
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ROW_HALFWORDS", "ROW_NIBBLES", "ROW_WIDE", "Row", "RowForm", "groups_of_outputs"]
+__all__ = ["ROW_HALFWORDS", "ROW_NIBBLES", "ROW_WIDE", "PackedRow", "RowForm", "groups_of_outputs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackedRow:
     """Four outputs at a time of ``steps`` words of ``inputs`` words that were packed.
 
     ``unroll`` steps are written out. ``header`` words before the columns are what requantises all outputs, if
@@ -30,7 +30,7 @@ class Row:
     unroll: int
     inputs: int
     header: int
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     form: "RowForm"
     swapped: bool
 
@@ -40,7 +40,7 @@ class Row:
 
 
 @lru_cache(maxsize=256)
-def groups_of_outputs(k: Row) -> Routine:
+def groups_of_outputs(k: PackedRow) -> Routine:
     """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
     return _Outputs(k).written()
 
@@ -99,7 +99,7 @@ class RowForm:
         return 256 * weights[:, 0::2] + weights[:, 1::2]
 
 
-class _Halfwords(RowForm):
+class _RowHalfwords(RowForm):
     """Halfwords of ``256 * a + b``; SXTB16 leaves b. All sums have 32 bits."""
 
     gains = (256, 1, 256, 1)
@@ -125,7 +125,7 @@ class _Halfwords(RowForm):
         return words(np.stack([256 * a + b, 256 * c + d, b, d], axis=1))
 
 
-class _Wide(RowForm):
+class _RowWide(RowForm):
     """The same with SMLALD, which adds up ``256 * a + b`` in 64 bits.
 
     It serves inputs of int16, and those of int8 where 24 bits do not hold a sum. 32 bits hold b, which is
@@ -161,7 +161,7 @@ class _Wide(RowForm):
         return np.concatenate([both, words(start[:, 1::2])], axis=1)
 
 
-class _Nibbles(RowForm):
+class _RowNibbles(RowForm):
     """Weights of four bits: halfwords of ``4096 * d + 256 * (c + 8) + 16 * (b + 8) + a + 8``.
 
     SMLALD multiplies them as they are, SMLAD what masks leave: the low byte, ``a + 8``, and
@@ -239,13 +239,13 @@ class _Nibbles(RowForm):
         return mixed[:, None]
 
 
-ROW_HALFWORDS, ROW_WIDE, ROW_NIBBLES = _Halfwords(), _Wide(), _Nibbles()
+ROW_HALFWORDS, ROW_WIDE, ROW_NIBBLES = _RowHalfwords(), _RowWide(), _RowNibbles()
 
 
 class _Outputs:
     """Writes the groups of outputs: registers, and what is done with them."""
 
-    def __init__(self, k: Row) -> None:
+    def __init__(self, k: PackedRow) -> None:
         self.k, self.form = k, k.form
         spills = self.form.spills
         self.f = f = Function(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["Chunk", "Mac", "Row", "RowBuilder", "Store"]
+__all__ = ["Chunk", "Mac", "OutputRow", "OutputStore", "RowBuilder"]
 
 _REACH = 1020  # LDRD's largest offset
 _NEAR = 255  # the most by which STRB moves its pointer on
@@ -25,7 +25,7 @@ class Mac:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class OutputStore:
     """An output: its sum, and where it goes from the output pointer, or from one a row further down."""
 
     sum: int
@@ -42,7 +42,7 @@ class Chunk:
     """
 
     columns: tuple[tuple[int, tuple[Mac, ...]], ...]
-    stores: tuple[Store, ...]
+    stores: tuple[OutputStore, ...]
     data_step: int = 0
     output_step: int = 0
 
@@ -58,7 +58,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OutputRow:
     """One row of outputs, or two: ``rounds`` times ``body``, each moving both pointers on, then ``tail``.
 
     ``repeated`` rounds are written out, one after another.
@@ -97,7 +97,7 @@ class RowBuilder:
     written_out: int
     repeated: tuple[int, ...]
 
-    def row(self, both: bool) -> Row:
+    def row(self, both: bool) -> OutputRow:
         """A row of outputs, or two at once."""
         most = 2 if self.stride[0] == 1 else 4
         data = self.stride[1] * self.column_bytes
@@ -109,7 +109,7 @@ class RowBuilder:
             self.chunk(min(most, self.out_width - x), x - done, both)
             for x in range(done, self.out_width, most)
         )
-        return Row(
+        return OutputRow(
             rounds=rounds,
             repeated=[n for n in self.repeated if rounds % n == 0][-1],
             body=self._body(most, both) if rounds else None,
@@ -157,9 +157,9 @@ class RowBuilder:
         )
         return Chunk(tuple(columns), stores)
 
-    def _store(self, total: int, at: int, row: int) -> Store:
+    def _store(self, total: int, at: int, row: int) -> OutputStore:
         below = at + row * self.out_width * self.pixel_bytes
-        return Store(total, below) if below <= FAR else Store(total, at, below=True)
+        return OutputStore(total, below) if below <= FAR else OutputStore(total, at, below=True)
 
     def _macs(self, into: list[int], tap: int) -> list[tuple[str, int, int, int]]:
         """With strides of 1 weights follow by column, with 2 the pairs come first."""

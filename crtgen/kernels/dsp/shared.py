@@ -7,19 +7,19 @@ import numpy as np
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied, copy
-from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.shared_asm import UNROLL, SharedView, Table, any_group, any_windows
+from crtgen.kernels.dsp.layer import DspLayer
+from crtgen.kernels.dsp.shared_asm import UNROLL, DspConvTable, DspSharedView, any_group, any_windows
 from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 
 __all__ = ["shared_kernel"]
 
 
-def shared_kernel(layer: Layer) -> Kernel:
+def shared_kernel(layer: DspLayer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream, window = layer.stream, layer.window
     shifts = (1, 1) if stream.epilogue.floor else ()  # those of the layer are in the table
-    view = SharedView(replace(stream.epilogue, shifts=shifts), stream.form)
+    view = DspSharedView(replace(stream.epilogue, shifts=shifts), stream.form)
     routines = (any_group(view), any_windows(view.size), copy())
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.pixel_bytes + (window.bytes if window else 0)
     return Kernel(
@@ -35,7 +35,7 @@ def shared_kernel(layer: Layer) -> Kernel:
     )
 
 
-def _work(layer: Layer, group: Routine, windows: Routine) -> Work:
+def _work(layer: DspLayer, group: Routine, windows: Routine) -> Work:
     packing, stream, rounds = layer.packing, layer.stream, layer.steps // UNROLL
     images, window = layer.geometry.images, layer.window
     groups = images * -(-layer.walk.pixels // PIXELS)
@@ -54,12 +54,12 @@ def _work(layer: Layer, group: Routine, windows: Routine) -> Work:
     return work
 
 
-def _table(layer: Layer) -> Const:
+def _table(layer: DspLayer) -> Const:
     """A layer's numbers; without padding the window has no rows."""
     geometry, walk, packing, stream = layer.geometry, layer.walk, layer.packing, layer.stream
     window = layer.window or PaddedRows(0, 0, 0, 0, 0, 0, 0, 0, 0)
     shift_a, shift_b = stream.epilogue.shifts or (0, 0)
-    table = Table(
+    table = DspConvTable(
         column_bytes=4 * PIXELS * layer.steps,
         pixel_bytes=stream.pixel_bytes,
         shift_a=shift_a,
@@ -92,5 +92,5 @@ def _table(layer: Layer) -> Const:
     rest = [-1 if at is None else at for pair in packing.rest for at in pair]
     data = np.array([*astuple(table), *rest], np.int32)
     if not window.rows and not rest:
-        data = data[: 1 + [f.name for f in fields(Table)].index("window_rows")]
+        data = data[: 1 + [f.name for f in fields(DspConvTable)].index("window_rows")]
     return Const.of("table", data, 4, "the layer's numbers, see the code")

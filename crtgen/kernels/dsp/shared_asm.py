@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from functools import cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, requantise, saturate
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.walk import PIXELS
 
-__all__ = ["UNROLL", "SharedView", "Table", "any_group", "any_windows"]
+__all__ = ["UNROLL", "DspConvTable", "DspSharedView", "any_group", "any_windows"]
 
 UNROLL = 4
 """Steps written out; a layer's steps are padded to a multiple."""
@@ -18,13 +18,13 @@ _PIXEL_BYTES, _SHIFT_A, _SHIFT_B, _END = 4, 8, 12, 16  # in crt_dsp_conv_job
 
 
 @dataclass(frozen=True, slots=True)
-class SharedView:
+class DspSharedView:
     """What differs between functions: how outputs are finished, and the bytes of inputs and outputs.
 
     All else is in the table.
     """
 
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     form: Form
 
     @property
@@ -33,7 +33,7 @@ class SharedView:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DspConvTable:
     """A layer's numbers: ``struct crt_dsp_conv_table`` of ``crt/dsp_conv.h``, which explains them.
 
     The offsets of the inputs that fill no word follow.
@@ -70,17 +70,17 @@ class Table:
 
 
 @cache
-def any_group(k: SharedView) -> Routine:
+def any_group(k: DspSharedView) -> Routine:
     """``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's end."""
-    return _Group(k).written()
+    return _SharedGroup(k).written()
 
 
-class _Group:
+class _SharedGroup:
     """Writes the groups of any layer: registers, and what is done with them."""
 
     bias = ""
 
-    def __init__(self, k: SharedView) -> None:
+    def __init__(self, k: DspSharedView) -> None:
         self.epilogue, self.size, self.form = k.epilogue, k.size, k.form
         spills = self.form.spills
         self.f = f = Function(
@@ -177,7 +177,7 @@ class _Group:
 @cache
 def any_windows(size: int) -> Routine:
     """``windows(to, p, table)``: whole words of three windows, of inputs of so many bytes."""
-    at = {f.name: 4 * i for i, f in enumerate(fields(Table))}
+    at = {f.name: 4 * i for i, f in enumerate(fields(DspConvTable))}
     f = Function(
         "windows",
         "uint32_t *to",

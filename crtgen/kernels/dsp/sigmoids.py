@@ -60,7 +60,7 @@ def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> 
         purpose=f"{name.capitalize()} of {elements} elements.",
     )
     x, y, lines = f.arguments
-    line = _Line(f, p, logistic, lines)
+    line = _SigmoidTable(f, p, logistic, lines)
     pair, first, second = f.core("elements"), f.core("results"), f.core("results")
 
     def two() -> None:
@@ -86,7 +86,7 @@ def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> 
     return f.done()
 
 
-class _Line:
+class _SigmoidTable:
     """Makes results of halves of a word, still ``shift`` bits to the left; the table is in a register."""
 
     def __init__(self, f: Function, p: Sigmoid16Params, logistic: bool, lines: str) -> None:

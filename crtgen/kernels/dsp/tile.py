@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.form import Form
 
 __all__ = ["Micro", "group_of_pixels"]
@@ -27,7 +27,7 @@ class Micro:
     steps: int
     unroll: int
     stride: int
-    epilogue: Epilogue
+    epilogue: DspEpilogue
     form: Form
     swapped: bool = False
 

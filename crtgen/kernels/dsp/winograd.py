@@ -10,7 +10,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps, groups_lead
-from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, Inputs, Tiles, products, transform
+from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, TileInputs, Tiles, products, transform
 from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -39,7 +39,7 @@ class WinogradView:
     images: int
     image_bytes: int
     groups: int
-    inputs: tuple[Inputs, ...]
+    inputs: tuple[TileInputs, ...]
     tiles: tuple[Tiles, ...]
     walk: PixelSteps
     window: PaddedRows | None
@@ -121,7 +121,7 @@ def _view(geometry: Geometry, zero_point: int, channels: int, lanes: Lanes) -> W
         images=geometry.images,
         image_bytes=geometry.image_bytes,
         groups=groups,
-        inputs=tuple(Inputs(n, geometry.pixel_bytes, pitch) for n in counts),
+        inputs=tuple(TileInputs(n, geometry.pixel_bytes, pitch) for n in counts),
         tiles=tuple(Tiles(n, steps, channels, row, lanes.epilogue) for n in counts),
         walk=walk,
         window=window,

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, requantise
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["GAIN", "POSITIONS", "Inputs", "Tiles", "products", "transform"]
+__all__ = ["GAIN", "POSITIONS", "TileInputs", "Tiles", "products", "transform"]
 
 GAIN = 2
 """Sums are 4 times too large."""
@@ -30,7 +30,7 @@ _START_AT = 5  # the position that all four outputs add
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class TileInputs:
     """Tiles of ``pixel`` bytes a pixel in rows of ``pitch`` bytes, for groups of ``tiles``."""
 
     tiles: int
@@ -58,7 +58,7 @@ class Inputs:
 
 
 @lru_cache(maxsize=256)
-def transform(t: Inputs) -> Routine:
+def transform(t: TileInputs) -> Routine:
     """``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][channels, in twos][tile]``.
 
     ``window`` is where its first pixel begins, and ``end`` where that ends.
@@ -69,7 +69,7 @@ def transform(t: Inputs) -> Routine:
 class _Transform:
     """Writes the sums and differences of inputs: those of columns in registers, then those of each row."""
 
-    def __init__(self, t: Inputs) -> None:
+    def __init__(self, t: TileInputs) -> None:
         self.t = t
         self.f = f = Function(
             "transform",
@@ -158,7 +158,7 @@ class Tiles:
     steps: int
     stride: int
     pitch: int
-    epilogue: Epilogue
+    epilogue: DspEpilogue
 
     @property
     def near(self) -> bool:
@@ -172,10 +172,10 @@ def products(t: Tiles) -> Routine:
 
     ``outputs`` are where those of each tile begin; they move on.
     """
-    return _Writer(t).written()
+    return _WinogradWriter(t).written()
 
 
-class _Writer:
+class _WinogradWriter:
     """Writes the products: those of all positions onto the stack, then outputs by channel and tile."""
 
     def __init__(self, t: Tiles) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import (
-    Form,
+    ElementSteps,
     Operands,
-    Steps,
+    StoreForm,
     elementwise,
     narrow,
     requantised,
@@ -36,12 +36,12 @@ def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     if form is None:
         return None
     params, way = op.parameters(sig), walk(sig)
-    clamp = Form((params.act_min, params.act_max))
+    clamp = StoreForm((params.act_min, params.act_max))
     factors = (form.factors[way.order[0]], form.factors[way.order[1]])
     return elementwise("mve sum", sig, target, way, lambda o: _sum(o, form, factors, way.still), clamp)
 
 
-def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> Steps:
+def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> ElementSteps:
     f, (first, second) = o.f, o.inputs
     # both narrowing instructions round: what they add is taken off before
     shift = min(form.shift, 16)
@@ -73,14 +73,14 @@ def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> S
             f("vqmovnb.s16", x, x)
         return x
 
-    return Steps(vector, entry)
+    return ElementSteps(vector, entry)
 
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """int8 with each of TFLite's roundings; None for others."""
     p, way = op.parameters(sig), walk(sig)
-    form = Form((p.act_min, p.act_max))
+    form = StoreForm((p.act_min, p.act_max))
     if isinstance(p, FusedAddParams):
         fused = p
         return elementwise(
@@ -91,7 +91,7 @@ def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     )
 
 
-def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bool) -> Steps:
+def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bool) -> ElementSteps:
     """In float32; the second operand of the operator is multiplied first."""
     f, (first, second) = o.f, o.inputs
     x, y, total = f.vector("elements"), f.vector("the second operand"), f.vector("sums")
@@ -121,10 +121,10 @@ def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bo
         narrow(f, total)
         return total
 
-    return Steps(vector, entry)
+    return ElementSteps(vector, entry)
 
 
-def _exact_sum(o: Operands, name: str, p: AddParams, order: tuple[int, ...], still: bool) -> Steps:
+def _exact_sum(o: Operands, name: str, p: AddParams, order: tuple[int, ...], still: bool) -> ElementSteps:
     f, (first, second) = o.f, o.inputs
     scales = (
         (p.input1_offset, p.input1_multiplier, p.input1_shift),
@@ -165,7 +165,7 @@ def _exact_sum(o: Operands, name: str, p: AddParams, order: tuple[int, ...], sti
         narrow(f, x)
         return x
 
-    return Steps(vector, entry)
+    return ElementSteps(vector, entry)
 
 
 @design(Mul, types=(DType.INT8,), needs="mve", weights=None)
@@ -179,17 +179,17 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     span = (int(corners.min()), int(corners.max()))
     pair = (offsets[way.order[0]], offsets[way.order[1]])
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         x = o.f.vector("elements")
         start, finish = requantised(o.f, scale, params.output_offset, clamp, span, 0, params.factor)
         return _product(o, x, pair, way.still, start, finish)
 
-    return elementwise("mve product", sig, target, way, steps, Form(clamp))
+    return elementwise("mve product", sig, target, way, steps, StoreForm(clamp))
 
 
 def _product(
     o: Operands, x: str, offsets: tuple[int, int], still: bool, start: int, finish: Callable[[str], None]
-) -> Steps:
+) -> ElementSteps:
     f, (first, second) = o.f, o.inputs
     a = f.constant("offset of the first operand", offsets[0])
     b = f.constant("offset of the second operand", offsets[1])
@@ -216,7 +216,7 @@ def _product(
         finish(x)
         return x
 
-    return Steps(vector, entry)
+    return ElementSteps(vector, entry)
 
 
 @lru_cache(maxsize=256)

@@ -12,17 +12,17 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.mve.conv import ConvView, requantise, windows_kernel
-from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
+from crtgen.kernels.mve.conv import MveConvView, requantise, windows_kernel
+from crtgen.kernels.mve.epilogue import MveEpilogue, Requantisation, epilogue_words
 from crtgen.kernels.mve.ring import Ring
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, as_row
+from crtgen.kernels.window import WindowShape, as_row
 from crtgen.kernels.words import Words
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Channels", "depthwise16", "stream_of_channels"]
+__all__ = ["ChannelSums", "depthwise16", "stream_of_channels"]
 
 _CHANNELS = 8
 _FAR = 254  # the greatest step of VLDRH
@@ -31,7 +31,7 @@ _NOTE = "per eight channels: weights tap by tap, requantisation of even channels
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class ChannelSums:
     """The pixels of a row of outputs, two at a time: ``rows`` times ``columns`` taps, ``channels`` channels.
 
     ``step`` bytes lie between two pixels, ``apart`` bytes between two columns of taps; the rows of the window
@@ -44,7 +44,7 @@ class Channels:
     step: int
     apart: int
     unrolled: bool
-    epilogue: Epilogue
+    epilogue: MveEpilogue
 
     @property
     def pixel_bytes(self) -> int:
@@ -70,20 +70,20 @@ class Channels:
 
 
 @lru_cache(maxsize=256)
-def pixels_of_channels(k: Channels) -> Routine:
+def pixels_of_channels(k: ChannelSums) -> Routine:
     """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
 
     ``x`` is the address of the row of inputs, or those of several.
     """
-    writer = _Writer(k)
+    writer = _ChannelsWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _ChannelsWriter:
     """Writes the function: its registers, and what is done with them."""
 
-    def __init__(self, k: Channels) -> None:
+    def __init__(self, k: ChannelSums) -> None:
         self.k = k
         self.f = f = Function(
             "channels",
@@ -198,7 +198,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     _, taps_y, taps_x, outputs = weights.shape
     by_channel = weights.reshape(-1, outputs).T
-    window = Window.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
     if x.shape[3] == 1:
         return windows_kernel(window, by_channel.astype(np.int8), bias, op.parameters(sig), target)
     window = as_row(window)
@@ -212,13 +212,13 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     return view.kernel("mve channels", const, outputs * requant.epilogue.size)
 
 
-def _view(window: Window, epilogue: Epilogue, most: int) -> ConvView | None:
+def _view(window: WindowShape, epilogue: MveEpilogue, most: int) -> MveConvView | None:
     """None if a row of taps is too long to write out, or pixels lie too far apart."""
     channels, size = window.channels, epilogue.size
     pixel = channels * size
     if window.taps_x > most * 3 or pixel > 4095:
         return None
-    kernel = Channels(
+    kernel = ChannelSums(
         rows=window.taps_y,
         columns=window.taps_x,
         channels=channels,
@@ -230,7 +230,7 @@ def _view(window: Window, epilogue: Epilogue, most: int) -> ConvView | None:
     bytewise = replace(window, channels=pixel)
     ring = Ring.of(bytewise, 0) if window.padded or pixel % LANES else None
     rows = tuple(i * window.dilation_y for i in range(window.taps_y))
-    return ConvView(kernel, bytewise, ring, None, rows)
+    return MveConvView(kernel, bytewise, ring, None, rows)
 
 
 def stream_of_channels(weights: Int64, requant: Requantisation) -> Const:

@@ -38,7 +38,7 @@ class Columns:
 def sums(k: Columns) -> Routine:
     """``sums(x, to, rows, pixels)``: of a vector's columns, or of half of them where ``rest`` is no more."""
     half, bits = k.lanes // 2, 16 * k.size
-    writer = _Writer(k, "sums", f"int{bits}_t *to")
+    writer = _ColumnsWriter(k, "sums", f"int{bits}_t *to")
     f = writer.f
     totals = f.vectors("sums", 1 if 0 < k.rest <= half else 2)
     pixels = f.vectors("columns of a pixel", len(totals))
@@ -66,7 +66,7 @@ def sums(k: Columns) -> Routine:
 def maxima(k: Columns, low: int, high: int | None) -> Routine:
     """``maxima(x, y, rows, pixels)`` of a vector, or of ``rest``, not below ``low`` nor above ``high``."""
     bits = 8 * k.size
-    writer = _Writer(k, "maxima", f"int{bits}_t *y")
+    writer = _ColumnsWriter(k, "maxima", f"int{bits}_t *y")
     f = writer.f
     most, vector = f.vector("maxima"), f.vector("columns of a pixel")
     f.number(writer.spare, low)
@@ -89,7 +89,7 @@ def maxima(k: Columns, low: int, high: int | None) -> Routine:
     return f.done()
 
 
-class _Writer:
+class _ColumnsWriter:
     """The loops over rows and pixels."""
 
     def __init__(self, k: Columns, name: str, to: str) -> None:

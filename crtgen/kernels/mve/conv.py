@@ -16,21 +16,21 @@ from crtgen.kernels.cost import Work, estimate
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.epilogue import Requantisation, requantisation
-from crtgen.kernels.mve.gather import Gather
-from crtgen.kernels.mve.matrix import Micro, Run, contiguous, micro
+from crtgen.kernels.mve.gather import GatheredWindows
+from crtgen.kernels.mve.matrix import MicroRow, Run, contiguous, micro
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
 from crtgen.kernels.mve.stationary_asm import Stationary
-from crtgen.kernels.mve.stream import LANES, Cut, stream_const, sums_fit
+from crtgen.kernels.mve.stream import LANES, StreamCut, stream_const, sums_fit
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, as_row, least_lead
+from crtgen.kernels.window import WindowShape, as_row, least_lead
 from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = [
-    "ConvView",
+    "MveConvView",
     "PairsOfPixels",
     "PixelsView",
     "conv2d",
@@ -65,7 +65,7 @@ class PairsOfPixels(Protocol):
 class PixelsView:
     """``pixels`` pixels in a row, each of them a window of its own."""
 
-    micro: Micro
+    micro: MicroRow
     pixels: int
 
     @property
@@ -87,7 +87,7 @@ class PixelsView:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvView:
+class MveConvView:
     """A convolution: two pixels at a time, the last two of a row of outputs may overlap.
 
     The ``window``'s channels are bytes.
@@ -95,9 +95,9 @@ class ConvView:
     """
 
     micro: PairsOfPixels | Stationary
-    window: Window
+    window: WindowShape
     ring: Ring | None
-    gather: Gather | None
+    gather: GatheredWindows | None
     row_offsets: tuple[int, ...]
 
     @property
@@ -211,12 +211,12 @@ def conv_kernel(
     """The same for a convolution that does that with its sums, so many groups of channels at once."""
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
-    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     return windows_kernel(window, weights, bias, params, target, w.dtype is DType.INT4, at_once)
 
 
 def windows_kernel(
-    window: Window,
+    window: WindowShape,
     weights: Int8,
     bias: Int64,
     params: ConvParams,
@@ -247,7 +247,7 @@ def windows_kernel(
     figures = [estimate(_FAMILY, v.work, target.core, target.flag) for v, _ in views]
     view, cuts = views[min(range(len(views)), key=lambda i: figures[i].instructions)]
     if at_once > 1:
-        if not isinstance(view.micro, Micro) or not view.micro.pairs:
+        if not isinstance(view.micro, MicroRow) or not view.micro.pairs:
             return None
         view = replace(view, micro=replace(view.micro, at_once=at_once))
     outputs = len(weights) * size
@@ -285,7 +285,7 @@ def matrix_of_pixels(
     size = params.scheme.activations.itemsize
     outputs, depth = len(weights), weights.shape[1] * size
     if target.optimize == "size" and size == 1 and not (packed or params.is_sum):
-        shared = shared_matrix(Window.line(pixels, depth), weights, bias, params)
+        shared = shared_matrix(WindowShape.line(pixels, depth), weights, bias, params)
         if shared is not None:
             return shared if at_once == 1 else None
     requant = requantise(params, weights, bias, packed)
@@ -310,8 +310,8 @@ def matrix_of_pixels(
 
 
 def _views(
-    window: Window, fill: int, requant: Requantisation, outputs: int, most: int, fast: bool
-) -> Iterator[tuple[ConvView, list[Cut]]]:
+    window: WindowShape, fill: int, requant: Requantisation, outputs: int, most: int, fast: bool
+) -> Iterator[tuple[MveConvView, list[StreamCut]]]:
     """The ways to do it, each with the stretches of weights that its vectors hold; ``fast`` is Gather's."""
     gather, ring, rows = gathering(window, fill, fast)
     length, offsets, step = gather.length, gather.offsets, gather.step
@@ -320,14 +320,16 @@ def _views(
     direct = micro(runs, step, outputs, requant, aligned, most, False)
     if direct is not None and direct.rounds == 0:
         parts = Run(0, 0, length).cuts()
-        cuts = [Cut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
-        yield ConvView(direct, window, ring, None, rows), cuts
+        cuts = [StreamCut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
+        yield MveConvView(direct, window, ring, None, rows), cuts
     gathered = micro([Run(0, 0, gather.pitch)], gather.pitch, outputs, requant, True, most, False)
     if gathered is not None:
-        yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, gather.depth).cuts()
+        yield MveConvView(gathered, window, ring, gather, rows), Run(0, 0, gather.depth).cuts()
 
 
-def gathering(window: Window, fill: int, fast: bool) -> tuple[Gather, Ring | None, tuple[int, ...]]:
+def gathering(
+    window: WindowShape, fill: int, fast: bool
+) -> tuple[GatheredWindows, Ring | None, tuple[int, ...]]:
     """How windows are gathered, the ring that pads their rows, if it takes one, and which rows they are."""
     joined = window.dilation_x == 1 or window.taps_x == 1
     length = window.channels * (window.taps_x if joined else 1)
@@ -335,4 +337,4 @@ def gathering(window: Window, fill: int, fast: bool) -> tuple[Gather, Ring | Non
     ring = Ring.of(window, fill) if window.padded or length % LANES else None
     rows = tuple(i * window.dilation_y for i in range(window.taps_y))
     step = window.stride_x * window.channels
-    return Gather.of(window.taps_y, offsets, length, step, window.out_width, fast), ring, rows
+    return GatheredWindows.of(window.taps_y, offsets, length, step, window.out_width, fast), ring, rows

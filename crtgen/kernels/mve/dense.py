@@ -13,7 +13,7 @@ from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels
-from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
+from crtgen.kernels.mve.epilogue import MveEpilogue, Requantisation, epilogue_words, requantisation
 from crtgen.kernels.mve.matrix import LOADS, PRODUCTS, STORES, WEIGHTS, contiguous, gather_sums
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.mve.stream import LANES, sixteenths, stream_const, sums_fit, unpack
@@ -24,13 +24,13 @@ from crtgen.kernels.words import NO_WORDS, Words, by_output
 from crtgen.ops import INT8, Conv2d, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["DenseView", "dense_kernel", "fully_connected", "row_of_sums", "shared_requantisation"]
+__all__ = ["MveDenseView", "dense_kernel", "fully_connected", "row_of_sums", "shared_requantisation"]
 
 _WRITTEN_OUT = {"speed": 16, "size": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class DenseView:
+class MveDenseView:
     """``outputs`` sums of products, ``at_once`` of them (4 or 8) together; inputs have ``size`` bytes.
 
     ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more; of the
@@ -44,7 +44,7 @@ class DenseView:
     rounds: int
     unroll: int
     tail: int
-    epilogue: Epilogue
+    epilogue: MveEpilogue
     packed: bool
 
     @property
@@ -54,17 +54,17 @@ class DenseView:
 
 
 @lru_cache(maxsize=256)
-def row_of_outputs(k: DenseView) -> Routine:
+def row_of_outputs(k: MveDenseView) -> Routine:
     """``dense(x, y, weights)``."""
-    writer = _Writer(k)
+    writer = _MveDenseWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _MveDenseWriter:
     """Writes the layer: its registers, and what is done with them."""
 
-    def __init__(self, k: DenseView) -> None:
+    def __init__(self, k: MveDenseView) -> None:
         self.k = k
         self.f = f = Function(
             "dense",
@@ -210,7 +210,7 @@ def row_of_sums(
     unroll = min(vectors, target.steps(_WRITTEN_OUT[target.optimize]))
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
-    view = DenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, packed)
+    view = MveDenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, packed)
     note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
     const = stream_const(weights, contiguous(depth), requant, at_once, note, header, size)
     return row_of_outputs(view), const

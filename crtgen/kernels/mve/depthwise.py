@@ -12,7 +12,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.conv import windows_kernel
-from crtgen.kernels.mve.epilogue import Epilogue, requantisation
+from crtgen.kernels.mve.epilogue import MveEpilogue, requantisation
 from crtgen.kernels.mve.patch_weights import packed_patches, patches, requant_const
 from crtgen.kernels.mve.patches import (
     FAR_ADD,
@@ -24,11 +24,11 @@ from crtgen.kernels.mve.patches import (
     stretches,
     strips_of,
 )
-from crtgen.kernels.mve.patches_asm import DepthwiseView, all_channels
+from crtgen.kernels.mve.patches_asm import PatchDepthwiseView, all_channels
 from crtgen.kernels.mve.shared_depthwise import shared_depthwise
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -44,7 +44,7 @@ _MOST_OFFSET = 65535
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, or windows of more than four patches. One channel is a convolution."""
     _, w, b = sig.inputs
-    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     weights, bias = w.array().astype(np.int64)[0], b.array().astype(np.int64)
     params = op.parameters(sig)
     by_channel = weights.reshape(-1, window.channels * op.multiplier).T
@@ -63,7 +63,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     return patches_kernel("mve patches", view, weights, requant.constants) if view else None
 
 
-def patches_kernel(name: str, view: DepthwiseView, weights: Int64, constants: Int64) -> Kernel:
+def patches_kernel(name: str, view: PatchDepthwiseView, weights: Int64, constants: Int64) -> Kernel:
     """The kernel for ``weights[rows, columns, O]`` of a patch."""
     order = np.arange(view.outputs).reshape(-1, view.multiplier).T.ravel()
     return Kernel(
@@ -83,8 +83,8 @@ def patches_kernel(name: str, view: DepthwiseView, weights: Int64, constants: In
 
 
 def _view(
-    window: Window, multiplier: int, fill: int, epilogue: Epilogue, packed: bool
-) -> DepthwiseView | None:
+    window: WindowShape, multiplier: int, fill: int, epilogue: MveEpilogue, packed: bool
+) -> PatchDepthwiseView | None:
     unit = window.stride_y == window.stride_x == window.dilation_y == window.dilation_x == 1
     small = max(window.taps_y, window.taps_x) < SIDE
     squares = unit and small and min(window.out_height, window.out_width) > 1
@@ -100,7 +100,7 @@ def _view(
     if window.channels * multiplier > FAR_ADD:
         return None
     strips = strips_of(window, 2 if squares else 1)
-    return DepthwiseView(
+    return PatchDepthwiseView(
         window=window,
         fill=fill,
         strips=strips,
@@ -133,7 +133,7 @@ def steps_on(batches: tuple[Batch, ...]) -> bool:
     return all(abs(patch.advance) <= _FAR_VECTOR for batch in batches for patch in batch.patches)
 
 
-def _lead(view: DepthwiseView) -> int:
+def _lead(view: PatchDepthwiseView) -> int:
     """All rows of a strip's patches are in scratch when its outputs are written."""
     w = view.window
     firsts = np.array([s.first + i * s.step for s in view.strips for i in range(s.count)])

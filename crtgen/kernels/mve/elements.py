@@ -22,10 +22,10 @@ __all__ = [
     "BYTES",
     "MOST_LOOPS",
     "WORDS",
-    "Form",
+    "ElementSteps",
     "Operands",
     "Reading",
-    "Steps",
+    "StoreForm",
     "elementwise",
     "narrow",
     "requantised",
@@ -72,7 +72,7 @@ class Operands:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class ElementSteps:
     """What is done: ``vector`` for each vector, it says where the results are; ``entry`` before each run."""
 
     vector: Callable[[], str]
@@ -80,7 +80,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class StoreForm:
     """How results are stored: clamped, so many in a vector, by this instruction of ``step`` bytes.
 
     They have ``bits`` to which they are saturated already, the lowest ones of each lane.
@@ -106,8 +106,8 @@ def elementwise(
     sig: Signature,
     target: Target,
     way: Reading,
-    steps: Callable[[Operands], Steps],
-    form: Form = Form(),
+    steps: Callable[[Operands], ElementSteps],
+    form: StoreForm = StoreForm(),
     consts: Sequence[Const] = (),
 ) -> Kernel | None:
     """The kernel that takes these steps; None if the operands need more loops than there are registers.
@@ -137,8 +137,8 @@ def _routine(
     sig: Signature,
     target: Target,
     way: Reading,
-    steps: Callable[[Operands], Steps],
-    form: Form,
+    steps: Callable[[Operands], ElementSteps],
+    form: StoreForm,
     consts: Sequence[Const],
 ) -> Routine:
     variable = [i for i, v in enumerate(sig.inputs) if not v.is_constant]

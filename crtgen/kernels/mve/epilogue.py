@@ -10,7 +10,7 @@ from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
-    "Epilogue",
+    "MveEpilogue",
     "Requantisation",
     "epilogue_bytes",
     "epilogue_halves",
@@ -23,7 +23,7 @@ _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
 
 @dataclass(frozen=True, slots=True)
-class Epilogue:
+class MveEpilogue:
     """From four accumulators at a time to numbers of ``size`` bytes.
 
     With a ``shift`` it is ``sat(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
@@ -71,7 +71,7 @@ class Epilogue:
 class Requantisation:
     """An epilogue and its constants, ``int64[n, O]``. ``packed``: the weights before it have four bits."""
 
-    epilogue: Epilogue
+    epilogue: MveEpilogue
     constants: Int64
     packed: bool = False
 
@@ -88,31 +88,31 @@ def _requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
     if not rescale.narrow:
         return None
     if rescale.is_sum:
-        return Requantisation(Epilogue(None, False, False, 0, None, None, is_sum=True), start[None])
+        return Requantisation(MveEpilogue(None, False, False, 0, None, None, is_sum=True), start[None])
     low, high = clamp_limits(rescale.act_min, rescale.act_max, rescale.scheme)
     size = rescale.scheme.activations.itemsize
     form = solve_floor(rescale)
     if form is not None and form.shift in _NARROWING:
-        epilogue = Epilogue(form.shift, False, False, 0, low, high, size=size)
+        epilogue = MveEpilogue(form.shift, False, False, 0, low, high, size=size)
         # VQRSHRNB rounds: what it adds is taken off before
         constant = form.constant - (1 << (form.shift - 1))
         return Requantisation(epilogue, np.stack([start + form.offset, form.multiplier, constant]))
     if rescale.wide:
         return None
     if rescale.factors is not None:
-        epilogue = Epilogue(None, False, False, 0, low, high, size=size, single=True)
+        epilogue = MveEpilogue(None, False, False, 0, low, high, size=size, single=True)
         factors = rescale.factors.view(np.int32).astype(np.int64)
         return Requantisation(epilogue, np.stack([start, factors, np.full_like(start, rescale.zero_point)]))
     left, right = np.maximum(rescale.shifts, 0), np.minimum(rescale.shifts, 0)
     some_whole = bool((right == 0).any()) and rescale.zero_point > rescale.act_min  # else these are cut off
-    epilogue = Epilogue(None, bool(left.any()), some_whole, rescale.zero_point, low, high, size=size)
+    epilogue = MveEpilogue(None, bool(left.any()), some_whole, rescale.zero_point, low, high, size=size)
     rows = [start, *([left] if epilogue.left else []), rescale.multipliers, right]
     return Requantisation(epilogue, np.stack(rows))
 
 
 def epilogue_words(
     f: Function,
-    epilogue: Epilogue,
+    epilogue: MveEpilogue,
     sums: Sequence[str],
     stream: str,
     spare: tuple[str, str, str],
@@ -130,7 +130,7 @@ def epilogue_words(
 
 def epilogue_halves(
     f: Function,
-    epilogue: Epilogue,
+    epilogue: MveEpilogue,
     sums: Sequence[str],
     stream: str,
     spare: tuple[str, str, str],
@@ -164,7 +164,7 @@ def epilogue_halves(
 
 
 def epilogue_bytes(
-    f: Function, epilogue: Epilogue, halves: Sequence[str], spare: tuple[str, str, str]
+    f: Function, epilogue: MveEpilogue, halves: Sequence[str], spare: tuple[str, str, str]
 ) -> None:
     """Append the rest: what halves still need, their lowest bytes for outputs of int8, and clamps."""
     start, _, number = spare
@@ -183,7 +183,7 @@ def epilogue_bytes(
 
 def _narrowed(
     f: Function,
-    epilogue: Epilogue,
+    epilogue: MveEpilogue,
     sums: Sequence[str],
     last: str,
     spare: str,
@@ -211,7 +211,7 @@ def rounded_products(f: Function, vectors: Sequence[str], factor: str) -> None:
         f("vcvtn.s32.f32", q, q)
 
 
-def _shift_right(f: Function, epilogue: Epilogue, sums: Sequence[str], right: str, signs: str) -> None:
+def _shift_right(f: Function, epilogue: MveEpilogue, sums: Sequence[str], right: str, signs: str) -> None:
     """By minus the bits in ``right``, halves away from zero; ``signs`` is spare."""
     for q in sums:
         if epilogue.some_whole:

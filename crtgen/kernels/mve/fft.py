@@ -12,7 +12,7 @@ from itertools import pairwise
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, Function, Routine
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.mve.fft_asm import Numbers, stage
+from crtgen.kernels.mve.fft_asm import ComplexLanes, stage
 from crtgen.kernels.registry import design
 from crtgen.kernels.transform import (
     Stages,
@@ -50,7 +50,7 @@ def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     return transform_kernel("mve radix 4", "mve/fft.c.j2", view, consts, once, walk, _NUMBER)
 
 
-class _Shorts(Numbers):
+class _Shorts(ComplexLanes):
     """Products of 16 bits, rounded and doubled; each instruction makes one part of them."""
 
     sums, fetch, store = "i16", "vldrh.u16", "vstrh.16"

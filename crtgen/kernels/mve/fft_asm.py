@@ -11,13 +11,13 @@ from typing import ClassVar
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.transform import stage_function
 
-__all__ = ["QUARTER", "THREE", "Numbers", "stage"]
+__all__ = ["QUARTER", "THREE", "ComplexLanes", "stage"]
 
 QUARTER, THREE = "#90", "#270"
 _VECTOR = 16  # bytes
 
 
-class Numbers(ABC):
+class ComplexLanes(ABC):
     """Appends arithmetic on vectors of complex numbers of one type.
 
     ``sums`` are additions and subtractions, ``fetch`` and ``store`` move a vector.
@@ -68,7 +68,7 @@ class Numbers(ABC):
         return self.four(q[:4], q[4])
 
 
-def stage(turns: str, rounds: str, role: str, numbers: type[Numbers]) -> Routine:
+def stage(turns: str, rounds: str, role: str, numbers: type[ComplexLanes]) -> Routine:
     """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
 
     ``turns`` is the type of parts of turns; a loop of ``rounds`` goes over vectors, ``role`` counts them.

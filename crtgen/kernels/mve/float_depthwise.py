@@ -29,7 +29,7 @@ _FAR = 508  # bytes that an access moves its register by at most
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _FloatRow:
     """A row of ``width`` outputs of ``channels`` channels; ``stride`` and ``dilation`` are pixels."""
 
     width: int
@@ -60,15 +60,15 @@ class _Line:
 
 
 @lru_cache(maxsize=256)
-def _line_of_outputs(k: _Line) -> Routine:
+def _line_of_outputs(k: _FloatRow) -> Routine:
     """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
-    writer = _Writer(k)
+    writer = _FloatDepthwiseWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
-    def __init__(self, k: _Line) -> None:
+class _FloatDepthwiseWriter:
+    def __init__(self, k: _FloatRow) -> None:
         self.k = k
         self.f = f = Function(
             "line",
@@ -153,7 +153,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         return None
     view = ring_view(op, sig, float_epilogue(op.activation))
     g, limits = view.window, op.activation.float_range()
-    line = _Line(
+    line = _FloatRow(
         g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, low=limits[0], high=limits[1]
     )
     return Kernel(
@@ -168,7 +168,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
 
 
-def _weights(sig: Signature, line: _Line) -> Const:
+def _weights(sig: Signature, line: _FloatRow) -> Const:
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
 
     def pack() -> Array:
@@ -179,7 +179,7 @@ def _weights(sig: Signature, line: _Line) -> Const:
     return Const("weights", "float32", (line.weight_bytes // 4,), pack, 4, note)
 
 
-def _work(view: DepthwiseView, line: _Line) -> Work:
+def _work(view: DepthwiseView, line: _FloatRow) -> Work:
     lines = view.window.batch * view.window.out_height
     return ring_work(Work(lines * _line_of_outputs(line).runs()), view, 4, _copied, _filled)
 

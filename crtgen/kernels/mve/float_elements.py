@@ -9,7 +9,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
 from crtgen.kernels.borders import Floats, fused
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, spread, walk
+from crtgen.kernels.mve.elements import ElementSteps, Operands, Reading, StoreForm, elementwise, spread, walk
 from crtgen.kernels.registry import design
 from crtgen.kernels.words import bits_of
 from crtgen.ops import (
@@ -29,7 +29,7 @@ from crtgen.ops.rescaling import by_float
 
 __all__ = ["arithmetic", "cast", "clamp", "dequantize", "divides", "extreme", "quantize"]
 
-_FLOATS = Form(store="vstrw.32", step=16)
+_FLOATS = StoreForm(store="vstrw.32", step=16)
 _FAR = 512  # steps of the output: beyond all int8 values
 _STEPS = 8  # float32 values on both sides
 
@@ -42,7 +42,7 @@ def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | 
     return elementwise("mve float", sig, target, way, lambda o: _arithmetic(o, op.name, way, kind), _FLOATS)
 
 
-def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> Steps:
+def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> ElementSteps:
     x, y = o.f.vectors("elements", 2)
     clamp = _clamp(o.f, kind)
 
@@ -53,7 +53,9 @@ def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> Steps
     return _of_two(o, way, (x, y), combine)
 
 
-def _of_two(o: Operands, way: Reading, elements: tuple[str, str], combine: Callable[[], None]) -> Steps:
+def _of_two(
+    o: Operands, way: Reading, elements: tuple[str, str], combine: Callable[[], None]
+) -> ElementSteps:
     """Loads two operands, a second one that is one number once; ``combine`` puts results into the first."""
     f, (first, second), (x, y) = o.f, o.inputs, elements
     value = f.core("the second operand") if way.still else ""
@@ -70,14 +72,14 @@ def _of_two(o: Operands, way: Reading, elements: tuple[str, str], combine: Calla
         combine()
         return x
 
-    return Steps(vector, entry)
+    return ElementSteps(vector, entry)
 
 
 @design(Relu, types=(DType.FLOAT32,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """float32; None for others."""
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs
         x = f.vector("elements")
         clamp = _clamp(f, op.kind)
@@ -87,7 +89,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
             clamp(x)
             return x
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
     return elementwise("mve float", sig, target, walk(sig), steps, _FLOATS)
 
@@ -97,7 +99,7 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
     """The first operand where it is beyond the second, which is where neither is."""
     way = walk(sig)
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         x, y = o.f.vectors("elements", 2)
         a, b = (x, y) if way.order == (0, 1) else (y, x)
 
@@ -114,7 +116,7 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
     """Cut towards zero; whole numbers wrap, since only their last bits are stored."""
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         x = o.f.vector("elements")
 
         def vector() -> str:
@@ -122,7 +124,7 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
             o.f("vcvt.s32.f32", x, x)
             return x
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
     return elementwise("mve cast", sig, target, walk(sig), steps)
 
@@ -132,7 +134,7 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to float32."""
     params = op.parameters(sig)
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs
         x = f.vector("elements")
         offset = f.constant("minus the zero point", -params.zero_point)
@@ -145,7 +147,7 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
             f("vmul.f32", x, x, scale)
             return x
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
     return elementwise("mve dequantize", sig, target, walk(sig), steps, _FLOATS)
 
@@ -159,7 +161,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve quantize", sig, target, walk(sig), lambda o: _quantize(o, params, even))
 
 
-def _quantize(o: Operands, params: AffineParams, even: bool) -> Steps:
+def _quantize(o: Operands, params: AffineParams, even: bool) -> ElementSteps:
     f, (first,) = o.f, o.inputs
     x, quotient = f.vector("elements"), f.vector("quotients")
     low, high = (_limit(f, sign * _FAR * params.scale) for sign in (-1, 1))
@@ -179,7 +181,7 @@ def _quantize(o: Operands, params: AffineParams, even: bool) -> Steps:
         f("vqmovnb.s16", x, x)
         return x
 
-    return Steps(vector)
+    return ElementSteps(vector)
 
 
 def divides(params: AffineParams, even: bool = False) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.mve.fft_asm import QUARTER, THREE, Numbers, stage
+from crtgen.kernels.mve.fft_asm import QUARTER, THREE, ComplexLanes, stage
 from crtgen.kernels.registry import design
 from crtgen.kernels.transform import (
     Stages,
@@ -55,7 +55,7 @@ def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     return transform_kernel("mve radix 4", "mve/fft_float.c.j2", view, consts, once, walk, _NUMBER)
 
 
-class _Floats(Numbers):
+class _Floats(ComplexLanes):
     """Each product and each sum is rounded."""
 
     sums, fetch, store = "f32", "vldrw.u32", "vstrw.32"

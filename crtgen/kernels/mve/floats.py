@@ -9,12 +9,12 @@ from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue, order_weights
-from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
+from crtgen.kernels.gemm import ChannelGroup, GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, copy_window
 from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 from crtgen.ops import Conv2d, FullyConnected
 
 __all__ = ["conv2d", "fully_connected"]
@@ -29,7 +29,7 @@ _UNROLL = 4
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """A float32 convolution of any shape; None for int8."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
@@ -40,7 +40,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
 
 
 def _kernel(
-    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
+    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
 ) -> Kernel | None:
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
     outputs = weights.shape[0]
@@ -89,7 +89,7 @@ def _kernel(
     )
 
 
-def _gathering(window: Window | None) -> tuple[Routine, ...]:
+def _gathering(window: WindowShape | None) -> tuple[Routine, ...]:
     """What copies bytes, and what copies windows that lie within the image, if any does."""
     if window is None:
         return ()
@@ -97,12 +97,12 @@ def _gathering(window: Window | None) -> tuple[Routine, ...]:
     return copy(), *((copy_window(window.taps_y, row, pitch),) if window.within else ())
 
 
-def _blocks(outputs: int, vectors: int) -> tuple[Block, ...]:
+def _blocks(outputs: int, vectors: int) -> tuple[ChannelGroup, ...]:
     """The last one of a vector that may have too many outputs."""
     wide = outputs // (_LANES * vectors) if vectors > 1 else 0
     rest = -(-outputs // _LANES) - wide * vectors
     counts = ((_LANES * vectors, wide), (_LANES, rest))
-    return tuple(Block(channels, count) for channels, count in counts if count)
+    return tuple(ChannelGroup(channels, count) for channels, count in counts if count)
 
 
 def _padded(array: Array) -> Array:

@@ -36,12 +36,12 @@ class FloatBlock:
 @lru_cache(maxsize=256)
 def block_of_outputs(k: FloatBlock) -> Routine:
     """``block(x, y, weights, bias)``; what is behind these weights."""
-    writer = _Writer(k)
+    writer = _FloatsWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _FloatsWriter:
     def __init__(self, k: FloatBlock) -> None:
         self.k = k
         self.f = f = Function(

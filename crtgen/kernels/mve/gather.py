@@ -8,7 +8,7 @@ from itertools import cycle
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.mve.stream import LANES
 
-__all__ = ["Gather"]
+__all__ = ["GatheredWindows"]
 
 _MOST_BYTES = 1024  # of the windows that are gathered at once, for speed
 _ROWS = 10  # pointers that there are registers for
@@ -17,7 +17,7 @@ _VECTORS = 4  # on their way at once
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class GatheredWindows:
     """The windows of ``width`` pixels: from ``rows`` rows the stretches of ``length`` bytes at ``offsets``.
 
     ``step`` bytes lie between the pixels of the image, ``pitch`` between their windows. ``most`` windows are
@@ -36,7 +36,7 @@ class Gather:
     @classmethod
     def of(
         cls, rows: int, offsets: tuple[int, ...], length: int, step: int, width: int, fast: bool
-    ) -> "Gather":
+    ) -> "GatheredWindows":
         """``fast``: as many at once as there is some memory for, else two."""
         pitch = -(-rows * len(offsets) * length // LANES) * LANES
         most = max(_MOST_BYTES // pitch // 2 * 2, 2) if fast else 2

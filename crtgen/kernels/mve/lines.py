@@ -11,13 +11,13 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.depthwise import patches_kernel, steps_on
-from crtgen.kernels.mve.epilogue import Epilogue, requantisation
+from crtgen.kernels.mve.epilogue import MveEpilogue, requantisation
 from crtgen.kernels.mve.patches import FAR_ADD, SIDE, Batch, Patch, in_lanes, plane_bytes, strips_of
-from crtgen.kernels.mve.patches_asm import DepthwiseView
+from crtgen.kernels.mve.patches_asm import PatchDepthwiseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, as_column
+from crtgen.kernels.window import WindowShape, as_column
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -36,7 +36,7 @@ def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     With strides of whole words they are at most 16. None for others.
     """
     _, w, b = sig.inputs
-    window = as_column(Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
+    window = as_column(WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
     if window is None or window.channels == 1 or window.dilation_y > 1 or window.out_height == 1:
         return None
     weights, bias = w.array().astype(np.int64).reshape(window.taps_y, -1), b.array().astype(np.int64)
@@ -58,8 +58,8 @@ def _patch(weights: Int64) -> Int64:
 
 
 def _view(
-    window: Window, multiplier: int, fill: int, epilogue: Epilogue, packed: bool
-) -> DepthwiseView | None:
+    window: WindowShape, multiplier: int, fill: int, epilogue: MveEpilogue, packed: bool
+) -> PatchDepthwiseView | None:
     plane = plane_bytes(window, 1)
     step = _step(window, plane)
     firsts = [i * window.stride_y for i in range(step)]
@@ -69,7 +69,7 @@ def _view(
     batches = tuple(_batches(window, multiplier, firsts, plane))
     if max(batches[-1].offsets) > _MOST_OFFSET or window.channels * multiplier > FAR_ADD:
         return None
-    return DepthwiseView(
+    return PatchDepthwiseView(
         window=window,
         fill=fill,
         strips=strips_of(window, step),
@@ -93,14 +93,14 @@ def _planes(firsts: Sequence[int]) -> int:
     return firsts[-1] // SIDE + SIDE
 
 
-def _step(window: Window, plane: int) -> int:
+def _step(window: WindowShape, plane: int) -> int:
     """Outputs of a strip: all, or as many batches as scratch has room for."""
     steps = range(_FULL, _FULL * _MOST_BATCHES + 1, _FULL)
     fitting = [n for n in steps if _planes([(n - 1) * window.stride_y]) * plane <= _SCRATCH]
     return min(max(fitting, default=_FULL), window.out_height)
 
 
-def _batches(window: Window, multiplier: int, firsts: Sequence[int], plane: int) -> Iterator[Batch]:
+def _batches(window: WindowShape, multiplier: int, firsts: Sequence[int], plane: int) -> Iterator[Batch]:
     """The outputs whose windows begin at these inputs by eight, and four more if that is enough."""
     at, outputs = 0, window.channels * multiplier
     for begin in range(0, len(firsts), _FULL):

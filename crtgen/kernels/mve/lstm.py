@@ -20,7 +20,7 @@ from crtgen.kernels.registry import design
 from crtgen.ops.lstm import GATES, Lstm, LstmParams
 from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
 
-__all__ = ["LstmView", "lstm"]
+__all__ = ["MveLstmView", "lstm"]
 
 _ORDER = tuple(GATES.index(gate) for gate in ("input", "forget", "output", "cell"))
 _GATE = Sigmoid16Params(3, 0)  # gates have 12 fractional bits
@@ -28,7 +28,7 @@ _PLACES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class LstmView:
+class MveLstmView:
     """``x_steps`` and ``y_steps`` are elements from one batch to the next, and from one time to the next."""
 
     batch: int
@@ -63,7 +63,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     return Kernel(
         design="mve lstm",
         template="mve/lstm.c.j2",
-        view=LstmView(batch, times, units, orders[0], orders[1]),
+        view=MveLstmView(batch, times, units, orders[0], orders[1]),
         consts=(*consts, Const.of("tables", tables, 2, note)),
         scratch=2 * len(routines) * units,
         inplace=(InPlace(input=1, output=1), InPlace(input=2, output=2)),

@@ -20,7 +20,7 @@ from crtgen.ops import INT8
 from crtgen.ops.fixedpoint import reduced_multiplier
 from crtgen.ops.matmul import BatchMatMul, MatMulParams
 
-__all__ = ["ProductView", "product"]
+__all__ = ["MveProductView", "product"]
 
 _LANES = 8
 _COLUMNS = {DType.INT8: 4, DType.INT16: 2}  # at a time: sums of int16 need 64 bits
@@ -29,7 +29,7 @@ _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
 
 @dataclass(frozen=True, slots=True)
-class ProductView:
+class MveProductView:
     """In each of ``loops`` the product of two matrices, which begin at ``starts``, C.
 
     ``steps`` are elements from row to row of the first, and from column to column of the second, which are of
@@ -68,7 +68,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         _copy(dtype, depth, across[0], p.input1_offset, 2 * _LANES),
         (_wide_row if wide else _row)(depth, columns, p),
     )
-    view = ProductView(
+    view = MveProductView(
         type=dtype.c_name,
         at_once=at_once,
         names=(names[0], names[1]),

@@ -14,13 +14,13 @@ from functools import lru_cache
 
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Runs
 from crtgen.kernels.mve.epilogue import (
-    Epilogue,
+    MveEpilogue,
     Requantisation,
     epilogue_bytes,
     epilogue_halves,
     epilogue_words,
 )
-from crtgen.kernels.mve.stream import LANES, Cut, sixteenths, unpack
+from crtgen.kernels.mve.stream import LANES, StreamCut, sixteenths, unpack
 
 __all__ = [
     "LOADS",
@@ -28,7 +28,7 @@ __all__ = [
     "STORES",
     "WEIGHTS",
     "Load",
-    "Micro",
+    "MicroRow",
     "Run",
     "contiguous",
     "gather_sums",
@@ -49,17 +49,17 @@ class Run:
     start: int
     length: int
 
-    def cuts(self) -> list[Cut]:
+    def cuts(self) -> list[StreamCut]:
         """Whole vectors, and the rest last."""
         ends = range(self.start, self.start + self.length, LANES)
-        return [Cut(at, min(LANES, self.start + self.length - at)) for at in ends]
+        return [StreamCut(at, min(LANES, self.start + self.length - at)) for at in ends]
 
 
-def contiguous(depth: int) -> list[Cut]:
+def contiguous(depth: int) -> list[StreamCut]:
     """``depth`` bytes of inputs with the odd vector first."""
     first = depth % LANES
     starts = ([(0, first)] if first else []) + [(at, LANES) for at in range(first, depth, LANES)]
-    return [Cut(*s) for s in starts]
+    return [StreamCut(*s) for s in starts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Micro:
+class MicroRow:
     """The micro-kernel over the pixels of a row, two at a time.
 
     It has so many ``pointers`` into a row; ``step`` bytes lie between two pixels; ``second``: one more points
@@ -96,7 +96,7 @@ class Micro:
     rounds: int
     unroll: int
     tail: int
-    epilogue: Epilogue
+    epilogue: MveEpilogue
     packed: bool
     at_once: int = 1
 
@@ -144,20 +144,20 @@ _STORES_OF_HALVES = {1: "vstrb.16", 2: "vstrh.16"}
 
 
 @lru_cache(maxsize=256)
-def pairs_of_pixels(m: Micro) -> Routine:
+def pairs_of_pixels(m: MicroRow) -> Routine:
     """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
 
     ``x`` is the address of the inputs, or that of several.
     """
-    writer = _Writer(m)
+    writer = _MatrixWriter(m)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _MatrixWriter:
     """Writes the micro-kernel: its registers, and what is done with them."""
 
-    def __init__(self, m: Micro) -> None:
+    def __init__(self, m: MicroRow) -> None:
         self.m = m
         walking = m.rounds > 0
         self.f = f = Function(
@@ -352,7 +352,7 @@ def micro(
     aligned: bool,
     most: int,
     masked: bool,
-) -> Micro | None:
+) -> MicroRow | None:
     """The micro-kernel for the inputs of ``runs``; None if they are several that no addressing reaches.
 
     ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
@@ -372,12 +372,12 @@ def micro(
     head = vectors % unroll or unroll
     loads = (Load(LOADS[size], 0, walk=tail or LANES), *(_walk(size),) * (head - 1))
     rounds = (vectors - head) // unroll
-    return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue, packed)
+    return MicroRow(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue, packed)
 
 
 def _indexed(
     runs: Sequence[Run], step: int, outputs: int, requant: Requantisation, aligned: bool, tail: int
-) -> Micro | None:
+) -> MicroRow | None:
     """All vectors written out, at fixed offsets from the pointers."""
     epilogue = requant.epilogue
     count = max(r.pointer for r in runs) + 1
@@ -396,9 +396,9 @@ def _indexed(
             Load(operation, pointer, cut.start, ahead)
             for operation, (pointer, cut) in zip(operations, cuts, strict=True)
         )
-        return Micro(outputs, step, count, second, head, 0, 0, tail, epilogue, requant.packed)
+        return MicroRow(outputs, step, count, second, head, 0, 0, tail, epilogue, requant.packed)
     return None
 
 
-def _cuts(runs: Sequence[Run]) -> list[tuple[int, Cut]]:
+def _cuts(runs: Sequence[Run]) -> list[tuple[int, StreamCut]]:
     return [(r.pointer, cut) for r in runs for cut in r.cuts()]

@@ -14,7 +14,7 @@ from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, run_loops, scaled, sp
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, StridedSlice, Transpose
 
-__all__ = ["MoveView", "Part", "concat", "pad", "strided_slice", "transpose"]
+__all__ = ["MovedPart", "MveMoveView", "concat", "pad", "strided_slice", "transpose"]
 
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
 _RUN = 64  # bytes that are filled while a run of them begins
@@ -24,7 +24,7 @@ _LANES = {1: ("b", 16, 8), 2: ("h", 16, 8), 4: ("w", 32, 4)}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MovedPart:
     """A walk over bytes, from ``first`` of ``source`` on to those from ``start`` on."""
 
     source: str
@@ -33,10 +33,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveView:
+class MveMoveView:
     """``gaps``, each filled from this byte on, then ``parts`` one after another; routines in this order."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MovedPart, ...]
     gaps: tuple[int, ...]
 
 
@@ -80,8 +80,8 @@ def _kernel(
         return None
     work = Work(Runs.sum(routine.runs() for routine in routines))
     work.block("part", len(routines), len(routines))
-    view = MoveView(
-        parts=tuple(Part(block.source, block.first * size, block.start * size) for block in blocks),
+    view = MveMoveView(
+        parts=tuple(MovedPart(block.source, block.first * size, block.start * size) for block in blocks),
         gaps=tuple(gap.start * size for gap in gaps),
     )
     return Kernel(

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from crtgen.kernels.mve.stream import LANES
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 
 __all__ = [
     "FAR_ADD",
@@ -113,13 +113,13 @@ class Strip:
         return tuple(found)
 
 
-def patches_of(window: Window) -> list[tuple[int, int]]:
+def patches_of(window: WindowShape) -> list[tuple[int, int]]:
     """The patches of a window: plane and column of each."""
     planes, across = (range(-(-taps // SIDE)) for taps in (window.taps_y, window.taps_x))
     return [(plane, column * SIDE) for plane in planes for column in across]
 
 
-def plane_bytes(window: Window, columns: int) -> int:
+def plane_bytes(window: WindowShape, columns: int) -> int:
     """Bytes of four interleaved rows."""
     return -(-columns * window.channels * SIDE // LANES) * LANES
 
@@ -130,7 +130,7 @@ def stretches(length: int, step: int) -> list[int]:
 
 
 def batches_of(
-    window: Window, multiplier: int, starts: Sequence[int], squares: bool, plane: int
+    window: WindowShape, multiplier: int, starts: Sequence[int], squares: bool, plane: int
 ) -> Iterator[Batch]:
     """The patches at these output columns by eight sums, and four more if that is enough for the rest."""
     full, each = (2, SIDE) if squares else (8, 1)
@@ -151,7 +151,7 @@ def batches_of(
         yield Batch(tuple(patches), in_lanes(places))
 
 
-def _outputs(window: Window, multiplier: int, start: int, squares: bool) -> list[int]:
+def _outputs(window: WindowShape, multiplier: int, start: int, squares: bool) -> list[int]:
     """Offsets of a patch's outputs: in a square the next column, the next row, and both."""
     column = window.channels * multiplier
     here, row = start * column, window.out_width * column
@@ -165,7 +165,7 @@ def in_lanes(places: Sequence[int]) -> tuple[int, ...]:
     return tuple(p for pair in zip(places[:SIDE], places[SIDE:], strict=True) for p in pair)
 
 
-def strips_of(window: Window, step: int) -> tuple[Strip, ...]:
+def strips_of(window: WindowShape, step: int) -> tuple[Strip, ...]:
     """All strips, neighbours of one kind together."""
     strips: list[Strip] = []
     previous: int | None = None
@@ -181,7 +181,7 @@ def strips_of(window: Window, step: int) -> tuple[Strip, ...]:
     return tuple(strips)
 
 
-def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[StripRows, ...]:
+def _planes(window: WindowShape, step: int, top: int, previous: int | None) -> tuple[StripRows, ...]:
     """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
     used = window.taps_y + (step - 1) * window.stride_y
     moved = SIDE if previous is None else top - previous

@@ -6,17 +6,17 @@ from functools import lru_cache
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.mve.bytes import fill
-from crtgen.kernels.mve.epilogue import Epilogue, rounded_products
+from crtgen.kernels.mve.epilogue import MveEpilogue, rounded_products
 from crtgen.kernels.mve.matrix import gather_sums
 from crtgen.kernels.mve.patches import FAR_ADD, SIDE, Batch, Patch, Strip, StripRows, plane_bytes
 from crtgen.kernels.mve.stream import LANES
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 
-__all__ = ["DepthwiseView", "all_channels"]
+__all__ = ["PatchDepthwiseView", "all_channels"]
 
 
 @dataclass(frozen=True, slots=True)
-class DepthwiseView:
+class PatchDepthwiseView:
     """A depthwise convolution, strip by strip, all channels of a strip at once.
 
     In scratch there are ``columns`` columns of ``channels`` words for each of the ``planes``, the image from
@@ -27,7 +27,7 @@ class DepthwiseView:
     ``packed``: weights have four bits.
     """
 
-    window: Window
+    window: WindowShape
     fill: int
     strips: tuple[Strip, ...]
     parts: tuple[int, ...]
@@ -40,7 +40,7 @@ class DepthwiseView:
     groups: int
     stepping: bool
     multiplier: int
-    epilogue: Epilogue
+    epilogue: MveEpilogue
     packed: bool
 
     @property
@@ -133,17 +133,17 @@ class DepthwiseView:
 
 
 @lru_cache(maxsize=256)
-def all_channels(k: DepthwiseView) -> Routine:
+def all_channels(k: PatchDepthwiseView) -> Routine:
     """``channels(patches, y, weights, requant)``: the outputs of a strip."""
-    writer = _Writer(k)
+    writer = _PatchesWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _PatchesWriter:
     """Writes the outputs of a strip: its registers, and what is done with them."""
 
-    def __init__(self, k: DepthwiseView) -> None:
+    def __init__(self, k: PatchDepthwiseView) -> None:
         self.k = k
         self.f = f = Function(
             "channels",

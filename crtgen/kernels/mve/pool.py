@@ -17,17 +17,17 @@ from crtgen.kernels.mve.columns import Columns, maxima, sums
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.ops import AveragePool2d, MaxPool2d, scheme_of
 from crtgen.ops.rescaling import by_float
 
-__all__ = ["PoolView", "average", "greatest"]
+__all__ = ["MvePoolView", "average", "greatest"]
 
 _UNROLLS = range(1, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class PoolView:
+class MvePoolView:
     """Per window ``rows`` rows of ``blocks`` times ``unroll`` pixels, vectors of channels and ``rest``.
 
     If the window is ``padded``, rows and pixels are what it shares with the image, with ``unroll`` 1. Then
@@ -35,7 +35,7 @@ class PoolView:
     bytes.
     """
 
-    window: Window
+    window: WindowShape
     average: bool
     reciprocal: Reciprocal | None
     rows: int
@@ -108,7 +108,7 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     count = op.window[0] * op.window[1]
     if count > MOST or by_float(sig.y):
         return None
-    window = Window.of(sig, op.window, op.stride, op.padding)
+    window = WindowShape.of(sig, op.window, op.stride, op.padding)
     counts = _counts(window) if window.padded else {count}
     factors = {n: reciprocal(n) if sig.x.dtype is DType.INT8 else _reciprocal16(n) for n in counts}
     found = {n: factor for n, factor in factors.items() if factor is not None}
@@ -136,10 +136,10 @@ def _reciprocal16(count: int) -> Reciprocal:
 @design(MaxPool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel:
     """Windows of any size."""
-    return _kernel(op, sig, Window.of(sig, op.window, op.stride, op.padding), "mve max", None)
+    return _kernel(op, sig, WindowShape.of(sig, op.window, op.stride, op.padding), "mve max", None)
 
 
-def _counts(window: Window) -> set[int]:
+def _counts(window: WindowShape) -> set[int]:
     """How many pixels windows share with the image."""
     along = (
         (window.out_height, window.stride_y, window.top, window.taps_y, window.height),
@@ -155,7 +155,7 @@ def _counts(window: Window) -> set[int]:
 def _kernel(
     op: AveragePool2d | MaxPool2d,
     sig: Signature,
-    window: Window,
+    window: WindowShape,
     name: str,
     division: Reciprocal | None,
     consts: tuple[Const, ...] = (),
@@ -166,7 +166,7 @@ def _kernel(
     if columns == window.width and not window.padded:
         rows, columns = 1, rows * columns
     unroll = 1 if window.padded else max(u for u in _UNROLLS if columns % u == 0)
-    view = PoolView(
+    view = MvePoolView(
         window=window,
         average=isinstance(op, AveragePool2d),
         reciprocal=division,

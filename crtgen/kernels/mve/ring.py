@@ -8,7 +8,7 @@ from crtgen.kernels.asm import Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.stream import LANES
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 
 __all__ = ["Ring", "pairs_lead"]
 
@@ -24,7 +24,7 @@ class Ring:
     fill: int
 
     @classmethod
-    def of(cls, window: Window, fill: int) -> "Ring":
+    def of(cls, window: WindowShape, fill: int) -> "Ring":
         """The ring of a window."""
         pitch = -(-window.columns * window.channels // 4) * 4
         seen = max(0, min(window.width, window.columns - window.left))
@@ -65,7 +65,7 @@ class Ring:
         else:
             work.assembly += self.fill_whole
 
-    def load_work(self, work: Work, w: Window) -> None:
+    def load_work(self, work: Work, w: WindowShape) -> None:
         """Of bringing in rows."""
         loaded = max((w.out_height - 1) * w.stride_y + w.rows, 0)
         inside = max(min(loaded - w.top, w.height), 0)
@@ -74,7 +74,7 @@ class Ring:
         work.assembly += w.batch * inside * copy().runs(vectors=row)
         work.assembly += w.batch * (loaded - inside) * fill().runs(vectors=row)
 
-    def lead(self, window: Window, outputs: int) -> int:
+    def lead(self, window: WindowShape, outputs: int) -> int:
         """Of ``outputs`` channels over the image: rows come into the ring as a whole."""
         image = window.height * window.width * window.channels
         steps = np.arange(window.batch * window.out_height)
@@ -86,7 +86,7 @@ class Ring:
         return least_lead(written[pending], unread[pending])
 
 
-def pairs_lead(window: Window, outputs: int, overlapping: bool) -> int:
+def pairs_lead(window: WindowShape, outputs: int, overlapping: bool) -> int:
     """The lead where pairs of pixels of a row are read until their outputs are complete.
 
     The last pair of an odd row is the last two pixels if ``overlapping``, else the last one alone.

@@ -14,10 +14,10 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared_asm import any_dense, pair_of_pixels, runs_of_a_row
-from crtgen.kernels.mve.shared_tables import DenseTable, DenseView, SharedView, Table
+from crtgen.kernels.mve.shared_tables import DenseTable, MveConvTable, MveSharedView, SharedDenseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 from crtgen.kernels.words import Words, packed_rows
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -33,7 +33,7 @@ _FOUR = 4  # channels whose sums fill a vector
 _START = 1 << 23  # what a start has to be below, to leave a byte for the shift
 
 
-def shared_matrix(window: Window, weights: Int8, bias: Int64, params: ConvParams) -> Kernel | None:
+def shared_matrix(window: WindowShape, weights: Int8, bias: Int64, params: ConvParams) -> Kernel | None:
     """The kernel for ``weights[O, inputs of a window]``; None if its scales are not all below 1/2."""
     constants = packed_constants(params, weights, bias)
     if constants is None:
@@ -42,7 +42,7 @@ def shared_matrix(window: Window, weights: Int8, bias: Int64, params: ConvParams
     ring = Ring.of(w, -params.input_offset) if w.padded else None
     table = _table(w, ring, weights.shape, params)
     fours = constants.reshape(2, -1, _FOUR).transpose(1, 0, 2)
-    view = SharedView(clamped(params))
+    view = MveSharedView(clamped(params))
     return Kernel(
         design="mve matrix shared",
         template="mve/conv_shared.c.j2",
@@ -68,7 +68,7 @@ def shared_dense(weights: Int8, bias: Int64, params: ConvParams) -> Kernel | Non
     table = DenseTable(
         outputs, params.output_offset, params.act_min, params.act_max, rounds, first, multiplier, shift
     )
-    view = DenseView(clamped(params))
+    view = SharedDenseView(clamped(params))
     routine = any_dense(view)
     start = np.zeros(-(-outputs // _FOUR) * _FOUR, np.int64)
     start[:outputs] = bias + params.input_offset * weights.sum(axis=1)
@@ -148,7 +148,7 @@ def _by_fours(weights: Int8) -> Int8:
     return np.concatenate(parts, axis=1)
 
 
-def _table(w: Window, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> Table:
+def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> MveConvTable:
     outputs, depth = shape
     first, rounds = _vectors(depth)
     row_bytes = w.width * w.channels
@@ -156,7 +156,7 @@ def _table(w: Window, ring: Ring | None, shape: tuple[int, ...], params: ConvPar
     runs = 1 if joined else w.taps_x
     run_bytes = w.channels * (w.taps_x if joined else 1)
     gathered = runs * w.taps_y > 1
-    return Table(
+    return MveConvTable(
         outputs=outputs,
         zero_point=params.output_offset,
         low=params.act_min,
@@ -189,11 +189,11 @@ def _table(w: Window, ring: Ring | None, shape: tuple[int, ...], params: ConvPar
     )
 
 
-def _numbers(table: Table | DenseTable) -> Const:
+def _numbers(table: MveConvTable | DenseTable) -> Const:
     return Const.of("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
 
 
-def _work(w: Window, ring: Ring | None, table: Table, routine: Routine) -> Work:
+def _work(w: WindowShape, ring: Ring | None, table: MveConvTable, routine: Routine) -> Work:
     lines = w.batch * w.out_height
     pairs = lines * -(-w.out_width // 2)
     counted = routine.runs(groups=-(-table.outputs // _FOUR), vectors=table.rounds)

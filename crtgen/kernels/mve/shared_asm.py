@@ -8,14 +8,14 @@ from functools import cache
 
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.mve.matrix import gather_sums
-from crtgen.kernels.mve.shared_tables import DenseView, SharedView
+from crtgen.kernels.mve.shared_tables import MveSharedView, SharedDenseView
 from crtgen.kernels.mve.stream import LANES
 
 __all__ = ["any_dense", "pair_of_pixels", "runs_of_a_row"]
 
 
 @cache
-def any_dense(k: DenseView) -> Routine:
+def any_dense(k: SharedDenseView) -> Routine:
     """``dense(x, y, weights, table)``: any layer of one row with one scale."""
     f = Function(
         "dense",
@@ -92,15 +92,15 @@ def _clamp(f: Function, vectors: Sequence[str], spare: Sequence[str], limits: Se
 
 
 @cache
-def pair_of_pixels(k: SharedView) -> Routine:
+def pair_of_pixels(k: MveSharedView) -> Routine:
     """``pair(weights, pair, table)``: two pixels of any convolution."""
-    writer = _Pair(k)
+    writer = _SharedPair(k)
     writer.write()
     return writer.f.done()
 
 
-class _Pair:
-    def __init__(self, k: SharedView) -> None:
+class _SharedPair:
+    def __init__(self, k: MveSharedView) -> None:
         self.k = k
         self.f = f = Function(
             "pair",
@@ -221,7 +221,7 @@ def runs_of_a_row() -> Routine:
         returns="int8_t *",
     )
     to, source, apart, table = f.arguments
-    at = SharedView(False).at
+    at = MveSharedView(False).at
     left, length, step, window = f.cores("numbers of the table", 4)
     for register, name in (
         (left, "runs"),

@@ -19,7 +19,7 @@ from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.mve.strips_asm import all_channels, insert_row
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.kernels.words import Words
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
@@ -79,7 +79,7 @@ class StripsView:
         return places
 
 
-def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
+def shared_depthwise(window: WindowShape, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
     """The kernel for ``weights[C, taps of a window]``.
 
     None if a scale is not below 1/2, if a window is larger than a patch, or for several images.
@@ -127,12 +127,12 @@ def _stream(constants: Int64, weights: Int64) -> Const:
     return Const("weights", "uint32", (words,), pack, 4, "per channel: requantisation, weights")
 
 
-def _squares(w: Window) -> bool:
+def _squares(w: WindowShape) -> bool:
     unit = w.stride_y == w.stride_x == w.dilation_y == w.dilation_x == 1
     return unit and max(w.taps_y, w.taps_x) < SIDE and w.out_height > 1
 
 
-def _places(w: Window, squares: bool) -> tuple[int, ...]:
+def _places(w: WindowShape, squares: bool) -> tuple[int, ...]:
     """Where eight outputs go: of two rows, column by column, or of one row."""
     line = w.out_width * w.channels
     across, down = (4, 2) if squares else (8, 1)
@@ -149,7 +149,7 @@ def _bytes(values: list[int]) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
-def _table(w: Window, params: ConvParams, squares: bool, channels: int) -> DepthwiseTable:
+def _table(w: WindowShape, params: ConvParams, squares: bool, channels: int) -> DepthwiseTable:
     lines, columns_at_once = (2, 4) if squares else (1, 8)
     lanes = [(row, column) for column in range(SIDE) for row in range(SIDE)]
     taps = [row * w.taps_x + column if row < w.taps_y and column < w.taps_x else -1 for row, column in lanes]
@@ -187,7 +187,7 @@ def _table(w: Window, params: ConvParams, squares: bool, channels: int) -> Depth
     )
 
 
-def _rows(w: Window, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rows(w: WindowShape, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For each strip its first row of outputs, and the first row of the image that it reads.
 
     It finds the rows there that the last one read, unless they lie apart.
@@ -200,7 +200,7 @@ def _rows(w: Window, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.int64
     return firsts, fresh
 
 
-def _lead(w: Window, squares: bool) -> int:
+def _lead(w: WindowShape, squares: bool) -> int:
     """All rows of a strip's patches are in scratch when its outputs are written."""
     firsts, fresh = _rows(w, squares)
     written = (firsts + (2 if squares else 1)) * w.out_width * w.channels
@@ -208,7 +208,7 @@ def _lead(w: Window, squares: bool) -> int:
     return least_lead(written[:-1], unread[1:])
 
 
-def _work(w: Window, table: DepthwiseTable, squares: bool, routine: Routine) -> Work:
+def _work(w: WindowShape, table: DepthwiseTable, squares: bool, routine: Routine) -> Work:
     strip = routine.runs(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
     firsts, fresh = _rows(w, squares)
     read = table.parts * int((firsts * w.stride_y - w.top + table.rows - fresh).sum())

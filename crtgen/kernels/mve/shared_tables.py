@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, fields
 
-__all__ = ["DenseTable", "DenseView", "SharedView", "Table"]
+__all__ = ["DenseTable", "MveConvTable", "MveSharedView", "SharedDenseView"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MveConvTable:
     """A convolution's numbers: ``struct crt_mve_conv_table`` of ``crt/mve_conv.h``, which explains them."""
 
     outputs: int
@@ -55,7 +55,7 @@ class DenseTable:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedView:
+class MveSharedView:
     """What differs between functions: whether outputs are clamped. All else is in the table."""
 
     clamped: bool
@@ -63,11 +63,11 @@ class SharedView:
     @property
     def at(self) -> dict[str, int]:
         """Where in the table each number is, in bytes."""
-        return {f.name: 4 * i for i, f in enumerate(fields(Table))}
+        return {f.name: 4 * i for i, f in enumerate(fields(MveConvTable))}
 
 
 @dataclass(frozen=True, slots=True)
-class DenseView:
+class SharedDenseView:
     """Of a fully connected layer the same, with the numbers of its own table."""
 
     clamped: bool

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, rescaled, walk
+from crtgen.kernels.mve.elements import (
+    ElementSteps,
+    Operands,
+    Reading,
+    StoreForm,
+    elementwise,
+    rescaled,
+    walk,
+)
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Add, AddParams, Mul, Quantize, Relu, RequantizeParams, Sub
 from crtgen.ops.activation import LeakyRelu
@@ -24,10 +32,10 @@ _LOADS = {DType.INT8: ("vldrb.s32", "ldrsb", 4), DType.INT16: ("vldrh.s32", "ldr
 Scale = Callable[[str], None]
 
 
-def _form(dtype: DType, clamp: tuple[int, int] | None = None) -> Form:
+def _form(dtype: DType, clamp: tuple[int, int] | None = None) -> StoreForm:
     if dtype is DType.INT8:
-        return Form(clamp or (-128, 127))
-    return Form(clamp or INT16.limits, store="vstrh.32", step=8, bits=16)
+        return StoreForm(clamp or (-128, 127))
+    return StoreForm(clamp or INT16.limits, store="vstrh.32", step=8, bits=16)
 
 
 def _scale(f: Function, spare: str, multiplier: int, shift: int, left: int = 0) -> Scale:
@@ -49,7 +57,7 @@ def _scale(f: Function, spare: str, multiplier: int, shift: int, left: int = 0) 
     return each
 
 
-def _pair(o: Operands, way: Reading, dtypes: tuple[DType, DType]) -> tuple[str, str, Steps]:
+def _pair(o: Operands, way: Reading, dtypes: tuple[DType, DType]) -> tuple[str, str, ElementSteps]:
     """Vectors of both operands in the walk's order; the second may be one number in a run."""
     f, (first, second) = o.f, o.inputs
     x, y = f.vectors("elements of both operands", 2)
@@ -68,7 +76,7 @@ def _pair(o: Operands, way: Reading, dtypes: tuple[DType, DType]) -> tuple[str, 
             f(other, y, f"[{second}], #{stride}")
         return x
 
-    return x, y, Steps(vector, entry)
+    return x, y, ElementSteps(vector, entry)
 
 
 @design(Add, Sub, types=(DType.INT16,), needs="mve", weights=None)
@@ -81,7 +89,7 @@ def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve sum", sig, target, way, lambda o: _sum(o, op.name, p, way), form)
 
 
-def _sum(o: Operands, name: str, p: AddParams, way: Reading) -> Steps:
+def _sum(o: Operands, name: str, p: AddParams, way: Reading) -> ElementSteps:
     f = o.f
     x, y, read = _pair(o, way, (DType.INT16, DType.INT16))
     spare = f.vector("signs")
@@ -98,7 +106,7 @@ def _sum(o: Operands, name: str, p: AddParams, way: Reading) -> Steps:
         f("vqmovnb.s32", x, x)
         return x
 
-    return Steps(vector, read.entry)
+    return ElementSteps(vector, read.entry)
 
 
 @design(Mul, types=(DType.INT16,), needs="mve", weights=None)
@@ -106,7 +114,7 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     """Products."""
     p, way = op.parameters(sig), walk(sig)
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f = o.f
         x, y, read = _pair(o, way, (DType.INT16, DType.INT16))
         last = _scale(f, f.vector("signs"), p.output_multiplier, p.output_shift)
@@ -118,7 +126,7 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
             f("vqmovnb.s32", x, x)
             return x
 
-        return Steps(vector, read.entry)
+        return ElementSteps(vector, read.entry)
 
     return elementwise("mve product", sig, target, way, steps, _form(DType.INT16, (p.act_min, p.act_max)))
 
@@ -151,7 +159,7 @@ def _rescaled(
 ) -> Kernel | None:
     load, _, step = _LOADS[sig.x.dtype]
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs
         x = f.vector("elements")
         scale = _scale(f, f.vector("signs"), *factor)
@@ -169,7 +177,7 @@ def _rescaled(
                 f("vqmovnb.s16", x, x)
             return x
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
     return elementwise(name, sig, target, walk(sig), steps, _form(sig.y.dtype, clamp))
 
@@ -179,7 +187,7 @@ def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel | None:
     """What is above zero and what is below have factors of their own."""
     p = op.parameters(sig)
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs
         x, above = f.vectors("elements, and those above zero", 2)
         join = _two_sides(f, (x, above), p.above, p.below)
@@ -190,7 +198,7 @@ def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel | None:
             f("vqmovnb.s32", x, x)
             return x
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
     return elementwise("mve leaky relu", sig, target, walk(sig), steps, _form(DType.INT16))
 
@@ -225,7 +233,7 @@ def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve prelu", sig, target, way, lambda o: _prelu(o, p, way, sig), _form(sig.y.dtype))
 
 
-def _prelu(o: Operands, p: PreluParams, way: Reading, sig: Signature) -> Steps:
+def _prelu(o: Operands, p: PreluParams, way: Reading, sig: Signature) -> ElementSteps:
     f = o.f
     x, slope, read = _pair(o, way, (sig.x.dtype, DType.INT8))
     join = _two_sides(f, (x, f.vector("elements above zero")), p.above, p.below)
@@ -245,7 +253,7 @@ def _prelu(o: Operands, p: PreluParams, way: Reading, sig: Signature) -> Steps:
             f("vqmovnb.s16", x, x)
         return x
 
-    return Steps(vector, read.entry)
+    return ElementSteps(vector, read.entry)
 
 
 _WHOLE = {DType.INT8: (16, 8, "ldrsb"), DType.INT16: (8, 16, "ldrsh"), DType.INT32: (4, 32, "ldr")}
@@ -259,7 +267,7 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
     size = {8: "b.8", 16: "h.16", 32: "w.32"}[bits]
     ends = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (first, second) = o.f, o.inputs
         x, y = f.vectors("elements", 2)
         value = f.core("the second operand") if way.still else ""
@@ -276,6 +284,8 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
             f(f"v{op.name[:3]}.s{bits}", x, x, y)
             return x
 
-        return Steps(vector, entry)
+        return ElementSteps(vector, entry)
 
-    return elementwise(f"mve {op.name}", sig, target, way, steps, Form(ends, lanes, f"vstr{size}", 16, bits))
+    return elementwise(
+        f"mve {op.name}", sig, target, way, steps, StoreForm(ends, lanes, f"vstr{size}", 16, bits)
+    )

@@ -3,7 +3,7 @@
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.mve.elements import Form, Operands, Steps, elementwise, spread, walk
+from crtgen.kernels.mve.elements import ElementSteps, Operands, StoreForm, elementwise, spread, walk
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Logistic, Tanh
 from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
@@ -22,7 +22,7 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | Non
         Const.of("slopes", slopes, 2, "from each place to the next"),
     )
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         x = o.f.vector("arguments")
         apply = SigmoidOf(o.f, p, logistic, (o.tables[0], o.tables[1]))
 
@@ -31,9 +31,9 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | Non
             apply(x)
             return x
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
-    form = Form(INT16.limits, store="vstrh.32", step=8, bits=16)
+    form = StoreForm(INT16.limits, store="vstrh.32", step=8, bits=16)
     return elementwise(f"mve {op.name}", sig, target, walk(sig), steps, form, consts)
 
 

@@ -12,14 +12,14 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.softmax import powers_const
 from crtgen.ops import INT8, INT16, Softmax
 
-__all__ = ["SoftmaxView", "greatest", "softmax"]
+__all__ = ["MveSoftmaxView", "greatest", "softmax"]
 
 _MOST = 255  # the greatest difference of two int8 values
 _ELEMENTS = 8  # from so many on a table pays; for size never
 
 
 @dataclass(frozen=True, slots=True)
-class SoftmaxView:
+class MveSoftmaxView:
     """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as this one."""
 
     rows: int
@@ -130,7 +130,7 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
         return None
     powers = powers_const(op, sig)
     depth = sig.x.shape[-1]
-    view = SoftmaxView(sig.x.elements // depth, depth, powers.shape[0] - 1)
+    view = MveSoftmaxView(sig.x.elements // depth, depth, powers.shape[0] - 1)
     return Kernel(
         design="mve softmax",
         template="mve/softmax.c.j2",

@@ -6,7 +6,15 @@ from crtgen.ir import Signature
 from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.mve.elements import Form, Operands, Steps, elementwise, spread, unrolling, walk
+from crtgen.kernels.mve.elements import (
+    ElementSteps,
+    Operands,
+    StoreForm,
+    elementwise,
+    spread,
+    unrolling,
+    walk,
+)
 from crtgen.kernels.registry import design
 from crtgen.kernels.spectral_asm import FrameWriter, bands_function, frame_function, power_function
 from crtgen.kernels.words import bits_of
@@ -21,7 +29,7 @@ _LANES, _VECTOR = 4, 16
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     """Conversion, difference and window of four samples; alone, a first one that has none before it."""
     f = frame_function(sig)
-    taken = _Frame(f, op, sig)
+    taken = _HeliumFrame(f, op, sig)
     count = sig.y.elements - taken.first()
     rounds, rest = divmod(count, _LANES * unrolling(target))
     if rounds:
@@ -34,7 +42,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     return alone("mve frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
-class _Frame(FrameWriter):
+class _HeliumFrame(FrameWriter):
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
         super().__init__(f, op, sig)
         self.now, self.before = f.vectors("samples, those before", 2)
@@ -200,7 +208,12 @@ def _bands(rows: int, numbers: int, count: int) -> Routine:
 def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel | None:
     """Exponent and a polynomial, four at a time."""
     return elementwise(
-        "mve log", sig, target, walk(sig), lambda o: _Log(o, op).steps, Form(store="vstrw.32", step=_VECTOR)
+        "mve log",
+        sig,
+        target,
+        walk(sig),
+        lambda o: _Log(o, op).steps,
+        StoreForm(store="vstrw.32", step=_VECTOR),
     )
 
 
@@ -231,8 +244,8 @@ class _Log:
         self.q = f.vectors("x; exponents; sums; squares; cubes", 5)
 
     @property
-    def steps(self) -> Steps:
-        return Steps(self.vector)
+    def steps(self) -> ElementSteps:
+        return ElementSteps(self.vector)
 
     def _scalar(self, place: int) -> str:
         self.f("ldr", self.number, f"[{self.table}, #{4 * place}]")

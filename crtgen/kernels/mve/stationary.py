@@ -12,11 +12,11 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
-from crtgen.kernels.mve.conv import ConvView, gathering, requantise
+from crtgen.kernels.mve.conv import MveConvView, gathering, requantise
 from crtgen.kernels.mve.stationary_asm import Stationary
-from crtgen.kernels.mve.stream import LANES, Cut, stream_const
+from crtgen.kernels.mve.stream import LANES, StreamCut, stream_const
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import Window, as_row, least_lead
+from crtgen.kernels.window import WindowShape, as_row, least_lead
 from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d
 
@@ -74,16 +74,16 @@ def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     epilogue = requant.epilogue
     if epilogue.shift is None or epilogue.low is not None or epilogue.high is not None:
         return None
-    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     outputs, depth = weights.shape
     micro = Stationary(depth, outputs, epilogue.shift, _UNROLL, packed)
-    stream = stream_const(weights, [Cut(0, depth)], requant, 4, "per four channels")
+    stream = stream_const(weights, [StreamCut(0, depth)], requant, 4, "per four channels")
     if window.is_pointwise:
         return _neighbours(window, micro, stream)
     return _windows(window, micro, stream, -params.input_offset)
 
 
-def _neighbours(window: Window, micro: Stationary, stream: Const) -> Kernel:
+def _neighbours(window: WindowShape, micro: Stationary, stream: Const) -> Kernel:
     """Windows of a pixel, which lie one after the other."""
     depth, outputs = micro.pitch, micro.outputs
     chunk = min(_CHUNK, window.pixels)
@@ -102,12 +102,12 @@ def _neighbours(window: Window, micro: Stationary, stream: Const) -> Kernel:
     )
 
 
-def _windows(window: Window, micro: Stationary, stream: Const, fill: int) -> Kernel | None:
+def _windows(window: WindowShape, micro: Stationary, stream: Const, fill: int) -> Kernel | None:
     """Windows that are gathered; None where no two outputs are neighbours."""
     window = as_row(window)
     if window.out_width < 2:
         return None
     gather, ring, rows = gathering(window, fill, fast=True)
     unroll = gcd(_UNROLL, *(count for count, _ in gather.counts(window.out_height)))
-    view = ConvView(replace(micro, pitch=gather.pitch, unroll=unroll), window, ring, gather, rows)
+    view = MveConvView(replace(micro, pitch=gather.pitch, unroll=unroll), window, ring, gather, rows)
     return view.kernel("mve stationary gathered", stream, micro.outputs)

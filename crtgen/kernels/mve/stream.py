@@ -15,14 +15,14 @@ from crtgen.kernels.words import NO_WORDS, Words, packed_rows
 from crtgen.ops import INT8
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["LANES", "Cut", "sixteenths", "stream_const", "sums_fit", "unpack"]
+__all__ = ["LANES", "StreamCut", "sixteenths", "stream_const", "sums_fit", "unpack"]
 
 LANES = 16  # bytes of a vector
 _CHANNELS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class StreamCut:
     """``length`` bytes of inputs from ``start`` on, which fill a vector or less."""
 
     start: int
@@ -31,7 +31,7 @@ class Cut:
 
 def stream_const(
     weights: Int8,
-    cuts: Sequence[Cut],
+    cuts: Sequence[StreamCut],
     requant: Requantisation,
     channels: int,
     note: str,
@@ -62,7 +62,7 @@ def stream_const(
 
 
 def _pack_groups(
-    weights: Int8, cuts: Sequence[Cut], requant: Requantisation, channels: int, size: int
+    weights: Int8, cuts: Sequence[StreamCut], requant: Requantisation, channels: int, size: int
 ) -> Words:
     groups, lanes = -(-len(weights) // channels), LANES // size
     padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)

@@ -40,12 +40,12 @@ def insert_row() -> Routine:
 @cache
 def all_channels(squares: bool, clamped: bool, places: tuple[tuple[str, int], ...]) -> Routine:
     """``channels(strip)``: the outputs of a strip, with the numbers of the table at these ``places``."""
-    writer = _Writer(squares, clamped, dict(places))
+    writer = _StripsWriter(squares, clamped, dict(places))
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _StripsWriter:
     def __init__(self, squares: bool, clamped: bool, at: Mapping[str, int]) -> None:
         self.squares, self.clamped, self.at = squares, clamped, at
         self.f = f = Function(

@@ -14,7 +14,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.dense import row_of_sums, shared_requantisation
-from crtgen.kernels.mve.epilogue import Epilogue, epilogue_words
+from crtgen.kernels.mve.epilogue import MveEpilogue, epilogue_words
 from crtgen.kernels.mve.matrix import LOADS, PRODUCTS, STORES, gather_sums
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
@@ -24,7 +24,7 @@ from crtgen.ops import scheme_of
 from crtgen.ops.fixedpoint import Int64
 from crtgen.ops.svdf import Svdf
 
-__all__ = ["MemoriesView", "SvdfView", "svdf"]
+__all__ = ["MemoriesView", "MveSvdfView", "svdf"]
 
 _UNITS = 4
 _MOST = 16  # vectors of a unit that are written out
@@ -32,7 +32,7 @@ _ENDS = -(1 << 31), (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class SvdfView:
+class MveSvdfView:
     """``inputs`` and ``units`` of each of ``batch`` rows; ``elements`` are those of its state."""
 
     batch: int
@@ -49,7 +49,7 @@ class MemoriesView:
     rank: int
     length: int
     size: int
-    epilogue: Epilogue
+    epilogue: MveEpilogue
 
     @property
     def vectors(self) -> int:
@@ -87,7 +87,7 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
     return Kernel(
         design="mve svdf",
         template="mve/svdf.c.j2",
-        view=SvdfView(batch, x.shape[1], units, filters * length),
+        view=MveSvdfView(batch, x.shape[1], units, filters * length),
         consts=(products[1], _stream(view, time.array(), header, requant.constants[0])),
         scratch=filters * size,
         inplace=(InPlace(input=4, output=1),),
@@ -121,12 +121,12 @@ def _stream(view: MemoriesView, time: Array, header: Words, starts: Int64) -> Co
 @lru_cache(maxsize=256)
 def memories(k: MemoriesView) -> Routine:
     """``memories(memory, newest, time, y)``: the newest numbers go to the ends of memories; then outputs."""
-    writer = _Writer(k)
+    writer = _SvdfWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _SvdfWriter:
     """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: MemoriesView) -> None:

@@ -3,7 +3,16 @@
 from crtgen.ir import DType, Signature
 from crtgen.kernels.flip import flips
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import BYTES, Form, Operands, Steps, elementwise, requantised, spread, walk
+from crtgen.kernels.mve.elements import (
+    BYTES,
+    ElementSteps,
+    Operands,
+    StoreForm,
+    elementwise,
+    requantised,
+    spread,
+    walk,
+)
 from crtgen.kernels.pointwise import every_output
 from crtgen.kernels.registry import design
 from crtgen.ops import Quantize, Relu, ReluParams, RequantizeParams
@@ -21,7 +30,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     if not flips(op, sig):
         return None
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (x,) = o.f, o.inputs
         elements, bits = f.vectors("elements, highest bits", 2)
         spread(f, bits, 0x80, BYTES // 2)
@@ -31,7 +40,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
             f("veor", elements, elements, bits)
             return elements
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
     return elementwise("mve flip", sig, target, walk(sig), steps, _bytes(_CLAMPED))
 
@@ -49,7 +58,7 @@ def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Ke
     )
 
 
-def _looked_up(o: Operands) -> Steps:
+def _looked_up(o: Operands) -> ElementSteps:
     f, (x,), (table,) = o.f, o.inputs, o.tables
     index, found = f.vectors("elements", 2)
 
@@ -58,11 +67,11 @@ def _looked_up(o: Operands) -> Steps:
         f("vldrb.u8", found, f"[{table}, {index}]")
         return found
 
-    return Steps(vector)
+    return ElementSteps(vector)
 
 
-def _bytes(clamp: tuple[int, int]) -> Form:
-    return Form(clamp, BYTES, "vstrb.8", BYTES)
+def _bytes(clamp: tuple[int, int]) -> StoreForm:
+    return StoreForm(clamp, BYTES, "vstrb.8", BYTES)
 
 
 @design(Quantize, types=(DType.INT8,), needs="mve")
@@ -84,7 +93,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     return _rescaled("mve clamp", sig, target, params, limits)
 
 
-def _taken(o: Operands) -> Steps:
+def _taken(o: Operands) -> ElementSteps:
     f, (x,) = o.f, o.inputs
     elements = f.vector("elements")
 
@@ -92,7 +101,7 @@ def _taken(o: Operands) -> Steps:
         f("vldrb.8", elements, f"[{x}], #{BYTES}")
         return elements
 
-    return Steps(vector)
+    return ElementSteps(vector)
 
 
 def _rescaled(
@@ -101,7 +110,7 @@ def _rescaled(
     offset = params.input_offset
     scale, span = (params.multiplier, params.shift), (-128 + offset, 127 + offset)
 
-    def steps(o: Operands) -> Steps:
+    def steps(o: Operands) -> ElementSteps:
         f, (x,) = o.f, o.inputs
         elements = f.vector("elements")
         start, finish = requantised(f, scale, params.output_offset, limits, span, offset)
@@ -113,6 +122,6 @@ def _rescaled(
             finish(elements)
             return elements
 
-        return Steps(vector)
+        return ElementSteps(vector)
 
-    return elementwise(name, sig, target, walk(sig), steps, Form(limits))
+    return elementwise(name, sig, target, walk(sig), steps, StoreForm(limits))

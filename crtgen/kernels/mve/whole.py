@@ -13,10 +13,10 @@ from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.channels import stream_of_channels
-from crtgen.kernels.mve.epilogue import Epilogue, epilogue_words, requantisation
+from crtgen.kernels.mve.epilogue import MveEpilogue, epilogue_words, requantisation
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window
+from crtgen.kernels.window import WindowShape
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -33,7 +33,7 @@ class _Whole:
 
     taps: int
     channels: int
-    epilogue: Epilogue
+    epilogue: MveEpilogue
 
     @property
     def groups(self) -> int:
@@ -42,12 +42,12 @@ class _Whole:
 
 @lru_cache(maxsize=256)
 def _all_channels(k: _Whole) -> Routine:
-    writer = _Writer(k)
+    writer = _WholeWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _WholeWriter:
     def __init__(self, k: _Whole) -> None:
         self.k = k
         self.f = f = Function(
@@ -125,7 +125,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     by_channel = weights.reshape(-1, weights.shape[3]).T
-    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     whole = (window.batch, window.taps_y, window.taps_x) == (1, window.height, window.width)
     channels, taps = by_channel.shape
     if not whole or window.padded or op.multiplier > 1 or channels > _FAR or not _fits(by_channel):

@@ -9,8 +9,8 @@ from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.vfp.copy import copied, copy, fill, filled
-from crtgen.kernels.vfp.depthwise_asm import CHANNELS, NEIGHBOURS, Line, line_of_outputs
-from crtgen.kernels.vfp.unit import Limits, Unit
+from crtgen.kernels.vfp.depthwise_asm import CHANNELS, NEIGHBOURS, FloatDepthwiseRow, line_of_outputs
+from crtgen.kernels.vfp.unit import FloatLimits, FloatUnit
 from crtgen.ops import DepthwiseConv2d
 
 __all__ = ["depthwise"]
@@ -25,7 +25,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         return None
     view = ring_view(op, sig, float_epilogue(op.activation))
     g = view.window
-    line = Line(
+    line = FloatDepthwiseRow(
         width=g.out_width,
         channels=g.channels,
         taps_y=g.taps_y,
@@ -33,8 +33,8 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         stride=g.stride_x,
         dilation=g.dilation_x,
         unroll=g.taps_x <= target.steps(_WRITTEN_OUT[target.optimize]),
-        limits=Limits.of(op.activation),
-        unit=Unit.of(target),
+        limits=FloatLimits.of(op.activation),
+        unit=FloatUnit.of(target),
     )
     return Kernel(
         design=f"vfp depthwise {min(NEIGHBOURS, g.out_width)}x{min(CHANNELS, g.channels)}",
@@ -48,7 +48,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
 
 
-def _weights(sig: Signature, line: Line) -> Const:
+def _weights(sig: Signature, line: FloatDepthwiseRow) -> Const:
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
 
     def pack() -> Array:
@@ -60,6 +60,6 @@ def _weights(sig: Signature, line: Line) -> Const:
     return Const("weights", "float32", (line.weight_bytes // 4,), pack, 4, note)
 
 
-def _work(view: DepthwiseView, line: Line) -> Work:
+def _work(view: DepthwiseView, line: FloatDepthwiseRow) -> Work:
     lines = view.window.batch * view.window.out_height
     return ring_work(Work(lines * line_of_outputs(line).runs()), view, 4, copied, filled)

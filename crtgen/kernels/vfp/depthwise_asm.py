@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.vfp.unit import Clamp, Limits, Unit, add_products, listed
+from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, listed
 
-__all__ = ["CHANNELS", "NEIGHBOURS", "Line", "line_of_outputs"]
+__all__ = ["CHANNELS", "NEIGHBOURS", "FloatDepthwiseRow", "line_of_outputs"]
 
 CHANNELS, NEIGHBOURS = 8, 2  # at a time
 _STORED = 4  # outputs at once, by general registers
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FloatDepthwiseRow:
     """A row of ``width`` outputs of ``channels`` channels by windows of ``taps_y`` by ``taps_x``.
 
     ``stride`` and ``dilation`` are pixels in a row. ``unroll``: the taps of a row are written out.
@@ -27,8 +27,8 @@ class Line:
     stride: int
     dilation: int
     unroll: bool
-    limits: Limits
-    unit: Unit
+    limits: FloatLimits
+    unit: FloatUnit
 
     @property
     def pixel(self) -> int:
@@ -47,15 +47,15 @@ class Line:
 
 
 @lru_cache(maxsize=256)
-def line_of_outputs(k: Line) -> Routine:
+def line_of_outputs(k: FloatDepthwiseRow) -> Routine:
     """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
-    writer = _Writer(k)
+    writer = _VfpDepthwiseWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
-    def __init__(self, k: Line) -> None:
+class _VfpDepthwiseWriter:
+    def __init__(self, k: FloatDepthwiseRow) -> None:
         self.k = k
         self.f = f = Function(
             "line",

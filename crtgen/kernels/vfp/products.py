@@ -9,13 +9,13 @@ from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue
-from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
+from crtgen.kernels.gemm import ChannelGroup, GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.vfp.copy import copied, copy, copy_window
 from crtgen.kernels.vfp.products_asm import Tile, tile_of_pixels
-from crtgen.kernels.vfp.unit import Limits, Unit
-from crtgen.kernels.window import Window
+from crtgen.kernels.vfp.unit import FloatLimits, FloatUnit
+from crtgen.kernels.window import WindowShape
 from crtgen.ops import Conv2d, FullyConnected
 
 __all__ = ["conv2d", "fully_connected"]
@@ -31,7 +31,7 @@ _MOST_INPUTS = 16
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     """A float32 convolution of any shape."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
@@ -41,7 +41,9 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     return _kernel(op, sig, target, None)
 
 
-def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None) -> Kernel:
+def _kernel(
+    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
+) -> Kernel:
     outputs = sig.inputs[1].shape[0]
     pixels, depth = sig.y.elements // outputs, sig.inputs[1].elements // outputs
     tile = _tile(op, min(pixels, _PIXELS), depth, outputs, target)
@@ -53,7 +55,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         tile=tile.pixels,
         unroll=tile.unroll,
         fused=tile.unit.fused,
-        blocks=tuple(Block(*block) for block in tile.blocks),
+        blocks=tuple(ChannelGroup(*block) for block in tile.blocks),
         window=window,
     )
     whole = window is None and pixels == tile.pixels
@@ -71,11 +73,11 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
 
 def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, target: Target) -> Tile:
     channels = _CHANNELS.get(pixels, _OF_SEVERAL)
-    unit = Unit.of(target)
+    unit = FloatUnit.of(target)
     products = target.steps(_WRITTEN_OUT[target.optimize]) * (1 + unit.fused)
     most = min(_MOST_INPUTS, max(2, products // (pixels * min(channels, outputs))))
     unroll = _unroll(depth, 1 << most.bit_length() - 1, pixels == 1)
-    return Tile(pixels, channels, depth, outputs, unroll, Limits.of(op.activation), unit)
+    return Tile(pixels, channels, depth, outputs, unroll, FloatLimits.of(op.activation), unit)
 
 
 def _unroll(depth: int, most: int, alone: bool) -> int:
@@ -115,7 +117,7 @@ def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
     return work
 
 
-def _gathering(window: Window) -> tuple[Routine, ...]:
+def _gathering(window: WindowShape) -> tuple[Routine, ...]:
     """What copies rows, and what copies windows that lie within the image, if any does."""
     if not window.within:
         return (copy(),)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.vfp.unit import Clamp, Limits, Unit, add_products, cut, listed
+from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, cut, listed
 
 __all__ = ["Tile", "tile_of_pixels"]
 
@@ -26,8 +26,8 @@ class Tile:
     depth: int
     outputs: int
     unroll: int
-    limits: Limits
-    unit: Unit
+    limits: FloatLimits
+    unit: FloatUnit
 
     @property
     def blocks(self) -> tuple[tuple[int, int], ...]:
@@ -39,12 +39,12 @@ class Tile:
 @lru_cache(maxsize=256)
 def tile_of_pixels(k: Tile) -> Routine:
     """``tile(x0, y0, weights)``: the inputs of a pixel lie in a row, pixels one after the other."""
-    writer = _Writer(k)
+    writer = _ProductsWriter(k)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class _ProductsWriter:
     def __init__(self, k: Tile) -> None:
         self.k = k
         self.f = f = Function(
@@ -64,7 +64,7 @@ class _Writer:
         f, k = self.f, self.k
         for channels, count in k.blocks:
             with f.repeated("groups of outputs", count):
-                _Group(self, channels).write()
+                _ProductGroup(self, channels).write()
 
     def rewind(self) -> None:
         """Back to the first inputs, if there are more outputs."""
@@ -73,10 +73,10 @@ class _Writer:
                 self.f.advance(row, -4 * self.k.depth)
 
 
-class _Group:
+class _ProductGroup:
     """Some outputs of all pixels: registers of the FPU, and what is done with them."""
 
-    def __init__(self, writer: _Writer, channels: int) -> None:
+    def __init__(self, writer: _ProductsWriter, channels: int) -> None:
         self.writer = writer
         self.f = f = writer.f
         self.k = k = writer.k

@@ -86,7 +86,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 def _quantized(k: QuantizeView) -> Routine:
     """``quantise(x, y)``."""
     f = Function("quantise", "const float *x", "int8_t *y", purpose=f"Quantises {k.elements} numbers.")
-    writer = _Writer(f, k)
+    writer = _QuantizeWriter(f, k)
     fours, rest = divmod(k.elements, _AT_ONCE)
     if fours:
         writer.fours(fours)
@@ -96,7 +96,7 @@ def _quantized(k: QuantizeView) -> Routine:
     return f.done()
 
 
-class _Writer:
+class _QuantizeWriter:
     """Conversions are to halves of steps, towards zero.
 
     So a result is half of what is 1 more, rounded down; of what is below zero half of it as it is.

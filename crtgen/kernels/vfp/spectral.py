@@ -24,7 +24,7 @@ _BLOCK = 4
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     """Eight samples at a time; the product with the last one is kept for the next."""
     f = frame_function(sig)
-    made = _Frame(f, op, sig)
+    made = _FpuFrame(f, op, sig)
     made.begin()
     rounds, rest = divmod(sig.y.elements, _STEP)
     if rounds:
@@ -35,7 +35,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     return alone("vfp frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
-class _Frame(FrameWriter):
+class _FpuFrame(FrameWriter):
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
         super().__init__(f, op, sig)
         self.now, self.then = f.singles("samples", _STEP), f.singles("weights", _STEP)

@@ -11,33 +11,33 @@ from crtgen.kernels.kernel import Target
 from crtgen.kernels.words import bits_of
 from crtgen.ops import Activation
 
-__all__ = ["Clamp", "Limits", "Unit", "add_products", "cut", "listed"]
+__all__ = ["Clamp", "FloatLimits", "FloatUnit", "add_products", "cut", "listed"]
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class FloatUnit:
     """``fused``: VFMA is a product and its addition. ``fpv5``: VMAXNM and VMINNM are there."""
 
     fused: bool
     fpv5: bool
 
     @classmethod
-    def of(cls, target: Target) -> "Unit":
+    def of(cls, target: Target) -> "FloatUnit":
         """That of the target; fused is half the code, and on M4 and M33 slower than the two apart."""
         return cls(target.core.fast_fma or target.flag == "-Os", target.core.fpv5)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FloatLimits:
     """What outputs are clamped to, where it is finite."""
 
     low: float
     high: float
 
     @classmethod
-    def of(cls, activation: Activation) -> "Limits":
+    def of(cls, activation: Activation) -> "FloatLimits":
         return cls(*activation.float_range())
 
 
@@ -53,7 +53,7 @@ def listed(registers: Sequence[str]) -> str:
 
 def add_products(
     f: Function,
-    unit: Unit,
+    unit: FloatUnit,
     sums: Sequence[str],
     inputs: Sequence[str],
     weights: Sequence[str],
@@ -77,7 +77,7 @@ class Clamp:
     """
 
     def __init__(
-        self, f: Function, unit: Unit, limits: Limits, spare: Sequence[str], at_once: int = 8
+        self, f: Function, unit: FloatUnit, limits: FloatLimits, spare: Sequence[str], at_once: int = 8
     ) -> None:
         self.f = f
         self.at_once = at_once

@@ -1,13 +1,13 @@
 """Branches, calls and the loops of Armv8.1-M."""
 
 from crtgen.prove.flow import target
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import LR, Machine, Step
 from crtgen.prove.meaning import BRANCHES
 from crtgen.prove.operands import register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Word, unknown
+from crtgen.prove.value import Word, WordOp, unknown
 
 __all__: list[str] = []
 
@@ -19,12 +19,12 @@ __all__: list[str] = []
     "dmb",
     *(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")),
 )
-def nothing(m: Machine, i: Instruction) -> Step:
+def nothing(m: Machine, i: DecodedInstruction) -> Step:
     return lambda: None
 
 
 @family("msr", "cpsid", "cpsie")
-def special(m: Machine, i: Instruction) -> Step:
+def special(m: Machine, i: DecodedInstruction) -> Step:
     """Whether interrupts come, and where the stack ends, which is checked otherwise: after a reset only."""
     if not m.starts or (i.name == "msr" and i.operands[0].lower() not in ("msplim", "primask")):
         raise Refusal("a register that is not followed")
@@ -32,7 +32,7 @@ def special(m: Machine, i: Instruction) -> Step:
 
 
 @family("mrs")
-def read_special(m: Machine, i: Instruction) -> Step:
+def read_special(m: Machine, i: DecodedInstruction) -> Step:
     n = register(i.operands[0])
 
     def step() -> None:
@@ -42,19 +42,19 @@ def read_special(m: Machine, i: Instruction) -> Step:
 
 
 @family("b")
-def jump(m: Machine, i: Instruction) -> Step:
+def jump(m: Machine, i: DecodedInstruction) -> Step:
     to = target(i)
     return lambda: to
 
 
 @family("bl")
-def call(m: Machine, i: Instruction) -> Step:
+def call(m: Machine, i: DecodedInstruction) -> Step:
     to, following = target(i), i.following
     return lambda: m.call(to, following)
 
 
 @family("blx")
-def call_by_register(m: Machine, i: Instruction) -> Step:
+def call_by_register(m: Machine, i: DecodedInstruction) -> Step:
     n, following = register(i.operands[0]), i.following
 
     def step() -> int:
@@ -67,18 +67,18 @@ def call_by_register(m: Machine, i: Instruction) -> Step:
 
 
 @family("bx")
-def give_back(m: Machine, i: Instruction) -> Step:
+def give_back(m: Machine, i: DecodedInstruction) -> Step:
     n = register(i.operands[0])
     return lambda: m.give_back(m.r[n])
 
 
 @family(*(f"b{c}" for c in BRANCHES))
-def branch(m: Machine, i: Instruction) -> Step:
+def branch(m: Machine, i: DecodedInstruction) -> Step:
     condition, to, following, pc = i.name[1:], target(i), i.following, i.address
 
     def step() -> int | None:
         holds = m.holds(condition)
-        if isinstance(holds, Op):
+        if isinstance(holds, WordOp):
             return m.branch(holds, pc, to, following)
         return to if holds else None
 
@@ -86,7 +86,7 @@ def branch(m: Machine, i: Instruction) -> Step:
 
 
 @family("cbz", "cbnz")
-def branch_on_zero(m: Machine, i: Instruction) -> Step:
+def branch_on_zero(m: Machine, i: DecodedInstruction) -> Step:
     n, to, zero = register(i.operands[0]), target(i), i.name == "cbz"
     following, pc = i.following, i.address
 
@@ -94,7 +94,7 @@ def branch_on_zero(m: Machine, i: Instruction) -> Step:
         v = m.r[n]
         if isinstance(v, int):
             return to if (v == 0) == zero else None
-        return m.branch(Op("eq" if zero else "ne", v, 0), pc, to, following)
+        return m.branch(WordOp("eq" if zero else "ne", v, 0), pc, to, following)
 
     return step
 
@@ -106,7 +106,7 @@ def _count(v: Word) -> int:
 
 
 @family("dls", "wls")
-def loop_start(m: Machine, i: Instruction) -> Step:
+def loop_start(m: Machine, i: DecodedInstruction) -> Step:
     n, to = register(i.operands[1]), target(i) if i.name == "wls" else None
 
     def step() -> int | None:
@@ -117,7 +117,7 @@ def loop_start(m: Machine, i: Instruction) -> Step:
 
 
 @family("le")
-def loop_end(m: Machine, i: Instruction) -> Step:
+def loop_end(m: Machine, i: DecodedInstruction) -> Step:
     to = target(i)
 
     def step() -> int | None:
@@ -134,7 +134,7 @@ _ELEMENT = {"8": 1, "16": 2, "32": 4}
 
 
 @family("dlstp", "wlstp")
-def tail_loop_start(m: Machine, i: Instruction) -> Step:
+def tail_loop_start(m: Machine, i: DecodedInstruction) -> Step:
     """A loop over elements, of which the last round may have fewer."""
     n, size = register(i.operands[1]), _ELEMENT[i.kind]
     to = target(i) if i.name == "wlstp" else None
@@ -150,7 +150,7 @@ def tail_loop_start(m: Machine, i: Instruction) -> Step:
 
 
 @family("letp")
-def tail_loop_end(m: Machine, i: Instruction) -> Step:
+def tail_loop_end(m: Machine, i: DecodedInstruction) -> Step:
     to = target(i)
 
     def step() -> int | None:

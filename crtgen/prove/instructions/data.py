@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.long_sums import long_add, long_shift
 from crtgen.prove.machine import PC, Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register, second
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Halves, Op, Word, unknown
+from crtgen.prove.value import M32, Halves, Word, WordOp, unknown
 from crtgen.prove.words import (
     add,
     byte_word,
@@ -33,7 +33,7 @@ def _with_flags(*names: str) -> list[str]:
     return [n + s for n in names for s in ("", "s")]
 
 
-def _three(i: Instruction) -> Sequence[str]:
+def _three(i: DecodedInstruction) -> Sequence[str]:
     """Destination, first and second operand, where two are written that mean three."""
     q = i.operands
     two = len(q) == 2 or (len(q) == 3 and re.match(r"(lsl|lsr|asr|ror) ", q[2]))
@@ -60,7 +60,7 @@ def _destination(name: str) -> int:
 
 
 @family(*_with_flags("mov", "mvn"), "movw")
-def move(m: Machine, i: Instruction) -> Step:
+def move(m: Machine, i: DecodedInstruction) -> Step:
     d, r, flags = _destination(i.operands[0]), m.r, i.name.endswith("s")
     if i.name == "movs" and len(i.operands) == 3:
         kind, n = i.operands[2].split(" #")
@@ -85,7 +85,7 @@ def move(m: Machine, i: Instruction) -> Step:
 
 
 @family("movt")
-def move_top(m: Machine, i: Instruction) -> Step:
+def move_top(m: Machine, i: DecodedInstruction) -> Step:
     d, top, r = _destination(i.operands[0]), number(i.operands[1]) << 16, m.r
 
     def step() -> None:
@@ -96,7 +96,7 @@ def move_top(m: Machine, i: Instruction) -> Step:
 
 
 @family(*_with_flags("add", "sub", "rsb", "adc", "sbc", "neg"), "addw", "subw")
-def addition(m: Machine, i: Instruction) -> Step:
+def addition(m: Machine, i: DecodedInstruction) -> Step:
     flags = i.name.endswith("s")
     name = i.name.removesuffix("s").removesuffix("w")
     if name == "neg":
@@ -111,7 +111,7 @@ def addition(m: Machine, i: Instruction) -> Step:
     return sums[name](m, d, x, value, flags)
 
 
-def _address(m: Machine, i: Instruction, d: int, offset: int) -> Step:
+def _address(m: Machine, i: DecodedInstruction, d: int, offset: int) -> Step:
     """ADR: an address by the program counter."""
     value = ((i.address + 4) & ~3) + offset
 
@@ -167,7 +167,7 @@ def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
         if flags:
             m.flags = ("add", a, b, carry)
         rounded = add(a, carry)
-        whole = isinstance(rounded, Op) and rounded.name == "vrmulh"
+        whole = isinstance(rounded, WordOp) and rounded.name == "vrmulh"
         m.r[d] = add(rounded, b) if whole else add(add(a, b), carry)
 
     return step
@@ -199,7 +199,7 @@ def _sbc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
 
 
 @family("cmp", "cmn", "tst", "teq")
-def comparison(m: Machine, i: Instruction) -> Step:
+def comparison(m: Machine, i: DecodedInstruction) -> Step:
     x, value, r = register(i.operands[0]), second(m, i.operands[1:]), m.r
     plain = _is_plain(i.operands[1:])
 
@@ -219,7 +219,7 @@ def comparison(m: Machine, i: Instruction) -> Step:
 
 
 @family(*_with_flags("and", "orr", "eor", "bic", "orn"))
-def logical(m: Machine, i: Instruction) -> Step:
+def logical(m: Machine, i: DecodedInstruction) -> Step:
     flags, name, q = i.name.endswith("s"), i.name.removesuffix("s"), _three(i)
     d, x, value = _destination(q[0]), register(q[1]), second(m, q[2:])
     kind = {"bic": "and", "orn": "orr"}.get(name, name)
@@ -235,7 +235,7 @@ def logical(m: Machine, i: Instruction) -> Step:
 
 
 @family(*_with_flags("lsl", "lsr", "asr", "ror"))
-def shift(m: Machine, i: Instruction) -> Step:
+def shift(m: Machine, i: DecodedInstruction) -> Step:
     flags, kind, q = i.name.endswith("s"), i.name.removesuffix("s"), _three(i)
     d, x = _destination(q[0]), register(q[1])
     if q[2][0] != "#":
@@ -263,7 +263,7 @@ def _last_out(kind: str, v: Word, n: int) -> Word:
     if n == 0:
         return unknown()
     place = 32 - n if kind == "lsl" else n - 1
-    return v >> place & 1 if isinstance(v, int) else Op("and", Op("lsr", v, place), 1)
+    return v >> place & 1 if isinstance(v, int) else WordOp("and", WordOp("lsr", v, place), 1)
 
 
 def _shift_by_register(m: Machine, kind: str, flags: bool, which: tuple[int, int, int]) -> Step:
@@ -285,7 +285,7 @@ def _shift_by_register(m: Machine, kind: str, flags: bool, which: tuple[int, int
 
 
 @family("bfi")
-def insert(m: Machine, i: Instruction) -> Step:
+def insert(m: Machine, i: DecodedInstruction) -> Step:
     d, x = _destination(i.operands[0]), register(i.operands[1])
     lsb, width = number(i.operands[2]), number(i.operands[3])
     mask = ((1 << width) - 1) << lsb
@@ -306,7 +306,7 @@ def insert(m: Machine, i: Instruction) -> Step:
 
 
 @family("ubfx", "sbfx")
-def extract(m: Machine, i: Instruction) -> Step:
+def extract(m: Machine, i: DecodedInstruction) -> Step:
     d, x = _destination(i.operands[0]), register(i.operands[1])
     lsb, width = number(i.operands[2]), number(i.operands[3])
     kind = "lsr" if i.name == "ubfx" else "asr"
@@ -318,7 +318,7 @@ def extract(m: Machine, i: Instruction) -> Step:
 
 
 @family("clz", "rev")
-def unary(m: Machine, i: Instruction) -> Step:
+def unary(m: Machine, i: DecodedInstruction) -> Step:
     d, x, name = _destination(i.operands[0]), register(i.operands[1]), i.name
 
     def step() -> None:
@@ -328,7 +328,7 @@ def unary(m: Machine, i: Instruction) -> Step:
 
 
 @family("asrl", "lsll", "lsrl")
-def shift_two(m: Machine, i: Instruction) -> Step:
+def shift_two(m: Machine, i: DecodedInstruction) -> Step:
     """Of 64 bits in two registers, by a number."""
     low, high, n = register(i.operands[0]), register(i.operands[1]), number(i.operands[2])
     if not 0 < n < 32:
@@ -347,7 +347,7 @@ def shift_two(m: Machine, i: Instruction) -> Step:
 
 
 @family("sxtb", "uxtb", "sxth", "uxth")
-def extend(m: Machine, i: Instruction) -> Step:
+def extend(m: Machine, i: DecodedInstruction) -> Step:
     d, x = _destination(i.operands[0]), register(i.operands[1])
     if len(i.operands) > 2:
         raise Refusal("a rotated extension")

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.instructions.transfers import aligned_base
 from crtgen.prove.machine import LR, SP, Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Byte, Op, Word, signed8
+from crtgen.prove.value import M32, Byte, Word, WordOp, signed8
 from crtgen.prove.words import byte_word, bytes_of, halves_of, logic, pair, raw_halves, select, word_of
 
 __all__ = ["lane_bytes", "mask", "put", "put_predicated", "replicated", "split_lanes", "vector"]
@@ -66,7 +66,7 @@ def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[W
     if not whole:
         raise Refusal("a predicated operation on parts of words")
     both = zip(holds, words, m.q[d] if others is None else others, strict=True)
-    m.q[d] = [select(h, new, old) if isinstance(h, Op) else new if h else old for h, new, old in both]
+    m.q[d] = [select(h, new, old) if isinstance(h, WordOp) else new if h else old for h, new, old in both]
 
 
 def put(m: Machine, d: int, words: Sequence[Word]) -> None:
@@ -85,7 +85,7 @@ def _words(b: Sequence[Byte]) -> list[Word]:
 
 
 @family("vctp")
-def tail_predicate(m: Machine, i: Instruction) -> Step:
+def tail_predicate(m: Machine, i: DecodedInstruction) -> Step:
     n, size = register(i.operands[0]), lane_bytes(i.kind)
 
     def step() -> None:
@@ -98,7 +98,7 @@ def tail_predicate(m: Machine, i: Instruction) -> Step:
 
 
 @family(*(f"v{kind}{'t' * n}" for kind in ("ps", "p") for n in (1, 2, 3, 4)), "vcmp")
-def predicate_block(m: Machine, i: Instruction) -> Step:
+def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
     """VPST, VPT, VCMP: the next one to four have to be loads and stores that ask for the predicate."""
     at, compares = i.following, not i.name.startswith("vps")
     for _ in range(i.name.count("t")):
@@ -139,7 +139,7 @@ def split_lanes(w: Word, size: int) -> tuple[Word, ...]:
 
 
 @family("vmrs", "vmsr")
-def predicate_register(m: Machine, i: Instruction) -> Step:
+def predicate_register(m: Machine, i: DecodedInstruction) -> Step:
     to_core = i.name == "vmrs"
     n, special = register(i.operands[0 if to_core else 1]), i.operands[1 if to_core else 0]
     if special != "p0":
@@ -158,7 +158,7 @@ def predicate_register(m: Machine, i: Instruction) -> Step:
 
 
 @family("vpsel")
-def pick_lanes(m: Machine, i: Instruction) -> Step:
+def pick_lanes(m: Machine, i: DecodedInstruction) -> Step:
     d, x, y = (vector(q) for q in i.operands)
 
     def step() -> None:
@@ -173,7 +173,7 @@ def pick_lanes(m: Machine, i: Instruction) -> Step:
 
 
 @family("vpush", "vpop", "vstmia", "vldmia")
-def move_block(m: Machine, i: Instruction) -> Step:
+def move_block(m: Machine, i: DecodedInstruction) -> Step:
     """Registers d0 to d15, two words each."""
     on_stack = i.name in ("vpush", "vpop")
     base = SP if on_stack else register(i.operands[0].strip("!"))
@@ -206,7 +206,7 @@ _LANE = re.compile(r"q([0-7])\[([0-3])\]")
 
 
 @family("vmov")
-def move(m: Machine, i: Instruction) -> Step:
+def move(m: Machine, i: DecodedInstruction) -> Step:
     q = i.operands
     if len(q) == 4:
         return _move_two(m, q)
@@ -248,7 +248,7 @@ def _move_two(m: Machine, q: Sequence[str]) -> Step:
 
 
 @family("vorr", "vand", "veor")
-def logical(m: Machine, i: Instruction) -> Step:
+def logical(m: Machine, i: DecodedInstruction) -> Step:
     d, x, y = (vector(q) for q in i.operands)
     if x == y and i.name == "vorr":
         return lambda: put(m, d, m.q[x])
@@ -268,13 +268,13 @@ def replicated(v: Word, size: int) -> Word:
 
 
 @family("vdup")
-def duplicate(m: Machine, i: Instruction) -> Step:
+def duplicate(m: Machine, i: DecodedInstruction) -> Step:
     d, x, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
     return lambda: put(m, d, [replicated(m.r[x], size)] * 4)
 
 
 @family("vidup", "vddup", "viwdup", "vdwdup")
-def count_lanes(m: Machine, i: Instruction) -> Step:
+def count_lanes(m: Machine, i: DecodedInstruction) -> Step:
     """Each lane is the number before it and a step: up, down, or around a limit. The base goes on."""
     d, base, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
     limit = register(i.operands[2]) if "w" in i.name else None
@@ -302,7 +302,7 @@ def count_lanes(m: Machine, i: Instruction) -> Step:
 
 
 @family("vshlc")
-def shift_all(m: Machine, i: Instruction) -> Step:
+def shift_all(m: Machine, i: DecodedInstruction) -> Step:
     """All 128 bits to the left by whole bytes: some come in from a register, others go out to it."""
     d, n = vector(i.operands[0]), register(i.operands[1])
     count = number(i.operands[2]) // 8

@@ -1,20 +1,20 @@
 """Multiplications, of 32 bits to one word and to two."""
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.long_sums import as_long, long_words
 from crtgen.prove.machine import Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Sum, Word, signed
+from crtgen.prove.value import M32, LinearSum, Word, WordOp, signed
 from crtgen.prove.words import add, halves_of, mac, mul, shifted
 
 __all__: list[str] = []
 
 
 @family("mul", "muls", "mla", "mls")
-def multiply(m: Machine, i: Instruction) -> Step:
+def multiply(m: Machine, i: DecodedInstruction) -> Step:
     q = (i.operands[0], *i.operands) if len(i.operands) == 2 else i.operands
     d, x, y = register(q[0]), register(q[1]), register(q[2])
     acc, factor, r = register(q[3]) if len(q) > 3 else None, -1 if i.name == "mls" else 1, m.r
@@ -29,7 +29,7 @@ def multiply(m: Machine, i: Instruction) -> Step:
 
 
 @family("smull", "umull")
-def long_multiply(m: Machine, i: Instruction) -> Step:
+def long_multiply(m: Machine, i: DecodedInstruction) -> Step:
     low, high, x, y = (register(q) for q in i.operands)
     r, is_signed = m.r, i.name[0] == "s"
 
@@ -40,7 +40,7 @@ def long_multiply(m: Machine, i: Instruction) -> Step:
 
 
 @family("smlal", "umlal")
-def long_accumulate(m: Machine, i: Instruction) -> Step:
+def long_accumulate(m: Machine, i: DecodedInstruction) -> Step:
     low, high, x, y = (register(q) for q in i.operands)
     r, is_signed = m.r, i.name[0] == "s"
 
@@ -58,24 +58,24 @@ def long_accumulate(m: Machine, i: Instruction) -> Step:
     return step
 
 
-def _small_product(u: Word, v: Word) -> Sum | None:
+def _small_product(u: Word, v: Word) -> LinearSum | None:
     """The product of a sum of about 16 bits and a number; 64 bits hold many of them."""
     if isinstance(u, int):
         u, v = v, u
-    if not isinstance(u, Sum) or not isinstance(v, int) or max(map(abs, u.bounds())) > 1 << 17:
+    if not isinstance(u, LinearSum) or not isinstance(v, int) or max(map(abs, u.bounds())) > 1 << 17:
         return None
-    return Sum(u.constant * signed(v), None, (None, u, signed(v)))
+    return LinearSum(u.constant * signed(v), None, (None, u, signed(v)))
 
 
-def _accumulated(to: tuple[Word, Word], product: Sum) -> tuple[Word, Word] | None:
+def _accumulated(to: tuple[Word, Word], product: LinearSum) -> tuple[Word, Word] | None:
     before = as_long(*to)
     if before is None:
         return None
-    return long_words(Sum(before.constant + product.constant, None, (before, product, 1)))
+    return long_words(LinearSum(before.constant + product.constant, None, (before, product, 1)))
 
 
 @family("smlald", "smlaldx", "smlalbb", "smlalbt", "smlaltb", "smlaltt")
-def long_products_of_halves(m: Machine, i: Instruction) -> Step:
+def long_products_of_halves(m: Machine, i: DecodedInstruction) -> Step:
     low, high, x, y = (register(q) for q in i.operands)
     crossed = i.name.endswith("x")
     which = ((0, crossed), (1, 1 - crossed)) if "d" in i.name else ((i.name[5] == "t", i.name[6] == "t"),)
@@ -94,7 +94,7 @@ def _with_product(words: tuple[Word, Word], u: Word, v: Word) -> tuple[Word, Wor
     """64 bits and the product of two halves."""
     before = as_long(*words)
     made = mac(before, u, v) if before is not None else None
-    together = long_words(made) if isinstance(made, Sum) else None
+    together = long_words(made) if isinstance(made, LinearSum) else None
     if together is not None:
         return together
     product = mul(u & M32 if isinstance(u, int) else u, v & M32 if isinstance(v, int) else v)
@@ -108,11 +108,11 @@ def _product(u: Word, v: Word, is_signed: bool) -> tuple[Word, Word]:
     if isinstance(u, int) and isinstance(v, int):
         p = signed(u) * signed(v) if is_signed else u * v
         return p & M32, p >> 32 & M32
-    return Op("mul", u, v), Op("smulhi" if is_signed else "umulhi", u, v)
+    return WordOp("mul", u, v), WordOp("smulhi" if is_signed else "umulhi", u, v)
 
 
 @family("smmla", "smmlar", "smmul", "smmulr", "smmls")
-def most_significant(m: Machine, i: Instruction) -> Step:
+def most_significant(m: Machine, i: DecodedInstruction) -> Step:
     q = i.operands
     d, x, y, acc = register(q[0]), register(q[1]), register(q[2]), register(q[3]) if len(q) > 3 else None
     name = {"smmul": "smmla", "smmulr": "smmlar"}.get(i.name, i.name)
@@ -124,7 +124,7 @@ def most_significant(m: Machine, i: Instruction) -> Step:
 
 
 @family("smlawb", "smlawt", "smulwb", "smulwt")
-def word_by_half(m: Machine, i: Instruction) -> Step:
+def word_by_half(m: Machine, i: DecodedInstruction) -> Step:
     q = i.operands
     d, x, y, acc = register(q[0]), register(q[1]), register(q[2]), register(q[3]) if len(q) > 3 else None
     top = i.name[-1] == "t"
@@ -138,7 +138,7 @@ def word_by_half(m: Machine, i: Instruction) -> Step:
 
 
 @family("ssat", "usat")
-def saturate(m: Machine, i: Instruction) -> Step:
+def saturate(m: Machine, i: DecodedInstruction) -> Step:
     d, width, x = register(i.operands[0]), number(i.operands[1]), register(i.operands[2])
     kind, _, amount = i.operands[3].partition(" #") if len(i.operands) > 3 else ("lsl", "", "0")
     if kind not in ("lsl", "asr"):
@@ -151,7 +151,7 @@ def saturate(m: Machine, i: Instruction) -> Step:
 
 
 @family("udiv", "sdiv")
-def divide(m: Machine, i: Instruction) -> Step:
+def divide(m: Machine, i: DecodedInstruction) -> Step:
     q = (i.operands[0], *i.operands) if len(i.operands) == 2 else i.operands
     d, x, y = (register(n) for n in q)
 

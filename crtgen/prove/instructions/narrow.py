@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.lanes import (
     lane_bytes,
     mask,
@@ -38,7 +38,7 @@ __all__: list[str] = []
 
 
 @family("vmlav", "vmlava", "vmladav", "vmladava", "vaddv", "vaddva")
-def across(m: Machine, i: Instruction) -> Step:
+def across(m: Machine, i: DecodedInstruction) -> Step:
     """Sums of all lanes, or of products of two vectors, to a register of the core."""
     lane, q = lane_bytes(i.kind), i.operands
     if lane == 1 and i.kind != "s8":
@@ -64,7 +64,7 @@ def across(m: Machine, i: Instruction) -> Step:
 
 
 @family("vmla", "vmlas")
-def accumulate(m: Machine, i: Instruction) -> Step:
+def accumulate(m: Machine, i: DecodedInstruction) -> Step:
     """Qd + Qn * r, or Qn * Qd + r."""
     if lane_bytes(i.kind) != 4:
         raise Refusal(f"{i.name} of {i.kind}")
@@ -96,7 +96,7 @@ _UNSIGNED = {"vmax": "umax", "vmin": "umin"}
 
 
 @family(*_PLAIN, *_OF_WORDS, *_SIGNED, "vqadd", "vqsub", "vrshl", "vshr", "vrshr", "vshl", "vaddt")
-def lane_by_lane(m: Machine, i: Instruction) -> Step:
+def lane_by_lane(m: Machine, i: DecodedInstruction) -> Step:
     q = (i.operands[0], *i.operands) if len(i.operands) == 2 else i.operands
     d, x, lane = vector(q[0]), vector(q[1]), lane_bytes(i.kind)
     name, write = (i.name, put) if i.name != "vaddt" else ("vadd", put_predicated)
@@ -181,7 +181,7 @@ def _by_amount(kind: str) -> _Lane:
 
 
 @family("vsri", "vsli")
-def shift_in(m: Machine, i: Instruction) -> Step:
+def shift_in(m: Machine, i: DecodedInstruction) -> Step:
     """A word shifted by whole bytes; what comes in at its end stays as it was."""
     d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2]) // 8
     if i.kind not in ("32", "16") or number(i.operands[2]) % 8:
@@ -202,7 +202,7 @@ def shift_in(m: Machine, i: Instruction) -> Step:
 
 
 @family("vmullb", "vmullt")
-def wide_product(m: Machine, i: Instruction) -> Step:
+def wide_product(m: Machine, i: DecodedInstruction) -> Step:
     """Products of the lower or upper halves of words, as words."""
     d, x, y = (vector(q) for q in i.operands)
     if i.kind != "s16":
@@ -216,7 +216,7 @@ def wide_product(m: Machine, i: Instruction) -> Step:
 
 
 @family("vmovlb", "vmovlt")
-def widen(m: Machine, i: Instruction) -> Step:
+def widen(m: Machine, i: DecodedInstruction) -> Step:
     """The lower or upper halves of words as words."""
     if i.kind != "s16":
         raise Refusal(f"{i.name} of {i.kind}")
@@ -228,7 +228,7 @@ _NARROW = [f"v{q}{name}n{part}" for q in ("", "q") for name in ("mov", "shr", "r
 
 
 @family(*_NARROW)
-def narrow(m: Machine, i: Instruction) -> Step:
+def narrow(m: Machine, i: DecodedInstruction) -> Step:
     """Each lane as half a lane, saturated with Q, in the lower (B) or upper (T) half of the lane of Qd."""
     name, kind, lane = i.name, i.kind, lane_bytes(i.kind)
     d, x, top, saturates = vector(i.operands[0]), vector(i.operands[1]), name[-1] == "t", name[1] == "q"
@@ -259,7 +259,7 @@ def _inserted(one: Callable[[Word], Word], u: Word, old: Word, lane: int, top: b
 
 
 @family("vmaxv", "vminv")
-def extreme(m: Machine, i: Instruction) -> Step:
+def extreme(m: Machine, i: DecodedInstruction) -> Step:
     """The greatest or least of a register of the core and all lanes of signed bytes."""
     if i.kind != "s8":
         raise Refusal(f"{i.name} of {i.kind}")
@@ -277,7 +277,7 @@ def extreme(m: Machine, i: Instruction) -> Step:
 
 
 @family("vabs", "vneg")
-def sign(m: Machine, i: Instruction) -> Step:
+def sign(m: Machine, i: DecodedInstruction) -> Step:
     """The negative of each lane, or of those that are."""
     d, x, lane = vector(i.operands[0]), vector(i.operands[1]), lane_bytes(i.kind)
 

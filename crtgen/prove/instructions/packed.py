@@ -1,12 +1,12 @@
 """The DSP extension: two halves or four bytes in a word."""
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.data import EXTENSIONS
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import Machine, Step
 from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Byte, Bytes, Op, Part, Word, signed8
+from crtgen.prove.value import M32, Byte, Bytes, Word, WordByte, WordOp, signed8
 from crtgen.prove.words import (
     add,
     byte_word,
@@ -39,7 +39,7 @@ def as_word(v: Word) -> Word:
 
 
 @family(*_HALVES)
-def products_of_halves(m: Machine, i: Instruction) -> Step:
+def products_of_halves(m: Machine, i: DecodedInstruction) -> Step:
     q, which, r = i.operands, _HALVES[i.name], m.r
     d, x, y, acc = register(q[0]), register(q[1]), register(q[2]), register(q[3]) if len(q) > 3 else None
 
@@ -53,7 +53,7 @@ def products_of_halves(m: Machine, i: Instruction) -> Step:
     return step
 
 
-def _rotation(i: Instruction) -> tuple[tuple[str, ...], int]:
+def _rotation(i: DecodedInstruction) -> tuple[tuple[str, ...], int]:
     """Operands without the rotation, and that in bytes."""
     last = i.operands[-1]
     if last.startswith("ror "):
@@ -62,7 +62,7 @@ def _rotation(i: Instruction) -> tuple[tuple[str, ...], int]:
 
 
 @family("sxtb16", "sxtab16", "uxtb16", "uxtab16")
-def extend_two(m: Machine, i: Instruction) -> Step:
+def extend_two(m: Machine, i: DecodedInstruction) -> Step:
     """Bytes 0 and 2 of a word, after the rotation, as halves."""
     q, turn = _rotation(i)
     d, x, r = register(q[0]), register(q[-1]), m.r
@@ -81,7 +81,7 @@ def extend_two(m: Machine, i: Instruction) -> Step:
 
 
 @family("sxtab", "sxtah", "uxtab", "uxtah")
-def extend_and_add(m: Machine, i: Instruction) -> Step:
+def extend_and_add(m: Machine, i: DecodedInstruction) -> Step:
     q, turn = _rotation(i)
     if turn:
         raise Refusal("a rotated extension")
@@ -94,7 +94,7 @@ def extend_and_add(m: Machine, i: Instruction) -> Step:
 
 
 @family("pkhbt", "pkhtb")
-def pack(m: Machine, i: Instruction) -> Step:
+def pack(m: Machine, i: DecodedInstruction) -> Step:
     """A half of each of two words; the second one may be shifted."""
     q = i.operands
     kind, _, amount = q[3].partition(" #") if len(q) == 4 else ("lsl", "", "0")
@@ -117,7 +117,7 @@ def pack(m: Machine, i: Instruction) -> Step:
 
 
 @family("sadd16", "ssub16")
-def two_sums(m: Machine, i: Instruction) -> Step:
+def two_sums(m: Machine, i: DecodedInstruction) -> Step:
     d, x, y = (register(n) for n in i.operands)
     factor = 1 if i.name == "sadd16" else -1
 
@@ -130,7 +130,7 @@ def two_sums(m: Machine, i: Instruction) -> Step:
 
 
 @family("ssub8")
-def compare_bytes(m: Machine, i: Instruction) -> Step:
+def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
     """The differences of four signed bytes; GE says of each whether it is negative."""
     d, x, y = (register(n) for n in i.operands)
 
@@ -148,7 +148,7 @@ def compare_bytes(m: Machine, i: Instruction) -> Step:
 
 
 @family("sel")
-def pick_bytes(m: Machine, i: Instruction) -> Step:
+def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
     """Each byte of one word or the other, as GE says."""
     d, x, y = (register(n) for n in i.operands)
 
@@ -167,13 +167,13 @@ def _picked(a: Byte, b: Byte, u: Byte, v: Byte) -> Byte:
     if isinstance(a, int) and isinstance(b, int):
         return u if signed8(a) >= signed8(b) else v
     if _same(a, u) and _same(b, v):
-        return Part(Op("max", byte_word(a), byte_word(b)), 0)
+        return WordByte(WordOp("max", byte_word(a), byte_word(b)), 0)
     if _same(a, v) and _same(b, u):
-        return Part(Op("min", byte_word(a), byte_word(b)), 0)
-    return low_byte(select(Op("ge", byte_word(a), byte_word(b)), byte_word(u), byte_word(v)))
+        return WordByte(WordOp("min", byte_word(a), byte_word(b)), 0)
+    return low_byte(select(WordOp("ge", byte_word(a), byte_word(b)), byte_word(u), byte_word(v)))
 
 
 def _same(a: Byte, b: Byte) -> bool:
-    if isinstance(a, Part) and isinstance(b, Part):
+    if isinstance(a, WordByte) and isinstance(b, WordByte):
         return a.word is b.word and a.index == b.index
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.lanes import put, vector
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.instructions.transfers import aligned_base
@@ -55,7 +55,7 @@ def _expanded(code: int) -> int:
 
 
 @family("vmov:s")
-def move(m: Machine, i: Instruction) -> Step:
+def move(m: Machine, i: DecodedInstruction) -> Step:
     """Of one word or two, in their order; or a number."""
     q = i.operands
     if q[1][0] == "#":
@@ -72,7 +72,7 @@ def move(m: Machine, i: Instruction) -> Step:
 
 
 @family("vldr:s", "vstr:s")
-def transfer(m: Machine, i: Instruction) -> Step:
+def transfer(m: Machine, i: DecodedInstruction) -> Step:
     n, at = _single(i.operands[0]), address(m, i, i.operands[1:])
     if i.name == "vldr":
         return lambda: _set(m, n, m.memory.load(aligned_base(at())))
@@ -80,7 +80,7 @@ def transfer(m: Machine, i: Instruction) -> Step:
 
 
 @family("vldr", "vstr")
-def transfer_pair(m: Machine, i: Instruction) -> Step:
+def transfer_pair(m: Machine, i: DecodedInstruction) -> Step:
     """Of d0 to d15, two words each."""
     if i.operands[0][0] != "d":
         raise Refusal("a register that is not followed")
@@ -100,7 +100,7 @@ def transfer_pair(m: Machine, i: Instruction) -> Step:
 
 
 @family("vldmia:s", "vstmia:s", "vldmdb:s", "vstmdb:s", "vpush:s", "vpop:s")
-def transfer_many(m: Machine, i: Instruction) -> Step:
+def transfer_many(m: Machine, i: DecodedInstruction) -> Step:
     on_stack = i.name in ("vpush", "vpop")
     base = SP if on_stack else register(i.operands[0].strip("!"))
     back, down = on_stack or i.operands[0].endswith("!"), i.name in ("vpush", "vldmdb", "vstmdb")
@@ -137,7 +137,7 @@ _ONE = {"vneg": "f_neg", "vabs": "f_abs", "vsqrt": "f_sqrt"}
 
 
 @family(*(f"{name}:s" for name in (*_TWO, *_ONE)))
-def arithmetic(m: Machine, i: Instruction) -> Step:
+def arithmetic(m: Machine, i: DecodedInstruction) -> Step:
     if i.name in ("vmaxnm", "vminnm"):
         _known_to_all(m)
     if i.kind != "f32":
@@ -148,7 +148,7 @@ def arithmetic(m: Machine, i: Instruction) -> Step:
 
 
 @family("vfma:s", "vfms:s")
-def fused(m: Machine, i: Instruction) -> Step:
+def fused(m: Machine, i: DecodedInstruction) -> Step:
     """The sum of the register and a product, or what is left of it, rounded once."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
@@ -162,7 +162,7 @@ def fused(m: Machine, i: Instruction) -> Step:
 
 
 @family("vnmul:s")
-def negative_product(m: Machine, i: Instruction) -> Step:
+def negative_product(m: Machine, i: DecodedInstruction) -> Step:
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)
@@ -170,7 +170,7 @@ def negative_product(m: Machine, i: Instruction) -> Step:
 
 
 @family("vmla:s", "vmls:s", "vnmla:s", "vnmls:s")
-def chained(m: Machine, i: Instruction) -> Step:
+def chained(m: Machine, i: DecodedInstruction) -> Step:
     """The sum of the register and a product that was rounded, one or both of them negative."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
@@ -200,7 +200,7 @@ _CONVERSIONS = {
 
 
 @family("vcvt:s", "vcvtr:s", "vcvtn:s")
-def convert(m: Machine, i: Instruction) -> Step:
+def convert(m: Machine, i: DecodedInstruction) -> Step:
     name = _CONVERSIONS[i.name, i.kind]
     if i.name == "vcvtn":
         _known_to_all(m)
@@ -209,7 +209,7 @@ def convert(m: Machine, i: Instruction) -> Step:
 
 
 @family("vcmp:s", "vcmpe:s")
-def compare(m: Machine, i: Instruction) -> Step:
+def compare(m: Machine, i: DecodedInstruction) -> Step:
     x = _single(i.operands[0])
     y = None if i.operands[1] in ("#0.0", "#0") else _single(i.operands[1])
     if i.kind != "f32":
@@ -222,7 +222,7 @@ def compare(m: Machine, i: Instruction) -> Step:
 
 
 @family("vmrs:s")
-def flags(m: Machine, i: Instruction) -> Step:
+def flags(m: Machine, i: DecodedInstruction) -> Step:
     """VMRS APSR_nzcv, fpscr: the flags of the last comparison."""
     if i.operands != ("APSR_nzcv", "fpscr"):
         raise Refusal("a register that is not followed")
@@ -247,7 +247,7 @@ def _operand(m: Machine, name: str) -> Callable[[], list[Word]]:
 
 
 @family(*(f"{name}:q" for name in ("vadd", "vsub", "vmul", "vmaxnm", "vminnm")))
-def lanes(m: Machine, i: Instruction) -> Step:
+def lanes(m: Machine, i: DecodedInstruction) -> Step:
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     name, d = f"{_TWO[i.name]}_fz", vector(i.operands[0])
@@ -256,7 +256,7 @@ def lanes(m: Machine, i: Instruction) -> Step:
 
 
 @family("vfma:q")
-def fused_lanes(m: Machine, i: Instruction) -> Step:
+def fused_lanes(m: Machine, i: DecodedInstruction) -> Step:
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d = vector(i.operands[0])
@@ -265,7 +265,7 @@ def fused_lanes(m: Machine, i: Instruction) -> Step:
 
 
 @family("vcvt:q", "vcvtn:q")
-def convert_lanes(m: Machine, i: Instruction) -> Step:
+def convert_lanes(m: Machine, i: DecodedInstruction) -> Step:
     """Numbers that a conversion to integers takes for 0 are 0 there, too."""
     name = _CONVERSIONS[i.name, i.kind]
     d, x = (vector(operand) for operand in i.operands)

@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.machine import Machine, Step
 from crtgen.prove.refusal import Refusal
 
 __all__ = ["Family", "compile_instruction", "family"]
 
-Family: TypeAlias = Callable[[Machine, Instruction], Step]
+Family: TypeAlias = Callable[[Machine, DecodedInstruction], Step]
 
 _SINGLE = re.compile(r"\{?s\d+")
 _FAMILIES: dict[str, Family] = {}
@@ -30,7 +30,7 @@ def family(*names: str) -> Callable[[Family], Family]:
     return add
 
 
-def compile_instruction(m: Machine, i: Instruction) -> Step:
+def compile_instruction(m: Machine, i: DecodedInstruction) -> Step:
     """The step of an instruction. Raises ``Refusal`` for one that the checker does not know."""
     name = i.name + _of_reals(i)
     if name not in _FAMILIES:
@@ -41,7 +41,7 @@ def compile_instruction(m: Machine, i: Instruction) -> Step:
         raise Refusal("the checker does not know this form of the instruction") from None
 
 
-def _of_reals(i: Instruction) -> str:
+def _of_reals(i: DecodedInstruction) -> str:
     """What the name of an instruction has behind it where it is about numbers of float32."""
     if i.name[0] != "v":
         return ""

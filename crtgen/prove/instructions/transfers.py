@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import PC, SP, Machine, Step
 from crtgen.prove.operands import address, indexed, register, register_list
@@ -13,7 +13,7 @@ __all__ = ["aligned_base"]
 
 
 @family("ldr", "ldrb", "ldrsb", "ldrh", "ldrsh")
-def load(m: Machine, i: Instruction) -> Step:
+def load(m: Machine, i: DecodedInstruction) -> Step:
     """Of an entry of a constant table, too, where the index depends on an input."""
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     if d == PC:
@@ -35,7 +35,7 @@ def load(m: Machine, i: Instruction) -> Step:
 
 
 @family("str", "strb", "strh")
-def store(m: Machine, i: Instruction) -> Step:
+def store(m: Machine, i: DecodedInstruction) -> Step:
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     put = {"str": memory.store, "strb": memory.store_low_byte, "strh": memory.store_half}[i.name]
 
@@ -56,7 +56,7 @@ def aligned_base(v: Word) -> int:
 
 
 @family("ldrd", "strd")
-def double(m: Machine, i: Instruction) -> Step:
+def double(m: Machine, i: DecodedInstruction) -> Step:
     d, e, at = register(i.operands[0]), register(i.operands[1]), address(m, i, i.operands[2:])
     memory, r = m.memory, m.r
 
@@ -74,7 +74,7 @@ def double(m: Machine, i: Instruction) -> Step:
 
 
 @family("push", "stmia", "stmdb")
-def store_many(m: Machine, i: Instruction) -> Step:
+def store_many(m: Machine, i: DecodedInstruction) -> Step:
     base, registers, back = _block(i)
     down, size, r = i.name != "stmia", 4 * len(registers), m.r
     if back and base in registers[1:]:
@@ -92,7 +92,7 @@ def store_many(m: Machine, i: Instruction) -> Step:
 
 
 @family("pop", "ldmia", "ldmdb")
-def load_many(m: Machine, i: Instruction) -> Step:
+def load_many(m: Machine, i: DecodedInstruction) -> Step:
     base, registers, back = _block(i)
     down, size, r = i.name == "ldmdb", 4 * len(registers), m.r
 
@@ -113,7 +113,7 @@ def load_many(m: Machine, i: Instruction) -> Step:
     return step
 
 
-def _block(i: Instruction) -> tuple[int, list[int], bool]:
+def _block(i: DecodedInstruction) -> tuple[int, list[int], bool]:
     """Base, registers, and whether the base is written back."""
     if i.name in ("push", "pop"):
         return SP, register_list(i.operands[0]), True

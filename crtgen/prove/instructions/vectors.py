@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from crtgen.prove.image import Instruction
+from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.lanes import lane_bytes, mask, vector
 from crtgen.prove.instructions.packed import as_word
 from crtgen.prove.instructions.registry import family
@@ -24,7 +24,7 @@ _NAMES = [f"v{way}{size}{t}" for way in ("ldr", "str") for size in "bhw" for t i
 
 
 @family(*_NAMES)
-def transfer(m: Machine, i: Instruction) -> Step:
+def transfer(m: Machine, i: DecodedInstruction) -> Step:
     """VLDRB.S32 and the like: elements of memory and lanes may differ in size."""
     d, size, lane = vector(i.operands[0]), _SIZE[i.name[4]], lane_bytes(i.kind)
     places, contiguous = _places(m, i, size, lane)
@@ -37,7 +37,7 @@ def transfer(m: Machine, i: Instruction) -> Step:
     return _store(m, d, (size, lane), places, contiguous, predicated)
 
 
-def _places(m: Machine, i: Instruction, size: int, lane: int) -> tuple[Callable[[], list[int]], bool]:
+def _places(m: Machine, i: DecodedInstruction, size: int, lane: int) -> tuple[Callable[[], list[int]], bool]:
     """The address of each element, and whether they follow each other."""
     text = ", ".join(i.operands[1:])
     of_vector, indexed = _OF_VECTOR.fullmatch(text), _INDEXED.fullmatch(text)
@@ -202,7 +202,7 @@ def _store(
 
 
 @family(*(f"v{way}4{k}" for way in ("ld", "st") for k in range(4)))
-def interleaved(m: Machine, i: Instruction) -> Step:
+def interleaved(m: Machine, i: DecodedInstruction) -> Step:
     """VLD4 and VST4: the four of a group do their work with the last one."""
     if i.kind != "8":
         raise Refusal(f"interleaved lanes of {i.kind}")

@@ -25,13 +25,13 @@ from crtgen.prove.value import Symbol, Word
 __all__ = [
     "Addition",
     "Composed",
-    "Difference",
+    "DifferenceLayer",
     "ElementLayer",
-    "Extreme",
-    "HardSwish",
-    "Prelu",
-    "Product",
-    "Rescaling",
+    "ExtremeLayer",
+    "HardSwishLayer",
+    "PreluLayer",
+    "ProductLayer",
+    "RescalingLayer",
     "Sigmoid",
     "sigmoid16",
 ]
@@ -150,7 +150,7 @@ class Composed(SumLayer):
         return self.then.found(output)
 
 
-class Rescaling(ElementLayer):
+class RescalingLayer(ElementLayer):
     """QUANTIZE to another scale, RELU and its kin, and LEAKY_RELU, which has two factors."""
 
     def read(self) -> None:
@@ -168,7 +168,7 @@ class Rescaling(ElementLayer):
         return np.where(x >= 0, requantize(x, *self.above), requantize(x * self.sign, *self.below))
 
 
-class Prelu(ElementLayer):
+class PreluLayer(ElementLayer):
     """PRELU: below 0 another factor, and a weight for each channel."""
 
     def read(self) -> None:
@@ -233,7 +233,7 @@ def sigmoid16(x: Any, is_tanh: bool) -> Any:
     return np.where(x >= 0, inside + 512 >> 10, (1 << 25) - inside + 511 >> 10)
 
 
-class HardSwish(ElementLayer):
+class HardSwishLayer(ElementLayer):
     """HARD_SWISH: x * relu6(x + 3) / 6, with 16 bits between."""
 
     def read(self) -> None:
@@ -295,7 +295,7 @@ class Addition(ElementLayer):
         return self.last(self.part(0, operands[0]) + self.part(1, operands[1]))
 
 
-class Product(ElementLayer):
+class ProductLayer(ElementLayer):
     """MUL."""
 
     joint = "mul"
@@ -316,7 +316,7 @@ class Product(ElementLayer):
         return self.last(self.part(0, operands[0]) * self.part(1, operands[1]))
 
 
-class Difference(ElementLayer):
+class DifferenceLayer(ElementLayer):
     """SQUARED_DIFFERENCE: both operands with 7 more bits, of int16 none."""
 
     def read(self) -> None:
@@ -332,7 +332,7 @@ class Difference(ElementLayer):
         return requantize((a - b) * (a - b), *self.factors[2])
 
 
-class Extreme(ElementLayer):
+class ExtremeLayer(ElementLayer):
     """MAXIMUM and MINIMUM: of the numbers, whatever their scales are."""
 
     def read(self) -> None:

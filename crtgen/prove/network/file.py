@@ -12,13 +12,13 @@ from crtgen.errors import CorruptModelError
 from crtgen.prove.network.arithmetic import Ints
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["Kind", "ModelFile", "Operator", "Variable"]
+__all__ = ["ElementType", "ModelFile", "NetworkOperator", "Variable"]
 
 _T = tflite.TensorType
 _NAMES = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
 
 
-class Kind(NamedTuple):
+class ElementType(NamedTuple):
     """An element type: its bits in memory, and the least and the greatest value."""
 
     bits: int
@@ -31,11 +31,11 @@ class Kind(NamedTuple):
 
 
 _KINDS = {
-    _T.INT8: Kind(8, -128, 127),
-    _T.UINT8: Kind(8, 0, 255),
-    _T.BOOL: Kind(8, 0, 1),
-    _T.INT16: Kind(16, -0x8000, 0x7FFF),
-    _T.INT32: Kind(32, -(1 << 31), (1 << 31) - 1),
+    _T.INT8: ElementType(8, -128, 127),
+    _T.UINT8: ElementType(8, 0, 255),
+    _T.BOOL: ElementType(8, 0, 1),
+    _T.INT16: ElementType(16, -0x8000, 0x7FFF),
+    _T.INT32: ElementType(32, -(1 << 31), (1 << 31) - 1),
 }
 _ARRAYS = {
     _T.INT8: np.int8, _T.UINT8: np.uint8, _T.BOOL: np.uint8, _T.INT16: np.int16, _T.INT32: np.int32,
@@ -44,7 +44,7 @@ _ARRAYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class NetworkOperator:
     """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out.
 
     An LSTM has its next states among its outputs: ``~t`` is what becomes of the tensor ``t``.
@@ -115,7 +115,7 @@ class ModelFile:
         except Exception as error:  # flatbuffers raises whatever a wrong offset leads to
             raise CorruptModelError(f"the file cannot be read: {error}", where=str(path)) from None
 
-    def _operators(self, graph: Any) -> Iterator[Operator]:
+    def _operators(self, graph: Any) -> Iterator[NetworkOperator]:
         for i in range(graph.OperatorsLength()):
             table = graph.Operators(i)
             code = self._model.OperatorCodes(table.OpcodeIndex())
@@ -124,7 +124,7 @@ class ModelFile:
             outputs = tuple(int(table.Outputs(k)) for k in range(table.OutputsLength()))
             if kind == tflite.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:
                 outputs += tuple(~t for t in inputs[18:20])
-            yield Operator(i, kind, inputs, outputs, table)
+            yield NetworkOperator(i, kind, inputs, outputs, table)
 
     def variables(self) -> list[Variable]:
         """The variables, in the order in which the network reads them; then the states of LSTMs."""
@@ -173,7 +173,7 @@ class ModelFile:
         """TFLite's number of the element type."""
         return int(self._tensor(tensor).Type())
 
-    def kind(self, tensor: int) -> Kind:
+    def kind(self, tensor: int) -> ElementType:
         """The element type of a tensor of integers."""
         if self.type(tensor) not in _KINDS:
             raise Refusal(f"tensor {tensor} is not of integers of 8, 16 or 32 bits")

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from crtgen.prove.network.file import Kind, ModelFile, Operator
+from crtgen.prove.network.file import ElementType, ModelFile, NetworkOperator
 from crtgen.prove.value import Symbol
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Layer:
     is_move = False
     """Whether its outputs are bytes of its inputs, so that nothing has to be proven of it."""
 
-    def __init__(self, network: "Network", operator: Operator) -> None:
+    def __init__(self, network: "Network", operator: NetworkOperator) -> None:
         self.network, self.operator = network, operator
         self.number, self.name = operator.number, operator.name
         self.size = sum(network.file.size(t) for t in operator.outputs)
@@ -45,7 +45,7 @@ class Layer:
         return self.network.file
 
     @cached_property
-    def type(self) -> Kind:
+    def type(self) -> ElementType:
         """The element type of its outputs."""
         return self.file.kind(self.operator.output)
 

@@ -18,7 +18,7 @@ import tflite
 
 from crtgen.prove.network.arithmetic import Ints, quantized_multiplier, requantize, requantize_long
 from crtgen.prove.network.elementwise import sigmoid16
-from crtgen.prove.network.file import Kind, Operator
+from crtgen.prove.network.file import ElementType, NetworkOperator
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.sums import Channel, SumLayer, Summed, terms_of
 from crtgen.prove.refusal import Refusal
@@ -27,7 +27,7 @@ from crtgen.prove.value import Symbol
 if TYPE_CHECKING:
     from crtgen.prove.network.network import Network
 
-__all__ = ["CELL", "FORGET", "INPUT", "OUTPUT", "Lstm", "Place"]
+__all__ = ["CELL", "FORGET", "INPUT", "OUTPUT", "LstmLayer", "UnitTime"]
 
 INPUT, FORGET, CELL, OUTPUT = range(4)
 _LEFT_OUT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
@@ -35,7 +35,7 @@ _LEFT_OUT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
 _HIDDEN, _CELLS = 18, 19
 
 
-class Place(NamedTuple):
+class UnitTime(NamedTuple):
     """A unit at a time: ``row`` is of the batch, ``time`` is counted from 0, -1 is before the first one."""
 
     row: int
@@ -48,10 +48,10 @@ def short(v: Any) -> Any:
     return np.clip(v, -0x8000, 0x7FFF)
 
 
-class _Products(SumLayer):
+class _GateProducts(SumLayer):
     """What the input, or the hidden state, brings to each gate: int16 of each row, time, gate and unit."""
 
-    def __init__(self, lstm: "Lstm", first: int, biased: bool) -> None:
+    def __init__(self, lstm: "LstmLayer", first: int, biased: bool) -> None:
         super().__init__(lstm.network, replace(lstm.operator, outputs=lstm.operator.outputs[:1]))
         self.lstm, self.biased, f = lstm, biased, lstm.file
         given = self.operator.inputs[_HIDDEN if first > 4 else 0]
@@ -69,7 +69,7 @@ class _Products(SumLayer):
         self.ends_of_input = kind.low - self.zero, kind.high - self.zero
 
     @property
-    def type(self) -> Kind:
+    def type(self) -> ElementType:
         return self.lstm.cells
 
     def data_inputs(self) -> Sequence[int]:
@@ -107,12 +107,12 @@ class _Products(SumLayer):
 class _Gates(SumLayer):
     """Gates of int16, of which each is a function of a sum of two products; ``True`` is a channel of tanh."""
 
-    def __init__(self, lstm: "Lstm") -> None:
+    def __init__(self, lstm: "LstmLayer") -> None:
         super().__init__(lstm.network, replace(lstm.operator, outputs=lstm.operator.outputs[:1]))
         self.lstm, self.size, self.limits = lstm, lstm.steps * 4, (-0x8000, 0x7FFF)
 
     @property
-    def type(self) -> Kind:
+    def type(self) -> ElementType:
         return self.lstm.cells
 
     def data_inputs(self) -> Sequence[int]:
@@ -129,13 +129,13 @@ class _Gates(SumLayer):
         return sigmoid16(3 * short(acc), is_tanh=bool(channel))
 
 
-class Lstm(Layer):
+class LstmLayer(Layer):
     """``parts`` are the layers within. Its outputs: the hidden states of all times, then the next states.
 
     ``hidden`` and ``cell`` are symbols by their place, or numbers.
     """
 
-    def __init__(self, network: "Network", operator: Operator) -> None:
+    def __init__(self, network: "Network", operator: NetworkOperator) -> None:
         super().__init__(network, operator)
         f, inputs = self.file, operator.inputs
         o = operator.options(tflite.UnidirectionalSequenceLSTMOptions)
@@ -151,7 +151,7 @@ class Lstm(Layer):
         if self.cells.bits != 16 or f.kind(inputs[0]) != self.kinds:
             raise Refusal("an LSTM of other types than int8 or int16 with cells of int16")
         self._read_scales(float(np.float32(o.CellClip())))
-        self.products = _Products(self, 1, biased=True), _Products(self, 5, biased=False)
+        self.products = _GateProducts(self, 1, biased=True), _GateProducts(self, 5, biased=False)
         self.gates = _Gates(self)
         self.parts: tuple[Layer, ...] = (*self.products, self.gates, self)
 
@@ -179,22 +179,22 @@ class Lstm(Layer):
         inputs = self.operator.inputs
         return [self.network.values(inputs[i]) for i in (0, _HIDDEN, _CELLS)]
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[UnitTime]:
         """All of them, in the order of time."""
         for time in range(self.times):
             for row in range(self.rows):
-                yield from (Place(row, time, unit) for unit in range(self.units))
+                yield from (UnitTime(row, time, unit) for unit in range(self.units))
 
-    def given(self, place: Place) -> list[Value]:
+    def given(self, place: UnitTime) -> list[Value]:
         """The elements of the input at a time."""
         row, time, _ = place
         first = time * self.rows + row if self.time_first else row * self.times + time
         return self.network.values(self.operator.inputs[0])[first * self.depth :][: self.depth]
 
-    def hidden_before(self, place: Place) -> list[Value]:
+    def hidden_before(self, place: UnitTime) -> list[Value]:
         """The hidden states that the gates of a place see."""
         self.network.prepared(self)
-        return [self.hidden[Place(place.row, place.time - 1, unit)] for unit in range(self.units)]
+        return [self.hidden[UnitTime(place.row, place.time - 1, unit)] for unit in range(self.units)]
 
     def prepare(self) -> list[Value]:
         y, states = self.operator.output, self.operator.inputs[_HIDDEN : _CELLS + 1]
@@ -216,17 +216,17 @@ class Lstm(Layer):
         cells: dict[Value, tuple[str, Any]] = {v: ("cell", place) for place, v in self.cell.items()}
         return cells | {v: ("gate", i) for i, v in reversed(gates)}
 
-    def _first(self, tensor: int) -> Iterator[tuple[Place, Value]]:
+    def _first(self, tensor: int) -> Iterator[tuple[UnitTime, Value]]:
         for i, value in enumerate(self.network.values(tensor)):
-            yield Place(i // self.units, -1, i % self.units), value
+            yield UnitTime(i // self.units, -1, i % self.units), value
 
-    def found_cell(self, place: Place) -> Value:
+    def found_cell(self, place: UnitTime) -> Value:
         """A cell state is proven: its symbol."""
         if place in self.next:
             self.proven.add(self.next[place])
         return self.cell[place]
 
-    def index_of(self, place: Place) -> int:
+    def index_of(self, place: UnitTime) -> int:
         """Where a hidden state is among the outputs."""
         row, time, unit = place
         first = time * self.rows + row if self.time_first else row * self.times + time

@@ -13,7 +13,7 @@ from crtgen.prove.network.sums import Channel, SumLayer, Summed, bounds_of, term
 from crtgen.prove.network.window import windows
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["AveragePool", "Bilinear", "Mean", "reduced"]
+__all__ = ["AveragePool", "Bilinear", "MeanLayer", "reduced"]
 
 
 class AveragePool(SumLayer):
@@ -40,7 +40,7 @@ class AveragePool(SumLayer):
         return np.clip(mean, *self.limits)
 
 
-class Mean(SumLayer):
+class MeanLayer(SumLayer):
     """MEAN and SUM: of all elements along some axes, with the division in the factor."""
 
     def sums(self) -> Iterator[Summed]:

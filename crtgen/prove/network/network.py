@@ -11,25 +11,30 @@ from crtgen.errors import UnsupportedError
 from crtgen.prove.network.elementwise import (
     Addition,
     Composed,
-    Difference,
+    DifferenceLayer,
     ElementLayer,
-    Extreme,
-    HardSwish,
-    Prelu,
-    Product,
-    Rescaling,
+    ExtremeLayer,
+    HardSwishLayer,
+    PreluLayer,
+    ProductLayer,
+    RescalingLayer,
     Sigmoid,
 )
-from crtgen.prove.network.file import ModelFile, Operator
+from crtgen.prove.network.file import ModelFile, NetworkOperator
 from crtgen.prove.network.layer import Layer, Value
-from crtgen.prove.network.lstm import Lstm
-from crtgen.prove.network.means import AveragePool, Bilinear, Mean
+from crtgen.prove.network.lstm import LstmLayer
+from crtgen.prove.network.means import AveragePool, Bilinear, MeanLayer
 from crtgen.prove.network.moves import MOVES, Move
 from crtgen.prove.network.onnx_file import OnnxFile
 from crtgen.prove.network.onnx_layers import ONNX_LAYERS
-from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.others import MaxPool, SoftmaxLayer
 from crtgen.prove.network.sums import SumLayer
-from crtgen.prove.network.weighted import Convolution, Depthwise, FullyConnected, TransposedConvolution
+from crtgen.prove.network.weighted import (
+    ConvolutionLayer,
+    DepthwiseLayer,
+    FullyConnectedLayer,
+    TransposedConvolution,
+)
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
@@ -37,32 +42,32 @@ __all__ = ["Network"]
 
 _B = tflite.BuiltinOperator
 _LAYERS: dict[int | str, type[Layer]] = {
-    _B.CONV_2D: Convolution,
-    _B.DEPTHWISE_CONV_2D: Depthwise,
+    _B.CONV_2D: ConvolutionLayer,
+    _B.DEPTHWISE_CONV_2D: DepthwiseLayer,
     _B.TRANSPOSE_CONV: TransposedConvolution,
-    _B.FULLY_CONNECTED: FullyConnected,
+    _B.FULLY_CONNECTED: FullyConnectedLayer,
     _B.AVERAGE_POOL_2D: AveragePool,
-    _B.MEAN: Mean,
-    _B.SUM: Mean,
+    _B.MEAN: MeanLayer,
+    _B.SUM: MeanLayer,
     _B.RESIZE_BILINEAR: Bilinear,
     _B.MAX_POOL_2D: MaxPool,
     _B.ADD: Addition,
     _B.SUB: Addition,
-    _B.MUL: Product,
-    _B.SQUARED_DIFFERENCE: Difference,
-    _B.MAXIMUM: Extreme,
-    _B.MINIMUM: Extreme,
-    _B.QUANTIZE: Rescaling,
-    _B.RELU: Rescaling,
-    _B.RELU_N1_TO_1: Rescaling,
-    _B.RELU6: Rescaling,
-    _B.LEAKY_RELU: Rescaling,
-    _B.PRELU: Prelu,
+    _B.MUL: ProductLayer,
+    _B.SQUARED_DIFFERENCE: DifferenceLayer,
+    _B.MAXIMUM: ExtremeLayer,
+    _B.MINIMUM: ExtremeLayer,
+    _B.QUANTIZE: RescalingLayer,
+    _B.RELU: RescalingLayer,
+    _B.RELU_N1_TO_1: RescalingLayer,
+    _B.RELU6: RescalingLayer,
+    _B.LEAKY_RELU: RescalingLayer,
+    _B.PRELU: PreluLayer,
     _B.LOGISTIC: Sigmoid,
     _B.TANH: Sigmoid,
-    _B.HARD_SWISH: HardSwish,
-    _B.SOFTMAX: Softmax,
-    _B.UNIDIRECTIONAL_SEQUENCE_LSTM: Lstm,
+    _B.HARD_SWISH: HardSwishLayer,
+    _B.SOFTMAX: SoftmaxLayer,
+    _B.UNIDIRECTIONAL_SEQUENCE_LSTM: LstmLayer,
     **dict.fromkeys(MOVES, Move),
 }
 _LAYERS.update(ONNX_LAYERS)  # by name
@@ -114,14 +119,14 @@ class Network:
         }
         self.readers: dict[int, list[Layer]] = {}
         for layer in self.layers:
-            for part in layer.parts if isinstance(layer, Lstm) else (layer,):
+            for part in layer.parts if isinstance(layer, LstmLayer) else (layer,):
                 self._note_readers(part)
 
     def _symbols(self, tensor: int) -> list[Value]:
         kind = self.file.kind(tensor)
         return [Symbol(tensor, i, kind.low, kind.high, kind.bits) for i in range(self.file.size(tensor))]
 
-    def _layer(self, operator: Operator) -> Layer:
+    def _layer(self, operator: NetworkOperator) -> Layer:
         kind = _LAYERS.get(operator.code)
         if kind is None:
             where = f"{self.path.name}, operator {operator.number}"

@@ -14,12 +14,12 @@ import onnx.shape_inference
 from onnx import helper, numpy_helper
 
 from crtgen.errors import CorruptModelError
-from crtgen.prove.network.file import Kind, Variable
+from crtgen.prove.network.file import ElementType, Variable
 from crtgen.prove.refusal import Refusal
 
 __all__ = ["OnnxFile", "OnnxOperator", "Scaled"]
 
-_BYTE, _REAL = Kind(8, -128, 127), Kind(32, -(1 << 31), (1 << 31) - 1)
+_BYTE, _REAL = ElementType(8, -128, 127), ElementType(32, -(1 << 31), (1 << 31) - 1)
 _WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
 _FUNCTIONS = frozenset(("Relu", "Clip"))
 """What an operator may have behind it before its result is quantised."""
@@ -228,7 +228,7 @@ class OnnxFile:
         """How many elements it has."""
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 
-    def kind(self, tensor: int) -> Kind:
+    def kind(self, tensor: int) -> ElementType:
         """Bytes, or the bits of float32."""
         return _BYTE if tensor in self._scales else _REAL
 

@@ -118,7 +118,7 @@ class _Scaled(SumLayer, _Onnx):
         self.limits, self.zero = self.cut(), self.source.zero_point(self.operator.output)
 
 
-class _Weighted(_Scaled):
+class _OnnxWeighted(_Scaled):
     """With weights and a bias, and a factor for each output channel."""
 
     def read(self, place: int, axis: int) -> tuple[Ints, Ints]:
@@ -165,7 +165,7 @@ class _Weighted(_Scaled):
         return bias + int(least), bias + int(most)
 
 
-class Convolution(_Weighted):
+class OnnxConvolution(_OnnxWeighted):
     """Conv of images, also in groups."""
 
     def sums(self) -> Iterator[Summed]:
@@ -197,7 +197,7 @@ class Convolution(_Weighted):
         return axes_of(self, shape, weights[2:], self.attribute("dilations", [1, 1]))
 
 
-class Dense(_Weighted):
+class OnnxDense(_OnnxWeighted):
     """Gemm with its weights, or MatMul."""
 
     def sums(self) -> Iterator[Summed]:
@@ -266,7 +266,7 @@ class Average(_Scaled):
                 yield c * len(windows) + n, 0, *terms_of(-zero * count, cells)
 
 
-class Greatest(MaxPool, _Onnx):
+class OnnxMaxPool(MaxPool, _Onnx):
     """MaxPool of an image; the scale stays as it is."""
 
     def prepare(self) -> list[Value]:
@@ -310,7 +310,7 @@ class Moved(_Onnx):
         return {v for i in outputs if isinstance(v := self.values[i], Symbol)}
 
 
-class Cut(_Scaled):
+class OnnxUnary(_Scaled):
     """Relu, Clip or a quantisation anew: a function of one element."""
 
     def sums(self) -> Iterator[Summed]:
@@ -333,7 +333,7 @@ class Cut(_Scaled):
         return np.clip(np.rint(real / self.scales[1]) + self.zero, *self.limits).astype(np.int64)
 
 
-class Addition(ElementLayer, _Onnx):
+class OnnxAddition(ElementLayer, _Onnx):
     """Add of two tensors, as ONNX Runtime computes it on a PC, where it makes uint8 of int8 first.
 
     Both factors are in one step each, and so is one of the zero points in what they are added to.
@@ -386,14 +386,14 @@ def axes_of(
 ONNX_LAYERS: dict[str, type[Layer]] = {
     "QuantizeLinear": RealInput,
     "DequantizeLinear": RealOutput,
-    "Conv": Convolution,
-    "Gemm": Dense,
-    "MatMul": Dense,
+    "Conv": OnnxConvolution,
+    "Gemm": OnnxDense,
+    "MatMul": OnnxDense,
     "GlobalAveragePool": GlobalAverage,
     "AveragePool": Average,
-    "MaxPool": Greatest,
-    "Add": Addition,
-    "Relu": Cut,
-    "Requantize": Cut,
+    "MaxPool": OnnxMaxPool,
+    "Add": OnnxAddition,
+    "Relu": OnnxUnary,
+    "Requantize": OnnxUnary,
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose"), Moved),
 }

@@ -20,7 +20,7 @@ from crtgen.prove.network.window import windows
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
-__all__ = ["MaxPool", "Softmax"]
+__all__ = ["MaxPool", "SoftmaxLayer"]
 
 
 class MaxPool(Layer):
@@ -61,7 +61,7 @@ class MaxPool(Layer):
         return {s for i in outputs for s in self.sets[i]}
 
 
-class Softmax(Layer):
+class SoftmaxLayer(Layer):
     """Rows along the last axis. The functions are TFLite Micro's, in gemmlowp's fixed point."""
 
     seen: Any = None

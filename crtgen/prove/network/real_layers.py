@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tflite
 
-from crtgen.prove.network.file import Operator
+from crtgen.prove.network.file import NetworkOperator
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.means import reduced
 from crtgen.prove.network.moves import MOVES, Move
@@ -18,7 +18,7 @@ from crtgen.prove.network.window import Window, windows
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
-__all__ = ["Line", "RealLayer", "RealNetwork", "in_units"]
+__all__ = ["LinearForm", "RealLayer", "RealNetwork", "in_units"]
 
 _B = tflite.BuiltinOperator
 _LIMITS = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
@@ -29,7 +29,7 @@ Limits = tuple[float, float]
 Key = tuple[int, Symbol | None, int, int]
 
 
-class Line(NamedTuple):
+class LinearForm(NamedTuple):
     """A constant and factors of symbols in units of 2^-149, exact, over a divisor.
 
     Equal lines are equal functions. Where all can be divided the divisor is 1.
@@ -39,12 +39,12 @@ class Line(NamedTuple):
     terms: frozenset[tuple[Symbol, int]]
     divisor: int = 1
 
-    def over(self, divisor: int) -> "Line":
+    def over(self, divisor: int) -> "LinearForm":
         """The line divided by a positive number."""
         divisor *= self.divisor
         if self.constant % divisor or any(k % divisor for _, k in self.terms):
             return self._replace(divisor=divisor)
-        return Line(self.constant // divisor, frozenset((s, k // divisor) for s, k in self.terms))
+        return LinearForm(self.constant // divisor, frozenset((s, k // divisor) for s, k in self.terms))
 
     def key(self) -> Key:
         """What few lines of a layer have in common: the constant, the first symbol and its factor."""
@@ -64,11 +64,11 @@ class RealSum(NamedTuple):
     factors: Sequence[int]
     divisor: int = 1
 
-    def line(self) -> Line:
+    def line(self) -> LinearForm:
         terms: dict[Symbol, int] = {}
         for symbol, number in self.cells:
             terms[symbol] = terms.get(symbol, 0) + self.factors[number]
-        found = Line(self.constant, frozenset((s, k) for s, k in terms.items() if k))
+        found = LinearForm(self.constant, frozenset((s, k) for s, k in terms.items() if k))
         return found.over(self.divisor)
 
     def key(self) -> Key:
@@ -125,7 +125,7 @@ class RealLayer(Layer):
         """What each output is, before limits; these are set."""
         raise NotImplementedError
 
-    def find(self, line: Line, key: Key, limits: Limits) -> Symbol | None:
+    def find(self, line: LinearForm, key: Key, limits: Limits) -> Symbol | None:
         """The symbol of the output that is this line within these limits."""
         if limits != self.limits or self.values is None:
             return None
@@ -174,7 +174,7 @@ class RealLayer(Layer):
                 yield RealSum(bias, cells, row)
 
 
-class _Convolution(RealLayer):
+class _RealConvolution(RealLayer):
     """CONV_2D, in groups, too, and DEPTHWISE_CONV_2D."""
 
     def sums(self) -> Iterator[RealSum]:
@@ -237,8 +237,8 @@ class _Mean(RealLayer):
 
 
 _SUMS: dict[int, type[RealLayer]] = {
-    _B.CONV_2D: _Convolution,
-    _B.DEPTHWISE_CONV_2D: _Convolution,
+    _B.CONV_2D: _RealConvolution,
+    _B.DEPTHWISE_CONV_2D: _RealConvolution,
     _B.FULLY_CONNECTED: _FullyConnected,
     _B.ADD: _Addition,
     _B.SUB: _Addition,
@@ -268,7 +268,7 @@ class RealNetwork(Uncompared):
         ends = (self._given.get(t, ()) for t in self.file.outputs)
         self.ends: list[Value] = list(chain.from_iterable(ends))
 
-    def _follow(self, operator: Operator) -> None:
+    def _follow(self, operator: NetworkOperator) -> None:
         layer = Move(self, operator) if operator.code in _MOVES else _SUMS[operator.code](self, operator)
         try:
             layer.values = layer.prepare()
@@ -282,7 +282,7 @@ class RealNetwork(Uncompared):
         if isinstance(layer, RealLayer):
             self.sums.append(layer)
 
-    def _stop(self, operator: Operator, why: str) -> None:
+    def _stop(self, operator: NetworkOperator, why: str) -> None:
         self.unbounded = self.unbounded or f"of {operator.name} none is known{why}"
 
     def values(self, tensor: int) -> list[Value]:

@@ -13,7 +13,7 @@ from crtgen.prove.network.arithmetic import Ints
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.value import Symbol
 
-__all__ = ["Channel", "Form", "SumLayer", "Summed", "bounds_of", "fingerprint", "steps_of", "terms_of"]
+__all__ = ["Channel", "OutputForm", "SumLayer", "Summed", "bounds_of", "fingerprint", "steps_of", "terms_of"]
 
 _SECRETS: dict[Symbol, int] = {}
 _BITS = 192
@@ -41,7 +41,7 @@ Summed: TypeAlias = tuple[int, Channel, int, dict[Symbol, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OutputForm:
     """An output whose sum is ``base`` + ``factor`` * the sum of normal terms (their divisor is 1)."""
 
     output: int
@@ -53,7 +53,7 @@ class Form:
 class SumLayer(Layer):
     """``forms`` are outputs by the fingerprint of their normal terms; ``ranges`` all sums of a channel."""
 
-    forms: dict[int, list[Form]]
+    forms: dict[int, list[OutputForm]]
     ranges: dict[Channel, tuple[int, int]]
     limits: tuple[int, int]
 
@@ -92,7 +92,7 @@ class SumLayer(Layer):
             if (form.base, form.factor) == (base, factor) and self.alike(form.channel, c):
                 self.same[i] = form.output
                 return result[form.output]
-        known.append(Form(i, c, base, factor))
+        known.append(OutputForm(i, c, base, factor))
         self.needed[i] = tuple(terms)
         return self.symbol(i, *self.ends(c), (c, base, factor, key))
 

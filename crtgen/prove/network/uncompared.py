@@ -7,16 +7,16 @@ from pathlib import Path
 
 import tflite
 
-from crtgen.prove.network.file import Kind, ModelFile
+from crtgen.prove.network.file import ElementType, ModelFile
 from crtgen.prove.network.network import Network
 
 __all__ = ["REAL", "Uncompared"]
 
-REAL = Kind(32, -(1 << 31), (1 << 31) - 1)
+REAL = ElementType(32, -(1 << 31), (1 << 31) - 1)
 
 
 class _File(ModelFile):
-    def kind(self, tensor: int) -> Kind:
+    def kind(self, tensor: int) -> ElementType:
         """Of float32, the bits of a number."""
         return REAL if self.type(tensor) == tflite.TensorType.FLOAT32 else super().kind(tensor)
 

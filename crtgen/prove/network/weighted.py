@@ -11,7 +11,7 @@ from crtgen.prove.network.sums import Channel, SumLayer, Summed, bounds_of, term
 from crtgen.prove.network.window import Window, spread_windows, windows
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["Convolution", "Depthwise", "FullyConnected", "TransposedConvolution"]
+__all__ = ["ConvolutionLayer", "DepthwiseLayer", "FullyConnectedLayer", "TransposedConvolution"]
 
 
 class _Weighted(SumLayer):
@@ -99,7 +99,7 @@ class _Weighted(SumLayer):
         return int(self.biases[c] + low.sum()), int(self.biases[c] + high.sum())
 
 
-class Convolution(_Weighted):
+class ConvolutionLayer(_Weighted):
     def sums(self) -> Iterator[Summed]:
         o = self.operator.options(tflite.Conv2DOptions)
         weights = self.read(o.FusedActivationFunction())
@@ -108,7 +108,7 @@ class Convolution(_Weighted):
         yield from self.sums_of(where, weights.reshape(channels, kh * kw, depth), padded)
 
 
-class Depthwise(_Weighted):
+class DepthwiseLayer(_Weighted):
     weight_axis = 3
 
     def sums(self) -> Iterator[Summed]:
@@ -137,7 +137,7 @@ class TransposedConvolution(_Weighted):
         yield from self.sums_of(where, weights.reshape(channels, kh * kw, depth), padded=True)
 
 
-class FullyConnected(_Weighted):
+class FullyConnectedLayer(_Weighted):
     def scales(self, x: int, w: int, channels: int) -> list[float]:
         """TFLite multiplies the two scales in float32 here."""
         f, scales, y = self.file, self.file.scales(w), self.operator.output

@@ -10,9 +10,9 @@ import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.kernels import Kernel
-from crtgen.kernels.asm import Function, Pipeline, Routine, cycles, pipeline_of, scheduled
+from crtgen.kernels.asm import CorePipeline, Function, Routine, cycles, pipeline_of, scheduled
 from crtgen.kernels.asm.effects import effects
-from crtgen.kernels.asm.routine import Block, Instruction, Label
+from crtgen.kernels.asm.routine import BasicBlock, Instruction, Label
 from crtgen.ops import all_cases
 from tests.kernels.measured import is_measured, kernels_of
 from tests.support import require_tool
@@ -21,7 +21,7 @@ _MCA = "llvm-mca-19"
 _TRIPLES = {"cortex-m55": "thumbv8.1m.main-none-eabi", "cortex-m7": "thumbv7em-none-eabi"}
 
 
-def _pipeline(core: str) -> Pipeline:
+def _pipeline(core: str) -> CorePipeline:
     found = pipeline_of(find_core(core))
     assert found is not None
     return found
@@ -57,7 +57,7 @@ _STEP = _lines("""
 
 def _routine(lines: tuple[Instruction, ...]) -> Routine:
     made = Function("f", "int *x").done()
-    block = Block(Label(".L_loop"), (*lines, _line("le lr, .L_loop")), (), 1)
+    block = BasicBlock(Label(".L_loop"), (*lines, _line("le lr, .L_loop")), (), 1)
     return Routine(made.name, "", "void", made.parameters, made.roles, made.frame, (block,))
 
 

@@ -10,7 +10,7 @@ from crtgen.ir import Signature
 from crtgen.kernels.base.epilogue import limbs_of
 from crtgen.kernels.half_away import HalfAway, solve_half_away
 from crtgen.kernels.requant import (
-    Floor,
+    FloorRequantisation,
     Rescale,
     accumulator_range,
     rescale_of,
@@ -48,7 +48,7 @@ def points(rescale: Rescale, seed: int = 0) -> Int64:
     return clipped
 
 
-def check(rescale: Rescale, form: Floor | HalfAway) -> None:
+def check(rescale: Rescale, form: FloorRequantisation | HalfAway) -> None:
     acc = points(rescale)
     result = np.clip(form.apply(acc), rescale.act_min, rescale.act_max)
     assert (result == rescale.apply(acc)).all()

@@ -1,9 +1,11 @@
 """The builder: registers taken by role, instructions, loops; what is around them follows from these."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
-from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow, registers_in
+from crtgen.kernels.asm.isa import find, is_narrow
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Label, Routine, StackFrame
 
 __all__ = ["CORE", "EVEN", "HIGH", "LISTED", "LOW", "ODD", "Function"]
@@ -21,6 +23,7 @@ ODD = ("r1", "r3", "r5", "r7", "r9", "r11")
 _VECTORS = tuple(f"q{n}" for n in range(8))
 _SINGLES = tuple(f"s{n}" for n in range(32))
 _SAVED = (*(f"r{n}" for n in range(4, 12)), "lr")
+_REGISTER = re.compile(r"\b(?:r1[0-2]|r\d|lr|q[0-7]|s[12]?\d|s3[01])\b")
 _MOST_ARGUMENTS = 4
 _MOVED = 4095  # of ADDW and SUBW
 
@@ -71,15 +74,16 @@ class Function:
             self._take((self.arguments[number],), parameter.split()[-1].lstrip("*"), 1)
 
     def __call__(self, mnemonic: str, *operands: str, note: str = "") -> None:
-        """Append an instruction; all registers that it names have to be taken."""
+        """Append an instruction of the table in ``isa``; all registers that it names have to be taken."""
+        row = find(mnemonic)
         for operand in operands:
-            unknown = registers_in(operand) - self._taken
+            unknown = _registers_in(operand) - self._taken
             if unknown:
                 raise ValueError(f"{mnemonic} {', '.join(operands)}: {', '.join(unknown)} is not taken")
-        if self._narrow and not (is_branch(mnemonic) or is_narrow(mnemonic, operands)):
+        if self._narrow and not (row.branch or is_narrow(mnemonic, operands)):
             raise ValueError(f"{mnemonic} {', '.join(operands)}: is no narrow instruction")
         self._block.append(Instruction(mnemonic, operands, note))
-        if ends_block(mnemonic):
+        if row.ends:
             self._close()
 
     def core(self, role: str, among: Iterable[str] = CORE) -> str:
@@ -312,6 +316,12 @@ class Function:
         if self._label or self._block:
             self._blocks.append(BasicBlock(self._label, tuple(self._block), self._loops, self._factor))
         self._label, self._block = None, []
+
+
+@lru_cache(maxsize=4096)
+def _registers_in(operand: str) -> frozenset[str]:
+    """The general registers, vectors and registers of the FPU that an operand names."""
+    return frozenset(_REGISTER.findall(operand))
 
 
 def _vector(register: str) -> int:

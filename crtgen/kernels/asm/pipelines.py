@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crtgen.boards.core import Core
-from crtgen.kernels.asm.effects import FLAGS, base_of, effects, follows, words_of
-from crtgen.kernels.asm.encoding import is_branch
+from crtgen.kernels.asm.effects import FLAGS, effects, words_of
+from crtgen.kernels.asm.isa import SHIFTED, find, follows
 from crtgen.kernels.asm.routine import Instruction
 
 __all__ = ["Clock", "CorePipeline", "Timing", "pipeline_of"]
@@ -121,23 +121,18 @@ def pipeline_of(core: Core) -> CorePipeline | None:
 
 def _goes_away(line: Instruction) -> bool:
     returns = any("pc}" in operand for operand in line.operands)
-    return returns or is_branch(line.mnemonic) or line.mnemonic == "bx"
+    return returns or find(line.mnemonic).branch or line.mnemonic == "bx"
 
 
-_MULTIPLIES = ("mul", "mla", "mls", "smul", "smla", "smm", "smus", "smua", "umul", "umla", "smls", "umaal")
-_DIVIDES = ("sdiv", "udiv")
-_SHIFTED = ("lsl ", "lsr ", "asr ", "ror ")
+def _is_shifted(line: Instruction) -> bool:
+    return bool(line.operands) and line.operands[-1].startswith(SHIFTED)
 
 
-def _is_multiplication(name: str) -> bool:
-    return name.startswith(_MULTIPLIES)
-
-
-def _length(line: Instruction) -> int:
-    """Words that a load or a store moves, of general registers and of the FPU."""
-    return sum(
-        len(words_of(operand)) for operand in line.operands if "[" not in operand and "!" not in operand
-    )
+def _words(line: Instruction) -> int:
+    """As many words as a load or a store moves one after the other, of general registers and of the FPU."""
+    moved = (operand for operand in line.operands if "[" not in operand and "!" not in operand)
+    words = sum(len(words_of(operand)) for operand in moved)
+    return words - (find(line.mnemonic).lists and "!" not in line.operands[0])
 
 
 def _one(cycles: int) -> Timing:
@@ -147,116 +142,76 @@ def _one(cycles: int) -> Timing:
 
 @lru_cache(maxsize=8192)
 def _m4(line: Instruction) -> Timing:
-    name, done = base_of(line.mnemonic), effects(line)
-    if done.loads or done.stores:
-        words = _listed_words(line, name)
+    row = find(line.mnemonic)
+    if row.moves:
+        words = _words(line)
         if words > 1:
             return Timing("memory", words + 1, words + 1, words + 1)
-        return Timing("memory", 1, 2, 2) if done.loads else Timing("memory", 1, 1)
-    if name in _DIVIDES:
-        return _one(7)
-    if name in ("vdiv", "vsqrt"):
-        return _one(14)
-    if name.startswith(("vfma", "vfms", "vmla", "vmls", "vfnm", "vnml")):
-        return _one(3)
-    return _one(1)
-
-
-def _listed_words(line: Instruction, name: str) -> int:
-    """As many words as are moved one after the other."""
-    return _length(line) - (name.startswith(("ldm", "stm", "vldm", "vstm")) and "!" not in line.operands[0])
+        return Timing("memory", 1, 2, 2) if row.moves == "load" else Timing("memory", 1, 1)
+    if row.unit == "divide":
+        return _one(14 if row.vector else 7)
+    return _one(3 if row.unit == "mac" and row.vector else 1)
 
 
 @lru_cache(maxsize=1024)
 def _m0(line: Instruction) -> Timing:
-    done = effects(line)
-    if done.loads or done.stores:
-        return _one(1 + max(1, _listed_words(line, base_of(line.mnemonic))))
-    return _one(1)
+    return _one(1 + max(1, _words(line)) if find(line.mnemonic).moves else 1)
+
+
+_M3 = {"mla": 2, "mls": 2, "smull": 4, "umull": 4, "smlal": 6, "umlal": 6}
 
 
 @lru_cache(maxsize=8192)
 def _m3(line: Instruction) -> Timing:
-    name = base_of(line.mnemonic)
-    if name in ("mla", "mls"):
-        return _one(2)
-    if name in ("smull", "umull"):
-        return _one(4)
-    if name in ("smlal", "umlal"):
-        return _one(6)
-    return _m4(line)
+    return _one(_M3[line.mnemonic]) if line.mnemonic in _M3 else _m4(line)
 
 
 @lru_cache(maxsize=8192)
 def _m7(line: Instruction) -> Timing:
-    name, done = base_of(line.mnemonic), effects(line)
-    if done.loads or done.stores:
-        words = _listed_words(line, name)
-        slots = min(2, words + bool(done.updated)) if done.loads else 1
-        late = 3 if done.stores or name.startswith(("ldrs", "ldrh")) else 2
-        return Timing("stores" if done.stores else "loads", -(-words // 2), 0, 2, slots, late)
-    if _is_multiplication(name):
-        return Timing("multiplier", 1, 0, 1 if name.startswith(("smla", "mla", "smmla", "smlsd")) else 2)
-    if name in _DIVIDES:
+    row, done = find(line.mnemonic), effects(line)
+    if row.moves:
+        words = _words(line)
+        if row.moves == "store":
+            return Timing("stores", -(-words // 2), 0, 2, 1, 3)
+        late = 3 if row.unit == "extend" else 2
+        return Timing("loads", -(-words // 2), 0, 2, min(2, words + bool(done.updated)), late)
+    if row.vector:
+        if row.unit == "divide":
+            return Timing("float", 16, 0, 16)
+        return Timing("float", 1, 0, 4 if row.unit == "mac" else 3)
+    if row.unit in ("multiply", "mac"):
+        return Timing("multiplier", 1, 0, 1 if row.unit == "mac" else 2)
+    if row.unit == "divide":
         return Timing("divider", 8, 8, 8)
-    if name in ("vdiv", "vsqrt"):
-        return Timing("float", 16, 0, 16)
-    if name[0] == "v":
-        return Timing("float", 1, 0, 4 if name.startswith(("vfma", "vmla", "vfms", "vmls")) else 3)
-    late = 2 if name.startswith(("ssat", "usat", "bfi", "ubfx", "sxta", "uxta", "rsb")) else 1
-    shifts = name.startswith(("lsl", "lsr", "asr", "ror", "sxt", "uxt", "pkh")) or late > 1
-    shifts = shifts or line.operands[-1].startswith(_SHIFTED)
-    return Timing("shifter", 1, 0, late) if shifts else Timing("any", 0)
+    late = row.unit in ("saturate", "field", "extend and add", "reverse")
+    if late or row.unit in ("shift", "extend", "pack") or _is_shifted(line):
+        return Timing("shifter", 1, 0, 1 + late)
+    return Timing("any", 0)
 
 
 @lru_cache(maxsize=8192)
 def _m55(line: Instruction) -> Timing:
-    name, done = base_of(line.mnemonic), effects(line)
+    row = find(line.mnemonic)
     vectors = any("q" in operand for operand in line.operands)
-    if done.loads or done.stores:
+    if row.moves:
         if vectors:
             lanes = 128 // int(line.mnemonic.rpartition(".")[2].lstrip("usf"))
             gathers = "q" in line.operands[-1]
             return Timing("memory", max(4, lanes) if gathers else 2, 0, 1 + gathers)
-        return Timing("memory", -(-_listed_words(line, name) // 2), 0, 2)
+        return Timing("memory", -(-_words(line) // 2), 0, 2)
     if vectors and line.mnemonic != "vmov":
-        return _m55_vector(line, name)
+        times = row.unit in ("multiply", "mac") or ".f" in line.mnemonic
+        to_core = not line.operands[0].startswith("q")
+        latency = 3 if row.unit == "narrow" else 2 if times and to_core else 1
+        return Timing("multiplier" if times else "vectors", 2, 0, latency)
     if follows(line.mnemonic):
         return Timing("core", 0, 0, 0, 0)
-    if _is_multiplication(name):
+    if row.unit == "divide":
+        return Timing("float", 16, 0, 16) if row.vector else Timing("core", 8, 8, 8)
+    if row.unit in ("multiply", "mac") and not row.vector:
         return Timing("multiplier", 1, 0, 2)
-    if name in _DIVIDES:
-        return Timing("core", 8, 8, 8)
-    if name in ("vdiv", "vsqrt"):
-        return Timing("float", 16, 0, 16)
-    late = name.startswith(_LATE) or (line.operands[-1:] and line.operands[-1].startswith(_SHIFTED))
-    return Timing("core", 1, 0, 2 if late or (name[0] == "v" and name != "vmov") else 1)
-
-
-_LATE = (
-    "ssat",
-    "usat",
-    "ubfx",
-    "sbfx",
-    "bfi",
-    "pkh",
-    "sadd",
-    "ssub",
-    "sasx",
-    "ssax",
-    "uadd",
-    "usub",
-    "shadd",
-)
-_NARROWS = ("vqrshrn", "vrshrn", "vshrn", "vqmovn", "vqmovun", "vmovn")
-_TIMES = ("vmul", "vml", "vfm", "vqdm", "vqrdm", "vrml", "vrmul")
-
-
-def _m55_vector(line: Instruction, name: str) -> Timing:
-    times = name.startswith(_TIMES) or ".f" in line.mnemonic
-    to_core = not line.operands[0].startswith("q")
-    latency = 3 if name.startswith(_NARROWS) else 2 if times and to_core else 1
-    return Timing("multiplier" if times else "vectors", 2, 0, latency)
+    late = row.unit in ("saturate", "field", "pack", "lanes") or _is_shifted(line)
+    return Timing("core", 1, 0, 2 if late or (row.vector and row.name != "vmov") else 1)
 
 
 _NARROW = CorePipeline(1, 1, False, 1.45, _m0)

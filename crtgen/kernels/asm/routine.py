@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow
+from crtgen.kernels.asm.isa import find, is_narrow
 
 __all__ = ["BasicBlock", "Instruction", "Label", "Line", "Routine", "RoutineCall", "Runs", "StackFrame"]
 
@@ -25,7 +25,7 @@ class Instruction:
     @property
     def size(self) -> int:
         """Bytes; of branches those of near ones."""
-        return 2 if is_branch(self.mnemonic) or is_narrow(self.mnemonic, self.operands) else 4
+        return 2 if find(self.mnemonic).branch or is_narrow(self.mnemonic, self.operands) else 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class BasicBlock:
 
     @property
     def branches(self) -> bool:
-        return bool(self.lines) and ends_block(self.lines[-1].mnemonic)
+        return bool(self.lines) and find(self.lines[-1].mnemonic).ends
 
     @property
     def again(self) -> bool:
@@ -281,7 +281,7 @@ def _length(line: Line, wide: bool) -> int:
 
 
 def _is_far(line: Line, place: int, labels: dict[str, int]) -> bool:
-    if isinstance(line, Label) or not is_branch(line.mnemonic):
+    if isinstance(line, Label) or not find(line.mnemonic).branch:
         return False
     low, high = _NEAR[line.mnemonic != "b"]
     return not low <= labels[line.operands[0]] - place <= high

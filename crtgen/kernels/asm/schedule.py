@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from crtgen.kernels.asm.effects import Effects, effects, follows
+from crtgen.kernels.asm.effects import Effects, effects
+from crtgen.kernels.asm.isa import follows
 from crtgen.kernels.asm.pipelines import Clock, CorePipeline
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, Runs
 

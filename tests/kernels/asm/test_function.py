@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from crtgen.boards.core import Core, find_core
 from crtgen.kernels import Target, applicable
 from crtgen.kernels.asm import EVEN, HIGH, LOW, Function, Routine, assembly_file
-from crtgen.kernels.asm.encoding import is_narrow
+from crtgen.kernels.asm.isa import is_narrow
 from crtgen.kernels.asm.routine import Instruction
 from crtgen.ops import all_cases
 from tests.support import require_tool, symbol_table
@@ -69,6 +69,14 @@ def test_a_register_that_nobody_took_is_refused() -> None:
     f.free(scratch)
     with pytest.raises(ValueError, match="r1 is not taken"):
         f("ldr", "r0", f"[{scratch}]")
+
+
+def test_an_instruction_without_a_row_is_refused() -> None:
+    f = Function("f", "int *x")
+    with pytest.raises(
+        ValueError, match=r"vqshrnb\.s16: crtgen\.kernels\.asm\.isa does not know what it does"
+    ):
+        f("vqshrnb.s16", "r0", "r0", "#1")
 
 
 def test_parameters_are_in_registers() -> None:

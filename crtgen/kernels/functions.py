@@ -5,13 +5,12 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
-from crtgen.kernels.epilogue import float_epilogue, one_rounding, two_roundings
+from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import Rescale
-from crtgen.ops import INT8, INT16, Activation, scheme_of
+from crtgen.ops import INT16, Activation, scheme_of
 from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
@@ -238,69 +237,21 @@ def power(op: Pow, sig: Signature, target: Target) -> Kernel:
     return elements(sig, "pow", ["crt_powf(a, b)"])
 
 
-@design(SquaredDifference, types=(DType.FLOAT32, DType.INT32, DType.INT8, DType.INT16), weights=None)
+@design(SquaredDifference, types=(DType.FLOAT32, DType.INT32), weights=None)
 def squared_difference(op: SquaredDifference, sig: Signature, target: Target) -> Kernel:
-    """The square of float32, of plain int32, or with TFLite's roundings."""
+    """The square of float32, or of plain int32."""
     if sig.x.dtype is DType.FLOAT32:
         return elements(sig, "squared difference", ["(a - b) * (a - b)"])
-    if sig.x.quant is None:
-        return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"])
-    p, scheme = op.parameters(sig), scheme_of(sig.x)
-    lines = []
-    for name, (offset, multiplier, shift) in (("a", p.first), ("b", p.second)):
-        shifted = f"crt_shift_left({name} {plus(offset)}, {p.left_shift})"
-        extent = (scheme.high - scheme.low) << p.left_shift
-        lines.append(f"{name} = {two_roundings(shifted, multiplier, shift, extent)};")
-    square = two_roundings("a * a", p.multiplier, p.shift, 1 << 31)
-    result = clamped(sig.y, f"{square} {plus(p.output_offset)}", *scheme.limits)
-    return elements(sig, "squared difference", [*lines, "a -= b;", result])
+    return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"])
 
 
-@design(AddN, types=(DType.FLOAT32, DType.INT8), weights=None)
+@design(AddN, types=_REAL, weights=None)
 def add_n(op: AddN, sig: Signature, target: Target) -> Kernel:
     """All operands at once."""
-    names = [chr(ord("a") + i) for i in range(len(sig.inputs))]
-    if scheme_of(sig.x).is_real:
-        return elements(sig, "add n", [" + ".join(names)])
-    p = op.parameters(sig)
-    total = f"crt_shift_left({' + '.join(names)} {plus((len(names) + 1) * p.input_offset)}, 19)"
-    scaled = two_roundings(total, p.multiplier, p.shift, 1 << 31)
-    result = clamped(sig.y, f"{scaled} {plus(p.output_offset)}", *scheme_of(sig.y).limits)
-    return elements(sig, "add n", [result])
+    return elements(sig, "add n", [" + ".join(chr(ord("a") + i) for i in range(len(sig.inputs)))])
 
 
-@design(Prelu, types=(DType.FLOAT32, DType.INT8, DType.INT16), weights=None)
+@design(Prelu, types=_REAL, weights=None)
 def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel:
-    """float32, or with TFLite's roundings."""
-    if scheme_of(sig.x).is_real:
-        return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"])
-    p, scheme = op.parameters(sig), scheme_of(sig.y)
-    ends = np.array(scheme.limits)
-    x, slopes = ends + p.input_offset, ends + p.alpha_offset
-    products = np.outer(np.minimum(x, 0), slopes)
-    reaches = (0, max(int(x[1]), 0)), (int(products.min()), int(products.max()))
-    numbers = (("a", p.above, 1 << 17), (f"a * (b {plus(p.alpha_offset)})", p.below, 1 << 25))
-    limits = p.output_offset, *scheme.limits
-    above, below = (
-        _scaled(total, factor, extent, limits, reach if scheme is INT8 else None)
-        for (total, factor, extent), reach in zip(numbers, reaches, strict=True)
-    )
-    lines = [f"a = a {plus(p.input_offset)};"] if p.input_offset else []
-    lines += [f"const int32_t v = (a >= 0) ? ({above}) : ({below});"]
-    return elements(sig, "prelu", [*lines, clamped(sig.y, "v", *scheme.limits)])
-
-
-def _scaled(
-    total: str,
-    factor: tuple[int, int],
-    extent: int,
-    limits: tuple[int, int, int],
-    reach: tuple[int, int] | None,
-) -> str:
-    """C for ``total`` times a factor, rounded as TFLite rounds it, and the zero point.
-
-    ``limits`` are the zero point, the least and the greatest output. With ``reach``, the least and greatest
-    total, it is one rounding where that is exact.
-    """
-    once = reach and one_rounding(total, Rescale.one(factor, None, limits, reach))
-    return once or f"{two_roundings(total, *factor, extent)} {plus(limits[0])}"
+    """Below zero, times a slope."""
+    return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"])

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import ClassVar
 
 import numpy as np
@@ -9,17 +11,17 @@ import numpy as np
 from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, magnitude, require, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
-from crtgen.ops.elementwise import Elementwise, wide, wrapped
+from crtgen.ops.elementwise import Elementwise, wide
+from crtgen.ops.expr import Expr, Formula, operand
 from crtgen.ops.fixedpoint import (
     Int64,
-    multiply_by_quantized_multiplier,
     quantize_multiplier,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
     single,
 )
 from crtgen.ops.gemmlowp import one_over_one_plus_x
-from crtgen.ops.scheme import INT16, scheme_of
+from crtgen.ops.scheme import INT16, is_plain, scheme_of
 from crtgen.ops.traits import Clamping
 
 __all__ = [
@@ -158,7 +160,7 @@ class SquaredDifferenceParams:
 
 
 @dataclass(frozen=True, slots=True)
-class SquaredDifference(Elementwise):
+class SquaredDifference(Formula, Elementwise):
     """``(x0 - x1)**2``."""
 
     name: ClassVar[str] = "squared_difference"
@@ -173,18 +175,20 @@ class SquaredDifference(Elementwise):
         factor = quantize_multiplier(twice * twice / single((1 << 2 * left) * y.scale))
         return SquaredDifferenceParams(left, first, second, y.zero_point, *factor)
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        a, b = (wide(v, x) for v, x in zip(sig.inputs, arrays, strict=True))
-        if sig.x.quant is None:
-            return (np.square(a - b).astype(sig.x.dtype.numpy),)
+    def formula(self, sig: Signature) -> Expr | None:
+        if is_plain(sig.x) or scheme_of(sig.x).is_real:
+            return None
         p = self.parameters(sig)
         a, b = (
-            multiply_by_quantized_multiplier((x + offset) << p.left_shift, *factor)
-            for x, (offset, *factor) in ((a, p.first), (b, p.second))
+            ((operand(sig, i) + offset) << p.left_shift).scaled(*factor)
+            for i, (offset, *factor) in enumerate((p.first, p.second))
         )
-        square = wrapped(np.square(a - b) << max(p.shift, 0))
-        scaled = multiply_by_quantized_multiplier(square, p.multiplier, min(p.shift, 0))
-        return (scheme_of(sig.y).saturated(scaled + p.output_offset),)
+        square = ((a - b) * (a - b)).scaled(p.multiplier, p.shift)
+        return (square + p.output_offset).clamped(*scheme_of(sig.y).limits)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        a, b = (wide(v, x) for v, x in zip(sig.inputs, arrays, strict=True))
+        return np.asarray(np.square(a - b), sig.x.dtype.numpy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ class AddNParams:
 
 
 @dataclass(frozen=True, slots=True)
-class AddN(Elementwise):
+class AddN(Formula, Elementwise):
     """The sum of all inputs, which have one shape and are quantised alike."""
 
     name: ClassVar[str] = "add_n"
@@ -222,14 +226,16 @@ class AddN(Elementwise):
         require(finest < y.scale, "the output's scale is too fine for its inputs' scale")
         return AddNParams(-x.zero_point, y.zero_point, *quantize_multiplier(finest / y.scale))
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
-            return (np.sum([x.astype(np.float64) for x in arrays], axis=0).astype(np.float32),)
-        p = self.parameters(sig)
-        numbers = np.stack([x.astype(np.int64) for x in arrays]) + p.input_offset
-        total = wrapped((numbers.sum(axis=0) + p.input_offset) << 19)
-        scaled = multiply_by_quantized_multiplier(total, p.multiplier, p.shift)
-        return (scheme_of(sig.y).saturated(scaled + p.output_offset),)
+    def formula(self, sig: Signature) -> Expr | None:
+        if scheme_of(sig.x).is_real:
+            return None
+        p, count = self.parameters(sig), len(sig.inputs)
+        total = reduce(add, (operand(sig, i) for i in range(count))) + (count + 1) * p.input_offset
+        scaled = (total << 19).scaled(p.multiplier, p.shift)
+        return (scaled + p.output_offset).clamped(*scheme_of(sig.y).limits)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        return np.asarray(np.sum([x.astype(np.float64) for x in arrays], axis=0), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +252,7 @@ class PreluParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Prelu(Elementwise):
+class Prelu(Formula, Elementwise):
     """``x0`` where it is not negative, elsewhere ``x0 * x1``; int16 has slopes of int8."""
 
     name: ClassVar[str] = "prelu"
@@ -265,15 +271,17 @@ class Prelu(Elementwise):
         below = quantize_multiplier(x.scale * alpha.scale / y.scale, bound * magnitude(sig.inputs[1]))
         return PreluParams(-x.zero_point, -alpha.zero_point, y.zero_point, above, below)
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        x, alpha = (wide(v, a) for v, a in zip(sig.inputs, arrays, strict=True))
+    def formula(self, sig: Signature) -> Expr | None:
         if scheme_of(sig.x).is_real:
-            return (np.where(x >= 0, x, x * alpha).astype(np.float32),)
+            return None
         p = self.parameters(sig)
-        x, alpha = x + p.input_offset, alpha + p.alpha_offset
-        below = multiply_by_quantized_multiplier(np.minimum(x, 0) * alpha, *p.below)
-        above = multiply_by_quantized_multiplier(np.maximum(x, 0), *p.above)
-        return (scheme_of(sig.y).saturated(np.where(x >= 0, above, below) + p.output_offset),)
+        x, alpha = operand(sig, 0) + p.input_offset, operand(sig, 1) + p.alpha_offset
+        y = x.split(lambda x: x.scaled(*p.above), lambda x: (x * alpha).scaled(*p.below))
+        return (y + p.output_offset).clamped(*scheme_of(sig.y).limits)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        x, alpha = (wide(v, a) for v, a in zip(sig.inputs, arrays, strict=True))
+        return np.where(x >= 0, x, x * alpha).astype(np.float32)
 
 
 def cases() -> Iterator[Case]:

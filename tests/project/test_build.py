@@ -33,7 +33,7 @@ def _gcc() -> None:
 
 @pytest.mark.qemu
 @pytest.mark.usefixtures("_gcc", "compiled_anew")
-@pytest.mark.parametrize("kind", ["server", "standalone"])
+@pytest.mark.parametrize("kind", [nightly("server"), "standalone"])
 def test_two_places_give_the_same_image(tmp_path: Path, kind: str) -> None:
     first = build_toy("mps2_an386", kind, tmp_path / "a")
     second = build_toy("mps2_an386", kind, tmp_path / "b" / "deeper")
@@ -126,8 +126,10 @@ def test_two_places_give_the_same_host_program(tmp_path: Path) -> None:
 
 @pytest.mark.qemu
 @pytest.mark.usefixtures("compiled_anew")
-@pytest.mark.parametrize("board", [nightly("mps2_an385"), "mps3_an547"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", ["mps2_an385", "mps3_an547"])
 def test_zig_builds_for_boards(tmp_path: Path, board: str) -> None:
+    """On a push ``tests/system`` builds with Zig and runs that; gcc's images are compared here and there."""
     first = (zig(tmp_path / "a", board) / "firmware.elf").read_bytes()
     second = (zig(tmp_path / "b", board) / "firmware.elf").read_bytes()
     assert first == second

@@ -52,8 +52,10 @@ def changed(path: Path, address: int, data: bytes, directory: Path) -> Path:
     return made
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("board", [M4, M55])
 def test_safe(built: Built, board: str) -> None:
+    """On a push ``test_error.py`` looks at the same proof for M4, and ``test_command`` at that for M55."""
     proof = prove(built(board), model_path(NAME))
     assert proof.stopped == ""
     assert not proof.is_proven

@@ -61,9 +61,13 @@ def test_digits_on_m4(digits: Path) -> None:
     assert 40 * (ticks - 2) <= most, "counted by QEMU for the image's own input, a tick for 40"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("board", [M33, M55])
 def test_digits_on(board: str, tmp_path: Path) -> None:
-    """On M33 the compiler has copied the end of softmax's loop into both ways of a branch."""
+    """On M33 the compiler has copied the end of softmax's loop into both ways of a branch.
+
+    On a push ``test_cycles.py`` proves these images.
+    """
     proof = prove(image_of(DIGITS, board, tmp_path), DIGITS)
     assert proof.is_proven, lines_of(proof)
 

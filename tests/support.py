@@ -4,13 +4,16 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -64,6 +67,17 @@ def _run(command: Sequence[str], folder: Path) -> None:
 def nightly(*values: object) -> Any:
     """A row of parameters that the nightly run has, and CI has not."""
     return pytest.param(*values, marks=pytest.mark.nightly)
+
+
+def few(items: Iterable[T], keys: Callable[[T], Iterable[Hashable]], count: int) -> list[T]:
+    """The items with a key that fewer than ``count`` of them before had: some of each, in their order."""
+    seen, found = Counter[Hashable](), []
+    for item in items:
+        own = set(keys(item))
+        if any(seen[key] < count for key in own):
+            found.append(item)
+            seen.update(own)
+    return found
 
 
 def night_seed() -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.codegen.generate import generate_c
-from crtgen.ir import Array, DType, Value
+from crtgen.ir import Array, DType, Graph, Value
 from crtgen.kernels import Target
 from crtgen.ops import Case, all_cases
 from crtgen.plan import Plan
@@ -22,7 +22,6 @@ from tests.kernels.program import (
     run_on_qemu,
     run_plans_on_qemu,
 )
-from tests.support import nightly
 
 
 def _constant_inputs(case: Case, value: Value, number: int) -> Array:
@@ -34,16 +33,22 @@ def _constant_inputs(case: Case, value: Value, number: int) -> Array:
     return np.resize(np.array(patterns[number], value.dtype.numpy), value.shape)
 
 
-def _runs(extremes: bool = True) -> list[Run]:
-    runs = []
-    for case in all_cases():
-        graph = case.graph()
-        inputs = case.inputs(1)
-        runs.append(Run(case.name, graph, {name: inputs[name] for name in graph.inputs}))
-        for number in range(3 if extremes else 0):
-            inputs = {n: _constant_inputs(case, graph.values[n], number) for n in graph.inputs}
-            runs.append(Run(f"{case.name} extreme {number}", graph, inputs))
+@cache
+def _cases() -> list[tuple[Case, Graph]]:
+    return [(case, case.graph()) for case in all_cases()]
+
+
+def _of(case: Case, graph: Graph, extremes: bool) -> list[Run]:
+    inputs = case.inputs(1)
+    runs = [Run(case.name, graph, {name: inputs[name] for name in graph.inputs})]
+    for number in range(3 if extremes else 0):
+        inputs = {n: _constant_inputs(case, graph.values[n], number) for n in graph.inputs}
+        runs.append(Run(f"{case.name} extreme {number}", graph, inputs))
     return runs
+
+
+def _runs(extremes: bool = True) -> list[Run]:
+    return [run for case, graph in _cases() for run in _of(case, graph, extremes)]
 
 
 def _check(runs: list[Run], outputs: list[bytes]) -> None:
@@ -58,13 +63,10 @@ def test_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("machine", "core"),
-    [
-        nightly("mps2-an385", "cortex-m3"),
-        ("mps2-an386", "cortex-m4"),
-        nightly("mps3-an547", "cortex-m55"),
-    ],
+    [("mps2-an385", "cortex-m3"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
 )
 def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
     runs = _runs(extremes=machine == "mps2-an386")
@@ -76,23 +78,29 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
     ("machine", "name", "other", "least"),
     [
         ("mps2-an385", "cortex-m0plus", "cortex-m3", 50),
-        ("mps2-an385", "cortex-m3", "cortex-m4", 50),
+        ("mps2-an385", "cortex-m3", "host", 40),
+        ("mps2-an386", "cortex-m4", "host", 200),
         ("mps3-an547", "cortex-m55", "cortex-m4", 100),
     ],
 )
 def test_what_another_core_has_not(tmp_path: Path, machine: str, name: str, other: str, least: int) -> None:
-    """Code of which another core runs not the same; a Cortex-M3 has the M0+'s instructions, too."""
-    both = zip(_planned(name), _planned(other), strict=True)
-    own = [(run, plan) for (run, plan, code), (_, _, plain) in both if code != plain]
+    """Code of which another core, or the host, runs not the same; all that an M0+ has an M3 has, too."""
+    both = zip(_cases(), _planned(name), _planned(other), strict=True)
+    own = [
+        (run, plan)
+        for (case, graph), (plan, code), (_, plain) in both
+        if code != plain
+        for run in _of(case, graph, extremes=name == "cortex-m4")
+    ]
     assert len(own) >= least
     _check([run for run, _ in own], run_plans_on_qemu(tmp_path, own, machine, find_core(name)))
 
 
 @cache
-def _planned(core: str) -> list[tuple[Run, Plan, bytes]]:
-    """The runs on a core with a digest of their code."""
-    plans = plan_runs(_runs(extremes=False), Target(core=find_core(core)))
-    return [(run, plan, _digest(generate_c(plan, "model").files)) for run, plan in plans]
+def _planned(core: str) -> list[tuple[Plan, bytes]]:
+    """The plan of each case on a core with a digest of its code."""
+    plans = plan_runs(_runs(extremes=False), Target() if core == "host" else Target(core=find_core(core)))
+    return [(plan, _digest(generate_c(plan, "model").files)) for _, plan in plans]
 
 
 def _digest(sources: Mapping[str, str]) -> bytes:

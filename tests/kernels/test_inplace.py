@@ -5,18 +5,29 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards.core import find_core
+from crtgen.ir import DType, Op
 from crtgen.kernels import Target, applicable
 from crtgen.ops import all_cases
 from crtgen.ops.arithmetic import Prelu
 from crtgen.ops.case import floats, int8s, int16s, make
 from crtgen.ops.normalize import CumSum
+from crtgen.plan import Plan
 from tests.kernels.overlays import overlays
-from tests.kernels.program import check_outputs, run_plans_on_host
+from tests.kernels.program import Run, check_outputs, run_plans_on_host
+from tests.support import few, nightly
+
+
+def _kind(pair: tuple[Run, Plan]) -> list[tuple[type[Op], str, DType]]:
+    """The operator, the template and the type of its only layer."""
+    (step,), (node,) = pair[1].steps, pair[0].graph.nodes
+    return [(type(node.op), step.kernel.template, pair[0].graph.signature(node).y.dtype)]
 
 
 @pytest.mark.cc
-def test_every_leave(tmp_path: Path) -> None:
-    runs = [pair for case in all_cases() for pair in overlays(case, 2)]
+@pytest.mark.parametrize("each", [6, nightly(10_000)], ids=["some", "all"])
+def test_every_leave(tmp_path: Path, each: int) -> None:
+    """Of so many runs of each operator and type."""
+    runs = few((pair for case in all_cases() for pair in overlays(case, 2)), _kind, each)
     assert len(runs) > 100
     outputs = run_plans_on_host(tmp_path, runs)
     wrong = [check_outputs(run, out) for (run, _), out in zip(runs, outputs, strict=True)]

@@ -173,12 +173,11 @@ def test_host_in_place(tmp_path: Path, cases: list[Case]) -> None:
         nightly("mps3-an547", "cortex-m55", "size"),
     ],
 )
-def test_qemu_in_place(tmp_path: Path, machine: str, core: str, optimize: str) -> None:
+@pytest.mark.parametrize("cases", [CASES, nightly(RANDOM)], ids=["cases", "random"])
+def test_qemu_in_place(tmp_path: Path, machine: str, core: str, optimize: str, cases: list[Case]) -> None:
     target = Target(find_core(core), optimize)
-    for name, cases in (("cases", CASES), ("random", RANDOM)):
-        runs = list(_in_place(cases, target))
-        (tmp_path / name).mkdir()
-        assert not _wrong(cases, runs, run_plans_on_qemu(tmp_path / name, runs, machine, target.core))
+    runs = list(_in_place(cases, target))
+    assert not _wrong(cases, runs, run_plans_on_qemu(tmp_path, runs, machine, target.core))
 
 
 @pytest.mark.cc

@@ -2,8 +2,6 @@
 
 import math
 import subprocess
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +22,7 @@ from crtgen.resources import runtime_dir
 from crtgen.run import Site
 from crtgen.run.rp2040 import find_rp2040js
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
-from tests.support import ROOT, compile_each, model_path, nightly, require_tool
+from tests.support import ROOT, compile_each, few, model_path, nightly, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -47,19 +45,12 @@ def _runs(target: Target) -> list[tuple[Run, Plan]]:
     return runs
 
 
-def _of_each_design(runs: list[tuple[Run, Plan]]) -> list[tuple[Run, Plan]]:
-    """Three cases of each design, which a push has."""
-    seen, found = Counter[str](), []
-    for run, plan in runs:
-        designs = {step.kernel.design for step in plan.steps if step.kernel.shares}
-        if any(seen[design] < 3 for design in designs):
-            found.append((run, plan))
-            seen.update(designs)
-    return found
+def _designs(pair: tuple[Run, Plan]) -> set[str]:
+    return {step.kernel.design for step in pair[1].steps if step.kernel.shares}
 
 
-_PART = pytest.mark.parametrize("part", [_of_each_design, nightly(list)], ids=["some", "all"])
-Part = Callable[[list[tuple[Run, Plan]]], list[tuple[Run, Plan]]]
+_EACH = pytest.mark.parametrize("each", [3, nightly(10_000)], ids=["some", "all"])
+"""Cases of each design."""
 
 
 def _check(runs: list[tuple[Run, Plan]], outputs: list[bytes]) -> None:
@@ -75,12 +66,12 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.cc
-@_PART
-def test_halves_on_this_computer(tmp_path: Path, everything: None, part: Part) -> None:
+@_EACH
+def test_halves_on_this_computer(tmp_path: Path, everything: None, each: int) -> None:
     """One core computes both, with sanitizers."""
     runs = _runs(Target(cores=2))
     assert len(runs) > 200
-    runs = part(runs)
+    runs = few(runs, _designs, each)
     _check(runs, run_plans_on_host(tmp_path, runs))
 
 
@@ -93,11 +84,11 @@ def test_halves_on_this_computer(tmp_path: Path, everything: None, part: Part) -
         nightly("mps3-an547", "cortex-m55"),
     ],
 )
-@_PART
-def test_halves_on_boards(tmp_path: Path, everything: None, machine: str, core: str, part: Part) -> None:
+@_EACH
+def test_halves_on_boards(tmp_path: Path, everything: None, machine: str, core: str, each: int) -> None:
     runs = _runs(Target(core=find_core(core), cores=2))
     assert len(runs) > 200
-    runs = part(runs)
+    runs = few(runs, _designs, each)
     _check(runs, run_plans_on_qemu(tmp_path, runs, machine, find_core(core)))
 
 

@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import tempfile
+from importlib.util import find_spec
 from uuid import uuid4
 
 import pytest
@@ -12,6 +13,10 @@ from hypothesis import HealthCheck, settings
 from crtgen.byoc import CmsisNn
 from crtgen.errors import UsageError
 
+if find_spec("cmake"):  # its program in the package, not a script of Python that starts that
+    from cmake import CMAKE_BIN_DIR
+
+    os.environ["PATH"] = os.pathsep.join([CMAKE_BIN_DIR, os.environ["PATH"]])
 if shutil.which("ccache"):
     os.environ.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
     os.environ.setdefault("CCACHE_BASEDIR", tempfile.gettempdir())

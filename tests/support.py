@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -21,7 +21,7 @@ INT8_MODELS = ("ad01_int8", "hello_world_int8", "ic01_int8", "kws_int8", "vww_in
 FLOAT_MODELS = ("ad01_float32", "hello_world_float", "ic01_float32")
 
 
-def absent(what: str, hint: str) -> None:
+def absent(what: str, hint: str) -> NoReturn:
     """Skip on a user's machine; fail where CI says that everything has to be there."""
     message = f"{what} is not there: {hint}"
     if os.environ.get("CI") == "true":

@@ -9,7 +9,7 @@ import pytest
 
 import crtgen
 from tests.project.building import build, build_toy, toy_project
-from tests.support import ROOT, absent, nightly, require_tool
+from tests.support import ROOT, absent, require_tool
 
 GCC_HINT = "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"
 
@@ -32,9 +32,11 @@ def _gcc() -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_gcc", "compiled_anew")
-@pytest.mark.parametrize("kind", [nightly("server"), "standalone"])
+@pytest.mark.parametrize("kind", ["server", "standalone"])
 def test_two_places_give_the_same_image(tmp_path: Path, kind: str) -> None:
+    """On a push ``tests/system`` compares two servers, and the folder of evidence two other images."""
     first = build_toy("mps2_an386", kind, tmp_path / "a")
     second = build_toy("mps2_an386", kind, tmp_path / "b" / "deeper")
     assert first.read_bytes() == second.read_bytes()

@@ -20,11 +20,9 @@ from tests.prove.mutations import flipped
 from tests.prove.test_network import run
 from tests.support import nightly, require_tool
 
-NETWORKS = [
-    (name, form)
-    for name in ("autoencoder", "plain", "separable")
-    for form in ("qdq_uint8", "qdq_int8", "qdq_uint8_weights")
-]
+NAMES, KINDS = ("autoencoder", "plain", "separable"), ("qdq_uint8", "qdq_int8", "qdq_uint8_weights")
+IN_CI = tuple(zip(NAMES, KINDS, strict=True))
+NETWORKS = [(n, k) if (n, k) in IN_CI else nightly(n, k) for n in NAMES for k in KINDS]
 
 
 @cache
@@ -127,8 +125,15 @@ def test_a_changed_bit_is_rejected(
     assert not prove(flipped(path, at + byte, bit, tmp_path), file).is_proven
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
-@pytest.mark.parametrize(("scales", "zeros"), SUMS)
+@pytest.mark.parametrize(
+    ("kind", "scales", "zeros"),
+    [
+        (np.int8, *SUMS[0]),
+        nightly(np.int8, *SUMS[1]),
+        nightly(np.uint8, *SUMS[0]),
+        (np.uint8, *SUMS[1]),
+    ],
+)
 def test_sums_of_all_pairs(kind: Whole, scales: list[float], zeros: list[int], tmp_path: Path) -> None:
     data, file = added(kind, scales, zeros), tmp_path / "added.onnx"
     file.write_bytes(data)

@@ -1,7 +1,6 @@
 """Compile the runtime, with the toy image, for the machine that runs the tests."""
 
 import json
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,9 +21,10 @@ def runtime_sources() -> list[Path]:
 
 def zig() -> tuple[str, ...]:
     """The command of the C compiler in the package ziglang, or skip (fail in CI)."""
-    if find_spec("ziglang") is None:
+    spec = find_spec("ziglang")
+    if spec is None:
         absent("the package ziglang", "pip install ziglang")
-    return (sys.executable, "-m", "ziglang", "cc")
+    return (str(Path(str(spec.origin)).with_name("zig")), "cc")
 
 
 def compile_program(

@@ -1,6 +1,7 @@
 """The levels of optimisation, and what each of them means to the tools that build the code."""
 
 from dataclasses import dataclass
+from math import inf
 
 from crtgen.errors import UsageError
 
@@ -15,8 +16,9 @@ class Level:
     bare-metal programs bring the small memory functions of the runtime instead of those of the C library.
     ``kernels`` are the kinds of kernels to choose among: those that are written for ``speed``, for ``size``.
     ``flash`` and ``memory`` are how many percent of a model's instructions one percent of its flash is worth,
-    and one percent of its memory. Weights may be ``expanded``: they take several
-    times their flash where that is faster.
+    and one percent of its memory. Loops over rows may add ``slower``, a share of the time, and save the share
+    ``saves`` of the arena or are not made; ``streams``: they may be of any length. Weights may be
+    ``expanded``: they take several times their flash where that is faster.
     """
 
     name: str
@@ -24,6 +26,9 @@ class Level:
     kernels: tuple[str, ...]
     flash: float
     memory: float
+    slower: float
+    saves: float = 0.0
+    streams: bool = False
     small_libc: bool = False
     expanded: bool = False
 
@@ -35,12 +40,15 @@ class Level:
 LEVELS = {
     level.name: level
     for level in (
-        Level("speed", "-O2", ("speed",), flash=0.02, memory=0.105, expanded=True),
-        Level("balanced", "-O2", ("speed", "size"), flash=1.0, memory=0.5),
-        Level("size", "-Os", ("size",), flash=0.6, memory=0.5, small_libc=True),
+        Level(
+            "speed", "-O2", ("speed",), flash=0.02, memory=0.105, slower=0.0075, saves=0.125, expanded=True
+        ),
+        Level("balanced", "-O2", ("speed", "size"), flash=1.0, memory=0.5, slower=0.05),
+        Level("size", "-Os", ("size",), flash=0.6, memory=0.5, slower=0.08, small_libc=True),
+        Level("ram", "-O2", ("speed", "size"), flash=1.0, memory=100.0, slower=inf, streams=True),
     )
 }
-"""The levels by name, the fastest first."""
+"""The levels by name: the fastest first, the one that takes any time to save memory last."""
 
 
 def find_level(name: str) -> Level:

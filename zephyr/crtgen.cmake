@@ -3,7 +3,7 @@
 #     crtgen_add_model(app models/kws.tflite)
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
-# models in one call. Options: OPTIMIZE <speed|size|balanced>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE,
+# models in one call. Options: OPTIMIZE <speed|size|balanced|ram>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE,
 # SLIDING axis=<n> step=<n> for windows that overlap, FEED rows for an image that comes by rows,
 # REGISTRY for the registry of functions and the RPC server; for
 # external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. PLACE <part>=<MEMORY>... puts the parts kernels, weights and arena into other memories.

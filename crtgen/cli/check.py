@@ -56,7 +56,7 @@ def command(
     models: options.MoreModels = None,
     board: options.Boards = None,
     optimize: Annotated[
-        str | None, typer.Option(help="speed, size or balanced; else what is locked.")
+        str | None, typer.Option(help="speed, size, balanced or ram; else what is locked.")
     ] = None,
     fold: options.Fold = True,
     tune: options.Tune = None,

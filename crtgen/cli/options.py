@@ -148,7 +148,7 @@ HardwareMap = Annotated[
 Simulate = Annotated[
     bool, _board("--simulate", help="The board's simulator, where it could be connected as well.")
 ]
-Optimize = Annotated[str, _code(help="speed, size or balanced.")]
+Optimize = Annotated[str, _code(help="speed, size, balanced or ram.")]
 Target = Annotated[str, _project(help="c, or llvm: the models as object files, made by LLVM.")]
 Executor = Annotated[str, _code(help="aot: calls in C; graph: tables of calls, for own models.")]
 Cores = Annotated[int, _code(min=1, max=2, help="2: two cores compute a half of each layer.")]

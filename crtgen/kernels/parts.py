@@ -8,6 +8,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.known import Known
 from crtgen.kernels.registry import most_special
+from crtgen.level import find_level
 
 __all__ = ["Parts", "aligned", "arguments", "assemble", "described", "find_part"]
 
@@ -17,10 +18,18 @@ _NEXT = 1.03
 
 
 def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
-    """The fastest kernel for an operator, if there is one; but for speed, the smallest next to it."""
-    found = most_special(op, sig, target)
+    """The fastest kernel for an operator, if there is one; but for speed, the smallest next to it.
+
+    Where loops may be of any length, memory counts first.
+    """
+    level = find_level(target.optimize)
+    kinds = level.kernels if level.streams else (target.optimize,)
+    found = [kernel for kind in kinds for kernel in most_special(op, sig, target.of_kernels(kind))]
     if not found:
         return None
+    if level.streams:
+        least = min(kernel.scratch for kernel in found)
+        found = sorted((k for k in found if k.scratch == least), key=lambda k: k.cost.time)
     most = found[0].cost.time * (1 if target.optimize == "speed" else _NEXT)
     near = [kernel for kernel in found if kernel.cost.time <= most]
     return Part(op.name, sig, min(near, key=lambda kernel: kernel.cost.code))

@@ -1,9 +1,10 @@
 """Which designs there are for an operator, and which one a layer gets."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from math import inf
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -137,11 +138,15 @@ def _by_time(entries: Iterable[RegisteredDesign], op: Op, sig: Signature, target
 
 
 def select(
-    graph: Graph, target: Target, fixed: Mapping[str, Kernel] = MappingProxyType({})
+    graph: Graph,
+    target: Target,
+    fixed: Mapping[str, Kernel] = MappingProxyType({}),
+    most: float = inf,
 ) -> Mapping[str, Kernel]:
     """The kernel for each node, by node name; ``UnsupportedError`` if one has none.
 
-    Nodes in ``fixed`` have theirs from there.
+    Nodes in ``fixed`` have theirs from there. Kernels that need more than ``most`` bytes of the arena are
+    left out where others need less.
 
     Together they are the best by the objective of the level: see ``crtgen.level`` and ``choose``.
     Control flow has no kernels.
@@ -153,7 +158,15 @@ def select(
         for node in nodes
     }
     sigs = {node.name: graph.signature(node) for node in nodes}
+    if most < inf:
+        candidates = {name: _within(most, sigs[name], found) for name, found in candidates.items()}
     return choose(candidates, level, lambda name, kernel: _need(sigs[name], kernel))
+
+
+def _within(most: float, sig: Signature, kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels that need no more, or else those that need least."""
+    most = max(most, min(_need(sig, kernel) for kernel in kernels))
+    return [kernel for kernel in kernels if _need(sig, kernel) <= most]
 
 
 def _need(sig: Signature, kernel: Kernel) -> int:

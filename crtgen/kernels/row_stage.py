@@ -11,6 +11,7 @@ from crtgen.ir import Along, Op, Signature, Value
 from crtgen.kernels.beside import add_beside
 from crtgen.kernels.kernel import Part
 from crtgen.kernels.parts import Parts
+from crtgen.kernels.row_total import sums_up
 from crtgen.kernels.window import WindowShape
 from crtgen.ops import Add, Padding, Windowed
 
@@ -68,9 +69,14 @@ class RowStage:
 
     @cached_property
     def fits(self) -> bool:
-        """Whether it can compute a few rows on their own."""
+        """Whether it can compute a few rows on their own, where its image lies."""
+        return _whole(self.sig.x) and self.fits_stripes
+
+    @cached_property
+    def fits_stripes(self) -> bool:
+        """Whether it can compute a few rows on their own that were copied, whatever bytes a row has."""
         sig = self.sig
-        if any(image.is_constant for image in self.images) or not (_whole(sig.x) and _whole(sig.y)):
+        if any(image.is_constant for image in self.images) or sig.x.shape[0] != 1 or not _whole(sig.y):
             return False
         if self.beside is not None:
             op, of_layer = self.beside
@@ -79,6 +85,11 @@ class RowStage:
         if isinstance(self.op, Add):
             return sig.inputs[1].shape == sig.x.shape
         return not (self.window.padded_rows and fill_of(self.op, sig.x) is None)
+
+    @cached_property
+    def sums_up(self) -> bool:
+        """Whether it makes one pixel of the image by adding up its rows as they come."""
+        return sums_up(self.op, self.sig)
 
     @cached_property
     def shape(self) -> Hashable:
@@ -97,8 +108,8 @@ def runs_by_rows(op: Op, sig: Signature) -> bool:
 
 def takes_rows(op: Op, sig: Signature) -> bool:
     """Whether it can be one of a stream, which has types of its own for each image: also what is element by
-    element, as the quantisation of a camera's bytes."""
-    if runs_by_rows(op, sig):
+    element, as the quantisation of a camera's bytes, and what adds up all rows."""
+    if runs_by_rows(op, sig) or sums_up(op, sig):
         return True
     alike = len(sig.inputs) == 1 and len(sig.x.shape) == _IMAGE and sig.x.shape == sig.y.shape
     return alike and op.along(sig, (1,)) == Along(1)

@@ -1,36 +1,43 @@
-"""Layers on images by rows that come one after the other: of the image, too, only a window is in memory.
+"""Layers on images by rows that come one after the other: of the image, too, only a window is needed.
 
 It is a machine with a stripe in scratch for each stage: the window of rows that the stage reads next.
 Whatever stage has its window whole computes rows, the last such stage first; they go to the stripe of the
 next stage, and its own rows move up. Where no stage can compute, a row of the image is taken. So a row is
 taken only when it is needed, and the machine can stop there until there is one: that is how images are fed
-by rows.
+by rows. An image that is in memory is taken in one go.
 
-Rows that an addition needs later are kept in scratch until then.
+Rows that an addition needs later are kept in scratch until then. A pooling of the whole image may end the
+chain: its rows are added up as they are made.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
+from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Kernel
+from crtgen.kernels.kernel import InPlace, Kernel, Part
 from crtgen.kernels.parts import Parts, aligned, arguments, assemble
 from crtgen.kernels.row_stage import (
     Rows,
     RowStage,
     fill_of,
+    has_own_rows,
     part_of,
     rows_made,
     rows_per_call,
     span_of,
 )
+from crtgen.kernels.row_total import TotalView, total_view
+from crtgen.kernels.window import least_lead
 from crtgen.ops import Add
+from crtgen.ops.running_sum import RunningSum
 
 __all__ = ["KeptView", "RowStreamView", "StreamStageView", "row_stream"]
 
 _COUNTER = 4  # bytes; each stage has two
+_WORD = 4  # bytes; where stripes begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +79,18 @@ class StreamStageView:
 
 @dataclass(frozen=True, slots=True)
 class RowStreamView:
-    """Stages, and ``kept`` rows. ``counters`` and ``work``, the parts' scratch, are offsets in scratch."""
+    """Stages, and ``kept`` rows; the image is ``fed``, or in memory.
+
+    ``total`` is what the rows of the last stage are added up for. ``counters`` and ``work``, the parts'
+    scratch, are offsets in scratch.
+    """
 
     stages: tuple[StreamStageView, ...]
     kept: tuple[KeptView, ...]
+    total: TotalView | None
     counters: int
     work: int
+    fed: bool
 
     @property
     def works(self) -> bool:
@@ -93,16 +106,19 @@ class RowStreamView:
         return tuple(kept for kept in self.kept if kept.reader == reader)
 
 
-def row_stream(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
-    """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+def row_stream(all_stages: Sequence[RowStage], last_rows: int, known: Parts, *, fed: bool) -> Kernel | None:
+    """The kernel of stages, of which the last that makes rows makes ``last_rows`` at a time.
 
-    Its function is called with some rows of the image at a time. None where a stage reads another image than
-    that of the stage before and what is kept, unless there is one image per run whose rows are whole words,
-    the rows divide the last image, all rows of each stripe are read, and each stage has a kernel.
+    Its function is called with some rows of the image at a time if it is ``fed``. None where a stage reads
+    another image than that of the stage before and what is kept, unless there is one image per run whose rows
+    are whole words, the rows divide the last image, all rows of each stripe are read, and each stage has a
+    kernel.
     """
-    windows, height = [stage.window for stage in stages], stages[-1].sig.y.shape[1]
-    if not all(map(_is_fed, stages)) or height % last_rows:
+    end = all_stages[-1] if all_stages[-1].sums_up else None
+    stages = all_stages[:-1] if end else all_stages
+    if not stages or not all(map(_is_fed, stages)) or stages[-1].sig.y.shape[1] % last_rows:
         return None
+    windows, height = [stage.window for stage in stages], stages[-1].sig.y.shape[1]
     rows = rows_per_call(windows, last_rows)
     found = [
         known.once((stage, count), partial(part_of, stage, count, known))
@@ -112,33 +128,87 @@ def row_stream(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kern
     if len(parts) < len(found):
         return None
     made = rows_made(windows, rows, height)
-    view = _view(stages, rows, arguments(parts))
+    view = _view(stages, end, rows, arguments(parts), fed=fed)
     calls = [int(done[-1]) // count for count, done in zip(rows, made, strict=True)]
+    times = list(calls)
+    if end is not None:
+        parts.append(_added(end, rows[-1], known))
+        times.append(calls[-1])
+    work = _work(view, calls, made, [stage.sig.x.dtype.itemsize for stage in stages])
+    if view.total is not None:
+        work.words("total", view.total.channels, view.total.result)
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time, streamed",
         "row_stream.c.j2",
         view,
-        [part.called(count) for part, count in zip(parts, calls, strict=True)],
+        [part.called(count) for part, count in zip(parts, times, strict=True)],
         begin=view.work,
-        inplace=(),
-        work=_work(view, calls, made, [stage.sig.x.dtype.itemsize for stage in stages]),
+        inplace=() if fed or end else (_over_the_image(stages, rows, made),),
+        work=work,
     )
-    return replace(kernel.priced(known.target), fed=True)
+    return replace(kernel.priced(known.target), fed=fed)
+
+
+def _added(end: RowStage, rows: int, known: Parts) -> Part:
+    """What adds up so many rows."""
+    x = replace(end.sig.x, shape=(1, rows, *end.sig.x.shape[2:]))
+    sums = Value("sums", x.shape[3:], DType.INT32)
+    part = known.find(RunningSum(), Signature((x, sums), (sums,)))
+    assert part is not None
+    return part
 
 
 def _is_fed(stage: RowStage) -> bool:
     """Whether it reads nothing but rows that were made, and all of them."""
     alone = stage.since is not None or not isinstance(stage.op, Add)
-    return alone and stage.fits and stage.window.rows >= stage.window.stride_y
+    return alone and stage.fits_stripes and stage.window.rows >= stage.window.stride_y
 
 
-def _stripes(stages: Sequence[RowStage], rows: Sequence[int]) -> Iterator[int]:
-    """Bytes of the stripe of each stage, then of what is kept for each addition."""
-    for stage, count in zip(stages, rows, strict=True):
-        yield span_of(stage.window, count) * _row_bytes(stage)
+def _over_the_image(stages: Sequence[RowStage], rows: Sequence[int], made: Sequence[Rows]) -> InPlace:
+    """The output over the image: what was taken of it, when rows of the output are written, is free."""
+    window, x, y = stages[0].window, stages[0].sig.x, stages[-1].sig.y
+    taken = (made[0] - rows[0]) * window.stride_y + span_of(window, rows[0]) - window.top
+    pending = taken < window.height
+    written = made[-1] * (y.nbytes // y.shape[1])
+    return InPlace(0, lead=least_lead(written[pending], taken[pending] * (x.nbytes // window.height)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Offsets in scratch: of each stage's stripe, of what is kept for a stage, and behind all of them."""
+
+    stripes: tuple[int, ...]
+    kept: Mapping[int, int]
+    end: int
+
+
+def _places(stages: Sequence[RowStage], rows: Sequence[int]) -> _Places:
+    """One stripe after the other, and then what is kept.
+
+    A stripe that one call fills is read by the next one, and is free again: all these are in one place, or of
+    two stages in a row in two.
+    """
+    sizes = [span_of(s.window, count) * _row_bytes(s) for s, count in zip(stages, rows, strict=True)]
+    shared: list[int | None] = [None]
+    for number in range(1, len(stages)):
+        window, filled = stages[number].window, rows[number - 1]
+        at_once = has_own_rows(window) and span_of(window, rows[number]) == filled
+        shared.append((1 if shared[-1] == 0 else 0) if at_once else None)
+    room = [max((s for s, n in zip(sizes, shared, strict=True) if n == place), default=0) for place in (0, 1)]
+    own = [0 if place is not None else size for size, place in zip(sizes, shared, strict=True)]
+    starts = list(accumulate(map(_words, (*room, *own)), initial=0))
+    stripes = (starts[n + 2] if place is None else starts[place] for n, place in enumerate(shared))
+    kept, end = dict[int, int](), starts[-1]
     for number, stage in enumerate(stages):
         if stage.since is not None:
-            yield _most_kept(stages, rows, stage.since, number) * _row_bytes(stage)
+            kept[number] = end
+            end += _most_kept(stages, rows, stage.since, number) * _row_bytes(stage)
+    return _Places(tuple(stripes), kept, end)
+
+
+def _words(nbytes: int) -> int:
+    """Bytes of so many, in whole words."""
+    return -(-nbytes // _WORD) * _WORD
 
 
 def _row_bytes(stage: RowStage) -> int:
@@ -152,13 +222,17 @@ def _most_kept(stages: Sequence[RowStage], rows: Sequence[int], source: int, rea
     return int((made[source] - (made[reader] - rows[reader])).max())
 
 
-def _view(stages: Sequence[RowStage], rows: Sequence[int], given: Sequence[tuple[str, ...]]) -> RowStreamView:
-    starts = list(accumulate(_stripes(stages, rows), initial=0))
-    readers = [(stage.since, number) for number, stage in enumerate(stages) if stage.since is not None]
-    kept = tuple(
-        KeptView(source, reader, place)
-        for (source, reader), place in zip(readers, starts[len(stages) :], strict=False)
-    )
+def _view(
+    stages: Sequence[RowStage],
+    end: RowStage | None,
+    rows: Sequence[int],
+    given: Sequence[tuple[str, ...]],
+    *,
+    fed: bool,
+) -> RowStreamView:
+    places = _places(stages, rows)
+    sources = {number: stage.since for number, stage in enumerate(stages) if stage.since is not None}
+    kept = tuple(KeptView(source, reader, places.kept[reader]) for reader, source in sources.items())
     views: list[StreamStageView] = []
     for number, (stage, count) in enumerate(zip(stages, rows, strict=True)):
         sig, window = stage.sig, stage.window
@@ -174,7 +248,7 @@ def _view(stages: Sequence[RowStage], rows: Sequence[int], given: Sequence[tuple
             height=window.height,
             out_height=window.out_height,
             fill=fill_of(stage.op, sig.x) or 0,
-            stripe=starts[number],
+            stripe=places.stripes[number],
             x_row=sig.x.shape[2] * sig.x.shape[3],
             y_row=sig.y.shape[2] * sig.y.shape[3],
             type=sig.x.dtype.c_name,
@@ -183,8 +257,13 @@ def _view(stages: Sequence[RowStage], rows: Sequence[int], given: Sequence[tuple
             arguments=given[number],
         )
         views.append(view)
-    counters = 2 * _COUNTER * len(stages)
-    return RowStreamView(tuple(views), kept, starts[-1], aligned(starts[-1] + counters))
+    counters, total = places.end, None
+    if end is not None:
+        pixels = rows[-1] * end.sig.x.shape[2]
+        total = total_view(end.op, end.sig, pixels, places.end)
+        counters = total.end
+    work = aligned(counters + 2 * _COUNTER * len(stages))
+    return RowStreamView(tuple(views), kept, total, counters, work, fed)
 
 
 def _work(view: RowStreamView, calls_of: Sequence[int], made: Sequence[Rows], sizes: Sequence[int]) -> Work:

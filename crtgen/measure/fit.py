@@ -167,7 +167,7 @@ class Fits:
 
 def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
     """Other choices, those that cost least first."""
-    levels = [choice.optimize, *(["size"] if choice.optimize != "size" else [])]
+    levels = dict.fromkeys((choice.optimize, "size", "ram"))
     pools = [choice.pool, *([_SMALL_POOL] if choice.pool is None else [])]
     for pool, place, level in product(pools, _places(board), levels):
         other = FitChoice(level, {**place, **(choice.place or {})}, pool)

@@ -1,11 +1,13 @@
 """From a graph to its plan: kernels are chosen, subgraphs planned, and chains of layers run by rows."""
 
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 
 from crtgen.ir import Graph, Node
 from crtgen.kernels import Kernel, Parts, Target, applicable, on_two_cores, select
 from crtgen.kernels.cost import Cost
+from crtgen.level import find_level
 from crtgen.ops import Identity, Reshape
 from crtgen.ops.control import ControlFlow, If, While
 from crtgen.passes import Hit
@@ -13,7 +15,7 @@ from crtgen.plan.homes import Outside
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.row_loops import loop_over_rows
-from crtgen.plan.row_streams import feed_by_rows
+from crtgen.plan.row_streams import feed_by_rows, stream_rows
 from crtgen.plan.schedule import Branch, Call, WhileLoop
 
 __all__ = ["plan_model"]
@@ -36,10 +38,20 @@ def plan_model(
     have their kernels from there, and are in no chain; those of subgraphs never are. With ``feed`` ``rows``
     the image comes by rows: ``UnsupportedError`` where it cannot.
     """
-    plan = _whole(graph, target, keep_inputs, None, fixed)
-    apart = frozenset(fixed)
-    looped = loop_over_rows(plan, target, apart=apart)
-    return feed_by_rows(plan, looped[0], target, apart=apart) if feed else looped
+    apart, streams = frozenset(fixed), find_level(target.optimize).streams
+
+    def planned(most: float) -> tuple[Plan, tuple[Hit, ...]]:
+        plan = _whole(graph, target, keep_inputs, None, fixed, most)
+        looped = loop_over_rows(plan, target, apart=apart)
+        if feed:
+            return feed_by_rows(plan, looped[0], target, apart=apart)
+        return stream_rows(plan, looped, target, apart=apart) if streams else looped
+
+    if not streams:
+        return planned(inf)
+    least = planned(0)
+    faster = planned(least[0].arena)  # where kernels need no more than the whole takes anyway
+    return faster if faster[0].arena <= least[0].arena else least
 
 
 def _whole(
@@ -48,11 +60,12 @@ def _whole(
     keep_inputs: bool,
     outside: Outside | None,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
+    most: float = inf,
 ) -> Plan:
-    """The plan with each layer whole."""
+    """The plan with each layer whole; none needs more than ``most`` bytes if it can do with less."""
     items = [_item(node, target) for node in graph.nodes]
     control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | WhileLoop)}
-    kernels = {**select(graph, target, fixed), **control}
+    kernels = {**select(graph, target, fixed, most), **control}
     kernels |= _copies(graph, target, outside or Outside.of(graph))
     if target.cores == 2:
         kernels |= _pairs(graph, target, kernels, fixed)

@@ -44,34 +44,27 @@ _AROUND = 16
 """Steps before and after a loop that are laid out with it where it is tried."""
 
 
-_LEAST = {"speed": 0.125, "balanced": 0.0, "size": 0.0}
-"""What saves less than this share of the arena is not done."""
-_MOST = {"speed": 0.0075, "balanced": 0.05, "size": 0.08}
-"""The share of time that may be added."""
-
-
 def loop_over_rows(
     plan: Plan, target: Target, *, apart: frozenset[str] = frozenset()
 ) -> tuple[Plan, tuple[Hit, ...]]:
     """``plan`` with chains at the peak run by rows as long as that lowers the peak, and a note for each.
 
-    All of it adds 5 % of estimated time at most, for speed 0.75 %, for size 8 %, and is better by the
-    objective of the level. For speed an eighth of the arena is saved, or nothing is done. Layers that are
-    ``apart`` are in no chain.
+    All of it adds as much estimated time as the level allows at most, and is better by its objective. For
+    speed an eighth of the arena is saved, or nothing is done. Layers that are ``apart`` are in no chain.
     """
     if not plan.steps:
         return plan, ()
-    level, most = find_level(target.optimize), _MOST[target.optimize]
+    level = find_level(target.optimize)
     start = best = current = _ItemLine.of(plan, apart)
     loops = _Loops(plan.graph, target)
     while True:
-        within = [line for line in current.lowered(loops) if line.added(start) <= most]
+        within = [line for line in current.lowered(loops) if line.added(start) <= level.slower]
         if not within:
             break
         current = _best(within, start, loops, level)
         saved = 1 - current.arena / best.arena
         gain = -level.objective(current.added(best), memory=-saved)
-        if saved > 0 and gain > 0 and saved >= _LEAST[level.name]:
+        if saved > 0 and gain > 0 and saved >= level.saves:
             best = current
     if best is start:
         return plan, ()

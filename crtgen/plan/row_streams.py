@@ -1,18 +1,21 @@
-"""Networks whose image comes by rows: the first layers take them as they come, and no image lies in memory.
+"""Chains of any length on an image by rows: of the model's input as they come, or of an image in memory.
 
-How many layers do so, and how many rows the last of them makes at a time, is tried: more layers let smaller
+How many layers take rows, and how many the last of them makes at a time, is tried: more layers let smaller
 images lie whole, and take more scratch memory and time. What follows runs when the last row has come.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Graph, Node
 from crtgen.kernels import Kernel, Parts, Target, takes_rows
 from crtgen.kernels.known import Known
 from crtgen.kernels.row_stream import row_stream
+from crtgen.kernels.row_total import sums_up
+from crtgen.level import find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
 from crtgen.plan.homes import Outside
@@ -21,10 +24,11 @@ from crtgen.plan.planner import make_plan
 from crtgen.plan.row_loops import loop_over_rows
 from crtgen.plan.schedule import RowStream, Stage
 
-__all__ = ["feed_by_rows"]
+__all__ = ["feed_by_rows", "stream_rows"]
 
 _MOST_ROWS = 16
 _WORD = 4  # bytes
+_IMAGE = 4  # axes
 _HINT = "leave --feed out"
 
 
@@ -33,24 +37,56 @@ def feed_by_rows(
 ) -> tuple[Plan, tuple[Hit, ...]]:
     """``plan`` with its input fed by rows, and with loops over rows after that; a note for each.
 
-    Arena times estimated time is the least: who feeds by rows wants memory, at each level. Layers that are
-    ``apart`` take no rows. ``whole`` is the plan with the image in memory. Raises ``UnsupportedError`` where
-    the first layer cannot.
+    Arena times estimated time is the least: who feeds by rows wants memory, at each level; where chains may
+    be of any length anyway, the arena. Layers that are ``apart`` take no rows. ``whole`` is the plan with the
+    image in memory. Raises ``UnsupportedError`` where the first layer cannot.
     """
     _check(plan.graph, apart)
-    others = sum(step.kernel.cost.time for step in plan.steps)
-    ways = [((others + way.added(plan)) * way.memory(plan.graph), way) for way in _ways(plan, target, apart)]
+    others, only_arena = _cost(plan), find_level(target.optimize).streams
+
+    def price(arena: int, time: float) -> float:
+        return arena if only_arena else arena * time
+
+    ways = [
+        (price(way.memory(plan.graph), others + way.added(plan)), way)
+        for way in _ways(plan, target, apart, plan.graph.inputs[0], fed=True)
+    ]
     best: tuple[float, Plan, tuple[Hit, ...]] | None = None
     for least, way in sorted(ways, key=lambda pair: pair[0]):
         if best is not None and least >= best[0]:
             break
         found, hits = loop_over_rows(way.planned(plan), target, apart=apart)
-        if best is None or _cost(found) * found.arena < best[0]:
-            best = _cost(found) * found.arena, found, hits
+        if best is None or price(found.arena, _cost(found)) < best[0]:
+            best = price(found.arena, _cost(found)), found, hits
     if best is None:
         first = plan.graph.consumers(plan.graph.inputs[0])[0]
         raise _refused(plan.graph, f"no kernel computes {first.name} by rows")
-    return best[1], (_hit(best[1], whole), *best[2])
+    return best[1], (_fed(best[1], whole), *best[2])
+
+
+def stream_rows(
+    plan: Plan, looped: tuple[Plan, tuple[Hit, ...]], target: Target, *, apart: frozenset[str] = frozenset()
+) -> tuple[Plan, tuple[Hit, ...]]:
+    """The plan with the least arena: ``looped``, or ``plan`` with a chain of any length that takes rows.
+
+    The chain begins where the layer before takes none, and loops over rows may follow. ``looped`` is ``plan``
+    with loops alone. Of plans with equal arenas the fastest is taken.
+    """
+    ways = [
+        way
+        for image in _images(plan.graph, apart)
+        for way in _ways(plan, target, apart, image, fed=False)
+        if len(way.item.stages) > 1
+    ]
+    best = looped
+    for way in sorted(ways, key=lambda way: way.least(plan)):
+        if way.least(plan) > best[0].arena:
+            break
+        made = way.planned(plan)
+        found, hits = loop_over_rows(made, target, apart=apart)
+        if (found.arena, _cost(found)) < (best[0].arena, _cost(best[0])):
+            best = found, (_streamed(found, way.item, plan), *hits)
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +97,14 @@ class _Way:
     kernel: Kernel
 
     def memory(self, graph: Graph) -> int:
-        """Bytes that the arena has at least."""
+        """Bytes that the arena has at least, beside the image."""
         return self.kernel.scratch + graph.values[self.item.outputs[0]].nbytes
+
+    def least(self, plan: Plan) -> int:
+        """Bytes that the arena has at least if the image is in memory."""
+        x, y = (plan.graph.values[name] for name in (self.item.inputs[0], self.item.outputs[0]))
+        lead = min((permit.lead for permit in self.kernel.inplace), default=x.nbytes)
+        return self.kernel.scratch + max(x.nbytes, y.nbytes, min(x.nbytes + lead, x.nbytes + y.nbytes))
 
     def added(self, plan: Plan) -> float:
         """The time that it takes more than its layers one after the other."""
@@ -70,40 +112,55 @@ class _Way:
         return self.kernel.cost.time - sum(s.kernel.cost.time for s in plan.steps if s.name in names)
 
     def planned(self, plan: Plan) -> Plan:
-        """``plan`` with the image taken so; it lies outside, and is left as it is."""
+        """``plan`` with the image taken so; one that is fed lies outside, and is left as it is."""
         names = {node.name for node in self.item.nodes}
-        steps = [step for step in plan.steps if step.name not in names]
-        items = (self.item, *(step.item for step in steps))
-        kernels = {self.item.name: self.kernel, **{step.name: step.kernel for step in steps}}
-        outside = Outside((*plan.outside.values, *plan.graph.inputs), plan.outside.pairs)
-        return make_plan(plan.graph, kernels, items, keep_inputs=True, align=plan.align, outside=outside)
+        before = list(takewhile(lambda step: step.name not in names, plan.steps))
+        after = [step for step in plan.steps[len(before) :] if step.name not in names]
+        items = (*(s.item for s in before), self.item, *(s.item for s in after))
+        kernels = {self.item.name: self.kernel, **{s.name: s.kernel for s in (*before, *after)}}
+        outside = plan.outside
+        if self.item.fed:
+            outside = Outside((*plan.outside.values, *plan.graph.inputs), plan.outside.pairs)
+        kept = self.item.fed or plan.kept_inputs
+        return make_plan(plan.graph, kernels, items, keep_inputs=kept, align=plan.align, outside=outside)
 
 
 def _cost(plan: Plan) -> float:
     return sum(step.kernel.cost.time for step in plan.steps)
 
 
-def _ways(plan: Plan, target: Target, apart: frozenset[str]) -> Iterator[_Way]:
+def _ways(plan: Plan, target: Target, apart: frozenset[str], image: str, *, fed: bool) -> Iterator[_Way]:
     """Every number of layers and of rows that has a kernel, and needs less memory than the layers alone."""
     graph, known, described = plan.graph, Parts(target), Known()
-    for stages in _beginnings(graph, apart):
+    for stages in _beginnings(graph, apart, image):
         found = [described.once(stage, partial(stage.described, graph)) for stage in stages]
-        height = graph.values[stages[-1].node.outputs[0]].shape[1]
+        last = stages[-1].image if found[-1].sums_up else stages[-1].node.outputs[0]
+        height = graph.values[last].shape[1]
         for rows in (n for n in range(1, min(height, _MOST_ROWS) + 1) if height % n == 0):
-            kernel = row_stream(found, rows, known)
+            kernel = row_stream(found, rows, known, fed=fed)
             if kernel is None or kernel.scratch >= plan.arena:
                 break
-            yield _Way(RowStream(stages, rows), kernel)
+            yield _Way(RowStream(stages, rows, fed), kernel)
 
 
-def _beginnings(graph: Graph, apart: frozenset[str]) -> Iterator[tuple[Stage, ...]]:
+def _images(graph: Graph, apart: frozenset[str]) -> Iterator[str]:
+    """The images at which chains begin: a layer takes their rows, and none makes them by rows."""
+    found = set[str]()
+    for value in (*graph.inputs, *(name for node in graph.nodes for name in node.outputs)):
+        if value not in found and len(graph.values[value].shape) == _IMAGE:
+            chains = [*_beginnings(graph, apart, value)]
+            found.update(stage.node.outputs[0] for chain in chains[-1:] for stage in chain)
+            if chains:
+                yield value
+
+
+def _beginnings(graph: Graph, apart: frozenset[str], image: str) -> Iterator[tuple[Stage, ...]]:
     """The first layer, the first two, and so on, as long as each takes its image from the one before.
 
     What is added later is kept by rows, and there is no end between.
     """
     stages: list[Stage] = []
     kept: dict[str, int] = {}
-    image = graph.inputs[0]
     while (stage := _next(graph, image, kept)) is not None and stage.node.name not in apart:
         if len(graph.consumers(image)) > 1:
             kept[image] = len(stages) - 1
@@ -113,7 +170,7 @@ def _beginnings(graph: Graph, apart: frozenset[str]) -> Iterator[tuple[Stage, ..
         (image,) = stage.node.outputs
         if not kept:
             yield tuple(stages)
-        if image in graph.lasting:
+        if image in graph.lasting or sums_up(stage.node.op, graph.signature(stage.node)):
             break
 
 
@@ -166,12 +223,25 @@ def _refused(graph: Graph, what: str) -> UnsupportedError:
     return UnsupportedError(f"it cannot be fed by rows: {what}", where=graph.name, hint=_HINT)
 
 
-def _hit(plan: Plan, whole: Plan) -> Hit:
+def _fed(plan: Plan, whole: Plan) -> Hit:
     item = plan.steps[0].item
     assert isinstance(item, RowStream)
     image, last = plan.graph.values[plan.graph.inputs[0]], plan.graph.values[item.outputs[0]]
-    rows = f"{item.rows} row{'s' if item.rows > 1 else ''} at a time"
     never = f"{image.name} of {image.nbytes:,} bytes comes by rows and is never whole"
-    made = f"{last.name} of {last.nbytes:,} is, made {rows}"
-    saved = f"the arena is {plan.arena:,} bytes instead of {whole.arena:,}"
-    return Hit("feed rows", item.name, f"{never}; {made}; {saved}")
+    made = f"{last.name} of {last.nbytes:,} is, made {_at_a_time(item)}"
+    return Hit("feed rows", item.name, f"{never}; {made}; {_saved(plan, whole)}")
+
+
+def _streamed(plan: Plan, item: RowStream, whole: Plan) -> Hit:
+    most = max((plan.graph.values[name] for name in item.inner), key=lambda value: value.nbytes)
+    never = f"{len(item.inner)} images up to {most.name} of {most.nbytes:,} bytes are never whole"
+    more = f"{_cost(plan) / _cost(whole) - 1:+.0%} of estimated time"
+    return Hit("stream rows", item.name, f"{_at_a_time(item)}, {never}; {_saved(plan, whole)}, {more}")
+
+
+def _at_a_time(item: RowStream) -> str:
+    return f"{item.rows} row{'s' if item.rows > 1 else ''} at a time"
+
+
+def _saved(plan: Plan, whole: Plan) -> str:
+    return f"the arena is {plan.arena:,} bytes instead of {whole.arena:,}"

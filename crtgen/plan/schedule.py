@@ -1,8 +1,8 @@
 """What runs, in order: a schedule is a tree of operators, loops over rows of images, and control flow.
 
 A ``Call`` computes one operator whole. A ``RowLoop`` computes several operators a few rows at a time: what
-lies between them never exists as a whole. A ``RowStream`` is one whose image comes by rows from outside.
-A ``Branch`` runs one of two schedules, a ``WhileLoop`` runs one as long as another one says so.
+lies between them never exists as a whole. A ``RowStream`` is one of any length, whose image may come by rows
+from outside. A ``Branch`` runs one of two schedules, a ``WhileLoop`` runs one as long as another one says so.
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,13 @@ class RowLoop:
 
 @dataclass(frozen=True)
 class RowStream(RowLoop):
-    """Stages that begin at the model's input, which comes a few rows at a time and is never whole."""
+    """Stages that take rows of their image one after the other.
+
+    If it is ``fed``, that is the model's input, which comes a few rows at a time and is never whole. The last
+    stage may add up all rows; then ``rows`` are those of the stage before.
+    """
+
+    fed: bool
 
     @property
     def operator(self) -> str:

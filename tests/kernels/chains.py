@@ -146,9 +146,9 @@ def loop_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
     return [] if kernel is None else [kernel]
 
 
-def stream_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """The kernel of a chain whose image comes by rows, if there is one: it adds no other image."""
-    kernel = row_stream(*_stages(chain, sig), Parts(target))
+def stream_kernels(chain: Op, sig: Signature, target: Target, *, fed: bool = True) -> list[Kernel]:
+    """The kernel of a chain that takes rows of an image, if there is one: it adds no other image."""
+    kernel = row_stream(*_stages(chain, sig), Parts(target), fed=fed)
     return [] if kernel is None else [kernel]
 
 

@@ -129,6 +129,7 @@ def _chains() -> Iterator[Case]:
     deep = DepthwiseConv2d((1, 1), SAME, activation=RELU)
     inverted: list[Layer] = [(CLAMPED, (1, 1, 24)), (deep, (3, 3, 24)), (Conv2d(), (1, 1, 8)), Add()]
     yield chain("inverted", x, inverted, 2)
+    yield chain("widened", x, [(same, three), (CLAMPED, (1, 1, 24))], 1)
     yield chain("add_of_others", x, [(same, (3, 3, 4)), Add()], 6)
     yield chain("add_within", x, [(same, (3, 3, 4)), Add(RELU), (Conv2d((2, 2), SAME), three)], 2)
     yield chain("add_first", x, [Add(), (deep, three)], 4)
@@ -138,6 +139,8 @@ def _chains() -> Iterator[Case]:
     yield chain("average_pool", x, [(same, (3, 3, 16)), AveragePool2d((3, 2), (3, 1))], 2)
     yield chain("pool_first", x, [MaxPool2d((3, 3), (1, 1), SAME), (same, three)], 3)
     yield chain("whole_pool", x, [(CLAMPED, (1, 1, 12)), AveragePool2d((12, 9), (12, 9))], 1)
+    around: list[Layer] = [(same, (3, 3, 20)), (deep, (3, 3, 20)), (CLAMPED, (1, 1, 8))]
+    yield chain("whole_pool_of_three", x, [*around, AveragePool2d((12, 9), (1, 1), activation=RELU)], 1)
     flat = int8s("x", (1, 1, 6, 4), 0.05, 9)
     yield chain("one_row", flat, [(same, (3, 3, 4)), (Conv2d((1, 1), SAME), (3, 3, 4)), Add()], 1)
     real = floats("x", (1, 6, 5, 3))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.case import floats, int8s, make
 from crtgen.plan import Plan, loop_over_rows, make_plan
-from tests.kernels.chains import Chain, Stage, SumBeside, loop_kernels
+from tests.kernels.chains import Chain, Stage, SumBeside, loop_kernels, stream_kernels
 from tests.kernels.overlays import guarded
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.kernels.row_loop_cases import SAME, Beside, Constants, Layer, chain, random_case, row_loop_cases
@@ -61,12 +62,12 @@ def _kernel(case: Case, target: Target) -> Kernel:
 
 
 def _in_place(cases: Sequence[Case], target: Target) -> Iterator[tuple[Run, Plan]]:
-    """Every case with its output over each of its inputs, at the least lead, among guards."""
+    """Every case with its output over each of its inputs, at the least lead, among guards; streams, too."""
     for seed, case in enumerate(cases):
-        kernel, graph = _kernel(case, target), case.graph()
-        for over in graph.inputs:
+        graph, drawn = case.graph(), case.inputs(seed)
+        streams = stream_kernels(case.op, case.sig, target, fed=False)
+        for kernel, over in product((_kernel(case, target), *streams), graph.inputs):
             whole, plan = guarded(graph, kernel, over)
-            drawn = case.inputs(seed)
             guards = {name: np.full(64, 0x5A, np.int8) for name in whole.inputs if name not in drawn}
             yield Run(f"{case.name}: {kernel.design} over {over}", whole, {**drawn, **guards}), plan
 
@@ -140,6 +141,17 @@ def test_lead_is_the_least(case: Case) -> None:
     for leave in _kernel(case, Target()).inplace:
         assert not _hits(case, leave.input, leave.lead)
         assert leave.lead == 0 or _hits(case, leave.input, leave.lead - 1)
+
+
+def test_what_a_stream_has_taken_is_free() -> None:
+    leads = [
+        (kernel.inplace[0].lead, _kernel(case, Target()).inplace[0].lead)
+        for case in CASES
+        for kernel in stream_kernels(case.op, case.sig, Target(), fed=False)
+        if kernel.inplace
+    ]
+    assert all(stream <= loop for stream, loop in leads)
+    assert any(stream < loop for stream, loop in leads)
 
 
 def test_some_lead_and_some_do_not() -> None:

@@ -8,7 +8,7 @@ from crtgen.kernels import Cost, Kernel
 from crtgen.kernels.selection import choose
 from crtgen.level import LEVELS, Level
 
-EVEN = Level("even", "-O2", ("speed",), flash=1.0, memory=1.0)
+EVEN = Level("even", "-O2", ("speed",), flash=1.0, memory=1.0, slower=0.05)
 
 
 def _kernel(function: str, instructions: float, code: float, constants: int = 0) -> Kernel:

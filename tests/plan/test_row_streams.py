@@ -20,6 +20,7 @@ from crtgen.ops import (
     Conv2d,
     DepthwiseConv2d,
     MaxPool2d,
+    Mean,
     Padding,
     Quantize,
     Relu,
@@ -31,7 +32,7 @@ from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.plan import Plan, check_plan, make_plan, plan_model, row_streams
 from crtgen.plan.schedule import RowLoop, RowStream
 from crtgen.resources import runtime_dir
-from tests.kernels.program import Run, check_outputs, run_plans_on_qemu
+from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.passes.networks import Network, draw
 from tests.support import model_path, nightly, require_tool
 
@@ -228,7 +229,7 @@ def test_as_many_layers_as_can_take_rows(tmp_path: Path, seed: int) -> None:
     """Whatever that costs, so that much is kept for additions; one row at a time, and the next number."""
     graph, target = _random(seed), Target()
     whole = make_plan(graph, select(graph, target))
-    ways = list(row_streams._ways(replace(whole, arena=1 << 30), target, frozenset()))
+    ways = list(row_streams._ways(replace(whole, arena=1 << 30), target, frozenset(), "x", fed=True))
     longest = [way for way in ways if len(way.item.stages) == max(len(way.item.stages) for way in ways)]
     for number, way in enumerate(longest[:2]):
         images = [draw(graph.values["x"], seed) for seed in range(2)]
@@ -284,7 +285,9 @@ def test_a_stream_runs_first_and_in_no_loop() -> None:
 
 
 def test_the_check_knows_that_it_comes_first() -> None:
-    _, plan = _fed(_mobile())
+    net = Network()
+    x = net.layer("first", HALVED, net.input("x", 1, 32, 32, 3), (8, 3, 3, 3))
+    _, plan = _fed(net.graph(net.node("flat", Reshape((1, 2048)), x)))
     after = replace(plan.steps[1], kernel=replace(plan.steps[1].kernel, fed=True))
     with pytest.raises(CrtgenError, match="is fed by rows, but runs after first"):
         check_plan(replace(plan, steps=(plan.steps[0], after, *plan.steps[2:])))
@@ -344,3 +347,43 @@ def test_vww(core: str, most: int) -> None:
     whole, plan = _fed(graph, core)
     assert whole.arena > 29_000
     assert plan.arena <= most
+
+
+def _in_memory(graph: Graph, core: str = "cortex-m4") -> Plan:
+    return plan_model(graph, Target(find_core(core), "ram"))[0]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("model", "core", "arena"), [("kws_int8", "cortex-m4", 6000), ("kws_int8", "cortex-m0plus", 7000)]
+)
+def test_memory_before_time(model: str, core: str, arena: int) -> None:
+    """Keyword spotting: one chain from the first layer to the pooling of the whole image."""
+    graph, _ = run_passes(load(model_path(model)), DEFAULT_PASSES)
+    target = Target(find_core(core), "ram")
+    plan, (hit,) = plan_model(graph, target)
+    (stream,) = (step.item for step in plan.steps if isinstance(step.item, RowStream))
+    assert (len(stream.stages), stream.fed) == (10, False)
+    assert plan.arena < arena < 0.75 * plan_model(graph, replace(target, optimize="balanced"))[0].arena
+    assert hit.rule == "stream rows"
+    assert "9 images up to conv2d of 8,000 bytes are never whole" in hit.text
+    assert f"the arena is {plan.arena:,} bytes instead of" in hit.text
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("name", GRAPHS)
+def test_streams_in_memory_compute_the_same(tmp_path: Path, name: str) -> None:
+    """Also where rows of the image are no whole words, and a mean ends the chain."""
+    graph = GRAPHS[name]()
+    net = Network()
+    x = net.layer("first", AROUND, net.input("x", 1, 9, 5, 3), (16, 3, 3, 3))
+    x = net.layer("second", SAME, x, (1, 3, 3, 16), 3)
+    mean = net.graph(net.node("mean", Mean((1, 2)), x, quant=Quant.tensor(0.02, 3)))
+    for number, network in enumerate((graph, mean)):
+        plan = _in_memory(network, "host")
+        assert network is graph or any(isinstance(step.item, RowStream) for step in plan.steps)
+        runs = [(Run(name, network, {"x": draw(network.values["x"], seed)}), plan) for seed in range(3)]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for (run, _), output in zip(runs, run_plans_on_host(folder, runs), strict=True):
+            assert not check_outputs(run, output, network.evaluate(run.inputs))

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import Signature, Value
-from crtgen.kernels.elements import clamped, elements
+from crtgen.kernels.elements import clamped, elements, stored
 from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
@@ -45,8 +45,9 @@ def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
     if e.kind in (*_LEAVES, "within"):
         return e
     if e.kind == "clamp":
-        x, low, high = e.sources
-        return cheaper(x, (low.low, high.low)).clamped(low.low, high.low)
+        low, high = (limit.low for limit in e.sources[1:])
+        x = cheaper(e.sources[0], (low, high))
+        return x if low <= x.low <= x.high <= high else x.clamped(low, high)
     if e.kind == "+" and e.sources[0].kind == "choice":  # a sum of each side is one rounding there
         test, *sides = e.sources[0].sources
         e = Expr.make("choice", test, *(side + e.sources[1] for side in sides))
@@ -147,11 +148,11 @@ _WRAPPING = {"+": "crt_add32({a}, {b})", "-": "crt_sub32({a}, {b})", "*": "crt_m
 def spelled(e: Expr, value: Value) -> tuple[str, ...]:
     """Statements and, last, the expression, as an element of a value. Operands are a, b, ..."""
     speller = _Speller(e)
-    if e.kind == "clamp" and value.quant is not None:
+    if e.kind == "clamp":
         x, low, high = e.sources
         result = clamped(value, speller.text(x), low.low, high.low)
     else:
-        result = speller.text(e)
+        result = stored(value, speller.text(e))
     return (*speller.lines, result)
 
 

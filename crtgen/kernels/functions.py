@@ -10,7 +10,7 @@ from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
-from crtgen.ops import INT16, Activation, scheme_of
+from crtgen.ops import Activation, scheme_of
 from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
@@ -18,6 +18,7 @@ from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
 from crtgen.ops.function import Abs, Cast, LogicalNot, RealFunction
 from crtgen.ops.interpolation import Interpolation
 from crtgen.ops.narrow import RoundTo
+from crtgen.ops.scheme import is_plain
 
 __all__ = ["real_function"]
 
@@ -49,13 +50,9 @@ def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
 
 
 @design(Abs, types=(DType.INT16,))
-def abs16(op: Abs, sig: Signature, target: Target) -> Kernel:
-    """int16, quantised or plain."""
-    p = op.parameters(sig)
-    if p is None:
-        return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")])
-    scaled = two_roundings("((a < 0) ? -a : a)", p.multiplier, p.shift, INT16.magnitude(0))
-    return elements(sig, "abs", [clamped(sig.y, scaled, *INT16.limits)])
+def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
+    """Plain int16."""
+    return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")]) if is_plain(sig.x) else None
 
 
 @design(Interpolation)

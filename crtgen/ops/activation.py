@@ -17,6 +17,7 @@ from crtgen.ops.attrs import (
     tensor_quant,
 )
 from crtgen.ops.case import Case, floats, int8s, int16s, make
+from crtgen.ops.expr import Expr, Formula, operand
 from crtgen.ops.fixedpoint import (
     Int64,
     multiply_by_quantized_multiplier,
@@ -259,7 +260,7 @@ class ReluParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Relu(_Unary, Channelwise):
+class Relu(Formula, _Unary, Channelwise):
     """A clamp that stands alone; it requantises where input and output differ."""
 
     name: ClassVar[str] = "relu"
@@ -277,14 +278,15 @@ class Relu(_Unary, Channelwise):
         low, high = self.kind.quantized_range(sig.y)
         return ReluParams(-x.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def formula(self, sig: Signature) -> Expr | None:
         if scheme_of(sig.x).is_real:
-            return (clamp_float(arrays[0].astype(np.float64), self.kind),)
+            return None
         p = self.parameters(sig)
-        scaled = multiply_by_quantized_multiplier(
-            arrays[0].astype(np.int64) + p.input_offset, p.multiplier, p.shift
-        )
-        return (scheme_of(sig.y).saturated(scaled + p.output_offset, p.act_min, p.act_max),)
+        scaled = (operand(sig) + p.input_offset).scaled(p.multiplier, p.shift)
+        return (scaled + p.output_offset).clamped(p.act_min, p.act_max)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        return clamp_float(arrays[0].astype(np.float64), self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +311,7 @@ def _signed_multiplier(factor: float, bound: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class LeakyRelu(_Unary, Tabulated):
+class LeakyRelu(Formula, _Unary, Tabulated):
     """``x`` where it is positive, elsewhere ``alpha * x``."""
 
     name: ClassVar[str] = "leaky_relu"
@@ -323,14 +325,17 @@ class LeakyRelu(_Unary, Tabulated):
         below, above = (_signed_multiplier(f, magnitude(sig.x)) for f in factors)
         return LeakyReluParams(-x.zero_point, y.zero_point, below, above)
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def formula(self, sig: Signature) -> Expr | None:
         if scheme_of(sig.x).is_real:
-            x = arrays[0].astype(np.float64)
-            return (np.where(x > 0, x, x * self.alpha).astype(np.float32),)
+            return None
         p = self.parameters(sig)
-        centred = arrays[0].astype(np.int64) + p.input_offset
-        below, above = (multiply_by_quantized_multiplier(centred, *factor) for factor in (p.below, p.above))
-        return (scheme_of(sig.y).saturated(np.where(centred >= 0, above, below) + p.output_offset),)
+        x = operand(sig) + p.input_offset
+        scaled = x.split(lambda x: x.scaled(*p.above), lambda x: x.scaled(*p.below))
+        return (scaled + p.output_offset).clamped(*scheme_of(sig.y).limits)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        x = arrays[0].astype(np.float64)
+        return np.where(x > 0, x, x * self.alpha).astype(np.float32)
 
 
 def cases() -> Iterator[Case]:

@@ -93,7 +93,7 @@ class Expr:
         return self + -other if isinstance(other, int) else Expr.make("-", self, other)
 
     def __mul__(self, other: "Expr | int") -> "Expr":
-        return Expr.make("*", self, other)
+        return self if other == 1 else Expr.make("*", self, other)
 
     def __lshift__(self, bits: int) -> "Expr":
         return Expr.make("<<", self, bits) if bits else self
@@ -122,7 +122,7 @@ def number(value: int) -> Expr:
     return Expr("number", (), value, value)
 
 
-def operand(sig: Signature, place: int) -> Expr:
+def operand(sig: Signature, place: int = 0) -> Expr:
     """An element of an input."""
     limits = np.iinfo(sig.inputs[place].dtype.value)
     return Expr("operand", (), int(limits.min), int(limits.max), place=place)
@@ -141,8 +141,7 @@ class Formula(Op):
         formula = self.formula(sig)
         if formula is None:
             return (self.plain(sig, arrays),)
-        made = np.broadcast_to(formula.of(arrays), sig.y.shape)
-        return (made.astype(sig.y.dtype.numpy),)
+        return (formula.of(arrays).astype(sig.y.dtype.numpy),)
 
     @abstractmethod
     def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:

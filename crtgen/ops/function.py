@@ -12,6 +12,7 @@ from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.ops.elementwise import Elementwise, Numbers, wide
+from crtgen.ops.expr import Expr, Formula, operand
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
 from crtgen.ops.gemmlowp import inverse_square_root
 from crtgen.ops.scheme import is_plain, scheme_of
@@ -43,16 +44,19 @@ __all__ = [
 ]
 
 
-class RealFunction(Tabulated, Elementwise):
+class RealFunction(Formula, Tabulated, Elementwise):
     """A function of real numbers, element by element."""
 
     __slots__ = ()
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def formula(self, sig: Signature) -> Expr | None:
+        return None
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
         if sig.x.dtype is DType.FLOAT32:
             with np.errstate(all="ignore"):
-                return (self._real(arrays[0].astype(np.float64)).astype(np.float32),)
-        return (self._whole(sig, arrays[0].astype(np.int64)),)
+                return self._real(arrays[0].astype(np.float64)).astype(np.float32)
+        return self._whole(sig, arrays[0].astype(np.int64))
 
     @abstractmethod
     def _real(self, x: Numbers) -> Numbers:
@@ -82,20 +86,21 @@ class Abs(RealFunction):
     def _real(self, x: Numbers) -> Numbers:
         return np.asarray(np.abs(x))
 
-    def parameters(self, sig: Signature) -> AbsParams | None:
-        """The factor ``in / out`` in double, as TFLite Micro's; None for plain int16."""
-        if sig.x.dtype is DType.INT16 and is_plain(sig.x):
-            return None
+    def parameters(self, sig: Signature) -> AbsParams:
+        """The factor ``in / out`` in double, as TFLite Micro's."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
         return AbsParams(-x.zero_point, y.zero_point, *factor)
 
-    def _whole(self, sig: Signature, x: Int64) -> Array:
+    def formula(self, sig: Signature) -> Expr | None:
+        if is_plain(sig.x) or scheme_of(sig.x).is_real:
+            return None
         p = self.parameters(sig)
-        if p is None:
-            return np.abs(x).astype(sig.x.dtype.numpy)
-        scaled = multiply_by_quantized_multiplier(np.abs(x + p.input_offset), p.multiplier, p.shift)
-        return scheme_of(sig.y).saturated(scaled + p.output_offset)
+        scaled = abs(operand(sig) + p.input_offset).scaled(p.multiplier, p.shift)
+        return (scaled + p.output_offset).clamped(*scheme_of(sig.y).limits)
+
+    def _whole(self, sig: Signature, x: Int64) -> Array:
+        return np.abs(x).astype(sig.x.dtype.numpy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make
-from crtgen.ops.elementwise import wrapped
-from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.expr import Expr, Formula, operand
+from crtgen.ops.fixedpoint import quantize_multiplier
 from crtgen.ops.rescaling import by_float
 from crtgen.ops.scheme import INT8, scheme_of
 from crtgen.ops.traits import Channelwise, along_all
@@ -37,7 +37,7 @@ class RequantizeParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantize(Channelwise):
+class Quantize(Formula, Channelwise):
     """float32 to the integers of type ``to``, or integers to others, with another scale.
 
     What is no number (NaN) becomes the least one.
@@ -73,20 +73,22 @@ class Quantize(Channelwise):
         factor = quantize_multiplier(x.scale / y.scale, bound)
         return RequantizeParams(-x.zero_point, y.zero_point, *factor)
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def formula(self, sig: Signature) -> Expr | None:
         p = self.parameters(sig)
         if isinstance(p, AffineParams):
-            with np.errstate(invalid="ignore", over="ignore"):
-                ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
-            ratio = np.where(np.isnan(ratio), -np.inf, ratio)
-            away = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
-            rounded = np.rint(ratio) if by_float(sig.y) else away
-            return (scheme_of(sig.y).saturated(rounded + p.zero_point),)
-        centred = wrapped(wrapped(arrays[0].astype(np.int64) + p.input_offset) << max(p.shift, 0))
-        scaled = multiply_by_quantized_multiplier(centred, p.multiplier, min(p.shift, 0)) + p.output_offset
-        if sig.y.dtype is DType.INT32:
-            return (scaled.astype(np.int32),)
-        return (scheme_of(sig.y).saturated(scaled),)
+            return None
+        scaled = (operand(sig) + p.input_offset).scaled(p.multiplier, p.shift) + p.output_offset
+        return scaled if sig.y.dtype is DType.INT32 else scaled.clamped(*scheme_of(sig.y).limits)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        p = self.parameters(sig)
+        assert isinstance(p, AffineParams)
+        with np.errstate(invalid="ignore", over="ignore"):
+            ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
+        ratio = np.where(np.isnan(ratio), -np.inf, ratio)
+        away = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+        rounded = np.rint(ratio) if by_float(sig.y) else away
+        return scheme_of(sig.y).saturated(rounded + p.zero_point)
 
 
 @dataclass(frozen=True, slots=True)

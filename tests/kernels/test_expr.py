@@ -51,7 +51,6 @@ def test_roundings_of_many_values_are_as_they_were(
         (_A + -3, ("a - 3",)),
         ((_A + 3) * (_B + 4) - _A, ("((a + 3) * (b + 4)) - a",)),
         ((_A << 25) + 8, ("crt_add32(crt_shift_left(a, 25), 8)",)),
-        ((_A + 3).clamped(0, 6), ("crt_int8(a + 3, 0, 6)",)),
         ((_B - _A) * (_B - _A), ("const int32_t v0 = b - a;", "v0 * v0")),
         (abs(_A), ("(a >= 0) ? a : (0 - a)",)),
         (_B.scaled(1_200_000_000, -3), ("crt_scale_down(b, 1200000000, 2)",)),
@@ -66,4 +65,21 @@ def test_roundings_of_many_values_are_as_they_were(
     ],
 )
 def test_how_it_is_spelled(e: Expr, lines: tuple[str, ...]) -> None:
-    assert spelled(_equal(e), _Y) == lines
+    assert spelled(_equal(e), Value("y", _Y.shape, DType.INT32)) == lines
+
+
+@pytest.mark.parametrize(
+    ("e", "line"),
+    [
+        ((_A + 3).clamped(0, 6), "crt_int8(a + 3, 0, 6)"),
+        ((_A + 3).clamped(-125, 130), "(int8_t)(a + 3)"),
+        ((_A.scaled(1 << 30, 1) + 3).clamped(-128, 127), "crt_int8(a + 3, -128, 127)"),
+        (abs(_A).scaled(1 << 30, 0).clamped(-128, 127), "(int8_t)((((a >= 0) ? a : (0 - a)) + 1) >> 1)"),
+        (
+            (_B.scaled(1_200_000_000, -7) + 5).clamped(-100, 100),
+            "crt_int8(crt_scale_down(b, 1200000000, 6) + 5, -100, 100)",
+        ),
+    ],
+)
+def test_only_what_may_be_beyond_is_clamped(e: Expr, line: str) -> None:
+    assert spelled(_equal(e), _Y) == (line,)

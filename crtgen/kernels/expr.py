@@ -17,7 +17,7 @@ from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, solve_floor
-from crtgen.ops.expr import Expr, Formula, number
+from crtgen.ops.expr import COMPARISONS, Expr, Formula, number
 from crtgen.ops.fixedpoint import Int64
 from crtgen.ops.scheme import INT8
 
@@ -44,6 +44,9 @@ def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
     """An equal expression of fewer instructions; where it is beyond ``limits``, it only stays beyond."""
     if e.kind in (*_LEAVES, "within"):
         return e
+    if e.kind in COMPARISONS:
+        a, b = map(cheaper, e.sources)
+        return a.compared(e.kind, b)
     if e.kind == "clamp":
         low, high = (limit.low for limit in e.sources[1:])
         x = cheaper(e.sources[0], (low, high))
@@ -100,7 +103,8 @@ def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, 
     if not (above.any() and below.any()):
         return
     (left, least), (right, beyond) = (x[above], y[above]), (x[below], y[below] + 1)
-    first, last = -(1 << 31), 1 << 31
+    last = (1 << 61) // (int(np.abs(x).max()) + 1)  # 64 bits hold the products
+    first = -last
     while first < last:
         slope = (first + last) // 2
         lowest = ((least << _MOST_BITS) - slope * left).argmax()
@@ -133,7 +137,7 @@ def _floor(e: Expr, limits: Limits | None) -> Expr | None:
 
 
 _FORMS = {
-    **{sign: f"{{A}} {sign} {{B}}" for sign in ("+", "-", "*", ">>")},
+    **{sign: f"{{A}} {sign} {{B}}" for sign in ("+", "-", "*", ">>", *COMPARISONS)},
     "choice": "({a} >= 0) ? {B} : {C}",
     "clamp": "crt_min(crt_max({a}, {b}), {c})",
     "high": "(int32_t)((int64_t)({a}) * {b} >> 32)",

@@ -5,12 +5,12 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
-from crtgen.kernels.epilogue import float_epilogue, two_roundings
+from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
-from crtgen.ops import Activation, scheme_of
+from crtgen.ops import Activation
 from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
@@ -158,15 +158,10 @@ def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
 
 
 @design(Comparison, weights=None)
-def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel:
-    """Numbers as they are, or scaled with TFLite's roundings."""
-    lines = []
-    if sig.x.quant is not None:
-        p, extent = op.parameters(sig), (scheme_of(sig.x).high - scheme_of(sig.x).low) << 8
-        for name, (offset, multiplier, shift) in (("a", p.first), ("b", p.second)):
-            shifted = f"crt_shift_left({name} {plus(offset)}, 8)"
-            lines.append(f"{name} = {two_roundings(shifted, multiplier, shift, extent)};")
-    return elements(sig, op.name, [*lines, f"a {op.sign} b"])
+def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel | None:
+    """Numbers as they are; None for quantised ones."""
+    plain = sig.x.quant is None
+    return elements(sig, op.name.replace("_", " "), [f"a {op.sign} b"]) if plain else None
 
 
 @design(Maximum, Minimum, weights=None)

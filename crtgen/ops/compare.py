@@ -1,6 +1,5 @@
 """Comparisons, logic and choices of elements."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,8 +9,9 @@ import numpy as np
 from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
-from crtgen.ops.elementwise import Elementwise, Numbers, wide
-from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.elementwise import Elementwise
+from crtgen.ops.expr import COMPARISONS, Expr, Formula, operand
+from crtgen.ops.fixedpoint import quantize_multiplier
 
 __all__ = [
     "Comparison",
@@ -45,7 +45,7 @@ class ComparisonParams:
     second: tuple[int, int, int]
 
 
-class Comparison(Elementwise):
+class Comparison(Formula, Elementwise):
     """Whether two numbers are to each other as the operator says; quantised ones as what they stand for."""
 
     __slots__ = ()
@@ -67,19 +67,18 @@ class Comparison(Elementwise):
         require(quant.scale < 1, f"{value.name} has scale {quant.scale:g}; supported in comparisons: below 1")
         return (-quant.zero_point, *quantize_multiplier(quant.scale, magnitude(value) << _LEFT_SHIFT))
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        a, b = (wide(v, x) for v, x in zip(sig.inputs, arrays, strict=True))
-        if sig.x.quant is not None:
-            p = self.parameters(sig)
-            a, b = (
-                multiply_by_quantized_multiplier((x + offset) << _LEFT_SHIFT, *factor)
-                for x, (offset, *factor) in ((a, p.first), (b, p.second))
-            )
-        return (self._holds(a, b),)
+    def formula(self, sig: Signature) -> Expr | None:
+        if sig.x.quant is None:
+            return None
+        p = self.parameters(sig)
+        a, b = (
+            ((operand(sig, i) + offset) << _LEFT_SHIFT).scaled(*factor)
+            for i, (offset, *factor) in enumerate((p.first, p.second))
+        )
+        return a.compared(self.sign, b)
 
-    @abstractmethod
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        """The comparison."""
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        return np.asarray(COMPARISONS[self.sign](*arrays))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +88,6 @@ class Equal(Comparison):
     name: ClassVar[str] = "equal"
     sign: ClassVar[str] = "=="
 
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        return np.asarray(a == b)
-
 
 @dataclass(frozen=True, slots=True)
 class NotEqual(Comparison):
@@ -99,9 +95,6 @@ class NotEqual(Comparison):
 
     name: ClassVar[str] = "not_equal"
     sign: ClassVar[str] = "!="
-
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        return np.asarray(a != b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +104,6 @@ class Greater(Comparison):
     name: ClassVar[str] = "greater"
     sign: ClassVar[str] = ">"
 
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        return np.asarray(a > b)
-
 
 @dataclass(frozen=True, slots=True)
 class GreaterEqual(Comparison):
@@ -121,9 +111,6 @@ class GreaterEqual(Comparison):
 
     name: ClassVar[str] = "greater_equal"
     sign: ClassVar[str] = ">="
-
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        return np.asarray(a >= b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +120,6 @@ class Less(Comparison):
     name: ClassVar[str] = "less"
     sign: ClassVar[str] = "<"
 
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        return np.asarray(a < b)
-
 
 @dataclass(frozen=True, slots=True)
 class LessEqual(Comparison):
@@ -143,9 +127,6 @@ class LessEqual(Comparison):
 
     name: ClassVar[str] = "less_equal"
     sign: ClassVar[str] = "<="
-
-    def _holds(self, a: Numbers, b: Numbers) -> Array:
-        return np.asarray(a <= b)
 
 
 class Logical(Elementwise):

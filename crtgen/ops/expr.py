@@ -17,9 +17,19 @@ import numpy as np
 from crtgen.ir import Array, Op, Signature
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier
 
-__all__ = ["Expr", "Formula", "number", "operand"]
+__all__ = ["COMPARISONS", "Expr", "Formula", "number", "operand"]
 
 _WORD = (-(1 << 31), (1 << 31) - 1)
+
+COMPARISONS: Mapping[str, Callable[..., Any]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+"""What signs of C mean."""
 
 _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "+": np.add,
@@ -82,7 +92,8 @@ class Expr:
             return np.asarray(self.low, np.int64)
         if self.kind == "operand":
             return arrays[self.place].astype(np.int64)
-        made = _MEANINGS[self.kind](*(s.of(arrays, known) for s in self.sources))
+        meaning = COMPARISONS.get(self.kind) or _MEANINGS[self.kind]
+        made = meaning(*(s.of(arrays, known) for s in self.sources))
         wrapped: Int64 = np.asarray(made).astype(np.int32).astype(np.int64)
         return wrapped
 
@@ -107,6 +118,10 @@ class Expr:
     def scaled(self, multiplier: int, shift: int) -> "Expr":
         """Times ``multiplier * 2**(shift - 31)``, as TFLite rounds it."""
         return Expr.make("scaled", self << max(shift, 0), multiplier, min(shift, 0))
+
+    def compared(self, sign: str, other: "Expr") -> "Expr":
+        """Whether it is to another one as a sign of C says: 1 or 0."""
+        return Expr(sign, (self, other), 0, 1)
 
     def clamped(self, low: int, high: int) -> "Expr":
         return Expr.make("clamp", self, low, high)

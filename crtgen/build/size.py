@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,7 @@ def _attribute(symbol: SizedSymbol, address: int, member: str, pieces: tuple[Pie
     return SizedSymbol(symbol.name, symbol.section, symbol.size, _group(file) if file else "", file)
 
 
+@lru_cache(10_000)
 def _group(file: str) -> str:
     return next((name for name, pattern in GROUPS if pattern.search(file)), "platform")
 

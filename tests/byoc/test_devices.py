@@ -20,7 +20,7 @@ from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 from crtgen.ops import Add, Mul, Sub
 from tests.byoc.accelerator import Accelerator, accelerators
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, nightly, require_tool
 
 BOARDS = [
     pytest.param("host", "c", marks=pytest.mark.cc),
@@ -36,7 +36,7 @@ def network() -> Graph:
     return arithmetic("net", DType.INT16, calls, {"a": (3, 7), "b": (3, 7)})
 
 
-@pytest.mark.parametrize("executor", ["aot", "graph"])
+@pytest.mark.parametrize("executor", ["aot", nightly("graph")])
 @pytest.mark.parametrize(("board", "target"), BOARDS)
 def test_each_instance_runs_its_program(board: str, target: str, executor: str) -> None:
     """All three have the same code: what they compute is in their devices."""

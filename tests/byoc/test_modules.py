@@ -15,7 +15,7 @@ from crtgen.ops import Add, Mul
 from crtgen.session import Session
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
 from tests.byoc.test_run import Products, Sums, chain
-from tests.support import require_tool
+from tests.support import nightly, require_tool
 
 GENERATORS = (Sums(), Products())
 NAMES = [
@@ -76,8 +76,10 @@ def call_each(session: Session, made: api.Compiled) -> None:
 
 
 @pytest.mark.parametrize("board", BOARDS)
-@pytest.mark.parametrize("executor", ["aot", "graph"])
-@pytest.mark.parametrize("target", ["c", "llvm"])
+@pytest.mark.parametrize(
+    ("executor", "target"),
+    [("aot", "c"), nightly("graph", "c"), nightly("aot", "llvm"), ("graph", "llvm")],
+)
 def test_direct_calls(board: str, executor: str, target: str) -> None:
     if board != "host":
         require_tool("qemu-system-arm")

@@ -93,6 +93,7 @@ def test_the_boards_that_come_with_crtgen() -> None:
         "mps2_an505": "cortex-m33",
         "mps2_an521": "cortex-m33+nodsp+nofp",
         "mps3_an547": "cortex-m55",
+        "musca_b1": "cortex-m33",
         "netduinoplus2": "cortex-m4",
     }
 

@@ -176,12 +176,16 @@ def test_threads_do_not_race(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.parametrize("board", ["mps2_an521", "musca_b1"])
 @pytest.mark.parametrize("name", ["", nightly("kws_int8"), nightly("ad01_int8"), nightly("vww_int8")])
-def test_two_cores_of_qemu(tmp_path: Path, name: str) -> None:
-    """Two Cortex-M33: the second one computes its halves, or the run would end in a trap."""
+def test_two_cores_of_qemu(tmp_path: Path, name: str, board: str) -> None:
+    """Two Cortex-M33: the second one computes its halves, or the run would end in a trap.
+
+    Those of the Musca have an FPU and the DSP extension.
+    """
     model = crtgen.load(model_path(name) if name else DIGITS)
     assert isinstance(model, Model)
-    extracted = model.compile(board="mps2_an521", cores=2).generate().extract(tmp_path / "project")
+    extracted = model.compile(board=board, cores=2).generate().extract(tmp_path / "project")
     source = tmp_path / "project" / "runtime" / "src" / "crt_cores.c"
     alone = "        first(call);\n        second(call);\n        return;\n"
     assert source.read_text().count(alone) == 1

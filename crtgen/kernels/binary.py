@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.elements import clamped, elements, stored
-from crtgen.kernels.epilogue import even, float_epilogue, one_rounding, two_roundings
+from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
@@ -25,15 +25,16 @@ _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), 
 
 @design(Add, Sub, Mul, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None)
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
-    """The definition, with each rounding of its own."""
+    """Real numbers, and whole ones that mean themselves; None for others, but for sums in float32."""
     if is_plain(sig.x):
         lines = _whole_lines(op, sig)
         return elements(sig, "element by element", lines) if lines else None
     if scheme_of(sig.x).is_real:
         return elements(sig, "element by element", _float_lines(op))
-    if isinstance(op, Mul):
-        return _product(op, sig)
-    return elements(sig, "element by element", _sum_lines(op, sig))
+    p = op.parameters(sig)
+    return (
+        elements(sig, "element by element", _fused_lines(sig, p)) if isinstance(p, FusedAddParams) else None
+    )
 
 
 @design(Add, Sub, types=(DType.INT8,), weights=None)
@@ -89,40 +90,6 @@ def product_scale(params: MulParams) -> Rescale:
     return Rescale.one(scale, params.factor, limits, (int(corners.min()), int(corners.max())))
 
 
-def _product(op: Mul, sig: Signature) -> Kernel:
-    p = op.parameters(sig)
-    product = f"(a {plus(p.input1_offset)}) * (b {plus(p.input2_offset)})"
-    clamp = clamped(sig.y, "v", p.act_min, p.act_max)
-    scheme, scaled = scheme_of(sig.y), None
-    if scheme is INT8:
-        scaled, name = one_rounding(product, product_scale(p)), "one rounding"
-    if scaled is None and p.factor is not None:
-        scaled, name = f"{even(product, p.factor)} {plus(p.output_offset)}", "element by element"
-    if scaled is None:
-        extent = max(scheme.magnitude(-p.input1_offset) * scheme.magnitude(-p.input2_offset), _EXTENT)
-        twice = two_roundings(product, p.output_multiplier, p.output_shift, extent)
-        scaled = f"{twice} {plus(p.output_offset)}"
-        name = "element by element"
-    return elements(sig, name, (f"int32_t v = {scaled};", clamp))
-
-
-def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
-    p = op.parameters(sig)
-    if isinstance(p, FusedAddParams):
-        return _fused_lines(sig, p)
-    scheme = scheme_of(sig.y)
-    extent = (scheme.high - scheme.low) << p.left_shift  # of each operand; their sum of halves is no more
-    first = (p.input1_offset, p.input1_multiplier, p.input1_shift)
-    second = (p.input2_offset, p.input2_multiplier, p.input2_shift)
-    total = two_roundings(f"a {_sign(op)} b", p.output_multiplier, p.output_shift, extent)
-    return (
-        f"a = {_scaled('a', first, p.left_shift, extent)};",
-        f"b = {_scaled('b', second, p.left_shift, extent)};",
-        f"int32_t v = {total} {plus(p.output_offset)};",
-        clamped(sig.y, "v", p.act_min, p.act_max),
-    )
-
-
 def _fused_lines(sig: Signature, p: FusedAddParams) -> tuple[str, ...]:
     """In float32, far enough beyond what the output holds."""
     first, second = (c_float(f) for f in p.factors)
@@ -131,14 +98,6 @@ def _fused_lines(sig: Signature, p: FusedAddParams) -> tuple[str, ...]:
         f"float v = crt_fmaf((float)(a + 128), {first}, {inner});",
         clamped(sig.y, "crt_evenf(crt_minf(crt_maxf(v, -512.0f), 512.0f)) - 128", p.act_min, p.act_max),
     )
-
-
-def _scaled(name: str, scale: tuple[int, int, int], left: int, extent: int) -> str:
-    """C for an operand less its zero point, shifted to the left and rescaled; one half is exact."""
-    offset, multiplier, shift = scale
-    if (multiplier, shift) == (1 << 30, 0):
-        return f"crt_shift_left({name} {plus(offset)}, {left - 1})"
-    return two_roundings(f"crt_shift_left({name} {plus(offset)}, {left})", multiplier, shift, extent)
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,5 @@
 """From accumulator to output: requantisation to int8, or the clamp of float32."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops import INT8, Activation, ConvParams
 from crtgen.ops.conv import sum_bounds
+from crtgen.ops.rescaling import mantissa_of
 
 __all__ = [
     "Epilogue",
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 
-_FURTHEST = 60  # bits to the right: a factor of 2**-36, times 31 bits, is below one half
 _GREATEST = INT8.magnitude(0)
 
 
@@ -121,7 +120,7 @@ def _wide_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epi
 def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[Const, ...]]:
     """By a float32 product, whose factor is there as mantissa and exponent."""
     assert params.factors is not None
-    pairs = np.array([_mantissa(f) for f in params.factors.tolist()], np.int64)
+    pairs = np.array([mantissa_of(f) for f in params.factors.tolist()], np.int64)
     per_channel = len(np.unique(params.factors)) > 1
     count = len(pairs) if per_channel else 1
     consts = (
@@ -131,16 +130,9 @@ def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[
     return _integer(sig, params, "int32_t", "crt_scale_even", per_channel), consts
 
 
-def _mantissa(factor: float) -> tuple[int, int]:
-    """A float32 number as ``m * 2**-right``, m below 2**24; one that makes nothing of any sum is 0."""
-    fraction, exponent = math.frexp(factor)
-    right = 24 - exponent
-    return (int(fraction * 2**24), right) if right <= _FURTHEST else (0, 1)
-
-
 def even(total: str, factor: float) -> str:
     """C for ``total`` times a float32 factor, halves to even numbers."""
-    mantissa, right = _mantissa(factor)
+    mantissa, right = mantissa_of(factor)
     return f"crt_scale_even({total}, {mantissa}, {right})"
 
 

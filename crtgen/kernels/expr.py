@@ -18,7 +18,7 @@ from crtgen.kernels.literal import plus
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops.expr import COMPARISONS, Expr, Formula, number
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int64, quantize_multiplier
 from crtgen.ops.scheme import INT8
 
 __all__ = ["cheaper", "spelled"]
@@ -120,15 +120,18 @@ def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, 
 
 def _floor(e: Expr, limits: Limits | None) -> Expr | None:
     """``(high word of (x + offset) * multiplier + constant) >> bits``, as an int8 output's requantisation."""
-    scaled, zero = e.sources if e.kind == "+" else (e, number(0))
-    if scaled.kind != "scaled" or limits is None or not INT8.low <= limits[0] <= limits[1] <= INT8.high:
+    rounded, zero = e.sources if e.kind == "+" else (e, number(0))
+    if rounded.kind not in ("scaled", "even") or limits is None or not _is_int8(limits):
         return None
-    x, multiplier, shift = scaled.sources
-    if x.kind == "<<" and not (x.wraps or shift.low):
-        x, shift = x.sources
-    if multiplier.low <= 0:
+    x, (multiplier, shift), factor = rounded.sources[0], (n.low for n in rounded.sources[1:]), None
+    if rounded.kind == "even":
+        factor = multiplier * 0.5**shift
+        multiplier, shift = quantize_multiplier(factor)
+    elif x.kind == "<<" and not (x.wraps or shift):
+        x, shift = x.sources[0], x.sources[1].low
+    if multiplier <= 0:
         return None
-    rescale = Rescale.one((multiplier.low, shift.low), None, (zero.low, *limits), (x.low, x.high))
+    rescale = Rescale.one((multiplier, shift), factor, (zero.low, *limits), (x.low, x.high))
     floor = solve_floor(rescale)
     if floor is None:
         return None
@@ -136,10 +139,15 @@ def _floor(e: Expr, limits: Limits | None) -> Expr | None:
     return Expr.make("high", cheaper(x) + offset, gain) + constant >> floor.shift
 
 
+def _is_int8(limits: Limits) -> bool:
+    return INT8.low <= limits[0] and limits[1] <= INT8.high
+
+
 _FORMS = {
     **{sign: f"{{A}} {sign} {{B}}" for sign in ("+", "-", "*", ">>", *COMPARISONS)},
     "choice": "({a} >= 0) ? {B} : {C}",
     "clamp": "crt_min(crt_max({a}, {b}), {c})",
+    "even": "crt_scale_even({a}, {b}, {c})",
     "high": "(int32_t)((int64_t)({a}) * {b} >> 32)",
     "<<": "crt_shift_left({a}, {b})",
     "within": "{A}",

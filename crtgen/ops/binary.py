@@ -18,8 +18,9 @@ from crtgen.ops.attrs import (
 )
 from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make, plain
 from crtgen.ops.elementwise import Elementwise, Numbers, wide
-from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier, single
-from crtgen.ops.rescaling import by_float, fused_sum, product_factors, rounded_product
+from crtgen.ops.expr import Expr, Formula, operand
+from crtgen.ops.fixedpoint import quantize_multiplier, single
+from crtgen.ops.rescaling import by_float, fused_sum, product_factors
 from crtgen.ops.scheme import INT8, INT16, is_plain, scheme_of
 from crtgen.ops.traits import Clamping
 
@@ -88,7 +89,7 @@ class FusedAddParams:
         return cls((first, second), single(y_zero - zeros), *limits)
 
 
-class _Binary(Elementwise, Clamping):
+class _Binary(Formula, Elementwise, Clamping):
     """``x0, x1 -> the broadcast shape``; both operands of one type.
 
     Integers without quantisation are plain numbers, of any width: they wrap, as numpy's do.
@@ -106,22 +107,25 @@ class _Binary(Elementwise, Clamping):
             scheme_of(a)
         Elementwise.require_types(self, inputs)
 
-    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        numbers = [wide(v, x) for v, x in zip(sig.inputs, arrays, strict=True)]
-        if is_plain(sig.x):
-            whole = self._apply(*numbers).astype(sig.x.dtype.numpy)
-            return (np.clip(whole, *self.activation.whole_range(sig.y)).astype(whole.dtype),)
-        if scheme_of(sig.x).is_real:
-            return (clamp_float(self._apply(*numbers), self.activation),)
-        return (self._quantized(sig, *numbers),)
+    def formula(self, sig: Signature) -> Expr | None:
+        if is_plain(sig.x) or scheme_of(sig.x).is_real:
+            return None
+        return self._quantized(sig, operand(sig, 0), operand(sig, 1))
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        result = self._apply(*(wide(v, x) for v, x in zip(sig.inputs, arrays, strict=True)))
+        if not is_plain(sig.x):
+            return clamp_float(result, self.activation)
+        whole = result.astype(sig.x.dtype.numpy)
+        return np.clip(whole, *self.activation.whole_range(sig.y)).astype(whole.dtype)
 
     @abstractmethod
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
         """The result without activation."""
 
     @abstractmethod
-    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
-        """The quantised result."""
+    def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr | None:
+        """The quantised result; None where it is computed in float32."""
 
 
 class _Sum(_Binary):
@@ -157,19 +161,24 @@ class _Sum(_Binary):
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
         return a + b if self.sign > 0 else a - b
 
-    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+    def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr | None:
         p = self.parameters(sig)
         if isinstance(p, FusedAddParams):
-            return scheme_of(sig.y).saturated(
-                fused_sum(a - INT8.low, b - INT8.low, p.factors, p.start) + INT8.low, p.act_min, p.act_max
-            )
-        a, b = (a + p.input1_offset) << p.left_shift, (b + p.input2_offset) << p.left_shift
-        left = multiply_by_quantized_multiplier(a, p.input1_multiplier, p.input1_shift)
-        right = multiply_by_quantized_multiplier(b, p.input2_multiplier, p.input2_shift)
-        total = multiply_by_quantized_multiplier(
-            left + self.sign * right, p.output_multiplier, p.output_shift
-        )
-        return scheme_of(sig.y).saturated(total + p.output_offset, p.act_min, p.act_max)
+            return None
+        left = ((a + p.input1_offset) << p.left_shift).scaled(p.input1_multiplier, p.input1_shift)
+        right = ((b + p.input2_offset) << p.left_shift).scaled(p.input2_multiplier, p.input2_shift)
+        total = left + right if self.sign > 0 else left - right
+        scaled = total.scaled(p.output_multiplier, p.output_shift)
+        return (scaled + p.output_offset).clamped(p.act_min, p.act_max)
+
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
+        if not by_float(sig.y):
+            return _Binary.plain(self, sig, arrays)
+        p = self.parameters(sig)
+        assert isinstance(p, FusedAddParams)
+        a, b = (x.astype(np.int64) - INT8.low for x in arrays)
+        total = fused_sum(a, b, p.factors, p.start) + INT8.low
+        return scheme_of(sig.y).saturated(total, p.act_min, p.act_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +233,14 @@ class Mul(_Binary):
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
         return a * b
 
-    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+    def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr:
         p = self.parameters(sig)
         product = (a + p.input1_offset) * (b + p.input2_offset)
-        if p.factor is not None:
-            scaled = rounded_product(product, p.factor)
+        if p.factor is None:
+            scaled = product.scaled(p.output_multiplier, p.output_shift)
         else:
-            scaled = multiply_by_quantized_multiplier(product, p.output_multiplier, p.output_shift)
-        return scheme_of(sig.y).saturated(scaled + p.output_offset, p.act_min, p.act_max)
+            scaled = product.rounded(p.factor)
+        return (scaled + p.output_offset).clamped(p.act_min, p.act_max)
 
 
 def cases() -> Iterator[Case]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from crtgen.ir import Array, Op, Signature
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier
+from crtgen.ops.rescaling import mantissa_of, rounded_product
 
 __all__ = ["COMPARISONS", "Expr", "Formula", "number", "operand"]
 
@@ -40,6 +41,7 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "clamp": np.clip,
     "within": np.clip,  # known to be: nothing has to be done
     "choice": lambda test, a, b: np.where(test >= 0, a, b),
+    "even": lambda x, mantissa, right: rounded_product(x, mantissa * 0.5**right),
     "high": lambda x, y: x * y >> 32,
     "scaled": multiply_by_quantized_multiplier,
 }
@@ -118,6 +120,10 @@ class Expr:
     def scaled(self, multiplier: int, shift: int) -> "Expr":
         """Times ``multiplier * 2**(shift - 31)``, as TFLite rounds it."""
         return Expr.make("scaled", self << max(shift, 0), multiplier, min(shift, 0))
+
+    def rounded(self, factor: float) -> "Expr":
+        """The float32 product, as a whole number, halves to even ones."""
+        return Expr.make("even", self, *mantissa_of(factor))
 
     def compared(self, sign: str, other: "Expr") -> "Expr":
         """Whether it is to another one as a sign of C says: 1 or 0."""

@@ -4,6 +4,7 @@ A value is ``clamp(zero_point + rint(f32(f32(acc) * factor)))``, where ``acc`` i
 rounds to float32. The formulas are what ONNX Runtime 1.31 was measured to compute on a CPU.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,11 +14,12 @@ from crtgen.ir import Rescaling, Value
 from crtgen.ops.attrs import require
 from crtgen.ops.fixedpoint import Int64, single
 
-__all__ = ["Factors", "by_float", "fused_sum", "product_factors", "rounded_product"]
+__all__ = ["Factors", "by_float", "fused_sum", "mantissa_of", "product_factors", "rounded_product"]
 
 Factors = npt.NDArray[np.float32]
 
 _MOST = 1 << 30
+_FURTHEST = 60  # bits to the right: a factor of 2**-36, times 31 bits, is below one half
 
 
 def by_float(value: Value) -> bool:
@@ -42,6 +44,13 @@ def rounded_product(acc: Int64, factors: Factors | float) -> Int64:
     product = acc.astype(np.float32) * np.asarray(factors, np.float32)
     whole: Int64 = np.rint(product).astype(np.int64)
     return whole
+
+
+def mantissa_of(factor: float) -> tuple[int, int]:
+    """A float32 factor as ``m * 2**-right``, m below 2**24; one that makes nothing of any sum is 0."""
+    fraction, exponent = math.frexp(factor)
+    right = 24 - exponent
+    return (int(fraction * 2**24), right) if right <= _FURTHEST else (0, 1)
 
 
 def fused_sum(a: Int64, b: Int64, factors: tuple[float, float], start: float) -> Int64:

@@ -27,7 +27,7 @@ from crtgen.library import (
     store_model,
     write_archive,
 )
-from crtgen.passes import Hit
+from crtgen.passes import Rewrite
 from crtgen.plan import Plan
 from crtgen.project import (
     FirmwareRequest,
@@ -56,7 +56,7 @@ class Compiled:
     request: Request
     plans: tuple[Plan, ...]
     parts: tuple[Linkable, ...]
-    hits: tuple[Hit, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
     untrusted: str = ""
     sources: tuple[Source | None, ...] = ()
 

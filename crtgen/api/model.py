@@ -25,7 +25,7 @@ from crtgen.library import (
     stored_network,
 )
 from crtgen.library.own_graph import own_graph
-from crtgen.passes import Hit, channels_last, run_passes, slide, with_io
+from crtgen.passes import Rewrite, channels_last, run_passes, slide, with_io
 from crtgen.pipeline import PIPELINE, JoinedPipeline, join, read_description
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
@@ -243,7 +243,7 @@ def compile(
 
 def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) -> Compiled:
     plans: list[Plan] = []
-    hits: list[Hit] = []
+    rewrites: list[Rewrite] = []
     parts: list[Linkable] = []
     whole = _whole(models, request)
     if request.feed:
@@ -257,7 +257,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
         model = model.on(request.board)
         plan, found = _plan(model.graph, replace(request, sliding=None) if model.name in whole else request)
         plans.append(plan)
-        hits += [*found, *([whole[model.name]] if model.name in whole else [])]
+        rewrites += [*found, *([whole[model.name]] if model.name in whole else [])]
         if model.pipeline is not None and request.executor != "aot":
             raise UsageError(
                 f"a pipeline has no {request.executor} executor", where=model.name, hint="use aot"
@@ -271,13 +271,13 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
     check_fit(request.board, request.place, largest, constants)
     unknown = (m.package.where for m in models if isinstance(m, Imported) and not m.trust)
     sources = tuple(model.source for model in models if isinstance(model, Model))
-    return Compiled(request, tuple(plans), tuple(parts), tuple(hits), next(unknown, ""), sources)
+    return Compiled(request, tuple(plans), tuple(parts), tuple(rewrites), next(unknown, ""), sources)
 
 
-def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
+def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:
     """A model from its graph to its plan, and every rewrite on the way."""
     graph, found = run_passes(graph, request.passes)
-    slid: tuple[Hit, ...] = ()
+    slid: tuple[Rewrite, ...] = ()
     if request.sliding is not None:
         graph, slid = slide(graph, request.sliding, frugal=request.optimize == "size")
     graph, claimed = partition(graph, request.generators, fallback=request.fallback)
@@ -292,16 +292,16 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     return plan, [*found, *slid, *claimed, *looped]
 
 
-def _whole(models: Sequence[Model | Imported], request: Request) -> dict[str, Hit]:
+def _whole(models: Sequence[Model | Imported], request: Request) -> dict[str, Rewrite]:
     """The models of several that cannot slide, with why. Raises ``UsageError`` if there is none that can."""
-    found: dict[str, Hit] = {}
+    found: dict[str, Rewrite] = {}
     for model in models if request.sliding is not None else ():
         try:
             _check_slides(model, request, alone=len(models) == 1)
         except UsageError as error:
             if len(found) == len(models) - 1:
                 raise
-            found[model.name] = Hit("slide", model.name, f"it runs on whole windows: {error.message}")
+            found[model.name] = Rewrite("slide", model.name, f"it runs on whole windows: {error.message}")
     return found
 
 

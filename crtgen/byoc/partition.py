@@ -7,14 +7,14 @@ from crtgen.byoc.external import External
 from crtgen.byoc.generator import Generator, Pattern
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Graph, Node, Value
-from crtgen.passes import Hit
+from crtgen.passes import Rewrite
 
 __all__ = ["partition"]
 
 
 def partition(
     graph: Graph, generators: Sequence[Generator], *, fallback: bool = False
-) -> tuple[Graph, tuple[Hit, ...]]:
+) -> tuple[Graph, tuple[Rewrite, ...]]:
     """The graph with an ``External`` node for each match, the first generator's matches first.
 
     A node that no generator does is an ``UnsupportedError`` with every generator's reason, unless
@@ -148,10 +148,10 @@ class _Regions:
         inner = [_passing(values[v]) for v in (*read, *made)]
         return Graph.build(name, inner, nodes, inputs, outputs)
 
-    def rewritten(self) -> tuple[Graph, tuple[Hit, ...]]:
+    def rewritten(self) -> tuple[Graph, tuple[Rewrite, ...]]:
         """The graph with a node for each region, and what was done."""
         nodes: list[Node] = []
-        hits: list[Hit] = []
+        rewrites: list[Rewrite] = []
         for region in self._order() or ():
             if region.generator is None:
                 nodes.extend(region.nodes)
@@ -162,12 +162,12 @@ class _Regions:
             op = External(region.generator, subgraph)
             nodes.append(Node(name, op, subgraph.inputs, subgraph.outputs))
             text = ", ".join(n.op.name for n in region.nodes)
-            hits.append(Hit("partition", name, f"{region.generator.name} computes {text}"))
+            rewrites.append(Rewrite("partition", name, f"{region.generator.name} computes {text}"))
         graph = self.graph
         rewritten = Graph.build(
             graph.name, list(graph.values.values()), nodes, graph.inputs, graph.outputs, graph.states
         )
-        return rewritten, tuple(hits)
+        return rewritten, tuple(rewrites)
 
 
 def _passing(value: Value) -> Value:

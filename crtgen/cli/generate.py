@@ -120,14 +120,16 @@ def command(
             "kept": list(kept),
             "arena_bytes": sum(report.arena_bytes for report in reports),
             "models": [report.to_dict() for report in reports],
-            "rewrites": [str(hit) for hit in compiled.hits],
-            "folded": [hit.to_dict() for hit in compiled.hits if isinstance(hit, FoldedLayer)],
+            "rewrites": [str(rewrite) for rewrite in compiled.rewrites],
+            "folded": [
+                rewrite.to_dict() for rewrite in compiled.rewrites if isinstance(rewrite, FoldedLayer)
+            ],
         }
 
         def render(console: Console) -> None:
             if explain:
-                for hit in compiled.hits:
-                    console.print(str(hit))
+                for rewrite in compiled.rewrites:
+                    console.print(str(rewrite))
             console.print(f"{directory}: {len(project.files)} files, {project.type} for {project.board}")
             for report in reports:
                 console.print(f"{report.model}: {arena_line(report)}")

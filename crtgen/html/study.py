@@ -17,7 +17,7 @@ from crtgen.measure.benchmark import measure_model
 from crtgen.measure.evaluation import Evaluation, evaluate_here
 from crtgen.measure.fit import Fit, FitChoice, Fits
 from crtgen.measure.rungs import TargetOutcome, verify_on
-from crtgen.passes import FoldedLayer, Hit
+from crtgen.passes import FoldedLayer, Rewrite
 from crtgen.plan import Plan
 from crtgen.report import Report
 from crtgen.run import Site
@@ -61,14 +61,14 @@ class Study:
     time: datetime
     boards: tuple[OnBoard, ...]
     fits: tuple[Fit, ...]
-    rewrites: tuple[Hit, ...]
+    rewrites: tuple[Rewrite, ...]
     quality: Evaluation | None = None
     """How good it is on labelled data, if there were any."""
 
     @property
     def folded(self) -> tuple[FoldedLayer, ...]:
         """The certificates of the layers that lost channels."""
-        return tuple(hit for hit in self.rewrites if isinstance(hit, FoldedLayer))
+        return tuple(rewrite for rewrite in self.rewrites if isinstance(rewrite, FoldedLayer))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and for a later page to compare with."""
@@ -79,8 +79,8 @@ class Study:
             "time": self.time.isoformat(),
             "boards": [on.to_dict() for on in self.boards],
             "fits": [fit.to_dict() for fit in self.fits],
-            "rewrites": [str(hit) for hit in self.rewrites],
-            "folded": [hit.to_dict() for hit in self.folded],
+            "rewrites": [str(rewrite) for rewrite in self.rewrites],
+            "folded": [rewrite.to_dict() for rewrite in self.folded],
             "quality": None if self.quality is None else self.quality.figures,
         }
 
@@ -102,11 +102,11 @@ def study(
     choice = FitChoice(optimize)
     known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
     found: list[OnBoard] = []
-    rewrites: tuple[Hit, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
     for board in boards:
         say(f"{path.name} on {board.name}")
         compiled = model.compile(board, optimize=optimize)
-        rewrites = compiled.hits
+        rewrites = compiled.rewrites
         fit = next((fit for fit in known if fit.board.name == board.name), None)
         found.append(_on_board(path, model, compiled, fit, expect, say))
     digest = sha256(files.read(path, "the model")).hexdigest()

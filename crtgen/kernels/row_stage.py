@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import Along, Op, Signature, Value
-from crtgen.kernels.beside import add_beside
 from crtgen.kernels.kernel import Part
 from crtgen.kernels.parts import Parts
 from crtgen.kernels.row_total import sums_up
+from crtgen.kernels.shortcut import add_shortcut
 from crtgen.kernels.window import WindowShape
 from crtgen.ops import Add, Padding, Windowed
 
@@ -40,26 +40,26 @@ _WORD = 4  # what kernels rely on where they are given a row
 class RowStage:
     """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
 
-    ``beside`` is a layer that makes an addition's second operand, and what that is applied to. ``since`` is
+    ``shortcut`` is a layer that makes an addition's second operand, and what that is applied to. ``since`` is
     the number of the stage whose output that operand is, in a loop that keeps rows of it until then.
     """
 
     op: Op
     sig: Signature
-    beside: tuple[Op, Signature] | None = None
+    shortcut: tuple[Op, Signature] | None = None
     since: int | None = None
 
     @property
     def others(self) -> tuple[Value, ...]:
         """What it reads beside its image, a layer's output apart."""
-        if self.beside is None:
+        if self.shortcut is None:
             return self.sig.inputs[1:]
-        return (*(v for v in self.sig.inputs[1:] if v != self.beside[1].y), *self.beside[1].inputs)
+        return (*(v for v in self.sig.inputs[1:] if v != self.shortcut[1].y), *self.shortcut[1].inputs)
 
     @property
     def images(self) -> tuple[Value, ...]:
         """The images that it reads: one, or both operands of an addition."""
-        other = self.sig.inputs[1:2] if self.beside is None else self.beside[1].inputs[:1]
+        other = self.sig.inputs[1:2] if self.shortcut is None else self.shortcut[1].inputs[:1]
         return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
 
     @cached_property
@@ -78,8 +78,8 @@ class RowStage:
         sig = self.sig
         if any(image.is_constant for image in self.images) or sig.x.shape[0] != 1 or not _whole(sig.y):
             return False
-        if self.beside is not None:
-            op, of_layer = self.beside
+        if self.shortcut is not None:
+            op, of_layer = self.shortcut
             inside = not window_of(op, of_layer).padded_rows
             return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
         if isinstance(self.op, Add):
@@ -94,9 +94,9 @@ class RowStage:
     @cached_property
     def shape(self) -> Hashable:
         """The same for stages that constants and names tell apart, and nothing else."""
-        of_layer = () if self.beside is None else (self.beside[1].inputs, self.beside[1].outputs)
+        of_layer = () if self.shortcut is None else (self.shortcut[1].inputs, self.shortcut[1].outputs)
         values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
-        ops = self.op, self.beside and self.beside[0]
+        ops = self.op, self.shortcut and self.shortcut[0]
         shapes = tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
         return ops, shapes
 
@@ -116,7 +116,7 @@ def takes_rows(op: Op, sig: Signature) -> bool:
 
 
 def makes_operand(op: Op) -> bool:
-    """Whether an operator can make an addition's operand, beside it."""
+    """Whether an operator can make an addition's operand, on its shortcut."""
     return isinstance(op, Windowed)
 
 
@@ -160,11 +160,11 @@ def part_of(stage: RowStage, rows: int, known: Parts) -> Part | None:
     """The kernel of a stage for so many rows, without padding above and below, if there is one."""
     sig = stage.sig
     x, y = _cut(sig.x, span_of(stage.window, rows)), _cut(sig.y, rows)
-    if stage.beside is not None:
-        op, of_layer = stage.beside
+    if stage.shortcut is not None:
+        op, of_layer = stage.shortcut
         image = _cut(of_layer.x, span_of(window_of(op, of_layer), rows))
         layer = Signature((image, *of_layer.inputs[1:]), (_cut(of_layer.y, rows),))
-        return add_beside(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, known)
+        return add_shortcut(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, known)
     others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if isinstance(stage.op, Add) else sig.inputs[1:]
     return known.find(_inside(stage.op), Signature((x, *others), (y,)))
 
@@ -189,4 +189,4 @@ def rows_made(windows: Sequence[WindowShape], rows: Sequence[int], height: int) 
 
 def step_of(stage: RowStage) -> int:
     """Rows of the other image from one row of outputs to the next."""
-    return 1 if stage.beside is None else window_of(*stage.beside).stride_y
+    return 1 if stage.shortcut is None else window_of(*stage.shortcut).stride_y

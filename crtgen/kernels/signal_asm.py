@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 Whole = npt.NDArray[np.int64]
 
 
-def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), apart: bool = False) -> Function:
+def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), no_alias: bool = False) -> Function:
     """``window(x, y, weights)``: products of samples, shifted."""
     return Function(
         "window",
@@ -34,11 +34,11 @@ def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), apart:
         "const int16_t *weights",
         purpose=f"{sig.x.elements} products with {sig.inputs[1].elements} weights, shifted by {op.shift}.",
         keep=keep,
-        apart=apart,
+        no_alias=no_alias,
     )
 
 
-def auto_scale_function(sig: Signature, apart: bool = False) -> Function:
+def auto_scale_function(sig: Signature, no_alias: bool = False) -> Function:
     """``auto_scale(x, y, bits)``: samples, shifted so that the greatest just fits."""
     return Function(
         "auto_scale",
@@ -46,7 +46,7 @@ def auto_scale_function(sig: Signature, apart: bool = False) -> Function:
         "int16_t *y",
         "int32_t *bits",
         purpose=f"{sig.x.elements} samples.",
-        apart=apart,
+        no_alias=no_alias,
     )
 
 
@@ -62,14 +62,14 @@ def store_shift(f: Function, to: str, most: str, bits: str, note: str = "") -> N
     f("str", to, f"[{bits}]")
 
 
-def energy_function(op: SpectrumEnergy, sig: Signature, apart: bool = False) -> Function:
+def energy_function(op: SpectrumEnergy, sig: Signature, no_alias: bool = False) -> Function:
     """``energy(x, y)``: sums of two squares, zeros around them."""
     return Function(
         "energy",
         "const int16_t *x",
         "uint32_t *y",
         purpose=f"Energies of numbers {op.start} to {op.end}, of {sig.y.elements}.",
-        apart=apart,
+        no_alias=no_alias,
     )
 
 

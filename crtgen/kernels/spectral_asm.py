@@ -16,7 +16,7 @@ def frame_function(sig: Signature) -> Function:
         f"const {sig.x.dtype.c_name} *x",
         "float *y",
         "const float *weights",
-        apart=True,
+        no_alias=True,
         purpose=f"{sig.y.elements} samples, windowed",
     )
 
@@ -34,12 +34,14 @@ class FrameWriter:
         self.place = op.before.place(op.start, sig.x.elements)
 
 
-def power_function(sig: Signature, apart: bool = False) -> Function:
+def power_function(sig: Signature, no_alias: bool = False) -> Function:
     """``power(x, y)``: sums of two squares, or roots of them."""
-    return Function("power", "const float *x", "float *y", apart=apart, purpose=f"{sig.y.elements} powers")
+    return Function(
+        "power", "const float *x", "float *y", no_alias=no_alias, purpose=f"{sig.y.elements} powers"
+    )
 
 
-def bands_function(rows: int, count: int, tables: Sequence[str], apart: bool = False) -> Function:
+def bands_function(rows: int, count: int, tables: Sequence[str], no_alias: bool = False) -> Function:
     """``bands(x, y, ...)``: sums of weighted neighbours, ``count`` for each row.
 
     ``tables`` are the declarations of two parameters, which are kept where each row reads them anew.
@@ -49,7 +51,7 @@ def bands_function(rows: int, count: int, tables: Sequence[str], apart: bool = F
         "const float *x",
         "float *y",
         *tables,
-        apart=apart,
+        no_alias=no_alias,
         purpose=f"{count} sums of weighted neighbours",
         keep=(2, 3) if rows > 1 else (),
     )

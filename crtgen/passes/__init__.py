@@ -3,7 +3,7 @@
 Only the order in which float32 numbers are added up may be another: bands of a matrix leave its zeros out.
 """
 
-from crtgen.passes.core import Change, Hit, Pass, Rule, run_passes
+from crtgen.passes.core import Change, Pass, Rewrite, Rule, run_passes
 from crtgen.passes.ends import channels_last, turned_shape, with_io
 from crtgen.passes.fold import FoldChannels, FoldedLayer, RemovedChannel
 from crtgen.passes.fuse import FoldPadding, FuseActivations
@@ -29,7 +29,6 @@ __all__ = [
     "FoldPadding",
     "FoldedLayer",
     "FuseActivations",
-    "Hit",
     "MergeReshapes",
     "MoveTransposes",
     "Pass",
@@ -37,6 +36,7 @@ __all__ = [
     "RemoveIdentities",
     "RemovedChannel",
     "ReshapeTransposes",
+    "Rewrite",
     "Rule",
     "Sliding",
     "channels_last",

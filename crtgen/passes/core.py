@@ -9,11 +9,11 @@ from crtgen import budget
 from crtgen.ir import Graph, Node, Value
 from crtgen.ops.control import ControlFlow
 
-__all__ = ["Change", "Hit", "Pass", "Rule", "bypass", "run_passes"]
+__all__ = ["Change", "Pass", "Rewrite", "Rule", "bypass", "run_passes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Rewrite:
     """A rewrite that happened: which pass, at which node, and what it did."""
 
     rule: str
@@ -59,7 +59,7 @@ class Pass(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         """The rewritten graph, and a note for each rewrite."""
 
     def run(self, graph: Graph) -> Graph:
@@ -76,34 +76,34 @@ class Rule(Pass):
     def match(self, graph: Graph, node: Node) -> Change | None:
         """What to do at ``node``, if anything."""
 
-    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         """The graph without any place where the rule matches."""
-        hits: list[Hit] = []
+        rewrites: list[Rewrite] = []
         while True:
             budget.current().check()
             found = ((node, self.match(graph, node)) for node in graph.nodes)
             node, change = next(((n, c) for n, c in found if c is not None), (None, None))
             if node is None or change is None:
-                return graph, tuple(hits)
+                return graph, tuple(rewrites)
             graph = change.apply(graph)
-            hits.append(Hit(self.name, node.name, change.text))
+            rewrites.append(Rewrite(self.name, node.name, change.text))
 
 
-def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Hit, ...]]:
+def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Rewrite, ...]]:
     """Run passes one after another, in subgraphs first; the graph is verified after every rewrite."""
     passes = tuple(passes)
-    hits: list[Hit] = []
+    rewrites: list[Rewrite] = []
     if any(isinstance(node.op, ControlFlow) for node in graph.nodes):
-        nodes = [_rewritten_inside(node, passes, hits) for node in graph.nodes]
+        nodes = [_rewritten_inside(node, passes, rewrites) for node in graph.nodes]
         values = list(graph.values.values())
         graph = Graph.build(graph.name, values, nodes, graph.inputs, graph.outputs, graph.states)
     for rule in passes:
         graph, found = rule.rewrite(graph)
-        hits.extend(found)
-    return graph, tuple(hits)
+        rewrites.extend(found)
+    return graph, tuple(rewrites)
 
 
-def _rewritten_inside(node: Node, passes: Sequence[Pass], hits: list[Hit]) -> Node:
+def _rewritten_inside(node: Node, passes: Sequence[Pass], rewrites: list[Rewrite]) -> Node:
     """The node with its subgraphs rewritten."""
     if not isinstance(node.op, ControlFlow):
         return node
@@ -111,7 +111,7 @@ def _rewritten_inside(node: Node, passes: Sequence[Pass], hits: list[Hit]) -> No
     for graph in node.op.graphs:
         inner, found = run_passes(graph, passes)
         graphs.append(inner)
-        hits.extend(found)
+        rewrites.extend(found)
     return replace(node, op=node.op.with_graphs(graphs))
 
 

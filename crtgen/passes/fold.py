@@ -10,7 +10,7 @@ import numpy as np
 from crtgen.ir import Array, Graph, Node, Quant, Signature, Value
 from crtgen.ops import Weighted
 from crtgen.passes.channels import Selection, select_channels
-from crtgen.passes.core import Hit, Pass
+from crtgen.passes.core import Pass, Rewrite
 from crtgen.passes.ranges import Interval, Mask, intervals, is_affordable
 
 __all__ = ["FoldChannels", "FoldedLayer", "RemovedChannel"]
@@ -32,7 +32,7 @@ class RemovedChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedLayer(Hit):
+class FoldedLayer(Rewrite):
     """The certificate of a layer that lost channels: which of its outputs, why, and what was saved."""
 
     operator: str
@@ -62,7 +62,7 @@ class FoldChannels(Pass):
     multiple: int = 2
     inputs: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
 
-    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         if not is_affordable(graph):
             return graph, ()
         known = intervals(graph, self.inputs)
@@ -71,12 +71,12 @@ class FoldChannels(Pass):
         if not touched:
             return graph, ()
         folded = _rebuild(graph, selection, touched)
-        hits = [
+        rewrites = [
             _certify(self.name, (graph, old), (folded, new), selection, known)
             for old, new in zip(graph.nodes, folded.nodes, strict=True)
             if old.name in touched and old.op.macs(graph.signature(old))
         ]
-        return folded, tuple(hits)
+        return folded, tuple(rewrites)
 
 
 def _rebuild(graph: Graph, selection: Selection, touched: set[str]) -> Graph:

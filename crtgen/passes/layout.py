@@ -20,7 +20,7 @@ from crtgen.ops.reduce import ArgReduction, Reduction
 from crtgen.ops.shape import StridedSlice, Transpose
 from crtgen.ops.spread import MirrorPad, PadWith
 from crtgen.ops.traits import Tabulated
-from crtgen.passes.core import Hit, Pass
+from crtgen.passes.core import Pass, Rewrite
 from crtgen.passes.simplify import RemoveDead
 
 __all__ = ["MoveTransposes"]
@@ -40,18 +40,18 @@ class MoveTransposes(Pass):
 
     name: ClassVar[str] = "move transposes"
 
-    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         if not any(isinstance(node.op, Transpose) for node in graph.nodes):
             return graph, ()
         sweep = _Sweep(graph, {v.name: v for v in graph.values.values()})
         for node in graph.nodes:
             sweep.add(node)
-        if not sweep.hits:
+        if not sweep.rewrites:
             return graph, ()
         values = list(sweep.values.values())
         made = Graph.build(graph.name, values, sweep.nodes, graph.inputs, graph.outputs, graph.states)
         made = RemoveDead().run(made)
-        return (made, tuple(sweep.hits)) if _transposed(made) < _transposed(graph) else (graph, ())
+        return (made, tuple(sweep.rewrites)) if _transposed(made) < _transposed(graph) else (graph, ())
 
 
 def _transposed(graph: Graph) -> int:
@@ -71,7 +71,7 @@ class _Sweep:
     graph: Graph
     values: dict[str, Value]
     nodes: list[Node] = field(default_factory=list)
-    hits: list[Hit] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
     views: dict[str, tuple[str, Perm]] = field(default_factory=dict)
     flat: dict[str, str] = field(default_factory=dict)
 
@@ -91,7 +91,9 @@ class _Sweep:
             source, first = self.views[source]
             perm = tuple(first[p] for p in perm)
             node = replace(node, op=Transpose(perm), inputs=(source,))
-            self.hits.append(Hit(MoveTransposes.name, node.name, "it is one with the transpose before it"))
+            self.rewrites.append(
+                Rewrite(MoveTransposes.name, node.name, "it is one with the transpose before it")
+            )
         self.nodes.append(node)
         if not self.values[source].is_state:
             self.views[node.outputs[0]] = (source, perm)
@@ -110,7 +112,7 @@ class _Sweep:
             return False
         op, back = moved
         inputs = tuple(self._operand(v, node) for v in operands if v is not None)
-        self.hits.append(Hit(MoveTransposes.name, node.name, "it reads what is not yet transposed"))
+        self.rewrites.append(Rewrite(MoveTransposes.name, node.name, "it reads what is not yet transposed"))
         if back == tuple(range(len(back))):
             self.nodes.append(replace(node, op=op, inputs=inputs))
             return True
@@ -176,7 +178,9 @@ class _Sweep:
         self.values.update({made.name: made, flat.name: flat})
         self.nodes.append(Node(f"{flat.name}_rows", Reshape(flat.shape), (source,), (flat.name,)))
         self.nodes.append(replace(node, inputs=(flat.name, made.name, *node.inputs[2:])))
-        self.hits.append(Hit(MoveTransposes.name, node.name, "its weights have the order of its input"))
+        self.rewrites.append(
+            Rewrite(MoveTransposes.name, node.name, "its weights have the order of its input")
+        )
 
     def _unique(self, name: str) -> str:
         """A name that no value has, and no node for that reason."""

@@ -16,7 +16,7 @@ import numpy as np
 from crtgen.errors import UsageError
 from crtgen.ir import Along, Array, Graph, Node, Op, Value
 from crtgen.ops import Concat, StridedSlice
-from crtgen.passes.core import Hit
+from crtgen.passes.core import Rewrite
 
 __all__ = ["Sliding", "slide", "start_of_signal"]
 
@@ -95,7 +95,7 @@ def start_of_signal(value: Value) -> int:
     return 0 if value.quant is None else value.quant.zero_point
 
 
-def slide(graph: Graph, sliding: Sliding, *, frugal: bool = False) -> tuple[Graph, tuple[Hit, ...]]:
+def slide(graph: Graph, sliding: Sliding, *, frugal: bool = False) -> tuple[Graph, tuple[Rewrite, ...]]:
     """The network whose input is what is new of the window, and a note for each layer.
 
     Each run has the outputs of the network on the window so far, bit for bit; before the first run the signal
@@ -195,14 +195,14 @@ def _obstacle(graph: Graph, flow: _Flow) -> str:
     return "borders are all there is"
 
 
-def _notes(graph: Graph, flow: _Flow) -> Iterable[Hit]:
+def _notes(graph: Graph, flow: _Flow) -> Iterable[Rewrite]:
     for node in graph.nodes:
         if node.name in flow.nodes:
             lane = flow.lanes[node.outputs[0]]
             size = lane.left + lane.length - lane.right
-            yield Hit(_RULE, node.name, f"{size} of {lane.length} positions are computed in a run")
+            yield Rewrite(_RULE, node.name, f"{size} of {lane.length} positions are computed in a run")
         elif flow.lanes.keys() & set(node.inputs):
-            yield Hit(_RULE, node.name, "it needs the whole window")
+            yield Rewrite(_RULE, node.name, "it needs the whole window")
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from crtgen.kernels.cost import Cost
 from crtgen.level import find_level
 from crtgen.ops import Identity, Reshape
 from crtgen.ops.control import ControlFlow, If, While
-from crtgen.passes import Hit
+from crtgen.passes import Rewrite
 from crtgen.plan.homes import Outside
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
@@ -30,7 +30,7 @@ def plan_model(
     keep_inputs: bool = False,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
     feed: str = "",
-) -> tuple[Plan, tuple[Hit, ...]]:
+) -> tuple[Plan, tuple[Rewrite, ...]]:
     """The plan of a model, and a note for each chain that runs by rows.
 
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
@@ -40,7 +40,7 @@ def plan_model(
     """
     apart, streams = frozenset(fixed), find_level(target.optimize).streams
 
-    def planned(most: float) -> tuple[Plan, tuple[Hit, ...]]:
+    def planned(most: float) -> tuple[Plan, tuple[Rewrite, ...]]:
         plan = _whole(graph, target, keep_inputs, None, fixed, most)
         looped = loop_over_rows(plan, target, apart=apart)
         if feed:

@@ -8,7 +8,7 @@ from random import Random
 
 from crtgen import budget
 from crtgen.plan.order import overlap
-from crtgen.plan.places import Demand
+from crtgen.plan.places import Liveness
 
 __all__ = ["Problem", "arena_of", "find_needs", "find_problem", "lay_first_fit", "lay_heuristically"]
 
@@ -44,16 +44,16 @@ class Problem:
         return max(self.needs)
 
 
-def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
-    """The layout problem of ``demand`` when its tasks run in ``order``."""
-    sizes, spans, scratch = _items(demand, order)
+def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Problem:
+    """The layout problem of ``liveness`` when its tasks run in ``order``."""
+    sizes, spans, scratch = _items(liveness, order)
     _ask_for_pairs(spans)
     gaps = {(i, j): sizes[i] for i, j in _together(spans)}
     for step, task in enumerate(order):
-        for (o, i), lead in demand.tasks[task].leads.items():
+        for (o, i), lead in liveness.tasks[task].leads.items():
             if spans[i][1] == 1 + step:
                 gaps[o, i] = min(sizes[o], lead)
-    needs = tuple(_needs(demand, order, sizes, spans, align))
+    needs = tuple(_needs(liveness, order, sizes, spans, align))
     return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, needs)
 
 
@@ -68,35 +68,35 @@ def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
     spending.compute(_PAIR_OPERATIONS * pairs, "planning values that are there at the same time")
 
 
-def find_needs(demand: Demand, order: Sequence[int], align: int) -> tuple[int, ...]:
+def find_needs(liveness: Liveness, order: Sequence[int], align: int) -> tuple[int, ...]:
     """The ``needs`` of the problem alone."""
-    sizes, spans, _ = _items(demand, order)
-    return tuple(_needs(demand, order, sizes, spans, align))
+    sizes, spans, _ = _items(liveness, order)
+    return tuple(_needs(liveness, order, sizes, spans, align))
 
 
 def _items(
-    demand: Demand, order: Sequence[int]
+    liveness: Liveness, order: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[tuple[int, int]], Mapping[int, int]]:
     """Sizes and spans of places and of scratch, and which item the scratch of a step is."""
-    spans = _spans(demand, order)
-    sizes = [place.size for place in demand.places]
+    spans = _spans(liveness, order)
+    sizes = [place.size for place in liveness.places]
     scratch: dict[int, int] = {}
     for step, task in enumerate(order):
-        if demand.tasks[task].scratch:
+        if liveness.tasks[task].scratch:
             scratch[step] = len(sizes)
-            sizes.append(demand.tasks[task].scratch)
+            sizes.append(liveness.tasks[task].scratch)
             spans.append((1 + step, 1 + step))
     return sizes, spans, scratch
 
 
-def _spans(demand: Demand, order: Sequence[int]) -> list[tuple[int, int]]:
+def _spans(liveness: Liveness, order: Sequence[int]) -> list[tuple[int, int]]:
     moment = {task: 1 + step for step, task in enumerate(order)}
-    first = [0 if place.writer is None else moment[place.writer] for place in demand.places]
+    first = [0 if place.writer is None else moment[place.writer] for place in liveness.places]
     last = list(first)
     for step, task in enumerate(order):
-        for place in demand.tasks[task].reads:
+        for place in liveness.tasks[task].reads:
             last[place] = 1 + step
-    for number, kept in enumerate(place.kept for place in demand.places):
+    for number, kept in enumerate(place.kept for place in liveness.places):
         if kept:
             last[number] = 1 + len(order)
     return list(zip(first, last, strict=True))
@@ -123,7 +123,11 @@ def _together(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _needs(
-    demand: Demand, order: Sequence[int], sizes: Sequence[int], spans: Sequence[tuple[int, int]], align: int
+    liveness: Liveness,
+    order: Sequence[int],
+    sizes: Sequence[int],
+    spans: Sequence[tuple[int, int]],
+    align: int,
 ) -> Iterator[int]:
     """The sum of live bytes at each moment.
 
@@ -135,7 +139,7 @@ def _needs(
         need = sum(units[i] for i in live)
         if 1 <= moment <= len(order):
             dying = frozenset(i for i in live if spans[i][1] == moment)
-            need -= overlap(demand.tasks[order[moment - 1]], dying, units, align)
+            need -= overlap(liveness.tasks[order[moment - 1]], dying, units, align)
         slack = max((units[i] * align - sizes[i] for i in live), default=0)
         yield need * align - slack
 

@@ -15,7 +15,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from crtgen import budget
-from crtgen.plan.places import BufferUse, Demand
+from crtgen.plan.places import BufferUse, Liveness
 
 __all__ = ["BEAM", "best_order", "overlap"]
 
@@ -67,23 +67,23 @@ class _Move:
         return self.alone
 
 
-def best_order(demand: Demand, align: int) -> tuple[int, ...]:
+def best_order(liveness: Liveness, align: int) -> tuple[int, ...]:
     """Positions of the graph's nodes in the order that is to be executed.
 
     Of equal peaks the one with the smaller sum over the steps wins, then the model's own order.
     """
-    sizes = tuple(-(-place.size // align) for place in demand.places)
-    followers: list[list[int]] = [[] for _ in demand.tasks]
-    for node, task in enumerate(demand.tasks):
+    sizes = tuple(-(-place.size // align) for place in liveness.places)
+    followers: list[list[int]] = [[] for _ in liveness.tasks]
+    for node, task in enumerate(liveness.tasks):
         for before in _bits(task.after):
             followers[before].append(node)
-    moves = [_move(demand, sizes, align, node, after) for node, after in enumerate(followers)]
-    ready = tuple(node for node, task in enumerate(demand.tasks) if not task.after)
-    live = sum(sizes[i] for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
+    moves = [_move(liveness, sizes, align, node, after) for node, after in enumerate(followers)]
+    ready = tuple(node for node, task in enumerate(liveness.tasks) if not task.after)
+    live = sum(sizes[i] for i, p in enumerate(liveness.places) if p.writer is None and (p.kept or p.readers))
     level = [_OrderState(0, ready, live, (0, 0))]
-    share = max(_MOST_WAYS // max(len(demand.tasks), 1), 1)
+    share = max(_MOST_WAYS // max(len(liveness.tasks), 1), 1)
     spending = budget.current()
-    for _ in demand.tasks:
+    for _ in liveness.tasks:
         spending.check()
         reached: dict[int, tuple[tuple[int, int], _OrderState, _Move]] = {}
         for state in level:
@@ -102,11 +102,13 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
     return _path(final)
 
 
-def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int, followers: Sequence[int]) -> _Move:
-    task = demand.tasks[node]
-    ends = [i for i in (*task.reads, *task.writes) if not demand.places[i].kept]
+def _move(
+    liveness: Liveness, sizes: tuple[int, ...], align: int, node: int, followers: Sequence[int]
+) -> _Move:
+    task = liveness.tasks[node]
+    ends = [i for i in (*task.reads, *task.writes) if not liveness.places[i].kept]
     written = sum(sizes[i] for i in task.writes)
-    own = frozenset(i for i in ends if not demand.places[i].readers & ~(1 << node))
+    own = frozenset(i for i in ends if not liveness.places[i].readers & ~(1 << node))
     over = {i for _, i in task.leads}
     shared = [i for i in ends if i in over - own]
 
@@ -119,10 +121,10 @@ def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int, followe
         node,
         written,
         asked(()),
-        tuple(demand.places[i].readers for i in shared),
+        tuple(liveness.places[i].readers for i in shared),
         asked,
-        tuple((i, demand.places[i].readers, sizes[i]) for i in ends),
-        tuple((i, demand.tasks[i].after) for i in followers),
+        tuple((i, liveness.places[i].readers, sizes[i]) for i in ends),
+        tuple((i, liveness.tasks[i].after) for i in followers),
     )
 
 

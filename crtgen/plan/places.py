@@ -10,7 +10,7 @@ from crtgen.kernels.kernel import InPlace, Kernel
 from crtgen.plan.homes import Homes
 from crtgen.plan.schedule import Item, signature_of
 
-__all__ = ["Buffer", "BufferUse", "Demand", "find_demand", "find_leads"]
+__all__ = ["Buffer", "BufferUse", "Liveness", "find_leads", "find_liveness"]
 
 _NO_HOMES = Homes()
 
@@ -46,20 +46,20 @@ class BufferUse:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class Liveness:
     """Places and tasks of a schedule; a task's number is its item's position."""
 
     places: tuple[Buffer, ...]
     tasks: tuple[BufferUse, ...]
 
 
-def find_demand(
+def find_liveness(
     graph: Graph,
     items: Sequence[Item],
     kernels: Mapping[str, Kernel],
     keep_inputs: bool,
     homes: Homes = _NO_HOMES,
-) -> Demand:
+) -> Liveness:
     """The places of ``graph``, aliases and what kernels take over united, and what its items do to them.
 
     What lies in a home has no place. Raises ``UnsupportedError`` where an output is a constant.
@@ -70,7 +70,7 @@ def find_demand(
     index = {name: i for i, name in enumerate(names)}
     where = {value: index[root] for value, root in roots.items() if root in index}
     tasks = _tasks(items, kernels, where, homes)
-    return Demand(_places(graph, where, names, tasks, keep_inputs), tasks)
+    return Liveness(_places(graph, where, names, tasks, keep_inputs), tasks)
 
 
 def _roots(

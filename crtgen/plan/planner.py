@@ -12,7 +12,7 @@ from crtgen.plan.check import check_plan
 from crtgen.plan.homes import Outside, find_homes
 from crtgen.plan.layout import Problem, find_problem
 from crtgen.plan.order import best_order
-from crtgen.plan.places import find_demand
+from crtgen.plan.places import find_liveness
 from crtgen.plan.plan import (
     Plan,
     Step,
@@ -52,14 +52,14 @@ def make_plan(
     items = [Call(node) for node in graph.nodes] if items is None else items
     outside = Outside.of(graph) if outside is None else outside
     homes = find_homes(graph, items, kernels, outside)
-    demand = find_demand(graph, items, kernels, keep_inputs, homes)
-    order = best_order(demand, align)
-    problem = find_problem(demand, order, align)
+    liveness = find_liveness(graph, items, kernels, keep_inputs, homes)
+    order = best_order(liveness, align)
+    problem = find_problem(liveness, order, align)
     layout = lay(problem)
     _check_arena(graph, layout.arena)
     slots = {
         value: ArenaSlot(offset, place.size)
-        for place, offset in zip(demand.places, layout.offsets, strict=False)
+        for place, offset in zip(liveness.places, layout.offsets, strict=False)
         for value in place.values
     }
     steps = tuple(

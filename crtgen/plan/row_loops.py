@@ -26,12 +26,12 @@ from crtgen.kernels.known import Known
 from crtgen.kernels.row_loop import row_loop
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
-from crtgen.passes import Hit
+from crtgen.passes import Rewrite
 from crtgen.plan.bounded import lay
 from crtgen.plan.homes import Homes
 from crtgen.plan.layout import find_needs, find_problem
 from crtgen.plan.order import overlap
-from crtgen.plan.places import BufferUse, Demand, find_demand, find_leads
+from crtgen.plan.places import BufferUse, Liveness, find_leads, find_liveness
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.schedule import Call, Item, RowLoop, RowStream, Stage
@@ -46,7 +46,7 @@ _AROUND = 16
 
 def loop_over_rows(
     plan: Plan, target: Target, *, apart: frozenset[str] = frozenset()
-) -> tuple[Plan, tuple[Hit, ...]]:
+) -> tuple[Plan, tuple[Rewrite, ...]]:
     """``plan`` with chains at the peak run by rows as long as that lowers the peak, and a note for each.
 
     All of it adds as much estimated time as the level allows at most, and is better by its objective. For
@@ -77,7 +77,7 @@ def loop_over_rows(
         align=plan.align,
         outside=plan.outside,
     )
-    return (made, tuple(_hits(plan, made))) if made.arena < plan.arena else (plan, ())
+    return (made, tuple(_rewrites(plan, made))) if made.arena < plan.arena else (plan, ())
 
 
 def _best(lines: Sequence["_ItemLine"], start: "_ItemLine", loops: "_Loops", level: Level) -> "_ItemLine":
@@ -98,7 +98,7 @@ def _best(lines: Sequence["_ItemLine"], start: "_ItemLine", loops: "_Loops", lev
     return found[1]
 
 
-def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
+def _rewrites(before: Plan, after: Plan) -> Iterator[Rewrite]:
     saved = f"the arena is {after.arena:,} bytes instead of {before.arena:,}"
     for step in after.steps:
         loop = step.item
@@ -107,7 +107,7 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
             values = " and ".join(f"{value.name} of {value.nbytes:,} bytes" for value in inner)
             verb = "is" if len(inner) == 1 else "are"
             text = f"{loop.rows} rows at a time, {values} {verb} never whole; {saved}"
-            yield Hit("loop over rows", loop.name, text)
+            yield Rewrite("loop over rows", loop.name, text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,8 +175,8 @@ class _ItemLine:
         first, end = max(first, 0), min(end, len(self.items))
         if first >= end:
             return 0
-        demand = self._demand(self.items[first:end], self.kernels[first:end], first, end - 1)
-        problem = find_problem(demand, range(end - first), self.align)
+        liveness = self._liveness(self.items[first:end], self.kernels[first:end], first, end - 1)
+        problem = find_problem(liveness, range(end - first), self.align)
         key = problem.sizes, problem.spans, tuple(problem.gaps.items()), enough
         return self.arenas.once(key, lambda: lay(problem, enough).arena)
 
@@ -245,7 +245,7 @@ class _ItemLine:
         others = [i for i in range(first, last) if i not in chain.items]
         items = (*(self.items[i] for i in others), loop)
         kernels = (*(self.kernels[i] for i in others), kernel)
-        needs = find_needs(self._demand(items, kernels, first, last), range(len(items)), self.align)[1:-1]
+        needs = find_needs(self._liveness(items, kernels, first, last), range(len(items)), self.align)[1:-1]
         if max(needs) >= self.peak:
             return None
         cost = kernel.cost.time - sum(self.kernels[i].cost.time for i in chain.items)
@@ -278,12 +278,12 @@ class _ItemLine:
         kernel = self.kernels[at]
         return not (kernel.is_alias or any(permit.exact for permit in kernel.inplace))
 
-    def _demand(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Demand:
+    def _liveness(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Liveness:
         """What is there while ``items`` run in place of the items from ``first`` to ``last``."""
         before, after = self.alive[first], self._after(last)
         stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
         by_name = {item.name: kernel for item, kernel in zip(items, kernels, strict=True)}
-        return find_demand(stretch, items, by_name, keep_inputs=False, homes=self.homes)
+        return find_liveness(stretch, items, by_name, keep_inputs=False, homes=self.homes)
 
     def _after(self, last: int) -> frozenset[str]:
         """The values that are needed after an item."""
@@ -387,7 +387,7 @@ def _chains(line: _ItemLine, peak: int) -> Iterator[_StageChain]:
     """Chains of few stages with the item at ``peak`` among them."""
     links = [*_ending(line, peak)]
     after = _next(line, peak)
-    links += [] if after is None else [link for link in _beside(line, after) if peak in link.items]
+    links += [] if after is None else [link for link in _shortcuts(line, after) if peak in link.items]
     for link in links:
         for chain in _backward(line, link):
             yield from (whole for whole in _forward(line, chain) if len(whole.stages) > 1)
@@ -402,10 +402,10 @@ def _ending(line: _ItemLine, at: int) -> Iterator[_StageChain]:
         yield _StageChain(item.stages, frozenset((at,)), at)
     elif _runs_by_rows(line, item):
         yield _StageChain((Stage(item.node, item.node.inputs[0]),), frozenset((at,)), at)
-        yield from _beside(line, at)
+        yield from _shortcuts(line, at)
 
 
-def _beside(line: _ItemLine, at: int) -> Iterator[_StageChain]:
+def _shortcuts(line: _ItemLine, at: int) -> Iterator[_StageChain]:
     """An addition with the layer that makes one of its operands, if nothing else reads that."""
     item = line.items[at]
     if not (isinstance(item, Call) and isinstance(item.node.op, Add)):

@@ -17,7 +17,7 @@ from crtgen.kernels.row_stream import row_stream
 from crtgen.kernels.row_total import sums_up
 from crtgen.level import find_level
 from crtgen.ops import Add
-from crtgen.passes import Hit
+from crtgen.passes import Rewrite
 from crtgen.plan.homes import Outside
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
@@ -34,7 +34,7 @@ _HINT = "leave --feed out"
 
 def feed_by_rows(
     plan: Plan, whole: Plan, target: Target, *, apart: frozenset[str] = frozenset()
-) -> tuple[Plan, tuple[Hit, ...]]:
+) -> tuple[Plan, tuple[Rewrite, ...]]:
     """``plan`` with its input fed by rows, and with loops over rows after that; a note for each.
 
     Arena times estimated time is the least: who feeds by rows wants memory, at each level; where chains may
@@ -51,13 +51,13 @@ def feed_by_rows(
         (price(way.memory(plan.graph), others + way.added(plan)), way)
         for way in _ways(plan, target, apart, plan.graph.inputs[0], fed=True)
     ]
-    best: tuple[float, Plan, tuple[Hit, ...]] | None = None
+    best: tuple[float, Plan, tuple[Rewrite, ...]] | None = None
     for least, way in sorted(ways, key=lambda pair: pair[0]):
         if best is not None and least >= best[0]:
             break
-        found, hits = loop_over_rows(way.planned(plan), target, apart=apart)
+        found, rewrites = loop_over_rows(way.planned(plan), target, apart=apart)
         if best is None or price(found.arena, _cost(found)) < best[0]:
-            best = price(found.arena, _cost(found)), found, hits
+            best = price(found.arena, _cost(found)), found, rewrites
     if best is None:
         first = plan.graph.consumers(plan.graph.inputs[0])[0]
         raise _refused(plan.graph, f"no kernel computes {first.name} by rows")
@@ -65,8 +65,12 @@ def feed_by_rows(
 
 
 def stream_rows(
-    plan: Plan, looped: tuple[Plan, tuple[Hit, ...]], target: Target, *, apart: frozenset[str] = frozenset()
-) -> tuple[Plan, tuple[Hit, ...]]:
+    plan: Plan,
+    looped: tuple[Plan, tuple[Rewrite, ...]],
+    target: Target,
+    *,
+    apart: frozenset[str] = frozenset(),
+) -> tuple[Plan, tuple[Rewrite, ...]]:
     """The plan with the least arena: ``looped``, or ``plan`` with a chain of any length that takes rows.
 
     The chain begins where the layer before takes none, and loops over rows may follow. ``looped`` is ``plan``
@@ -83,9 +87,9 @@ def stream_rows(
         if way.least(plan) > best[0].arena:
             break
         made = way.planned(plan)
-        found, hits = loop_over_rows(made, target, apart=apart)
+        found, rewrites = loop_over_rows(made, target, apart=apart)
         if (found.arena, _cost(found)) < (best[0].arena, _cost(best[0])):
-            best = found, (_streamed(found, way.item, plan), *hits)
+            best = found, (_streamed(found, way.item, plan), *rewrites)
     return best
 
 
@@ -223,20 +227,20 @@ def _refused(graph: Graph, what: str) -> UnsupportedError:
     return UnsupportedError(f"it cannot be fed by rows: {what}", where=graph.name, hint=_HINT)
 
 
-def _fed(plan: Plan, whole: Plan) -> Hit:
+def _fed(plan: Plan, whole: Plan) -> Rewrite:
     item = plan.steps[0].item
     assert isinstance(item, RowStream)
     image, last = plan.graph.values[plan.graph.inputs[0]], plan.graph.values[item.outputs[0]]
     never = f"{image.name} of {image.nbytes:,} bytes comes by rows and is never whole"
     made = f"{last.name} of {last.nbytes:,} is, made {_at_a_time(item)}"
-    return Hit("feed rows", item.name, f"{never}; {made}; {_saved(plan, whole)}")
+    return Rewrite("feed rows", item.name, f"{never}; {made}; {_saved(plan, whole)}")
 
 
-def _streamed(plan: Plan, item: RowStream, whole: Plan) -> Hit:
+def _streamed(plan: Plan, item: RowStream, whole: Plan) -> Rewrite:
     most = max((plan.graph.values[name] for name in item.inner), key=lambda value: value.nbytes)
     never = f"{len(item.inner)} images up to {most.name} of {most.nbytes:,} bytes are never whole"
     more = f"{_cost(plan) / _cost(whole) - 1:+.0%} of estimated time"
-    return Hit("stream rows", item.name, f"{_at_a_time(item)}, {never}; {_saved(plan, whole)}, {more}")
+    return Rewrite("stream rows", item.name, f"{_at_a_time(item)}, {never}; {_saved(plan, whole)}, {more}")
 
 
 def _at_a_time(item: RowStream) -> str:

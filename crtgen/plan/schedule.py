@@ -54,9 +54,9 @@ class Stage:
         inputs = list(self.node.inputs)
         inputs.remove(self.image)
         values = tuple(graph.values[name] for name in (self.image, *inputs))
-        beside = None if self.layer is None else (self.layer.op, graph.signature(self.layer))
+        shortcut = None if self.layer is None else (self.layer.op, graph.signature(self.layer))
         sig = Signature(values, graph.signature(self.node).outputs)
-        return RowStage(self.node.op, sig, beside, self.since)
+        return RowStage(self.node.op, sig, shortcut, self.since)
 
 
 @dataclass(frozen=True)

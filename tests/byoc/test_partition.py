@@ -52,9 +52,9 @@ def same_results(before: Graph, after: Graph) -> None:
 def test_neighbours_become_one() -> None:
     graph = arithmetic("g", DType.INT16, [(Add(), "a", "b"), (Add(), "v0", "a"), (Mul(), "v1", "b")],
                        {"a": S, "b": S})  # fmt: skip
-    after, hits = partition(graph, [CCompiler()])
+    after, rewrites = partition(graph, [CCompiler()])
     assert nodes_of(after) == [("ccompiler", "n0", "n1", "n2")]
-    assert [str(h) for h in hits] == ["partition: n0 to n2: ccompiler computes add, add, mul"]
+    assert [str(h) for h in rewrites] == ["partition: n0 to n2: ccompiler computes add, add, mul"]
     same_results(graph, after)
 
 
@@ -133,9 +133,9 @@ def test_what_nobody_does_is_named() -> None:
 
 
 def test_fallback() -> None:
-    after, hits = partition(_quantised(), [CCompiler()], fallback=True)
+    after, rewrites = partition(_quantised(), [CCompiler()], fallback=True)
     assert nodes_of(after) == [("sum",), ("clamp",)]
-    assert hits == ()
+    assert rewrites == ()
 
 
 def test_no_generator_changes_nothing() -> None:

@@ -53,14 +53,14 @@ def test_division(seed: int) -> None:
     graph = network(seed)
     random = np.random.default_rng(seed)
     chosen = [g for g in _GENERATORS if random.random() < 0.7]
-    after, hits = partition(graph, chosen, fallback=True)
+    after, rewrites = partition(graph, chosen, fallback=True)
     inputs = inputs_of(graph, seed)
     values = after.evaluate(dict(zip(after.inputs, inputs, strict=True)))
     for name, expected in zip(graph.outputs, numpy_result(graph, inputs), strict=True):
         assert values[name].tobytes() == expected.tobytes(), name
     ops = [node.op for node in after.nodes]
     subgraphs = [op.subgraph for op in ops if isinstance(op, External)]
-    assert len(hits) == len(subgraphs)
+    assert len(rewrites) == len(subgraphs)
     inside = sum(len(g.nodes) for g in subgraphs)
     assert inside + len(ops) - len(subgraphs) == len(graph.nodes)
 

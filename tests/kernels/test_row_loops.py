@@ -251,7 +251,7 @@ def test_what_a_projection_calls_is_part_of_its_layer() -> None:
     module = generate_c(plan, "net")
     (layer,) = module.info.layers
     assert layer.function == "net_row_loop_5"
-    beside = ("net_add_beside_4", "net_conv2d_2", "net_add_3")
+    beside = ("net_add_shortcut_4", "net_conv2d_2", "net_add_3")
     assert layer.parts == ("net_conv2d_0", "net_conv2d_1", *beside)
     assert layer.macs == 32 * 16 * 16 * (9 * 16 + 9 * 32 + 16)
     named = [(o.name, o.operator, o.macs) for o in layer.operators]

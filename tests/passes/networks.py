@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Value
 from crtgen.ops.case import floats, int8s, weights_and_bias
-from crtgen.passes import Hit, Pass, run_passes
+from crtgen.passes import Pass, Rewrite, run_passes
 
 __all__ = ["Network", "assert_same_results", "constants_of"]
 
@@ -70,9 +70,9 @@ def constants_of(graph: Graph) -> list[str]:
     return [name for name, value in graph.values.items() if value.is_constant]
 
 
-def assert_same_results(graph: Graph, passes: Sequence[Pass]) -> tuple[Graph, tuple[Hit, ...]]:
+def assert_same_results(graph: Graph, passes: Sequence[Pass]) -> tuple[Graph, tuple[Rewrite, ...]]:
     """The rewritten graph has the same interface and, bit for bit, the same outputs on random inputs."""
-    after, hits = run_passes(graph, passes)
+    after, rewrites = run_passes(graph, passes)
     assert (after.inputs, after.outputs) == (graph.inputs, graph.outputs)
     for name in (*graph.inputs, *graph.outputs):
         old, new = graph.values[name], after.values[name]
@@ -82,7 +82,7 @@ def assert_same_results(graph: Graph, passes: Sequence[Pass]) -> tuple[Graph, tu
         expected, actual = graph.evaluate(inputs), after.evaluate(inputs)
         for name in graph.outputs:
             assert expected[name].tobytes() == actual[name].tobytes()
-    return after, hits
+    return after, rewrites
 
 
 def draw(value: Value, seed: int) -> Array:

@@ -32,9 +32,9 @@ LOW, HIGH = -1_000_000, 1_000_000
 
 
 def folded(graph: Graph, multiple: int = 1) -> tuple[Graph, tuple[FoldedLayer, ...]]:
-    after, hits = assert_same_results(graph, (FoldChannels(multiple),))
-    assert all(isinstance(h, FoldedLayer) for h in hits)
-    return after, tuple(h for h in hits if isinstance(h, FoldedLayer))
+    after, rewrites = assert_same_results(graph, (FoldChannels(multiple),))
+    assert all(isinstance(h, FoldedLayer) for h in rewrites)
+    return after, tuple(h for h in rewrites if isinstance(h, FoldedLayer))
 
 
 def counts(graph: Graph) -> dict[str, int]:
@@ -52,7 +52,7 @@ def test_constants_go_into_the_bias() -> None:
     net = Network()
     y = first(net, {1: LOW, 4: HIGH})
     graph = net.graph(net.layer("second", Conv2d(), y, (3, 1, 1, 6)))
-    after, hits = folded(graph)
+    after, rewrites = folded(graph)
     assert counts(after) == {"first": 4, "second": 3}
     old, new = (g.signature(g.nodes[1]).inputs for g in (graph, after))
     w = old[1].array().astype(np.int64)
@@ -65,7 +65,7 @@ def test_constants_go_into_the_bias() -> None:
     assert first_quant is not None
     assert kept is not None
     assert kept.scales == tuple(first_quant.scales[c] for c in (0, 2, 3, 5))
-    assert [str(h) for h in hits] == [
+    assert [str(h) for h in rewrites] == [
         "fold channels: first: 2 of 6 channels are constant and go; 240 of 720 MACs and 16 bytes saved",
         "fold channels: second: it reads fewer channels; 180 of 540 MACs and 6 bytes saved",
     ]
@@ -348,9 +348,9 @@ def test_weights_of_four_bits_stay_packed() -> None:
         for name, v in graph.values.items()
     ]
     packed = Graph.build(graph.name, values, graph.nodes, graph.inputs, graph.outputs)
-    after, hits = folded(packed)
+    after, rewrites = folded(packed)
     kept = counts(after)["first"]
     assert kept < 6
     assert all(after.values[node.inputs[1]].dtype is DType.INT4 for node in after.nodes)
-    (cut, *_) = hits
+    (cut, *_) = rewrites
     assert cut.weight_bytes_before - cut.weight_bytes_after == (6 - kept) * (4 // 2 + 4)

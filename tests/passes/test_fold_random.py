@@ -142,8 +142,8 @@ def inputs_of(value: Value, count: int, seed: int = 0) -> list[Array]:
 
 def assert_equal_channels(graph: Graph, multiple: int, count: int, seed: int = 0) -> tuple[FoldedLayer, ...]:
     """Values of the folded network are the channels that stayed of the other's; what went is as certified."""
-    folded, hits = FoldChannels(multiple).rewrite(graph)
-    certificates = {h.node: h for h in hits if isinstance(h, FoldedLayer)}
+    folded, rewrites = FoldChannels(multiple).rewrite(graph)
+    certificates = {h.node: h for h in rewrites if isinstance(h, FoldedLayer)}
     (name,) = graph.inputs
     for array in inputs_of(graph.values[name], count, seed):
         old, new = graph.evaluate({name: array}), folded.evaluate({name: array})
@@ -180,9 +180,9 @@ def live(graph: Graph) -> tuple[int, int]:
 def test_half_of_vww_is_dead() -> None:
     graph = vww()
     assert live(graph) == (7_489_664, 207_600)
-    hits = assert_equal_channels(graph, 1, 40)
-    assert sum(r.value is not None for h in hits for r in h.removed) == 1715
-    assert sum(bool(h.removed) for h in hits) == 17
+    rewrites = assert_equal_channels(graph, 1, 40)
+    assert sum(r.value is not None for h in rewrites for r in h.removed) == 1715
+    assert sum(bool(h.removed) for h in rewrites) == 17
     assert live(FoldChannels(1).run(graph)) == (3_727_313, 29_022)
     assert live(FoldChannels().run(graph)) == (3_737_870, 29_388)
 

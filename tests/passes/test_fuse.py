@@ -33,10 +33,10 @@ def test_a_relu_after_a_layer(
 ) -> None:
     net = Network(real)
     y = net.layer("layer", op, net.input("x", 1, 5, 6, 4), weights, axis)
-    graph, hits = assert_same_results(net.graph(net.node("relu", Relu(kind), y)), (FuseActivations(),))
+    graph, rewrites = assert_same_results(net.graph(net.node("relu", Relu(kind), y)), (FuseActivations(),))
     (node,) = graph.nodes
     assert (node.name, node.outputs, node.op.activation) == ("layer", ("relu_out",), kind)  # type: ignore[attr-defined]
-    assert [str(h) for h in hits] == ["fuse activations: relu: layer clamps by itself"]
+    assert [str(h) for h in rewrites] == ["fuse activations: relu: layer clamps by itself"]
 
 
 @pytest.mark.parametrize("real", [False, True])
@@ -67,8 +67,8 @@ def test_a_relu_that_requantises_stays() -> None:
     net = Network()
     y = net.layer("layer", Conv2d(), net.input("x", 1, 5, 6, 4), (5, 3, 3, 4))
     y = net.node("relu", Relu(), y, quant=Quant.tensor(0.2, 3))
-    graph, hits = assert_same_results(net.graph(y), DEFAULT_PASSES)
-    assert (len(graph.nodes), hits) == (2, ())
+    graph, rewrites = assert_same_results(net.graph(y), DEFAULT_PASSES)
+    assert (len(graph.nodes), rewrites) == (2, ())
 
 
 def test_a_value_that_is_read_elsewhere_is_not_clamped() -> None:
@@ -99,13 +99,13 @@ def test_a_pad_goes_into_the_convolution(
     padded = net.node(
         "pad", Pad((0, 2, 1, 0), (0, 1, 2, 0)), net.input("x", 1, 5, 6, 4, zero_point=zero_point)
     )
-    graph, hits = assert_same_results(
+    graph, rewrites = assert_same_results(
         net.graph(net.layer("conv", op, padded, weights, axis)), (FoldPadding(),)
     )
     own = op.padding  # type: ignore[attr-defined]
     (node,) = graph.nodes
     assert node.op.padding == Padding(own.top + 2, own.bottom + 1, own.left + 1, own.right + 2)  # type: ignore[attr-defined]
-    assert [str(h) for h in hits] == ["fold padding: pad: conv pads by itself"]
+    assert [str(h) for h in rewrites] == ["fold padding: pad: conv pads by itself"]
 
 
 def test_a_pad_of_floats_and_two_convolutions() -> None:
@@ -129,10 +129,10 @@ def test_a_pad_that_stays(op: Pad, reason: str) -> None:
     net = Network()
     padded = net.node("pad", op, net.input("x", 1, 5, 6, 4))
     channels = net.values[padded].shape[3]
-    graph, hits = assert_same_results(
+    graph, rewrites = assert_same_results(
         net.graph(net.layer("conv", Conv2d(), padded, (2, 3, 3, channels))), (FoldPadding(),)
     )
-    assert (len(graph.nodes), hits) == (2, ()), reason
+    assert (len(graph.nodes), rewrites) == (2, ()), reason
 
 
 def test_a_pad_that_something_else_reads_stays() -> None:

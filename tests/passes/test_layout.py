@@ -45,9 +45,9 @@ def between(*ops: Op, real: bool = True) -> Graph:
     ids=lambda op: op.name,
 )
 def test_a_transpose_meets_its_inverse_behind_an_operator(op: Op, real: bool) -> None:
-    graph, hits = assert_same_results(between(op, real=real), (MoveTransposes(), RemoveIdentities()))
+    graph, rewrites = assert_same_results(between(op, real=real), (MoveTransposes(), RemoveIdentities()))
     assert transposes(graph) == []
-    assert [hit.node for hit in hits if hit.rule == "move transposes"] == ["op0", "last"]
+    assert [rewrite.node for rewrite in rewrites if rewrite.rule == "move transposes"] == ["op0", "last"]
 
 
 def test_several_operators_are_passed_in_one_go() -> None:
@@ -108,21 +108,21 @@ def test_what_cannot_be_passed_keeps_the_transpose() -> None:
     net = Network(real=True)
     y = net.node("first", Transpose(FIRST), net.input("x", 1, 3, 5, 4))
     graph = net.graph(net.node("softmax", Softmax(), y))
-    after, hits = assert_same_results(graph, (MoveTransposes(), RemoveDead()))
-    assert (after, hits) == (graph, ())
+    after, rewrites = assert_same_results(graph, (MoveTransposes(), RemoveDead()))
+    assert (after, rewrites) == (graph, ())
 
 
 def test_an_operand_that_is_not_transposed_keeps_the_transpose() -> None:
     net = Network(real=True)
     y = net.node("first", Transpose(FIRST), net.input("x", 1, 3, 5, 4))
     graph = net.graph(net.node("sum", Add(), y, net.input("z", 1, 4, 3, 5)))
-    after, hits = assert_same_results(graph, (MoveTransposes(),))
-    assert (after, hits) == (graph, ())
+    after, rewrites = assert_same_results(graph, (MoveTransposes(),))
+    assert (after, rewrites) == (graph, ())
 
 
 def test_a_network_stays_where_nothing_is_gained() -> None:
     net = Network(real=True)
     y = net.node("first", Transpose(FIRST), net.input("x", 1, 3, 5, 4))
     graph = net.graph(net.node("relu", Relu(), y), net.node("flat", Reshape((60,)), y))
-    after, hits = assert_same_results(graph, (MoveTransposes(),))
-    assert (after, hits) == (graph, ())
+    after, rewrites = assert_same_results(graph, (MoveTransposes(),))
+    assert (after, rewrites) == (graph, ())

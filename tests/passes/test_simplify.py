@@ -36,10 +36,10 @@ def test_constants_are_folded_through_several_nodes(real: bool) -> None:
     r = net.node("r", Reshape((1, 6)), c)
     t = net.node("t", Relu(), r)
     y = net.node("add", Add(), x, t, quant=Quant.tensor(0.3, 1))
-    graph, hits = assert_same_results(net.graph(y), (FoldConstants(),))
+    graph, rewrites = assert_same_results(net.graph(y), (FoldConstants(),))
     assert names(graph) == ["add"]
     assert constants_of(graph) == ["t_out"]
-    assert [(h.rule, h.node) for h in hits] == [("fold constants", "r"), ("fold constants", "t")]
+    assert [(h.rule, h.node) for h in rewrites] == [("fold constants", "r"), ("fold constants", "t")]
 
 
 def test_a_dequantised_constant() -> None:
@@ -57,8 +57,8 @@ def test_a_constant_that_is_an_output_stays_computed() -> None:
     x = net.input("x", 4)
     c = net.add_value(Value.constant("c", np.ones(4, np.float32)))
     graph = net.graph(net.node("relu", Relu(), c), net.node("other", Relu(), x))
-    after, hits = assert_same_results(graph, (FoldConstants(),))
-    assert (names(after), hits) == (["relu", "other"], ())
+    after, rewrites = assert_same_results(graph, (FoldConstants(),))
+    assert (names(after), rewrites) == (["relu", "other"], ())
 
 
 def test_dead_nodes_go_back_to_front() -> None:
@@ -66,9 +66,9 @@ def test_dead_nodes_go_back_to_front() -> None:
     x = net.input("x", 2, 3)
     y = net.node("live", Relu(), x)
     net.node("dead2", Reshape((6,)), net.node("dead1", Relu(), x))
-    graph, hits = assert_same_results(net.graph(y), (RemoveDead(),))
+    graph, rewrites = assert_same_results(net.graph(y), (RemoveDead(),))
     assert names(graph) == ["live"]
-    assert [h.node for h in hits] == ["dead2", "dead1"]
+    assert [h.node for h in rewrites] == ["dead2", "dead1"]
 
 
 SAME = (
@@ -86,11 +86,11 @@ def test_identities_in_the_middle_and_at_the_end(name: str, op: Reshape) -> None
     net = Network()
     x = net.input("x", 1, 4, 3, 2)
     first = net.node("first", Relu(), x)
-    graph, hits = assert_same_results(
+    graph, rewrites = assert_same_results(
         net.graph(net.node("last", Relu(), net.node(name, op, first))), (RemoveIdentities(),)
     )
     assert names(graph) == ["first", "last"]
-    assert [str(h) for h in hits] == [f"remove identities: {name}: {op.name} changes nothing"]
+    assert [str(h) for h in rewrites] == [f"remove identities: {name}: {op.name} changes nothing"]
     net.nodes.pop()
     graph, _ = assert_same_results(net.graph(f"{name}_out"), (RemoveIdentities(),))
     assert names(graph) == ["first"]
@@ -99,10 +99,10 @@ def test_identities_in_the_middle_and_at_the_end(name: str, op: Reshape) -> None
 
 def test_an_identity_between_input_and_output_stays() -> None:
     net = Network()
-    graph, hits = assert_same_results(
+    graph, rewrites = assert_same_results(
         net.graph(net.node("reshape", Reshape((6,)), net.input("x", 6))), (RemoveIdentities(),)
     )
-    assert (names(graph), hits) == (["reshape"], ())
+    assert (names(graph), rewrites) == (["reshape"], ())
 
 
 def test_an_identity_between_two_outputs_stays() -> None:
@@ -126,10 +126,10 @@ def test_an_identity_between_two_outputs_stays() -> None:
 def test_what_is_no_identity_stays(op: Quantize, quant: Quant | None) -> None:
     net = Network()
     x = net.input("x", 1, 4, 2, 2) if isinstance(op, Transpose) else net.input("x", 1, 4, 3, 2)
-    graph, hits = assert_same_results(
+    graph, rewrites = assert_same_results(
         net.graph(net.node("op", op, net.node("first", Relu(), x), quant=quant)), DEFAULT_PASSES
     )
-    assert (names(graph), hits) == (["first", "op"], ())
+    assert (names(graph), rewrites) == (["first", "op"], ())
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_reshapes_are_merged() -> None:
     a = net.node("a", Reshape((12,)), x)
     b = net.node("b", Reshape((3, 4)), a)
     y = net.node("c", Reshape((4, 3)), b)
-    graph, hits = assert_same_results(net.graph(y), (MergeReshapes(), RemoveDead()))
+    graph, rewrites = assert_same_results(net.graph(y), (MergeReshapes(), RemoveDead()))
     assert names(graph) == ["first", "c"]
     assert graph.nodes[1].inputs == ("first_out",)
-    assert [str(h) for h in hits[:2]] == [
+    assert [str(h) for h in rewrites[:2]] == [
         "merge reshapes: b: it reads past the reshape to 12",
         "merge reshapes: c: it reads past the reshape to 3x4",
     ]

@@ -99,8 +99,8 @@ def test_a_layer_that_mixes_positions_runs_on_the_whole_window() -> None:
 
 def test_a_step_that_a_stride_does_not_divide_ends_the_sliding() -> None:
     graph = network((Conv2d(), (3, 3, 1, 2)), (Conv2d((2, 1)), (3, 3, 1, 3)))
-    _, hits = slide(graph, Sliding(1, 1))
-    assert [hit.text for hit in hits] == [
+    _, rewrites = slide(graph, Sliding(1, 1))
+    assert [rewrite.text for rewrite in rewrites] == [
         "1 of 18 positions are computed in a run",
         "it needs the whole window",
     ]

@@ -22,7 +22,7 @@ from crtgen.ops import (
     Relu,
     Sub,
 )
-from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
+from crtgen.passes import DEFAULT_PASSES, Rewrite, run_passes
 from crtgen.plan import Plan, RowLoop, loop_over_rows, make_plan, row_loops
 from tests.kernels.program import Run, check_outputs, run_plans_on_host
 from tests.passes.networks import Network, draw
@@ -41,12 +41,14 @@ def _pair(net: Network, x: str, name: str, channels: int, wide: int) -> str:
     return net.layer(f"{name}_narrow", POINTWISE, y, (channels, 1, 1, wide))
 
 
-def _looped(graph: Graph, target: Target | None = None, keep: bool = False) -> tuple[Plan, Plan, list[Hit]]:
+def _looped(
+    graph: Graph, target: Target | None = None, keep: bool = False
+) -> tuple[Plan, Plan, list[Rewrite]]:
     target = target or Target()
     whole = make_plan(graph, select(graph, target), keep_inputs=keep)
-    plan, hits = loop_over_rows(whole, target)
+    plan, rewrites = loop_over_rows(whole, target)
     assert plan.kept_inputs is keep
-    return whole, plan, list(hits)
+    return whole, plan, list(rewrites)
 
 
 def _loops(plan: Plan) -> list[RowLoop]:
@@ -58,7 +60,7 @@ def _loops(plan: Plan) -> list[RowLoop]:
 def test_the_wide_tensor_goes(core: str | None, real: bool) -> None:
     net = Network(real)
     graph = net.graph(_pair(net, net.input("x", 1, 24, 24, 8), "a", 8, 32))
-    whole, plan, hits = _looped(graph, Target(find_core(core)) if core else None)
+    whole, plan, rewrites = _looped(graph, Target(find_core(core)) if core else None)
     size = 4 if real else 1
     assert whole.arena >= 24 * 24 * 32 * size > plan.arena
     assert "a_widen_out" not in plan.slots
@@ -66,7 +68,7 @@ def test_the_wide_tensor_goes(core: str | None, real: bool) -> None:
     (loop,) = _loops(plan)
     what = f"{loop.rows} rows at a time, a_widen_out of {24 * 24 * 32 * size:,} bytes is never whole"
     saved = f"the arena is {plan.arena:,} bytes instead of {whole.arena:,}"
-    assert hits == [Hit("loop over rows", "a_widen+a_halve", f"{what}; {saved}")]
+    assert rewrites == [Rewrite("loop over rows", "a_widen+a_halve", f"{what}; {saved}")]
 
 
 def test_two_equal_peaks_both_go() -> None:
@@ -75,17 +77,17 @@ def test_two_equal_peaks_both_go() -> None:
     for name in "ab":
         middle = net.layer(f"{name}_widen", POINTWISE, net.node(f"{name}_clamp", Relu(), x), (32, 1, 1, 8))
         x = net.layer(f"{name}_narrow", AROUND, middle, (8, 3, 3, 32))
-    whole, plan, hits = _looped(net.graph(x))
+    whole, plan, rewrites = _looped(net.graph(x))
     assert whole.needs.count(whole.lower_bound) == 2
-    assert [hit.node for hit in hits] == ["a_widen+a_narrow", "b_widen+b_narrow"]
-    assert [step.name for step in plan.steps] == ["a_clamp", hits[0].node, "b_clamp", hits[1].node]
+    assert [rewrite.node for rewrite in rewrites] == ["a_widen+a_narrow", "b_widen+b_narrow"]
+    assert [step.name for step in plan.steps] == ["a_clamp", rewrites[0].node, "b_clamp", rewrites[1].node]
     assert plan.arena < whole.arena
 
 
 def test_a_network_without_operators() -> None:
     net = Network()
-    whole, plan, hits = _looped(net.graph(net.input("x", 1, 4)))
-    assert (plan, hits) == (whole, [])
+    whole, plan, rewrites = _looped(net.graph(net.input("x", 1, 4)))
+    assert (plan, rewrites) == (whole, [])
     assert plan.arena == 4
 
 
@@ -94,9 +96,9 @@ def test_no_gain_no_change() -> None:
     net = Network()
     x = net.input("x", 1, 32, 32, 16)
     small = net.layer("shrink", Conv2d((4, 4)), x, (4, 1, 1, 16))
-    whole, plan, hits = _looped(net.graph(_pair(net, small, "a", 4, 8)))
+    whole, plan, rewrites = _looped(net.graph(_pair(net, small, "a", 4, 8)))
     assert plan is whole
-    assert hits == []
+    assert rewrites == []
 
 
 def test_a_value_that_something_else_reads_stays() -> None:
@@ -121,14 +123,14 @@ def _block(net: Network, x: str, name: str, channels: int) -> str:
 def test_a_residual_block_needs_little_beside_its_input(core: str | None) -> None:
     net = Network()
     graph = net.graph(_block(net, net.input("x", 1, 32, 32, 16), "a", 16))
-    whole, plan, hits = _looped(graph, Target(find_core(core)) if core else None)
+    whole, plan, rewrites = _looped(graph, Target(find_core(core)) if core else None)
     assert whole.arena > 2 * 32 * 32 * 16
     assert plan.arena < 1.75 * 32 * 32 * 16
     (step,) = plan.steps
     assert step.name == "a_0+a_1+a_add"
     assert plan.slots["x"].offset == plan.slots["a_add_out"].offset
-    (hit,) = hits
-    assert "a_0_out of 16,384 bytes and a_1_out of 16,384 bytes are never whole" in hit.text
+    (rewrite,) = rewrites
+    assert "a_0_out of 16,384 bytes and a_1_out of 16,384 bytes are never whole" in rewrite.text
 
 
 def test_an_operand_may_come_first() -> None:
@@ -156,7 +158,7 @@ def test_a_shortcut_through_a_layer_is_made_by_rows(core: str | None, real: bool
     """Of a block that halves, nothing is whole but its input, and its output over that."""
     net = Network(real)
     graph = net.graph(_halving_block(net, net.input("x", 1, 32, 32, 16)))
-    whole, plan, hits = _looped(graph, Target(find_core(core)) if core else None)
+    whole, plan, rewrites = _looped(graph, Target(find_core(core)) if core else None)
     size = 4 if real else 1
     assert whole.arena >= 1.5 * 32 * 32 * 16 * size > plan.arena
     assert [step.name for step in plan.steps] == ["a+b+c+add"]
@@ -164,8 +166,8 @@ def test_a_shortcut_through_a_layer_is_made_by_rows(core: str | None, real: bool
     (loop,) = _loops(plan)
     assert list(loop.inner) == ["a_out", "b_out", "c_out"]
     each = f"of {8192 * size:,} bytes"
-    (hit,) = hits
-    assert f"a_out {each} and b_out {each} and c_out {each} are never whole" in hit.text
+    (rewrite,) = rewrites
+    assert f"a_out {each} and b_out {each} and c_out {each} are never whole" in rewrite.text
 
 
 @pytest.mark.parametrize("at", ["a", "b", "c", "add"])
@@ -212,9 +214,9 @@ def test_sums_of_what_is_no_image_stay(core: str | None, shape: tuple[int, ...])
     net = Network()
     x = net.input("x", *shape)
     graph = net.graph(net.node("second", Add(), net.node("first", Add(), x, x), x))
-    whole, plan, hits = _looped(graph, Target(find_core(core)) if core else None)
+    whole, plan, rewrites = _looped(graph, Target(find_core(core)) if core else None)
     assert plan is whole
-    assert hits == []
+    assert rewrites == []
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -280,9 +282,9 @@ def test_a_price_that_is_too_high_is_not_paid(optimize: str) -> None:
         name: replace(kernel, cost=Cost(1.0, time=1.0)) for name, kernel in select(graph, target).items()
     }
     whole = make_plan(graph, kernels)
-    plan, hits = loop_over_rows(whole, target)
+    plan, rewrites = loop_over_rows(whole, target)
     assert plan is whole
-    assert hits == ()
+    assert rewrites == ()
 
 
 @pytest.mark.models
@@ -291,10 +293,10 @@ def test_a_price_that_is_too_high_is_not_paid(optimize: str) -> None:
 def test_vww(core: str, optimize: str) -> None:
     """conv2d_1 alone writes 36,864 bytes; with its successor by rows the input of 27,648 is the peak."""
     graph, _ = run_passes(load(model_path("vww_int8")), DEFAULT_PASSES)
-    whole, plan, hits = _looped(graph, Target(find_core(core), optimize))
+    whole, plan, rewrites = _looped(graph, Target(find_core(core), optimize))
     assert whole.arena > 36_864
     assert 27_648 <= plan.lower_bound <= 36_000
-    assert any("conv2d_1+depthwise_conv2d_1" in hit.node for hit in hits)
+    assert any("conv2d_1+depthwise_conv2d_1" in rewrite.node for rewrite in rewrites)
     cost = [sum(step.kernel.cost.instructions for step in p.steps) for p in (whole, plan)]
     assert cost[1] <= 1.05 * cost[0]
 
@@ -304,10 +306,10 @@ def test_for_speed_a_little_memory_is_no_reason(monkeypatch: pytest.MonkeyPatch)
     """On M4, a second stream of vww would save a tenth of the arena for 0.5 % of instructions."""
     graph, _ = run_passes(load(model_path("vww_int8")), DEFAULT_PASSES)
     target = Target(find_core("cortex-m4"), "speed")
-    _, plan, hits = _looped(graph, target)
+    _, plan, rewrites = _looped(graph, target)
     monkeypatch.setitem(LEVELS, "speed", replace(LEVELS["speed"], saves=0.0))
     _, smaller, more = _looped(graph, target)
-    assert (len(hits), len(more)) == (1, 2)
+    assert (len(rewrites), len(more)) == (1, 2)
     assert 0.875 * plan.arena < smaller.arena < plan.arena
 
 
@@ -320,11 +322,11 @@ def test_ic01(core: str, optimize: str) -> None:
     Nor are those then that would do without Winograd's tiles.
     """
     graph, _ = run_passes(load(model_path("ic01_int8")), DEFAULT_PASSES)
-    whole, plan, hits = _looped(graph, Target(find_core(core), optimize))
+    whole, plan, rewrites = _looped(graph, Target(find_core(core), optimize))
     assert whole.arena >= 2 * 16_384
     blocks = ["conv2d_1+conv2d_2+add", "conv2d_3+conv2d_4+conv2d_5+add_1"]
     number = int(core == "cortex-m3") if optimize == "speed" else 2
-    assert [hit.node for hit in hits] == blocks[:number]
+    assert [rewrite.node for rewrite in rewrites] == blocks[:number]
     assert 16_384 < plan.arena <= (37_568, 28_080, 25_200)[number]
     cost = [sum(step.kernel.cost.instructions for step in p.steps) for p in (whole, plan)]
     assert cost[1] <= {"speed": 1.0075, "balanced": 1.05, "size": 1.08}[optimize] * cost[0]

@@ -361,13 +361,13 @@ def test_memory_before_time(model: str, core: str, arena: int) -> None:
     """Keyword spotting: one chain from the first layer to the pooling of the whole image."""
     graph, _ = run_passes(load(model_path(model)), DEFAULT_PASSES)
     target = Target(find_core(core), "ram")
-    plan, (hit,) = plan_model(graph, target)
+    plan, (rewrite,) = plan_model(graph, target)
     (stream,) = (step.item for step in plan.steps if isinstance(step.item, RowStream))
     assert (len(stream.stages), stream.fed) == (10, False)
     assert plan.arena < arena < 0.75 * plan_model(graph, replace(target, optimize="balanced"))[0].arena
-    assert hit.rule == "stream rows"
-    assert "9 images up to conv2d of 8,000 bytes are never whole" in hit.text
-    assert f"the arena is {plan.arena:,} bytes instead of" in hit.text
+    assert rewrite.rule == "stream rows"
+    assert "9 images up to conv2d of 8,000 bytes are never whole" in rewrite.text
+    assert f"the arena is {plan.arena:,} bytes instead of" in rewrite.text
 
 
 @pytest.mark.cc

@@ -42,7 +42,7 @@ def _check(model: str, board: str, optimize: str, arena: int, streams: list[str]
     compiled = crtgen.compile([crtgen.load(path)], board, optimize=optimize)
     (plan,) = compiled.plans
     assert plan.arena <= arena
-    assert [hit.node for hit in compiled.hits if hit.rule == "loop over rows"] == streams
+    assert [found.node for found in compiled.rewrites if found.rule == "loop over rows"] == streams
     with compiled.generate().build().run(counting=False) as session:
         verdicts = crtgen.verify(session, path, path.with_suffix(".npz"))
     assert len(verdicts) == 8

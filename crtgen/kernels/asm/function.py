@@ -33,9 +33,9 @@ class Function:
 
     ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
     numbers of parameters that the prologue puts on the stack, too, where ``kept`` finds them. ``local`` is
-    words of stack below these, from ``[sp]`` on. ``apart`` is that of ``Routine``: loads may then come before
-    stores that they were written behind. ``narrow``: for cores that have narrow instructions only, others are
-    refused.
+    words of stack below these, from ``[sp]`` on. ``no_alias`` is that of ``Routine``: loads may then come
+    before stores that they were written behind. ``narrow``: for cores that have narrow instructions
+    only, others are refused.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Function:
         returns: str = "void",
         keep: Sequence[int] = (),
         local: int = 0,
-        apart: bool = False,
+        no_alias: bool = False,
         narrow: bool = False,
     ) -> None:
         if len(parameters) > _MOST_ARGUMENTS:
             raise ValueError(f"{name} has {len(parameters)} parameters, not {_MOST_ARGUMENTS} at most")
         self._about = (name, purpose, returns, parameters)
-        self._apart = apart
+        self._no_alias = no_alias
         self._narrow = narrow
         self._blocks: list[BasicBlock] = []
         self._label: Label | None = None
@@ -282,7 +282,7 @@ class Function:
             frame=StackFrame(core, _VECTORS[4 : highest + 1], self._kept, self._local, self._narrow),
             blocks=tuple(self._blocks),
             tables=tuple(self._tables),
-            apart=self._apart,
+            no_alias=self._no_alias,
         )
 
     def _take(self, among: Iterable[str], role: str, count: int) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class Routine:
     frame: StackFrame
     blocks: tuple[BasicBlock, ...]
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    apart: bool = False
+    no_alias: bool = False
     """Whether no load reads what a store of the same block wrote, the stack apart."""
 
     def __hash__(self) -> int:

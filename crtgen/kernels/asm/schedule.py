@@ -36,7 +36,7 @@ def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
     """The routine in an order for the pipeline; blocks that gain nothing stay as they were written."""
     if not pipeline.overlaps:
         return routine
-    return replace(routine, blocks=tuple(_block(b, pipeline, routine.apart) for b in routine.blocks))
+    return replace(routine, blocks=tuple(_block(b, pipeline, routine.no_alias) for b in routine.blocks))
 
 
 def cycles(runs: Runs, pipeline: CorePipeline) -> float:
@@ -55,11 +55,11 @@ def _each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[Basi
     return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]
 
 
-def _block(block: BasicBlock, pipeline: CorePipeline, apart: bool) -> BasicBlock:
+def _block(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> BasicBlock:
     lines = block.lines
     least, best = pipeline.cycles(lines, block.again), lines
     groups = tuple(_groups(block.straight))
-    orders = [_followers(groups, apart) for apart in ((False, True) if apart else (False,))]
+    orders = [_followers(groups, no_alias) for no_alias in ((False, True) if no_alias else (False,))]
     for after, prefer in product(orders, _PREFERENCES):
         found = (*_ordered(groups, after, pipeline, prefer), *block.end)
         cycles = pipeline.cycles(found, block.again)
@@ -90,8 +90,8 @@ def _effects(group: _Group) -> Effects:
     )
 
 
-def _followers(groups: Sequence[_Group], apart: bool) -> Sequence[set[int]]:
-    """For each group, those behind it that have to stay behind it; ``apart`` is the routine's."""
+def _followers(groups: Sequence[_Group], no_alias: bool) -> Sequence[set[int]]:
+    """For each group, those behind it that have to stay behind it; ``no_alias`` is the routine's."""
     after: list[set[int]] = [set() for _ in groups]
     writer: dict[str, int] = {}
     readers: defaultdict[str, list[int]] = defaultdict(list)
@@ -105,7 +105,7 @@ def _followers(groups: Sequence[_Group], apart: bool) -> Sequence[set[int]]:
             _behind(after, [writer[word]] if word in writer else [], number)
             _behind(after, readers.pop(word, ()), number)
             writer[word] = number
-        if stored >= 0 and (done.stores or (done.loads and not (apart and _SP not in done.reads))):
+        if stored >= 0 and (done.stores or (done.loads and not (no_alias and _SP not in done.reads))):
             after[stored].add(number)
         if done.stores:
             _behind(after, loaded, number)

@@ -78,7 +78,7 @@ class _Transform:
             "const int8_t *end",
             purpose="Sums and differences of a tile's inputs, channels 0 and 2 of each word, then 1 and 3.",
             keep=(2,),
-            apart=True,
+            no_alias=True,
         )
         self.to, self.window, end = f.arguments
         f.free(end)

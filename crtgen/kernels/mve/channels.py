@@ -91,7 +91,7 @@ class _ChannelsWriter:
             "void *y",
             "const void *x",
             "const void *end",
-            apart=True,
+            no_alias=True,
             purpose="Pixels of a row up to `end`, two by two, each with eight channels at a time.",
             keep=(0, 3),
         )

@@ -148,7 +148,7 @@ def _routine(
         *(f"const {sig.inputs[i].dtype.c_name} *x{i}" for i in variable),
         f"{sig.y.dtype.c_name} *y",
         *(f"const {'float' if c.dtype == 'float32' else c.dtype + '_t'} *{c.name}" for c in consts),
-        apart=True,
+        no_alias=True,
         purpose=f"{sig.y.elements} elements",
     )
     places = dict(zip([*variable, "y", *constant], f.arguments, strict=False))

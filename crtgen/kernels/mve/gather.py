@@ -121,7 +121,7 @@ def windows_of_pixels(
         "const int8_t **rows",
         "uint32_t pixels",
         purpose="Gathers the windows of pixels; `rows` move on.",
-        apart=True,
+        no_alias=True,
     )
     to, places, count = f.arguments
     at_once = min(rows, _ROWS)

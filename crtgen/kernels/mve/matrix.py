@@ -166,7 +166,7 @@ class _MatrixWriter:
             "void *y",
             "const void *x",
             "const void *end",
-            apart=True,
+            no_alias=True,
             purpose="Pixels of a row up to `end`, two by two, each with four channels at a time.",
             keep=(0, 3),
             local=2 if walking else 0,

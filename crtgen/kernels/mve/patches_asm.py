@@ -151,7 +151,7 @@ class _PatchesWriter:
             "int8_t *y",
             "const uint32_t *weights",
             "const uint32_t *requant",
-            apart=True,
+            no_alias=True,
             purpose="All channels of a strip, eight outputs of a channel at a time.",
             keep=(0, 3),
             local=3 if k.far else 2,

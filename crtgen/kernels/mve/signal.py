@@ -27,7 +27,7 @@ _VECTOR, _WORDS = 16, 4
 def window(op: Window, sig: Signature, target: Target) -> Kernel:
     """Eight products at a time. VQSHRN would shift as it narrows, but GNU as 2.40 makes VQRSHRN of it."""
     period = sig.inputs[1].elements
-    f = window_function(op, sig, apart=True)
+    f = window_function(op, sig, no_alias=True)
     x, y, weights = f.arguments
     a, w, low = f.vectors("samples, weights, products", 3)
     start = f.core("weights")
@@ -58,7 +58,7 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
 @design(FftAutoScale, needs="mve")
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
     """The greatest of eight at a time, then eight are shifted."""
-    f = auto_scale_function(sig, apart=True)
+    f = auto_scale_function(sig, no_alias=True)
     x, y, bits = f.arguments
     most, at = f.core("the greatest", EVEN), f.core("samples")
     a = f.vector("samples")
@@ -78,7 +78,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
 @design(SpectrumEnergy, needs="mve")
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
     """Four sums of two squares at a time, zeros around them."""
-    f = energy_function(op, sig, apart=True)
+    f = energy_function(op, sig, no_alias=True)
     x, y = f.arguments
     a, b = f.vectors("numbers, squares", 2)
     f.advance(x, 4 * op.start)

@@ -105,7 +105,7 @@ class _HeliumFrame(FrameWriter):
 @design(Power, needs="mve")
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
     """Four pairs at a time, roots one by one."""
-    f = power_function(sig, apart=True)
+    f = power_function(sig, no_alias=True)
     x, y = f.arguments
     real, imaginary = f.vectors("real and imaginary parts", 2)
     pair, singles = f"{{{real}, {imaginary}}}", f.singles("the same, one by one", 2 * _LANES)
@@ -170,7 +170,7 @@ def _groups(sig: Signature) -> list[tuple[int, np.ndarray[tuple[int, ...], np.dt
 
 
 def _bands(rows: int, numbers: int, count: int) -> Routine:
-    f = bands_function(rows, count, ("const uint32_t *sums", "const uint16_t *steps"), apart=True)
+    f = bands_function(rows, count, ("const uint32_t *sums", "const uint16_t *steps"), no_alias=True)
     x, y, sums, steps = f.arguments
     at, rounds, left = f.cores("numbers; products; sums left", 3)
     places, ends, total, product, weight = f.vectors("places; ends; sums; products; weights", 5)

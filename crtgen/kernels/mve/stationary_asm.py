@@ -59,7 +59,7 @@ def chunk_of_pixels(k: Stationary) -> Routine:
         "uint32_t rounds",
         purpose=f"`rounds` times {k.unroll} pixels, with the weights of four channels at a time in vectors.",
         keep=(2,),
-        apart=True,
+        no_alias=True,
     )
     weights, y, x, count = f.arguments
     to = f.core("outputs of a pixel", ODD)  # a low register, as VSTRB of words wants it

@@ -51,7 +51,7 @@ class _StripsWriter:
         self.f = f = Function(
             "channels",
             "const void *strip",
-            apart=True,
+            no_alias=True,
             purpose="All channels of a strip, eight outputs at a time.",
             local=_LOCAL,
         )

@@ -55,7 +55,7 @@ class _WholeWriter:
             "const int8_t *x",
             "int8_t *y",
             "const uint32_t *weights",
-            apart=True,
+            no_alias=True,
             purpose=f"The only output of {k.channels} channels, eight at a time.",
         )
         self.x, self.y, self.weights = f.arguments

@@ -7,11 +7,11 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Part
 from crtgen.kernels.parts import Parts, aligned, arguments, assemble
 
-__all__ = ["BesideView", "add_beside"]
+__all__ = ["ShortcutView", "add_shortcut"]
 
 
 @dataclass(frozen=True, slots=True)
-class BesideView:
+class ShortcutView:
     """What the layer makes is of the C type ``type``, the parts' scratch is at the offset ``work``.
 
     ``arguments`` is what the layer and the addition are given behind their images.
@@ -27,7 +27,7 @@ class BesideView:
         return any("work" in names for names in self.arguments)
 
 
-def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, known: Parts) -> Part | None:
+def add_shortcut(add: Op, sums: Signature, layer: Op, made: Signature, known: Parts) -> Part | None:
     """``add`` of ``sums``, of which ``layer`` makes the second operand; None if there are no kernels.
 
     The inputs are the first operand, then those of the layer. The layer's image may be written over, since it
@@ -40,11 +40,11 @@ def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, known: Part
     work = aligned(made.y.nbytes)
     kernel = assemble(
         f"{found[1].kernel.design} after {found[0].kernel.design}",
-        "beside.c.j2",
-        BesideView(made.y.dtype.c_name, work, arguments(found)),
+        "shortcut.c.j2",
+        ShortcutView(made.y.dtype.c_name, work, arguments(found)),
         found,
         begin=work,
         inplace=(InPlace(1),),
         work=Work(),
     )
-    return Part("add_beside", Signature((sums.x, *made.inputs), sums.outputs), kernel.priced(known.target))
+    return Part("add_shortcut", Signature((sums.x, *made.inputs), sums.outputs), kernel.priced(known.target))

@@ -34,7 +34,7 @@ from crtgen.plan.schedule import RowLoop, RowStream
 from crtgen.resources import runtime_dir
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.passes.networks import Network, draw
-from tests.support import model_path, nightly, require_tool
+from tests.support import compile_each, model_path, nightly, require_tool
 
 AROUND = Conv2d((1, 1), Padding(1, 1, 1, 1))
 HALVED = Conv2d((2, 2), Padding(0, 1, 0, 1))
@@ -118,11 +118,10 @@ def _program(folder: Path, plan: Plan) -> Path:
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
     flags += ['-DMODEL_HEADER="net.h"', "-DMODEL=net", f"-DOUTPUT={module.info.outputs[0].c_name}"]
     flags += [f"-DROW_BYTES={x.nbytes // x.shape[1]}", f"-DOUTPUT_BYTES={y.nbytes}"]
-    sources = [str(folder / file) for file in module.files if file.endswith(".c") and "registry" not in file]
-    main = str(Path(__file__).with_name("by_rows.c"))
-    command = [require_tool("gcc"), *flags, f"-I{folder}", f"-I{runtime_dir() / 'include'}", *sources, main]
-    subprocess.run([*command, "-lm", "-o", str(folder / "program")], check=True, timeout=300)
-    return folder / "program"
+    sources = [folder / file for file in module.files if file.endswith(".c") and "registry" not in file]
+    sources.append(Path(__file__).with_name("by_rows.c"))
+    command = [require_tool("gcc"), *flags, f"-I{folder}", f"-I{runtime_dir() / 'include'}"]
+    return compile_each(command, sources, folder / "program", ["-lm"])
 
 
 def _said(program: Path, calls: Sequence[tuple[int, bytes]]) -> tuple[list[int], list[bytes]]:

@@ -65,7 +65,9 @@ def _half(e: Expr) -> Expr | None:
     if e.kind != "scaled" or [n.low for n in e.sources[1:]] != [1 << 30, 0] or e.sources[0].wraps:
         return None
     x = cheaper(e.sources[0])
-    return x.sources[0] << x.sources[1].low - 1 if x.kind == "<<" else x + 1 >> 1
+    if x.kind == "<<":
+        return x.sources[0] << x.sources[1].low - 1
+    return None if (x + 1).wraps else x + 1 >> 1
 
 
 def _line(e: Expr, limits: Limits | None) -> Expr | None:
@@ -120,7 +122,8 @@ def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, 
 
 def _floor(e: Expr, limits: Limits | None) -> Expr | None:
     """``(high word of (x + offset) * multiplier + constant) >> bits``, as an int8 output's requantisation."""
-    rounded, zero = e.sources if e.kind == "+" else (e, number(0))
+    is_moved = e.kind == "+" and e.sources[1].is_number
+    rounded, zero = e.sources if is_moved else (e, number(0))
     if rounded.kind not in ("scaled", "even") or limits is None or not _is_int8(limits):
         return None
     x, (multiplier, shift), factor = rounded.sources[0], (n.low for n in rounded.sources[1:]), None

@@ -45,6 +45,16 @@ def test_roundings_of_many_values_are_as_they_were(
     _equal((both + zero).clamped(low, high))
 
 
+def test_half_of_what_fills_32_bits_does_not_wrap() -> None:
+    c = Expr("operand", (), -(2**31), 2**31 - 1)
+    found = cheaper(c.scaled(1 << 30, 0))
+    assert found.of([np.array([2**31 - 1, -(2**31), 3])]).tolist() == [2**30, -(2**30), 2]
+
+
+def test_a_rounding_and_another_number_are_not_a_rounding_and_a_zero_point() -> None:
+    _equal((_B.scaled(1_200_000_000, -9) + _A).clamped(-128, 127))
+
+
 @pytest.mark.parametrize(
     ("e", "lines"),
     [

@@ -37,6 +37,7 @@ def command(
     ] = None,
     pack: options.Pack = None,
     optimize: options.Optimize = "balanced",
+    feed: options.Feed = "",
     place: options.Place = None,
     pool: options.Pool = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a line for each model on each board.")] = False,
@@ -52,7 +53,7 @@ def command(
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         named += [chip_board(name, pack) for name in chip or ()]
         boards = battery.boards(named or [b for b in all_boards() if not b.is_host])
-        choice = FitChoice(optimize, choices.places(place or ()), choices.pool_size(pool)[0])
+        choice = FitChoice(optimize, choices.places(place or ()), choices.pool_size(pool)[0], feed)
         found: list[Fit] = []
         with out.stage() as say:
             for path in models:

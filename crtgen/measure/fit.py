@@ -20,11 +20,15 @@ _SMALL_POOL = 1024
 
 @dataclass(frozen=True, slots=True)
 class FitChoice:
-    """What can be chosen to make a model fit: a level, places of its parts, the pool of the server."""
+    """What can be chosen to make a model fit: a level, places of its parts, the pool of the server.
+
+    ``feed`` is what the image comes by, as in a request.
+    """
 
     optimize: str = "balanced"
     place: Mapping[str, str] | None = None
     pool: int | None = None
+    feed: str = ""
 
     def beside(self, other: "FitChoice") -> str:
         """The options by which it differs from another choice."""
@@ -131,7 +135,7 @@ class Fits:
 
     def __init__(self, model: api.Model) -> None:
         self._model = model
-        self._known: dict[Target, api.Compiled] = {}
+        self._known: dict[tuple[Target, str], api.Compiled] = {}
 
     def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
         """The model on a board; where it does not fit, with advice."""
@@ -157,12 +161,15 @@ class Fits:
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         """Compiled for the board as if its memories had no end."""
-        request = Request(board, choice.optimize, place=choice.place or {})
-        if request.target not in self._known:
+        request = Request(board, choice.optimize, place=choice.place or {}, feed=choice.feed)
+        key = request.target, choice.feed
+        if key not in self._known:
             endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
-            compiled = self._model.compile(endless, optimize=choice.optimize, place=request.place)
-            self._known[request.target] = compiled
-        return replace(self._known[request.target], request=request)
+            compiled = self._model.compile(
+                endless, optimize=choice.optimize, place=request.place, feed=choice.feed
+            )
+            self._known[key] = compiled
+        return replace(self._known[key], request=request)
 
 
 def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
@@ -170,7 +177,7 @@ def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
     levels = dict.fromkeys((choice.optimize, "size", "ram"))
     pools = [choice.pool, *([_SMALL_POOL] if choice.pool is None else [])]
     for pool, place, level in product(pools, _places(board), levels):
-        other = FitChoice(level, {**place, **(choice.place or {})}, pool)
+        other = FitChoice(level, {**place, **(choice.place or {})}, pool, choice.feed)
         if other.beside(choice):
             yield other
 

@@ -44,6 +44,8 @@ class JobOptions:
     fallback: bool = False
     place: tuple[str, ...] = ()
     toolchain: str = ""
+    cores: int = 1
+    feed: str = ""
 
     def label(self) -> str:
         """The level, and what is not as it is by itself."""
@@ -202,6 +204,8 @@ def _compiled(job: Job, model: Path, contents: Mapping[str, bytes]) -> api.Compi
         generators=tuple(map(read_generator, options.codegen)),
         fallback=options.fallback,
         place=dict(pair.partition("=")[::2] for pair in options.place),
+        cores=options.cores,
+        feed=options.feed,
     )
 
 

@@ -33,7 +33,7 @@ from crtgen.build import TOOLCHAINS
 from crtgen.byoc import generator_names
 from crtgen.errors import UsageError
 from crtgen.level import LEVELS
-from crtgen.request import EXECUTORS
+from crtgen.request import EXECUTORS, FEEDS
 from crtgen.settings import Settings, read_settings, trust_of
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Job, JobOptions
@@ -250,6 +250,12 @@ def _generators(value: Any) -> tuple[str, ...]:
     return names
 
 
+def _cores(value: Any) -> int:
+    if value not in (1, 2) or isinstance(value, bool):
+        raise ValueError(f"{value!r} cores; known: 1, 2")
+    return int(value)
+
+
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError("a whole number is wanted")
@@ -266,4 +272,6 @@ _AXES: Mapping[str, Any] = {
     "fallback": yes_or_no,
     "place": _places,
     "toolchain": _one_of(tuple(TOOLCHAINS)),
+    "cores": _cores,
+    "feed": _one_of(("", *FEEDS)),
 }

@@ -148,3 +148,9 @@ def test_the_library_is_the_same_in_every_image() -> None:
     assert measured.flash_bytes == served.flash_bytes == pytest.approx(library.flash, abs=16)
     assert measured.ram_bytes == served.ram_bytes == library.ram == compiled.footprint("library").ram
     assert measured.image_flash_bytes < served.image_flash_bytes  # type: ignore[operator]
+
+
+def test_an_image_by_rows_needs_less() -> None:
+    fits, board = Fits(_model("vww_int8")), find_board("mps2_an386")
+    whole, rows = (fits.on(board, FitChoice(feed=feed)).library for feed in ("", "rows"))
+    assert rows.arena < 0.6 * whole.arena

@@ -58,6 +58,13 @@ def test_options_are_those_of_commands(tmp_path: Path) -> None:
     jobs = read_sweep(written(tmp_path, text)).jobs
     assert jobs[1].options.label() == "speed, executor graph, place arena=ram, toolchain zig"
     assert jobs[1].tools(find_board("mps2_an386")) == ("zig", "qemu")
+    jobs = read_sweep(written(tmp_path, BASE + 'cores = [1, 2]\nfeed = ["", "rows"]\n')).jobs
+    assert [job.options.label() for job in jobs[:4]] == [
+        "speed",
+        "speed, feed rows",
+        "speed, cores 2",
+        "speed, cores 2, feed rows",
+    ]
     assert jobs[0].digest("c", "t") != jobs[1].digest("c", "t") != jobs[1].digest("d", "t")
     assert jobs[0].digest("c", "t") == read_sweep(tmp_path / "sweep.toml").jobs[0].digest("c", "t")
 
@@ -94,6 +101,8 @@ def test_a_board_of_ones_own_travels(tmp_path: Path) -> None:
         (BASE + 'place = ["arena=dtcm"]', "place", "a list of texts"),
         (BASE + 'place = [["arena"]]', "place", "names no memory"),
         (BASE + 'codegen = [["cmsis"]]', "codegen", "did you mean cmsis-nn?"),
+        (BASE + "cores = [3]", "cores", "3 cores; known: 1, 2"),
+        (BASE + 'feed = ["row"]', "feed", "did you mean rows?"),
         (BASE + "cases = -1", "cases", "whole number"),
         (BASE + '[[exclude]]\nboard = ["host"]', "exclude 1.board", "did you mean boards?"),
         (BASE + '[[exclude]]\nboards = ["hose"]', "exclude 1.boards", "did you mean host?"),

@@ -26,7 +26,11 @@ _NIGHTLY = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "1000"))
 def test_every_operator_is_drawn() -> None:
     """But what moves nothing, what another code generator computes, and what its own cases suffice for."""
     drawn = {op for kind in KINDS.values() for op in kind.operators} | {*SIGNAL}
-    assert {type(case.op).name for case in all_cases()} - {op.name for op in drawn} == {"reshape", "pad_with"}
+    assert {type(case.op).name for case in all_cases()} - {op.name for op in drawn} == {
+        "reshape",
+        "pad_with",
+        "running_sum",
+    }
 
 
 def test_every_kind_has_seeds() -> None:

@@ -371,7 +371,7 @@ def cases() -> Iterator[Case]:
     yield make("int16", Abs(), [int16s("x", (3, 35))], Quant.tensor(0.0007))
     near = [int16s("x", (1, 9000), 0.00136619)]
     yield make("int16_near", Abs(), near, Quant.tensor(0.00129418))
-    yield make("plain", Abs(), [plain("x", (3, 35), DType.INT16)], limits={"x": (-32767, 32767)})
+    yield make("plain_onnx", Abs(), [plain("x", (3, 35), DType.INT16)], limits={"x": (-32767, 32767)})
     yield make("bool", LogicalNot(), [plain("x", (3, 35), DType.BOOL)])
     numbers = (DType.INT8, DType.INT16, DType.INT32, DType.UINT32, DType.FLOAT32)
     for source in (*numbers, DType.BOOL):

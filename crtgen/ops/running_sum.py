@@ -36,4 +36,4 @@ def cases() -> Iterator[Case]:
     for rows, width, channels in ((1, 1, 5), (1, 9, 1), (1, 5, 64), (3, 4, 6), (2, 7, 16)):
         x = int8s("x", (1, rows, width, channels))
         sums = Value("sums", (channels,), DType.INT32)
-        yield make(f"{rows}x{width}x{channels}_sums_own", RunningSum(), [x, sums])
+        yield make(f"{rows}x{width}x{channels}_sums_features", RunningSum(), [x, sums])

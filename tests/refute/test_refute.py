@@ -88,7 +88,7 @@ def test_an_overflow_behind_another_layer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", [M4, None])
 def test_several_tensors_of_int16(board: str | None, tmp_path: Path) -> None:
     """The second output is never the least number, which only far ends of both inputs give."""
-    changes = ("(v, -32768, 32767)", "(v, -32767, 32767)", 2)
+    changes = (", -32768, 32767);", ", -32767, 32767);", 2)
     model, image = wrong_image(tmp_path, two_inputs(), changes)
     proof = prove(image, model)
     assert not proof.is_proven

@@ -165,7 +165,7 @@ def _beginnings(graph: Graph, apart: frozenset[str], image: str) -> Iterator[tup
     """
     stages: list[Stage] = []
     kept: dict[str, int] = {}
-    while (stage := _next(graph, image, kept)) is not None and stage.node.name not in apart:
+    while (stage := _next(graph, image, kept, begins=not stages)) is not None and stage.node.name not in apart:
         if len(graph.consumers(image)) > 1:
             kept[image] = len(stages) - 1
         stages.append(stage)
@@ -178,12 +178,15 @@ def _beginnings(graph: Graph, apart: frozenset[str], image: str) -> Iterator[tup
             break
 
 
-def _next(graph: Graph, image: str, kept: Mapping[str, int]) -> Stage | None:
-    """The layer that takes the rows of an image, if one does, or one and an addition later."""
+def _next(graph: Graph, image: str, kept: Mapping[str, int], *, begins: bool) -> Stage | None:
+    """The layer that takes the rows of an image, if one does, or one and an addition later.
+
+    No rows are kept of the image that a chain ``begins`` with: no stage makes it.
+    """
     users = graph.consumers(image)
     later = [node for node in users if isinstance(node.op, Add) and not kept.keys() & set(node.inputs)]
     now = [node for node in users if node not in later]
-    if len(now) != 1 or len(later) > 1 or (later and image in graph.inputs):
+    if len(now) != 1 or len(later) > 1 or (later and begins):
         return None
     (node,) = now
     if not takes_rows(node.op, graph.signature(node)) or list(node.inputs).count(image) != 1:

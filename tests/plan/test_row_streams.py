@@ -386,3 +386,13 @@ def test_streams_in_memory_compute_the_same(tmp_path: Path, name: str) -> None:
         folder.mkdir()
         for (run, _), output in zip(runs, run_plans_on_host(folder, runs), strict=True):
             assert not check_outputs(run, output, network.evaluate(run.inputs))
+
+
+def test_no_rows_are_kept_of_the_image_that_a_chain_begins_with() -> None:
+    """An addition of it ends the chain before: what is added is in memory, and no stage makes it."""
+    net = Network()
+    flat = net.node("flat", Reshape((1, 8, 8, 8)), net.input("x", 1, 8, 8, 8))
+    other = net.layer("around", AROUND, net.layer("wide", POINTWISE, flat, (16, 1, 1, 8)), (8, 3, 3, 16))
+    graph, target = net.graph(net.node("add", Add(), other, flat)), Target(optimize="ram")
+    whole = replace(make_plan(graph, select(graph, target)), arena=1 << 30)
+    assert not list(row_streams._ways(whole, target, frozenset(), flat, fed=False))

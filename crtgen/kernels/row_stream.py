@@ -212,7 +212,7 @@ def _words(nbytes: int) -> int:
 
 
 def _row_bytes(stage: RowStage) -> int:
-    return stage.sig.x.nbytes // stage.window.height
+    return stage.sig.x.nbytes // stage.sig.x.shape[1]
 
 
 def _most_kept(stages: Sequence[RowStage], rows: Sequence[int], source: int, reader: int) -> int:
@@ -259,8 +259,8 @@ def _view(
         views.append(view)
     counters, total = places.end, None
     if end is not None:
-        pixels = rows[-1] * end.sig.x.shape[2]
-        total = total_view(end.op, end.sig, pixels, places.end)
+        sums = places.end + _words(rows[-1] * _row_bytes(end))
+        total = total_view(end.op, end.sig, places.end, sums)
         counters = total.end
     work = aligned(counters + 2 * _COUNTER * len(stages))
     return RowStreamView(tuple(views), kept, total, counters, work, fed)

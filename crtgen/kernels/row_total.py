@@ -15,21 +15,15 @@ _SUM = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class TotalView:
-    """Sums of ``channels`` channels over images of which ``pixels`` pixels come at a time.
+    """Sums of ``channels`` channels of int32, of rows that come to the offset ``rows`` in scratch.
 
-    They come to the offset ``rows`` in scratch. ``result`` is C of a ``sum``, of the type ``type``.
+    They are at the offset ``sums``; ``result`` is C of what becomes of a ``sum``.
     """
 
     channels: int
-    pixels: int
     rows: int
-    type: str
+    sums: int
     result: str
-
-    @property
-    def sums(self) -> int:
-        """The offset of the sums in scratch."""
-        return self.rows + -(-self.pixels * self.channels // _SUM) * _SUM
 
     @property
     def end(self) -> int:
@@ -47,11 +41,11 @@ def sums_up(op: Op, sig: Signature) -> bool:
     return isinstance(op, Mean) and image_of(op, x) == (1, x.shape[1] * x.shape[2], x.shape[3])
 
 
-def total_view(op: Op, sig: Signature, pixels: int, rows: int) -> TotalView:
-    """That of an operator that ``sums_up``."""
+def total_view(op: Op, sig: Signature, rows: int, sums: int) -> TotalView:
+    """That of an operator that ``sums_up``, with its offsets in scratch."""
     assert isinstance(op, AveragePool2d | Mean)
     result = _average(op, sig) if isinstance(op, AveragePool2d) else mean_result(op, sig)
-    return TotalView(sig.x.shape[3], pixels, rows, sig.y.dtype.c_name, result)
+    return TotalView(sig.x.shape[3], rows, sums, result)
 
 
 def _average(op: AveragePool2d, sig: Signature) -> str:

@@ -36,7 +36,8 @@ def plan_model(
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
     operator's inputs where they are, and computes outputs in their places where it can. Layers in ``fixed``
     have their kernels from there, and are in no chain; those of subgraphs never are. With ``feed`` ``rows``
-    the image comes by rows: ``UnsupportedError`` where it cannot.
+    the image comes by rows: ``UnsupportedError`` where it cannot. Where the level lets chains be of any
+    length, the arena is the least that was found.
     """
     apart, streams = frozenset(fixed), find_level(target.optimize).streams
 

@@ -28,7 +28,6 @@ __all__ = ["feed_by_rows", "stream_rows"]
 
 _MOST_ROWS = 16
 _WORD = 4  # bytes
-_IMAGE = 4  # axes
 _HINT = "leave --feed out"
 
 
@@ -86,8 +85,7 @@ def stream_rows(
     for way in sorted(ways, key=lambda way: way.least(plan)):
         if way.least(plan) > best[0].arena:
             break
-        made = way.planned(plan)
-        found, rewrites = loop_over_rows(made, target, apart=apart)
+        found, rewrites = loop_over_rows(way.planned(plan), target, apart=apart)
         if (found.arena, _cost(found)) < (best[0].arena, _cost(best[0])):
             best = found, (_streamed(found, way.item, plan), *rewrites)
     return best
@@ -151,7 +149,7 @@ def _images(graph: Graph, apart: frozenset[str]) -> Iterator[str]:
     """The images at which chains begin: a layer takes their rows, and none makes them by rows."""
     found = set[str]()
     for value in (*graph.inputs, *(name for node in graph.nodes for name in node.outputs)):
-        if value not in found and len(graph.values[value].shape) == _IMAGE:
+        if value not in found:
             chains = [*_beginnings(graph, apart, value)]
             found.update(stage.node.outputs[0] for chain in chains[-1:] for stage in chain)
             if chains:
@@ -165,7 +163,9 @@ def _beginnings(graph: Graph, apart: frozenset[str], image: str) -> Iterator[tup
     """
     stages: list[Stage] = []
     kept: dict[str, int] = {}
-    while (stage := _next(graph, image, kept, begins=not stages)) is not None and stage.node.name not in apart:
+    while (
+        stage := _next(graph, image, kept, begins=not stages)
+    ) is not None and stage.node.name not in apart:
         if len(graph.consumers(image)) > 1:
             kept[image] = len(stages) - 1
         stages.append(stage)

@@ -11,6 +11,7 @@ from crtgen.frontends.builder import GraphBuilder, RefusedOperator, Result
 from crtgen.frontends.naming import identifier
 from crtgen.frontends.refusals import Refusals
 from crtgen.frontends.tflite_complex import paired
+from crtgen.frontends.tflite_compressed import decoded
 from crtgen.frontends.tflite_convert import CONVERTERS, TfliteLayer, option_fields
 from crtgen.frontends.tflite_file import FileOperator, TfliteFileGraph, read
 from crtgen.frontends.tflite_flow import FLOW, TfliteFlow, flow_fields, needed
@@ -39,7 +40,8 @@ def load_tflite(
         stem, where = Path(source).stem, str(source)
     with budget.spending(where):
         data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
-        graphs = tuple(paired(signed(g)) for g in read(data, where, {**option_fields(), **flow_fields()}))
+        found = read(data, where, {**option_fields(), **flow_fields()})
+        graphs = tuple(paired(signed(decoded(graph, where))) for graph in found)
         return _TfliteImporter(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 

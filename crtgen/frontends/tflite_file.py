@@ -7,7 +7,7 @@ checked; what still runs off the end of a damaged file is caught in :func:`read`
 import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,14 @@ from flatbuffers import flexbuffers
 from crtgen.budget import memory_limit
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends.builder import NamedTensor
+from crtgen.frontends.tflite_lookups import Lookup, lookups
+from crtgen.frontends.tflite_tables import looked_up, table_axis
 from crtgen.ir import Array, DType, Quant, shape_text
 
-__all__ = ["FileOperator", "FileTensor", "TfliteFileGraph", "read"]
+__all__ = ["DECODE", "FileOperator", "FileTensor", "TfliteFileGraph", "read"]
+
+DECODE = "CUSTOM TFLM_DECODE"
+"""What makes numbers of codes and tables."""
 
 _IDENTIFIER = b"TFL3"
 _MAX_ITEMS = 1 << 16
@@ -86,6 +91,15 @@ _HINT = "export or download the model again"
 
 
 @dataclass(frozen=True, slots=True)
+class _Common:
+    """What a file's subgraphs share: buffers, names of operators, and which tensors are indices."""
+
+    buffers: tuple[Array | None, ...]
+    codes: tuple[str, ...]
+    lookups: Mapping[str, Lookup]
+
+
+@dataclass(frozen=True, slots=True)
 class _TfliteReader:
     data: bytes
     where: str
@@ -95,20 +109,26 @@ class _TfliteReader:
         root = tflite.Model.GetRootAs(self.data, 0)
         if root.Version() != 3:
             raise UnsupportedError(f"schema version {root.Version()}; supported: 3", where=self.where)
-        buffers = self._tables(root, "Buffers", lambda _, b: self._buffer(b))
-        codes = self._tables(root, "OperatorCodes", lambda _, c: _operator_name(c))
-        graphs = self._tables(root, "Subgraphs", lambda i, g: self._graph(i, g, buffers, codes))
+        common = _Common(
+            self._tables(root, "Buffers", lambda _, b: self._buffer(b)),
+            self._tables(root, "OperatorCodes", lambda _, c: _operator_name(c)),
+            lookups(root, self.where),
+        )
+        graphs = self._tables(root, "Subgraphs", lambda i, g: self._graph(i, g, common))
         if not graphs:
             raise self._corrupt("it has no subgraph")
         return graphs
 
-    def _graph(
-        self, number: int, graph: Any, buffers: tuple[Array | None, ...], codes: tuple[str, ...]
-    ) -> TfliteFileGraph:
-        keys = f"{number}:" if number else ""
-        tensors = self._tables(graph, "Tensors", lambda i, t: self._tensor(f"{keys}{i}", t, buffers))
-        operators = self._tables(graph, "Operators", lambda i, o: self._operator(i, o, codes, len(tensors)))
-        inputs, outputs = (self._indices(graph, kind, len(tensors)) for kind in ("Inputs", "Outputs"))
+    def _graph(self, number: int, graph: Any, common: "_Common") -> TfliteFileGraph:
+        keys, count = f"{number}:" if number else "", self._count(graph, "Tensors")
+        operators = self._tables(graph, "Operators", lambda i, o: self._operator(i, o, common.codes, count))
+        codes = {
+            i for op in operators if op.code == DECODE for i in op.inputs
+        }  # as other tensors were before
+        tensors = self._tables(
+            graph, "Tensors", lambda i, t: self._tensor(f"{keys}{i}", t, common, i not in codes)
+        )
+        inputs, outputs = (self._indices(graph, kind, count) for kind in ("Inputs", "Outputs"))
         return TfliteFileGraph(tensors, operators, inputs, outputs)
 
     def _count(self, table: Any, name: str) -> int:
@@ -145,7 +165,9 @@ class _TfliteReader:
         data: Array = buffer.DataAsNumpy()
         return data
 
-    def _tensor(self, key: str, tensor: Any, buffers: tuple[Array | None, ...]) -> FileTensor:
+    def _tensor(self, key: str, tensor: Any, common: "_Common", scaled: bool) -> FileTensor:
+        """A tensor; if it is not ``scaled``, scales that it has are none of its own."""
+        buffers = common.buffers
         name = (tensor.Name() or b"").decode(errors="replace")
         label = f"tensor {key} {name!r}"
         shape = self._shape(tensor, label)
@@ -156,17 +178,38 @@ class _TfliteReader:
             raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
         packed = type_name == "INT4" and buffers[tensor.Buffer()] is not None
         dtype = _DTYPES.get("INT8" if packed else type_name)
-        return FileTensor(
+        quant = self._quant(tensor.Quantization(), shape, dtype, label) if scaled else None
+        data, one = buffers[tensor.Buffer()], common.lookups.get(key)
+        constant = None if one else self._constant(data, shape, type_name, dtype, label)
+        made = FileTensor(
             key=key,
             name=name,
             shape=shape,
             type_name=type_name,
             dtype=dtype,
-            quant=self._quant(tensor.Quantization(), shape, dtype, label),
-            data=self._constant(buffers[tensor.Buffer()], shape, type_name, dtype, label),
+            quant=quant,
+            data=constant,
             is_variable=bool(tensor.IsVariable()),
             is_sparse=tensor.Sparsity() is not None,
         )
+        return made if one is None else replace(made, data=self._looked_up(made, data, buffers, one))
+
+    def _looked_up(
+        self, tensor: FileTensor, indices: Array | None, buffers: tuple[Array | None, ...], lookup: Lookup
+    ) -> Array:
+        """The numbers of a tensor that is indices into the tables of a buffer."""
+        if not 0 <= lookup.values < len(buffers):
+            raise self._corrupt(
+                f"tensor {tensor.key} has its tables in buffer {lookup.values} of {len(buffers)}"
+            )
+        values = buffers[lookup.values]
+        if indices is None or values is None or tensor.dtype is None or tensor.type_name == "INT4":
+            raise self._corrupt(f"tensor {tensor.key} of {tensor.type_name} has no indices or no tables")
+        axis = table_axis(tensor.shape, tensor.quant)
+        tables, dtype = 1 if axis is None else tensor.shape[axis], tensor.dtype.numpy.newbyteorder("<")
+        if min(tensor.shape, default=0) < 0 or values.nbytes % (tables * dtype.itemsize):
+            raise self._corrupt(f"tensor {tensor.key} has {values.nbytes} bytes in {tables} tables")
+        return looked_up(indices, values.view(dtype).reshape(tables, -1), lookup.bits, tensor.shape, axis)
 
     def _shape(self, tensor: Any, label: str) -> tuple[int, ...]:
         """The shape with -1 for a length that is not fixed; a batch that is not fixed is 1."""

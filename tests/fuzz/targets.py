@@ -5,7 +5,7 @@ import json
 import subprocess
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,7 @@ from crtgen.project import FirmwareRequest, generate_project, read_manifest
 from crtgen.request import Request
 from crtgen.resources import boards_dir
 from crtgen.slot.delta import DELTA_MAGIC, Delta
+from tests.frontends.compressed import coding, maximum, packed_bits
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
 from tests.fuzz.folders import folder_target
@@ -68,7 +69,15 @@ def _any(random: Random, seeds: Sequence[bytes]) -> bytes:
 def model_seeds() -> tuple[bytes, ...]:
     """A small model for every test case of every operator, and one with several layers."""
     cases = (case for case in all_cases() if not case.name.endswith(("_onnx", "_larq", "_features")))
-    return (*(oracle.model(case.graph()) for case in cases), _DIGITS.read_bytes())
+    return (*(oracle.model(case.graph()) for case in cases), *_compressed(), _DIGITS.read_bytes())
+
+
+def _compressed() -> Iterator[bytes]:
+    """A model of each coding of weights."""
+    numbers, tree = np.arange(24, dtype=np.int8), np.array([0x8805, 0x8803], np.uint16)
+    yield maximum(packed_bits(numbers % 4, 2), coding(0, [1, 0xF2, 4], numbers[:4]))
+    yield maximum(packed_bits(numbers % 2, 1), coding(1, [1, 0], tree))
+    yield maximum(packed_bits(numbers % 2, 1), coding(2, [1], numbers[:12]))
 
 
 def _model(data: bytes, folder: Path) -> bool:

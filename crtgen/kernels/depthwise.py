@@ -5,47 +5,21 @@ that the sums need no case for the border, and the output may lie over the input
 channel: a tile of neighbouring outputs shares the channel's weights, and overlapping inputs.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, nibbles, sums
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, sums
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import nibbles
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import WindowShape, as_row, least_lead
+from crtgen.kernels.ring import DepthwiseView, ring_lead, ring_view, ring_work
 from crtgen.ops import DepthwiseConv2d, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
-__all__ = ["DepthwiseView", "ring_lead", "ring_view", "ring_work"]
-
-_UNROLLED_TAPS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class DepthwiseView:
-    """``multiplier`` outputs per input channel, ``tile`` neighbours in a row at a time.
-
-    The ring holds rows of ``ring_columns`` pixels; of each input row, ``copied`` pixels are read at all.
-    ``unrolled``: the sum over the taps is written out. ``packed``: weights have four bits.
-    """
-
-    epilogue: Epilogue
-    window: WindowShape
-    multiplier: int
-    ring_rows: int
-    ring_columns: int
-    copied: int
-    fill: int
-    tile: int
-    unrolled: bool
-    packed: bool
-
-    @property
-    def ring_elements(self) -> int:
-        return self.ring_rows * self.ring_columns * self.window.channels
+__all__ = ["depthwise"]
 
 
 @design(DepthwiseConv2d, types=(DType.FLOAT32,), weights=(1, 2))
@@ -78,25 +52,6 @@ def _kernel(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, consts: tup
     )
 
 
-def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, lies: bool = False) -> DepthwiseView:
-    """The ring that the layer needs, and the loops over it; an image of one column may lie in a row."""
-    _, taps_y, taps_x, _ = sig.inputs[1].shape
-    window = WindowShape.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
-    window = as_row(window) if lies else window
-    return DepthwiseView(
-        epilogue=epilogue,
-        window=window,
-        multiplier=op.multiplier,
-        ring_rows=window.rows,
-        ring_columns=window.columns,
-        copied=max(0, min(window.width, window.columns - window.left)),
-        fill=sig.x.quant.zero_point % 256 if sig.x.quant else 0,
-        tile=_tile(window.out_width),
-        unrolled=taps_y * taps_x <= _UNROLLED_TAPS,
-        packed=sig.inputs[1].dtype is DType.INT4,
-    )
-
-
 def _work(view: DepthwiseView, sig: Signature) -> Work:
     g, tile = view.window, view.tile
     lines, taps = g.batch * g.out_height, g.taps_y * g.taps_x
@@ -112,29 +67,6 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
         work.block(f"{form} tap in a loop", outputs * taps).block(f"{form} row in a loop", outputs * g.taps_y)
     view.epilogue.work(work, outputs, tile, 1)
     return work
-
-
-def ring_work(
-    work: Work,
-    view: DepthwiseView,
-    size: int,
-    copy: Callable[[Work, int, float], object] = Work.copy,
-    fill: Callable[[Work, int, float], object] = Work.fill,
-) -> Work:
-    """Adds what keeping the ring takes; ``copy`` and ``fill`` are what copies and fills."""
-    g, lines = view.window, view.window.batch * view.window.out_height
-    work.block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
-    loaded = max((g.out_height - 1) * g.stride_y + view.ring_rows - g.top, 0)
-    inside, copied = min(g.height, loaded), view.copied * g.channels * size
-    copy(work, copied, g.batch * inside)
-    fill(work, copied, g.batch * (loaded - inside))
-    fill(work, view.ring_elements * size, g.batch)
-    return work
-
-
-def _tile(width: int) -> int:
-    """Two neighbours, or three where fewer outputs are then computed twice."""
-    return min((2, 3), key=lambda tile: -(-width // tile) * tile) if width > 1 else 1
 
 
 def _ordered(sig: Signature) -> Const:
@@ -162,14 +94,3 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Con
         Const.of("bias", bias, bias.dtype.itemsize, "less zero point times weights"),
         *scales,
     )
-
-
-def ring_lead(view: DepthwiseView, size: int) -> int:
-    """All rows of a window are in the ring when a row of outputs is written."""
-    g = view.window
-    steps = np.arange(g.batch * g.out_height)
-    written = (steps + 1) * g.out_width * g.channels * view.multiplier
-    rows = np.clip(steps % g.out_height * g.stride_y + g.rows - g.top, 0, g.height)
-    unread = (steps // g.out_height * g.height + rows) * g.pitch
-    pending = unread < g.batch * g.height * g.pitch
-    return least_lead(written[pending] * size, unread[pending] * size)

@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.base.depthwise_asm import DepthwiseRow, row_of_outputs
-from crtgen.kernels.base.epilogue import limbs_of, long_products_of
+from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
 from crtgen.kernels.cost import Work
-from crtgen.kernels.depthwise import DepthwiseView, ring_lead, ring_view, ring_work
 from crtgen.kernels.epilogue import Epilogue
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.words import words
+from crtgen.kernels.ring import DepthwiseView, ring_lead, ring_view, ring_work
+from crtgen.kernels.words import Words, words
 from crtgen.ops import DepthwiseConv2d
 
 __all__ = ["RingView", "depthwise"]
@@ -49,24 +50,23 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     weights, bias = w.array().astype(np.int64).reshape(-1, g.channels).T, b.array().astype(np.int64)
     rescale = rescale_of(params, weights, bias)
     start = bias + params.input_offset * weights.sum(axis=1)
+    form: Limbs | LongProducts
     if narrow:
         limbs = limbs_of(rescale)
         if limbs is None:
             return None
         form, constants = limbs
-        row = DepthwiseRow(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, form)
     else:
         found = long_products_of(rescale)
         if found is None:
             return None
-        start, constants = start + found[1], found[2]
-        row = DepthwiseRow(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, found[0])
+        form, more, constants = found
+        start = start + more
+    row = DepthwiseRow(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, form)
     view = RingView(ring, row)
 
-    def pack() -> Array:
-        taps = np.zeros((g.channels, row.tap_bytes), np.int8)
-        taps[:, : row.taps] = weights
-        return np.concatenate([taps.view(np.uint32), words(start)[:, None], constants], axis=1).ravel()
+    def channels(some: slice) -> Words:
+        return records(weights[some].astype(np.int8), words(start[some]), constants[some])
 
     note = "per channel: weights, start, requantisation"
     lines = g.batch * g.out_height
@@ -74,7 +74,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         design="depthwise rows",
         template="base/depthwise.c.j2",
         view=view,
-        consts=(Const("weights", "uint32", (view.words,), pack, 4, note),),
+        consts=(stream(g.channels, row.stream_words, channels, note),),
         scratch=ring.ring_elements,
         inplace=(InPlace(lead=ring_lead(ring, 1)),),
         work=ring_work(Work(lines * row_of_outputs(row).runs()), ring, 1),

@@ -4,13 +4,12 @@ An input that both of them see is loaded once. The weights of a channel stay in 
 where a core has few.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
+from crtgen.kernels.ring import RingRow
 
 __all__ = ["DepthwiseRow", "row_of_outputs"]
 
@@ -18,18 +17,9 @@ _END = 3  # the parameter that is kept
 
 
 @dataclass(frozen=True, slots=True)
-class DepthwiseRow:
-    """``width`` outputs of ``channels`` channels, each of ``taps_y`` times ``taps_x`` inputs.
+class DepthwiseRow(RingRow):
+    """Outputs of int8."""
 
-    ``stride`` and ``dilation`` are columns.
-    """
-
-    width: int
-    channels: int
-    taps_y: int
-    taps_x: int
-    stride: int
-    dilation: int
     epilogue: LongProducts | Limbs
 
     @property
@@ -54,14 +44,6 @@ class DepthwiseRow:
     def turn(self) -> int:
         """Bytes from behind a channel's last output to the next one's first."""
         return self.width * self.channels - 1
-
-    def columns(self, outputs: int) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """Which output meets which tap of a row in a column, from left to right."""
-        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for output in range(outputs):
-            for tap in range(self.taps_x):
-                found[output * self.stride + tap * self.dilation].append((output, tap))
-        return dict(sorted(found.items()))
 
 
 @lru_cache(maxsize=256)
@@ -170,7 +152,7 @@ class _NarrowDepthwise(_BaseDepthwiseWriter):
         for tap_row in range(k.taps_y):
             f("ldr", self.row, f"[{self.rows}, #{4 * tap_row}]")
             at = 0
-            for column, met in k.columns(count).items():
+            for column, met in k.columns(count, range(k.taps_x)).items():
                 for _ in range(column - at):
                     f("add", self.row, self.pixel)
                 at = column
@@ -254,7 +236,7 @@ class _WideDepthwise(_BaseDepthwiseWriter):
         for tap_row in range(k.taps_y):
             f("ldr", self.row, self.at[f"row {tap_row}"])
             f("add", self.row, self.row, self.place)
-            for column, met in k.columns(count).items():
+            for column, met in k.columns(count, range(k.taps_x)).items():
                 f("ldrsb", self.input, f"[{self.row}, #{column * k.channels}]")
                 for output, tap in met:
                     weight = self.taps[tap_row * k.taps_x + tap]

@@ -3,21 +3,22 @@
 A column of the ring that several outputs read is loaded once for all of them.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.asm import Function, Routine
+from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
-from crtgen.kernels.depthwise import DepthwiseView, ring_lead, ring_view, ring_work
 from crtgen.kernels.epilogue import float_epilogue
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.layout import biased
 from crtgen.kernels.mve.bytes import copy, fill
+from crtgen.kernels.mve.floats import copy_vectors
 from crtgen.kernels.registry import design
+from crtgen.kernels.ring import FloatLine, FloatRow, float_lines, ring_view
 from crtgen.kernels.words import bits_of
 from crtgen.ops import DepthwiseConv2d
 
@@ -29,73 +30,31 @@ _FAR = 508  # bytes that an access moves its register by at most
 
 
 @dataclass(frozen=True, slots=True)
-class _FloatRow:
-    """A row of ``width`` outputs of ``channels`` channels; ``stride`` and ``dilation`` are pixels."""
+class _LimitedRow(FloatRow):
+    """Outputs are within these limits."""
 
-    width: int
-    channels: int
-    taps_y: int
-    taps_x: int
-    stride: int
-    dilation: int
     low: float
     high: float
 
-    @property
-    def pixel(self) -> int:
-        """Bytes."""
-        return 4 * self.channels
-
-    @property
-    def weight_bytes(self) -> int:
-        return self.pixel * (1 + self.taps_y * self.taps_x)
-
-    def columns(self, outputs: int, taps: Sequence[int]) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """Which output meets which tap in a column, by the columns from left to right."""
-        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for tap in taps:
-            for output in range(outputs):
-                found[output * self.stride + tap * self.dilation].append((output, tap))
-        return dict(sorted(found.items()))
-
 
 @lru_cache(maxsize=256)
-def _line_of_outputs(k: _FloatRow) -> Routine:
+def _line_of_outputs(k: _LimitedRow) -> Routine:
     """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
-    writer = _FloatDepthwiseWriter(k)
-    writer.write()
-    return writer.f.done()
+    return _FloatDepthwiseWriter(k).written(k, _OUTPUTS)
 
 
-class _FloatDepthwiseWriter:
-    def __init__(self, k: _FloatRow) -> None:
-        self.k = k
-        self.f = f = Function(
-            "line",
-            "const float *const *rows",
-            "float *y",
-            "const float *weights",
-            purpose=f"A row of {k.width} outputs of {k.channels} channels.",
-        )
-        self.rows, self.y, self.weights = f.arguments
-        self.column, self.place = f.core("bytes from where rows begin"), f.core("inputs")
+class _FloatDepthwiseWriter(FloatLine):
+    def __init__(self, k: _LimitedRow) -> None:
+        super().__init__(k)
+        f, self.k = self.f, k
+        self.place = f.core("inputs")
         self.sums = f.vectors("sums", _OUTPUTS)
         self.taps = f.vectors("weights, then limits", _TAPS)
         self.inputs = f.vector("inputs")
 
-    def write(self) -> None:
-        f, k = self.f, self.k
-        f.number(self.column, 0)
-        for outputs, count in ((_OUTPUTS, k.width // _OUTPUTS), (k.width % _OUTPUTS, 1)):
-            if not outputs or not count:
-                continue
-            with f.repeated("neighbours", count):
-                with f.repeated("channels", k.channels // _LANES):
-                    self._block(outputs)
-                if k.width > outputs:
-                    f.advance(self.weights, -k.weight_bytes)
-                    f.advance(self.column, (outputs * k.stride - 1) * k.pixel)
-                    f.advance(self.y, (outputs - 1) * k.pixel)
+    def outputs(self, count: int) -> None:
+        with self.f.repeated("channels", self.k.channels // _LANES):
+            self._block(count)
 
     def _block(self, outputs: int) -> None:
         """Four channels of some outputs."""
@@ -125,7 +84,7 @@ class _FloatDepthwiseWriter:
             ways = [*np.diff(list(columns)).tolist(), 0]
             for way, met in zip(ways, columns.values(), strict=True):
                 self._access("vldrw.u32", self.inputs, self.place, way * k.pixel)
-                for output, tap in met:
+                for output, tap in reversed(met):
                     f("vfma.f32", self.sums[output], self.taps[tap - start], self.inputs)
             place = max(columns)
 
@@ -153,39 +112,18 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         return None
     view = ring_view(op, sig, float_epilogue(op.activation))
     g, limits = view.window, op.activation.float_range()
-    line = _FloatRow(
+    line = _LimitedRow(
         g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, low=limits[0], high=limits[1]
     )
-    return Kernel(
-        design=f"mve float depthwise {min(_OUTPUTS, g.out_width)}x{_LANES}",
-        template="depthwise_lines.c.j2",
-        view=view,
-        consts=(_weights(sig, line),),
-        scratch=4 * view.ring_elements,
-        inplace=(InPlace(lead=ring_lead(view, 4)),),
-        work=_work(view, line),
-        routines=(_line_of_outputs(line), copy(), fill()),
+    weights, bias = (value.array() for value in sig.inputs[1:])
+    return float_lines(
+        f"mve float depthwise {min(_OUTPUTS, g.out_width)}x{_LANES}",
+        view,
+        biased(weights.reshape(-1, g.channels).T, bias, _LANES, ("channel", "tap")),
+        (_line_of_outputs(line), copy(), fill()),
+        copy_vectors,
+        _filled,
     )
-
-
-def _weights(sig: Signature, line: _FloatRow) -> Const:
-    weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
-
-    def pack() -> Array:
-        rows = np.concatenate([bias[None], weights.reshape(-1, line.channels)])
-        return rows.reshape(len(rows), -1, _LANES).transpose(1, 0, 2).ravel()
-
-    note = "[channel / 4][bias, then tap][channel % 4]"
-    return Const("weights", "float32", (line.weight_bytes // 4,), pack, 4, note)
-
-
-def _work(view: DepthwiseView, line: _FloatRow) -> Work:
-    lines = view.window.batch * view.window.out_height
-    return ring_work(Work(lines * _line_of_outputs(line).runs()), view, 4, _copied, _filled)
-
-
-def _copied(work: Work, nbytes: int, runs: float) -> None:
-    work.block("copy", runs).assembly += runs * copy().runs(vectors=-(-nbytes // 16))
 
 
 def _filled(work: Work, nbytes: int, runs: float) -> None:

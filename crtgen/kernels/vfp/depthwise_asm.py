@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.layout import groups_of
+from crtgen.kernels.ring import FloatLine, FloatRow
 from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, listed
 
 __all__ = ["CHANNELS", "NEIGHBOURS", "FloatDepthwiseRow", "line_of_outputs"]
@@ -14,75 +16,29 @@ _STORED = 4  # outputs at once, by general registers
 
 
 @dataclass(frozen=True, slots=True)
-class FloatDepthwiseRow:
-    """A row of ``width`` outputs of ``channels`` channels by windows of ``taps_y`` by ``taps_x``.
+class FloatDepthwiseRow(FloatRow):
+    """``unroll``: the taps of a row are written out."""
 
-    ``stride`` and ``dilation`` are pixels in a row. ``unroll``: the taps of a row are written out.
-    """
-
-    width: int
-    channels: int
-    taps_y: int
-    taps_x: int
-    stride: int
-    dilation: int
     unroll: bool
     limits: FloatLimits
     unit: FloatUnit
-
-    @property
-    def pixel(self) -> int:
-        """Bytes."""
-        return 4 * self.channels
-
-    @property
-    def blocks(self) -> tuple[tuple[int, int], ...]:
-        """Channels, and how often so many."""
-        counts = ((CHANNELS, self.channels // CHANNELS), (self.channels % CHANNELS, 1))
-        return tuple((channels, count) for channels, count in counts if channels and count)
-
-    @property
-    def weight_bytes(self) -> int:
-        return self.pixel * (1 + self.taps_y * self.taps_x)
 
 
 @lru_cache(maxsize=256)
 def line_of_outputs(k: FloatDepthwiseRow) -> Routine:
     """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
-    writer = _VfpDepthwiseWriter(k)
-    writer.write()
-    return writer.f.done()
+    return _VfpDepthwiseWriter(k).written(k, NEIGHBOURS)
 
 
-class _VfpDepthwiseWriter:
+class _VfpDepthwiseWriter(FloatLine):
     def __init__(self, k: FloatDepthwiseRow) -> None:
+        super().__init__(k)
         self.k = k
-        self.f = f = Function(
-            "line",
-            "const float *const *rows",
-            "float *y",
-            "const float *weights",
-            purpose=f"A row of {k.width} outputs of {k.channels} channels.",
-        )
-        self.rows, self.y, self.weights = f.arguments
-        self.column = f.core("bytes from where rows begin")
 
-    def write(self) -> None:
-        """Two outputs at a time, and one that is left."""
-        f, k = self.f, self.k
-        f.number(self.column, 0)
-        pairs = k.width // NEIGHBOURS
-        for outputs, count in ((NEIGHBOURS, pairs), (1, k.width % NEIGHBOURS)):
-            if not count:
-                continue
-            with f.repeated("neighbours", count):
-                for channels, blocks in k.blocks:
-                    with f.repeated("blocks", blocks):
-                        self._block(channels, outputs)
-                if k.width > outputs:
-                    f.advance(self.weights, -k.weight_bytes)
-                    f.advance(self.column, (outputs * k.stride - 1) * k.pixel)
-                    f.advance(self.y, (outputs - 1) * k.pixel)
+    def outputs(self, count: int) -> None:
+        for channels, blocks in groups_of(self.k.channels, CHANNELS):
+            with self.f.repeated("blocks", blocks):
+                self._block(channels, count)
 
     def _block(self, channels: int, outputs: int) -> None:
         """Some channels of the outputs."""

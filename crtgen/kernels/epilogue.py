@@ -20,9 +20,7 @@ __all__ = [
     "float_epilogue",
     "folded_bias",
     "integer_epilogue",
-    "nibbles",
     "one_rounding",
-    "order_weights",
     "sums",
     "two_roundings",
 ]
@@ -208,24 +206,3 @@ def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> Ar
     if np.abs(total).max() >= 2**31:
         raise ValueError("the bias does not fit into 32 bits with the zero point folded in")
     return total.astype(np.int32)
-
-
-def order_weights(rows: Array, blocks: tuple[tuple[int, int], ...], packed: bool = False) -> Array:
-    """Rows ``[outputs, depth]`` as blocks of (channels, count): each ``[count][depth][channels]``.
-
-    Where they are ``packed``, two channels are in a byte.
-    """
-    parts, start = [], 0
-    for channels, count in blocks:
-        part = rows[start : start + channels * count].reshape(count, channels, -1).transpose(0, 2, 1)
-        parts.append((nibbles(part) if packed else part).ravel())
-        start += channels * count
-    return np.concatenate(parts)
-
-
-def nibbles(numbers: Array) -> Array:
-    """Numbers of four bits, two in a byte along the last axis, the first one in the low half, as int8."""
-    odd = numbers.shape[-1] % 2
-    pairs = np.pad(numbers.astype(np.int8), [(0, 0)] * (numbers.ndim - 1) + [(0, odd)])
-    both: Array = ((pairs[..., ::2] & 15) | (pairs[..., 1::2] << 4)).astype(np.int8)
-    return both

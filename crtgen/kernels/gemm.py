@@ -18,24 +18,18 @@ from crtgen.kernels.epilogue import (
     float_epilogue,
     folded_bias,
     integer_epilogue,
-    order_weights,
     sums,
 )
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import ChannelGroup, groups_of, in_groups
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import WindowShape, least_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
-__all__ = ["ChannelGroup", "GemmView", "gather", "gemm_lead", "holds_bias"]
+__all__ = ["GemmView", "gather", "gemm_lead", "holds_bias"]
 
-
-@dataclass(frozen=True, slots=True)
-class ChannelGroup:
-    """``count`` groups of ``channels`` output channels, each accumulated together."""
-
-    channels: int
-    count: int
+_CHANNELS = 4  # at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +92,7 @@ def _kernel(
     pixels = sig.y.elements // outputs
     tile = _tile(pixels, sig, target)
     packed = sig.inputs[1].dtype is DType.INT4
-    blocks = _blocks(outputs)
+    blocks = groups_of(outputs, _CHANNELS)
     epilogue, consts = _constants(op, sig, blocks, packed)
     fill = sig.x.quant.zero_point % 256 if sig.x.quant else 0
     unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
@@ -133,7 +127,7 @@ def _work(view: GemmView, sig: Signature) -> Work:
     kind += " fused" if view.fused else ""
     work, padding = Work().block(f"{kind} tile{' gathered' if view.window else ''}", tiles), _padding(view)
     for block in view.blocks:
-        form, groups = f"{kind} {tile}x{block.channels}", tiles * block.count
+        form, groups = f"{kind} {tile}x{block.channels}", tiles * block.times
         work.block(f"{form} product", groups * view.depth * (1 - padding), view.unroll)
         if padding:
             work.block(f"{form} product of padding", groups * view.depth * padding, 0)
@@ -190,11 +184,6 @@ def _tile(pixels: int, sig: Signature, target: Target) -> int:
     return 2 if pixels > 1 and not target.core.narrow else 1
 
 
-def _blocks(outputs: int) -> tuple[ChannelGroup, ...]:
-    counts = ((4, outputs // 4), (outputs % 4, 1))
-    return tuple(ChannelGroup(channels, count) for channels, count in counts if channels and count)
-
-
 def _constants(
     op: Conv2d | FullyConnected | Accumulate, sig: Signature, blocks: tuple[ChannelGroup, ...], packed: bool
 ) -> tuple[Epilogue, tuple[Const, ...]]:
@@ -202,9 +191,9 @@ def _constants(
     depth = weights.size // len(weights)
 
     def pack() -> Array:
-        return order_weights(weights.reshape(-1, depth), tuple((b.channels, b.count) for b in blocks), packed)
+        return in_groups(weights.reshape(-1, depth), blocks, packed)
 
-    size = depth * sum(b.count * (-(-b.channels // 2) if packed else b.channels) for b in blocks)
+    size = depth * sum(b.times * (-(-b.channels // 2) if packed else b.channels) for b in blocks)
     note = f"[output / 4][input][output % 4]{', two in a byte' if packed else ''}"
     ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note)
     if isinstance(op, Accumulate):

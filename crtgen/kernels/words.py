@@ -1,6 +1,6 @@
-"""Words of constants, and what packs weights into them: some rows at a time, which takes little memory."""
+"""Words of constants, and rows of weights: some at a time, which takes little memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from crtgen.ir import Value
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["NO_WORDS", "Words", "bits_of", "by_output", "packed_rows", "some_at_a_time", "words"]
+__all__ = ["NO_WORDS", "Words", "bits_of", "by_output", "some_at_a_time", "words"]
 
 _AT_A_TIME = 1 << 16  # numbers
 
@@ -36,13 +36,3 @@ def some_at_a_time(rows: int, numbers: int) -> Iterator[slice]:
     """All of so many rows of ``numbers`` each, some of them at a time."""
     step = max(_AT_A_TIME // max(numbers, 1), 1)
     return (slice(first, min(first + step, rows)) for first in range(0, rows, step))
-
-
-def packed_rows(rows: int, length: int, pack: Callable[[slice], Words], header: Words = NO_WORDS) -> Words:
-    """``header``, then rows of ``length`` words: ``pack`` makes some of them, ``[rows, length]``."""
-    made = np.empty(len(header) + rows * length, np.uint32)
-    made[: len(header)] = header
-    body = made[len(header) :].reshape(rows, length)
-    for some in some_at_a_time(rows, length):
-        body[some] = pack(some)
-    return made

@@ -7,7 +7,7 @@ from crtgen.api import Model
 from crtgen.boards.core import find_core
 from crtgen.ir import DType, Op, Quant
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.kernels.epilogue import nibbles
+from crtgen.kernels.layout import nibbles
 from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding
 from crtgen.ops.case import in_four_bits, int8s, make, weights_and_bias
 

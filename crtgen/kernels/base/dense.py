@@ -10,10 +10,11 @@ from crtgen.kernels.base.dense_asm import BaseDense, Sums, some_outputs
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import is_row
-from crtgen.kernels.words import Words, by_output, packed_rows, words
+from crtgen.kernels.words import Words, by_output, words
 from crtgen.ops import Conv2d, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -125,21 +126,18 @@ def _kernel(block: BaseDense, weights: Int8, start: Int64, constants: Words) -> 
     def some_blocks(some: slice) -> Words:
         firsts = np.minimum(np.arange(some.start, some.stop) * channels, len(weights) - channels)
         order = firsts[:, None] + np.arange(channels)
-        taps = np.zeros((len(order), block.weight_bytes), np.uint8)
-        lying = weights[order].transpose(0, 2, 1).reshape(len(order), -1).view(np.uint8)
-        taps[:, : lying.shape[1]] = lying ^ 128 if block.narrow else lying
-        parts = [words(start)[order], taps.view(np.uint32)]
-        if not block.uniform:
-            parts.append(constants[order].reshape(len(order), -1))
-        return np.concatenate(parts, axis=1)
-
-    def pack() -> Words:
-        blocks = packed_rows(view.blocks, block.block_words, some_blocks)
-        shared = constants[0, : view.shared_words]
-        whole, last = blocks[: view.whole_words], blocks[view.whole_words :]
-        return np.concatenate([whole, shared, last, shared] if len(whole) * len(last) else [blocks, shared])
+        taps = weights[order].transpose(0, 2, 1)
+        taps = taps ^ np.int8(-128) if block.narrow else taps
+        return records(words(start)[order], taps, *(() if block.uniform else (constants[order],)))
 
     note = "per block of outputs: start, weights input by input, requantisation"
+    blocks = stream(view.blocks, block.block_words, some_blocks, note)
+
+    def pack() -> Words:
+        packed, shared = blocks.pack(), constants[0, : view.shared_words]
+        whole, last = packed[: view.whole_words], packed[view.whole_words :]
+        return np.concatenate([whole, shared, last, shared] if len(whole) * len(last) else [packed, shared])
+
     return Kernel(
         design=f"dense {channels}",
         template="base/dense.c.j2",

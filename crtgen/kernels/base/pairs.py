@@ -15,10 +15,11 @@ from crtgen.kernels.base.pairs_asm import MIX, Narrow, Wide, narrow_group, wide_
 from crtgen.kernels.cost import Work
 from crtgen.kernels.gemm import gather
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import WindowShape, least_lead
-from crtgen.kernels.words import Words, by_output, packed_rows, some_at_a_time, words
+from crtgen.kernels.words import Words, by_output, some_at_a_time, words
 from crtgen.ops import Conv2d, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -173,24 +174,15 @@ def _fits(weights: Int8) -> bool:
 
 def _stream(view: BasePairsView, weights: Int8, start: Int64, constants: Words) -> Const:
     """Per block of channels: start values, weights, requantisation."""
-    starts = words(start)[:, None]
 
     def channels(some: slice) -> Words:
-        signed = np.zeros((some.stop - some.start, view.group.weight_bytes), np.int8)
-        signed[:, : view.depth] = weights[some]
-        return np.concatenate([starts[some], signed.view(np.uint32), constants[some]], axis=1)
+        return records(words(start[some]), weights[some], constants[some])
 
     def twos(some: slice) -> Words:
         firsts = np.minimum(2 * np.arange(some.start, some.stop), view.outputs - 2)
         both = firsts[:, None] + np.arange(2)
-        padded = np.full((len(both), 2, 2 * view.group.steps), 128, np.uint8)
-        padded[..., : view.depth] = weights[both].view(np.uint8) ^ 128
-        taps = padded.reshape(len(both), 2, -1, 2).transpose(0, 2, 1, 3).reshape(len(both), -1)
-        parts = [starts[both], np.ascontiguousarray(taps).view(np.uint32), constants[both]]
-        return np.concatenate([part.reshape(len(both), -1) for part in parts], axis=1)
-
-    def pack() -> Words:
-        return packed_rows(view.blocks, view.block_words, twos if view.narrow else channels)
+        taps = grouped(weights[both.ravel()], 2, 2) ^ np.int8(-128)
+        return records(words(start[both]), taps, constants[both])
 
     note = "per channel, or two of them: start, weights, requantisation"
-    return Const("weights", "uint32", (view.blocks * view.block_words,), pack, 4, note)
+    return stream(view.blocks, view.block_words, twos if view.narrow else channels, note)

@@ -8,15 +8,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, LOW, Function, Routine
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import WindowShape
-from crtgen.kernels.words import words
+from crtgen.kernels.words import Words, words
 from crtgen.ops import DepthwiseConv2d
 
 __all__ = ["Whole", "whole_image"]
@@ -69,7 +70,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
         if limbs is None:
             return None
         unroll = min(unroll, _NEAR)
-        numbers = np.concatenate([words(start)[:, None], limbs[1]], axis=1).ravel()
+        numbers = records(words(start), limbs[1]).ravel()
         consts = (
             Const.of("weights", weights.astype(np.int8), 1, "[tap][channel]"),
             Const.of("constants", numbers, 4, "per channel: start, requantisation"),
@@ -80,16 +81,12 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
         return None
     k = Whole(taps, channels, unroll, found[0])
 
-    def pack() -> Array:
-        lying = np.zeros((channels, taps + k.padding), np.int8)
-        lying[:, :taps] = weights.T
-        return np.concatenate(
-            [words(start + found[1])[:, None], lying.view(np.uint32), found[2]], axis=1
-        ).ravel()
+    def some_channels(some: slice) -> Words:
+        return records(words(start + found[1])[some], weights.T[some].astype(np.int8), found[2][some])
 
-    count = channels * (1 + (taps + k.padding) // 4 + found[0].constants)
+    each = 1 + (taps + k.padding) // 4 + found[0].constants
     note = "per channel: start, weights, requantisation"
-    return _kernel(_wide(k), (Const("weights", "uint32", (count,), pack, 4, note),))
+    return _kernel(_wide(k), (stream(channels, each, some_channels, note),))
 
 
 def _kernel(routine: Routine, consts: tuple[Const, ...]) -> Kernel:

@@ -18,10 +18,11 @@ from crtgen.kernels.dsp.row import ROW_HALFWORDS, ROW_NIBBLES, ROW_WIDE, PackedR
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.kernels.window import is_row
-from crtgen.kernels.words import NO_WORDS, Words, by_output, packed_rows
+from crtgen.kernels.words import NO_WORDS, Words, by_output
 from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -169,21 +170,17 @@ def _stream(
     header = np.concatenate([NO_WORDS, *shares])
 
     group_words = form.head_words + form.parts * steps + sum(end.shape[1] for end in ends)
-    count = len(header) + len(channels) * group_words
 
     def groups(some: slice) -> Words:
         mixed = form.halfwords(weights[channels[some]].astype(np.int64))
         flat = order_weights(mixed.reshape(-1, mixed.shape[2]), packing, steps)
         halves = flat.reshape(*mixed.shape[:2], steps, 2)
-        mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(mixed), -1)
+        mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1)
         heads = form.heads((start[channels] + np.stack(lanes.offsets, axis=1))[some])
-        return np.concatenate([heads, mixes, *(end[some] for end in ends)], axis=1)
-
-    def pack() -> Words:
-        return packed_rows(len(channels), group_words, groups, header)
+        return records(heads, mixes, *(end[some] for end in ends))
 
     note = "requantisation; per four outputs: start, weights"
-    const = Const("weights", "uint32", (count,), pack, 4, note)
+    const = stream(len(channels), group_words, groups, note, header)
     return _DenseWeights(form, header, group_words, lanes.epilogue, const, swapped)
 
 

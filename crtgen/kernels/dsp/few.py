@@ -2,12 +2,11 @@
 
 from functools import lru_cache, partial
 
-import numpy as np
-
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.few import few_outputs
 from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.layout import grouped
 from crtgen.kernels.registry import design
 from crtgen.ops.conv import Conv2d
 from crtgen.ops.dense import FullyConnected
@@ -29,9 +28,7 @@ def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel |
 
 def _ordered(weights: Int8) -> Array:
     """``[input / 4][output][input % 4]``, with zeros behind the last inputs."""
-    outputs, depth = weights.shape
-    whole = np.pad(weights, [(0, 0), (0, -depth % _LANES)])
-    return np.ascontiguousarray(whole.reshape(outputs, -1, _LANES).transpose(1, 0, 2)).ravel()
+    return grouped(weights, len(weights), _LANES).ravel()
 
 
 @lru_cache(maxsize=256)

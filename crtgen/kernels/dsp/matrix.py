@@ -10,8 +10,9 @@ from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.packing import Packing
 from crtgen.kernels.dsp.tile import Micro
 from crtgen.kernels.kernel import Const
+from crtgen.kernels.layout import records, stream
 from crtgen.kernels.requant import Rescale
-from crtgen.kernels.words import Words, packed_rows
+from crtgen.kernels.words import Words
 from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["Unrolling", "WeightStream", "micro", "weight_stream"]
@@ -40,11 +41,8 @@ class WeightStream:
 
     @property
     def const(self) -> Const:
-        def pack() -> Words:
-            return packed_rows(self.pairs, self.pair_words, self.pack)
-
         note = "per pair of channels: start, weights, requantisation"
-        return Const("weights", "uint32", (self.pairs * self.pair_words,), pack, 4, note)
+        return stream(self.pairs, self.pair_words, self.pack, note)
 
     @property
     def channels(self) -> int:
@@ -142,7 +140,7 @@ def weight_stream(
     def pack(some: slice) -> Words:
         begin = form.starts(*(bias[n[some]] + by[some] for n, by in zip((a, b), lanes.offsets, strict=True)))
         taps = form.words(weights[a[some]], weights[b[some]], packing, steps)
-        return np.concatenate([begin, taps, *(part[some] for part in lanes.constants)], axis=1)
+        return records(begin, taps, *(part[some] for part in lanes.constants))
 
     words_each = 2 + steps // form.steps_of_a_word + sum(part.shape[1] for part in lanes.constants)
     odd, alone = channels % 2 == 1 and channels > 1, channels == 1

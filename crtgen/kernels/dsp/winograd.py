@@ -13,9 +13,10 @@ from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps, gr
 from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, TileInputs, Tiles, products, transform
 from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.words import Words, packed_rows, words
+from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import Conv2d
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -138,18 +139,15 @@ def _const(weights: Int8, bias: Int64, lanes: Lanes, length: int) -> Const:
         spread = np.einsum("py,oyxc,qx->opqc", _TWICE_G, weights[both].astype(np.int64), _TWICE_G)
         ordered = spread.reshape(-1, 2, POSITIONS, spread.shape[3] // 4, 4)[..., _MIXED]
         twos = ordered.reshape(*ordered.shape[:3], -1, 2).transpose(0, 2, 3, 1, 4)
-        taps = words16(twos[..., 0], twos[..., 1]).reshape(len(twos), -1)
+        taps = words16(twos[..., 0], twos[..., 1])
         ends = []
         for lane in (0, 1):
             start = bias[both][lane::2] + lanes.offsets[lane][some]
-            ends += [words(start << GAIN)[:, None], lanes.constants[lane][some]]
-        return np.concatenate([taps, *ends], axis=1)
-
-    def packed() -> Words:
-        return packed_rows(pairs, length // pairs, pack)
+            ends += [words(start << GAIN), lanes.constants[lane][some]]
+        return records(taps, *ends)
 
     note = "per pair of channels: weights of 16 positions; start and requantisation of each"
-    return Const("weights", "uint32", (length,), packed, 4, note)
+    return stream(pairs, length // pairs, pack, note)
 
 
 def _work(view: WinogradView) -> Work:

@@ -12,6 +12,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.mve.conv import MveConvView, requantise, windows_kernel
 from crtgen.kernels.mve.epilogue import MveEpilogue, Requantisation, epilogue_words
 from crtgen.kernels.mve.ring import Ring
@@ -237,16 +238,12 @@ def stream_of_channels(weights: Int64, requant: Requantisation) -> Const:
     """``weights[O, taps]`` by eight channels, each with the constants of the even ones, then of the odd."""
     channels, taps = weights.shape
     groups = -(-channels // _CHANNELS)
-    words = groups * (_CHANNELS // 4 * taps + _CHANNELS * len(requant.constants))
+    words = _CHANNELS // 4 * taps + _CHANNELS * len(requant.constants)
 
-    def pack() -> Words:
-        padded = np.zeros((groups * _CHANNELS, taps), np.int8)
-        padded[:channels] = weights
-        ordered = padded.reshape(groups, _CHANNELS, taps).transpose(0, 2, 1)
-        constants = np.zeros((len(requant.constants), groups * _CHANNELS), np.int32)
-        constants[:, :channels] = requant.constants.astype(np.int32)
-        halves = constants.reshape(-1, groups, _CHANNELS // 2, 2).transpose(1, 3, 0, 2)
-        parts = [np.ascontiguousarray(a).reshape(groups, -1).view(np.uint8) for a in (ordered, halves)]
-        return np.concatenate(parts, axis=1).reshape(-1).view(np.uint32)
+    def some_groups(some: slice) -> Words:
+        part = slice(_CHANNELS * some.start, _CHANNELS * some.stop)
+        constants = grouped(requant.constants.T[part].astype(np.int32), _CHANNELS)
+        halves = constants.reshape(len(constants), -1, _CHANNELS // 2, 2).transpose(0, 3, 1, 2)
+        return records(grouped(weights[part].astype(np.int8), _CHANNELS), halves)
 
-    return Const("weights", "uint32", (words,), pack, 8, _NOTE)
+    return stream(groups, words, some_groups, _NOTE, align=8)

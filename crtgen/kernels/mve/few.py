@@ -2,12 +2,11 @@
 
 from functools import lru_cache, partial
 
-import numpy as np
-
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.asm import EVEN, Function, Routine, Runs
 from crtgen.kernels.few import few_outputs
 from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.layout import grouped
 from crtgen.kernels.mve.elements import BYTES, unrolling
 from crtgen.kernels.registry import design
 from crtgen.ops.conv import Conv2d
@@ -25,9 +24,7 @@ def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel |
 
 def _ordered(weights: Int8) -> Array:
     """``[input / 16][output][input % 16]``, with zeros behind the last inputs."""
-    outputs, depth = weights.shape
-    whole = np.pad(weights, [(0, 0), (0, -depth % BYTES)])
-    return np.ascontiguousarray(whole.reshape(outputs, -1, BYTES).transpose(1, 0, 2)).ravel()
+    return grouped(weights, len(weights), BYTES).ravel()
 
 
 @lru_cache(maxsize=256)

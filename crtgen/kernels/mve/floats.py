@@ -8,9 +8,10 @@ import numpy as np
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
-from crtgen.kernels.epilogue import float_epilogue, order_weights
-from crtgen.kernels.gemm import ChannelGroup, GemmView, gather, gemm_lead
+from crtgen.kernels.epilogue import float_epilogue
+from crtgen.kernels.gemm import GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.layout import ChannelGroup, in_groups
 from crtgen.kernels.mve.bytes import copy, copy_window
 from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
 from crtgen.kernels.registry import design
@@ -69,10 +70,9 @@ def _kernel(
         routines += [block_of_outputs(replace(form, some=partial))] if partial and form.vectors == 1 else []
 
     def pack() -> Array:
-        rows = _padded(weights.reshape(outputs, depth))
-        return order_weights(rows, tuple((b.channels, b.count) for b in blocks))
+        return in_groups(_padded(weights.reshape(outputs, depth)), blocks)
 
-    count = sum(b.channels * b.count for b in blocks) * depth
+    count = sum(b.channels * b.times for b in blocks) * depth
     consts = (
         Const("weights", "float32", (count,), pack, 4, "[block][input][output of the block]"),
         Const.of("bias", _padded(bias)),
@@ -117,11 +117,11 @@ def _work(view: GemmView, routines: Sequence[Routine]) -> Work:
     work = (
         Work()
         .block("tile", tiles)
-        .block("block", tiles * sum(b.count for b in view.blocks), len(view.blocks))
+        .block("block", tiles * sum(b.times for b in view.blocks), len(view.blocks))
     )
     work.block("last", tiles * last, last)
     for block, routine in zip(view.blocks, routines, strict=False):
-        work.assembly += tiles * block.count * routine.runs()
+        work.assembly += tiles * block.times * routine.runs()
     if view.window:
         windows, within = tiles * view.tile, view.window.within
         gather(work, view.window, windows, 4, copy_vectors, within)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from crtgen.ir import Array
-from crtgen.kernels.epilogue import nibbles
 from crtgen.kernels.kernel import Const
+from crtgen.kernels.layout import nibbles, records
 from crtgen.kernels.mve.patches import SIDE
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.words import Words
@@ -51,5 +51,5 @@ def _ordered(weights: Int64) -> Array:
 
 def requant_const(constants: Int64) -> Const:
     """Multiplier, start and the last one as the registers want them, ``[C * 3]``."""
-    words = np.ascontiguousarray(constants[[1, 0, 2]].T.astype(np.int32)).reshape(-1).view(np.uint32)
+    words = records(constants[[1, 0, 2]].T.astype(np.int32)).ravel()
     return Const.of("requant", words, 4, "per channel: multiplier, start, last")

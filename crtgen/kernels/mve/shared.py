@@ -11,6 +11,7 @@ import numpy as np
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
+from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared_asm import any_dense, pair_of_pixels, runs_of_a_row
@@ -18,7 +19,7 @@ from crtgen.kernels.mve.shared_tables import DenseTable, MveConvTable, MveShared
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import WindowShape
-from crtgen.kernels.words import Words, packed_rows
+from crtgen.kernels.words import Words, words
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -119,33 +120,17 @@ def packed_constants(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> 
 
 def _weights(weights: Int8, fours: Int64, align: int, note: str) -> Const:
     """``weights[O, K]`` by groups of four outputs, with the words ``fours[group, n, 4]`` behind each."""
-    words = weights.shape[1] + fours[0].size
+    length = weights.shape[1] + fours[0].size
+
+    first = _vectors(weights.shape[1])[0]
 
     def groups(some: slice) -> Words:
-        taps = _by_fours(weights[_FOUR * some.start : _FOUR * some.stop])
-        return np.concatenate([taps, _bytes(fours[some])], axis=1).view(np.uint32)
+        """The vectors that are not full, then the others."""
+        part = weights[_FOUR * some.start : _FOUR * some.stop]
+        vectors = (grouped(part[:, :first], _FOUR, first), grouped(part[:, first:], _FOUR, LANES))
+        return records(*vectors, words(fours[some]))
 
-    def pack() -> Words:
-        return packed_rows(len(fours), words, groups)
-
-    return Const("weights", "uint32", (len(fours) * words,), pack, align, note)
-
-
-def _bytes(fours: Int64) -> Int8:
-    """``[groups, n, 4]`` words as bytes by group."""
-    return np.ascontiguousarray((fours & 0xFFFFFFFF).astype(np.uint32)).reshape(len(fours), -1).view(np.int8)
-
-
-def _by_fours(weights: Int8) -> Int8:
-    """``weights[O, K]`` by groups of four outputs: the vector that is not full, then the others."""
-    outputs, depth = weights.shape
-    padded = np.zeros((-(-outputs // _FOUR) * _FOUR, depth), np.int8)
-    padded[:outputs] = weights
-    first, rounds = _vectors(depth)
-    groups = padded.reshape(-1, _FOUR, depth)
-    whole = groups[:, :, first:].reshape(len(groups), _FOUR, rounds, LANES).transpose(0, 2, 1, 3)
-    parts = [groups[:, :, :first].reshape(len(groups), -1), whole.reshape(len(groups), -1)]
-    return np.concatenate(parts, axis=1)
+    return stream(len(fours), length, groups, note, align=align)
 
 
 def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> MveConvTable:

@@ -10,8 +10,9 @@ import numpy as np
 
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Const
+from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.mve.epilogue import Requantisation
-from crtgen.kernels.words import NO_WORDS, Words, packed_rows
+from crtgen.kernels.words import NO_WORDS, Words
 from crtgen.ops import INT8
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -55,28 +56,23 @@ def stream_const(
         part = replace(requant, constants=requant.constants[:, taken])
         return _pack_groups(weights[taken], cuts, part, channels, size)
 
-    def pack() -> Words:
-        return packed_rows(groups, words, some_groups, header)
-
-    return Const("weights", "uint32", (len(header) + groups * words,), pack, 8, note)
+    return stream(groups, words, some_groups, note, header, align=8)
 
 
 def _pack_groups(
     weights: Int8, cuts: Sequence[StreamCut], requant: Requantisation, channels: int, size: int
 ) -> Words:
     groups, lanes = -(-len(weights) // channels), LANES // size
-    padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)
+    lying = np.zeros((len(weights), len(cuts), lanes), np.int8)
     for number, cut in enumerate(cuts):
         start, length = cut.start // size, cut.length // size
-        padded[: len(weights), number, :length] = weights[:, start : start + length]
-    vectors = padded.reshape(groups, channels, len(cuts), lanes).transpose(0, 2, 1, 3)
+        lying[:, number, :length] = weights[:, start : start + length]
+    vectors = grouped(lying.reshape(len(weights), -1), channels, lanes)
     if requant.packed:
-        vectors = vectors[:, :, ::2] << 4 | vectors[:, :, 1::2] & 15
-    constants = np.zeros((len(requant.constants), groups * channels), np.int32)
-    constants[:, : len(weights)] = requant.constants.astype(np.int32)
-    fours = constants.reshape(len(constants), groups, channels // _CHANNELS, _CHANNELS).transpose(1, 2, 0, 3)
-    bytes_ = [np.ascontiguousarray(a).reshape(groups, -1).view(np.uint8) for a in (vectors, fours)]
-    return np.concatenate(bytes_, axis=1).view(np.uint32)
+        both = vectors.reshape(groups, len(cuts), channels // 2, 2, lanes)
+        vectors = both[:, :, :, 0] << 4 | both[:, :, :, 1] & 15
+    constants = np.pad(requant.constants.astype(np.int32), ((0, 0), (0, -len(weights) % channels)))
+    return records(vectors, grouped(constants.T, _CHANNELS).reshape(groups, -1))
 
 
 def sums_fit(weights: Int8 | Int64) -> bool:

@@ -3,14 +3,13 @@
 Four pixels times four output channels, or one pixel times eight: sums, weights and inputs fill the registers.
 """
 
-import numpy as np
-
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue
-from crtgen.kernels.gemm import ChannelGroup, GemmView, gather, gemm_lead
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.gemm import GemmView, gather, gemm_lead
+from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.layout import biased
 from crtgen.kernels.registry import design
 from crtgen.kernels.vfp.copy import copied, copy, copy_window
 from crtgen.kernels.vfp.products_asm import Tile, tile_of_pixels
@@ -44,8 +43,9 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
 def _kernel(
     op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
 ) -> Kernel:
-    outputs = sig.inputs[1].shape[0]
-    pixels, depth = sig.y.elements // outputs, sig.inputs[1].elements // outputs
+    weights, bias = (v.array() for v in sig.inputs[1:])
+    outputs = len(bias)
+    pixels, depth = sig.y.elements // outputs, weights.size // outputs
     tile = _tile(op, min(pixels, _PIXELS), depth, outputs, target)
     view = GemmView(
         epilogue=float_epilogue(op.activation),
@@ -55,7 +55,7 @@ def _kernel(
         tile=tile.pixels,
         unroll=tile.unroll,
         fused=tile.unit.fused,
-        blocks=tuple(ChannelGroup(*block) for block in tile.blocks),
+        blocks=tile.blocks,
         window=window,
     )
     whole = window is None and pixels == tile.pixels
@@ -63,7 +63,7 @@ def _kernel(
         design=f"vfp {tile.pixels}x{tile.channels}" + (" gathered" if window else ""),
         template="" if whole else "vfp/products.c.j2",
         view=view,
-        consts=(_weights(sig, depth, tile),),
+        consts=(biased(weights.reshape(-1, depth), bias, tile.channels, ("output", "input")),),
         scratch=tile.pixels * depth * 4 if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, 4)),),
         work=_work(view, tile, whole),
@@ -85,22 +85,6 @@ def _unroll(depth: int, most: int, alone: bool) -> int:
     if depth <= most or alone:
         return min(depth, most)
     return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)
-
-
-def _weights(sig: Signature, depth: int, tile: Tile) -> Const:
-    weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
-
-    def pack() -> Array:
-        rows = np.concatenate([bias[:, None], weights.reshape(-1, depth)], axis=1)
-        parts, start = [], 0
-        for channels, count in tile.blocks:
-            part = rows[start : start + channels * count].reshape(count, channels, -1)
-            parts.append(part.transpose(0, 2, 1).ravel())
-            start += channels * count
-        return np.concatenate(parts)
-
-    note = f"[output / {tile.channels}][bias, then input][output % {tile.channels}]"
-    return Const("weights", "float32", (tile.outputs * (depth + 1),), pack, 4, note)
 
 
 def _work(view: GemmView, tile: Tile, whole: bool) -> Work:

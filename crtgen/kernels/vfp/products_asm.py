@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.layout import ChannelGroup, groups_of
 from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, cut, listed
 
 __all__ = ["Tile", "tile_of_pixels"]
@@ -30,10 +31,9 @@ class Tile:
     unit: FloatUnit
 
     @property
-    def blocks(self) -> tuple[tuple[int, int], ...]:
-        """Channels, and how often so many: of all outputs, then what is left."""
-        counts = ((self.channels, self.outputs // self.channels), (self.outputs % self.channels, 1))
-        return tuple((channels, count) for channels, count in counts if channels and count)
+    def blocks(self) -> tuple[ChannelGroup, ...]:
+        """All outputs."""
+        return groups_of(self.outputs, self.channels)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ An input serves hardly more than one product here, so it is not copied: it is ta
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crtgen.ir import Array, Op, Signature
+from crtgen.ir import Array, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue, folded_bias, integer_epilogue
@@ -44,7 +44,7 @@ def few_outputs(
     """
     weights = by_output(sig.inputs[1])
     outputs, depth = weights.shape
-    if outputs > MOST or depth >= _DEEPEST or not _has_one_row(op, sig):
+    if outputs > MOST or depth >= _DEEPEST or not is_row(op, sig):
         return None
     bias = folded_bias(sig, op.parameters(sig), tuple(range(1, len(sig.inputs[1].shape))))
     epilogue, scales = integer_epilogue(sig, op.parameters(sig), bias)
@@ -65,9 +65,3 @@ def few_outputs(
         work=work,
         routines=(sums,),
     )
-
-
-def _has_one_row(op: Op, sig: Signature) -> bool:
-    if isinstance(op, Conv2d):
-        return is_row(op, sig)
-    return sig.y.elements == sig.inputs[1].shape[0]

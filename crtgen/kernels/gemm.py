@@ -23,13 +23,14 @@ from crtgen.kernels.epilogue import (
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import ChannelGroup, groups_of, in_groups
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import WindowShape, least_lead
+from crtgen.kernels.window import WindowShape, gathered_window, least_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
-__all__ = ["GemmView", "gather", "gemm_lead", "holds_bias"]
+__all__ = ["GemmView", "gather", "gemm_lead", "holds_bias", "product"]
 
 _CHANNELS = 4  # at a time
+_TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,10 @@ class GemmView:
     packed: bool = False
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
-def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """A convolution of any shape; None if float32 does not hold a bias in steps of its weights of int8."""
-    return _kernel(op, sig, target, _window(op, sig))
-
-
-@design(FullyConnected, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """A fully connected layer: its batch are the pixels; None as for a convolution."""
-    return _kernel(op, sig, target, None)
+@design(Conv2d, FullyConnected, types=_TYPES, weights=(1, 2), packed=True)
+def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """Layers of any shape; None if float32 does not hold a bias in steps of its weights of int8."""
+    return _kernel(op, sig, target, gathered_window(op, sig))
 
 
 @design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
@@ -71,15 +66,7 @@ def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
     """The sums of such a layer."""
     if not isinstance(op.layer, Conv2d | FullyConnected):
         return None
-    window = _window(op.layer, sig) if isinstance(op.layer, Conv2d) else None
-    return _kernel(op, sig, target, window)
-
-
-def _window(op: Conv2d, sig: Signature) -> WindowShape | None:
-    """How windows are gathered; None where a pixel is one."""
-    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
-    return None if window.is_pointwise else window
+    return _kernel(op, sig, target, gathered_window(op.layer, sig))
 
 
 def _kernel(

@@ -14,6 +14,7 @@ from crtgen.kernels.window import WindowShape
 from crtgen.ops import scheme_of
 from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
+from crtgen.ops.pool import MaxPool2d
 from crtgen.ops.reduce import ArgReduction
 
 __all__ = ["ArgView", "CumSumView", "L2PoolView", "NormView"]
@@ -66,13 +67,7 @@ class NormView:
 class L2PoolView:
     """A window that slides over images; ``low`` and ``high`` are the limits of outputs, or empty."""
 
-    batch: int
-    size: tuple[int, int]
-    channels: int
-    out_size: tuple[int, int]
-    window: tuple[int, int]
-    stride: tuple[int, int]
-    origin: tuple[int, int]
+    window: WindowShape
     low: str
     high: str
 
@@ -153,24 +148,13 @@ def l2_normalization(op: L2Normalization, sig: Signature, target: Target) -> Ker
 @design(L2Pool2d, types=(DType.FLOAT32,))
 def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
     """Squares within each window."""
-    batch, height, width, channels = sig.x.shape
+    window = WindowShape.of(MaxPool2d(op.window, op.stride, op.padding), sig)
     epilogue = float_epilogue(op.activation)
-    view = L2PoolView(
-        batch=batch,
-        size=(height, width),
-        channels=channels,
-        out_size=(sig.y.shape[1], sig.y.shape[2]),
-        window=op.window,
-        stride=op.stride,
-        origin=(-op.padding.top, -op.padding.left),
-        low=epilogue.low,
-        high=epilogue.high,
-    )
-    rows, columns = (
-        n.sum() for n in WindowShape.of(sig, op.window, op.stride, op.padding, (1, 1)).taps_inside()
-    )
-    lines = batch * channels * float(rows) * sig.y.shape[2]
-    work = Work().block("tap", batch * channels * float(rows * columns)).block("line", lines)
+    view = L2PoolView(window, epilogue.low, epilogue.high)
+    rows, columns = (n.sum() for n in window.taps_inside())
+    images = window.batch * window.channels
+    work = Work().block("tap", images * float(rows * columns))
+    work.block("line", images * float(rows) * window.out_width)
     clamps = bool(view.low) + bool(view.high)
-    work.block(f"output clamp {clamps}", sig.y.elements).block("pixel", sig.y.elements // channels)
+    work.block(f"output clamp {clamps}", sig.y.elements).block("pixel", window.pixels)
     return Kernel("l2 pool", "l2_pool.c.j2", view, work=work)

@@ -13,7 +13,7 @@ from crtgen.kernels.parts import Parts
 from crtgen.kernels.row_total import sums_up
 from crtgen.kernels.shortcut import add_shortcut
 from crtgen.kernels.window import WindowShape
-from crtgen.ops import Add, Padding, Windowed
+from crtgen.ops import Add, Windowed
 
 __all__ = [
     "RowStage",
@@ -123,8 +123,8 @@ def makes_operand(op: Op) -> bool:
 def window_of(op: Op, sig: Signature) -> WindowShape:
     """The window of an operator's own image; an addition's is a pixel."""
     if isinstance(op, Windowed):
-        return WindowShape.of(sig, op.taps(sig), op.stride, op.padding, op.spread)
-    return WindowShape.of(sig, (1, 1), (1, 1), Padding())
+        return WindowShape.of(op, sig)
+    return WindowShape.pixel(sig)
 
 
 def _whole(image: Value) -> bool:

@@ -1,23 +1,32 @@
 """Sliding windows: their geometry, and how far an output may run over the input it is computed from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import Signature
-from crtgen.ops import Padding
 from crtgen.ops.attrs import NO_PADDING
 from crtgen.ops.conv import Conv2d
+from crtgen.ops.dense import FullyConnected
+from crtgen.ops.traits import Windowed
 
-__all__ = ["WindowShape", "as_column", "as_row", "is_row", "least_lead"]
+__all__ = ["WindowShape", "as_column", "as_row", "gathered_window", "is_row", "least_lead"]
 
 
-def is_row(op: Conv2d, sig: Signature) -> bool:
-    """Whether there is one window, which is the whole image: then it is a row of inputs times the weights."""
+def is_row(op: Conv2d | FullyConnected, sig: Signature) -> bool:
+    """Whether it is a row of inputs times the weights: of a convolution, if its only window is the image."""
     x, w = sig.inputs[:2]
+    if isinstance(op, FullyConnected):
+        return sig.y.elements == w.shape[0]
     return sig.y.shape[:3] == (1, 1, 1) and op.padding == NO_PADDING and w.shape[1:] == x.shape[1:]
+
+
+def gathered_window(op: Conv2d | FullyConnected, sig: Signature) -> "WindowShape | None":
+    """The window by which a pixel's inputs are brought together; None where they lie in a row."""
+    window = WindowShape.of(op, sig) if isinstance(op, Conv2d) else None
+    return None if window is None or window.is_pointwise else window
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +52,18 @@ class WindowShape:
     left: int
 
     @classmethod
-    def of(
-        cls,
-        sig: Signature,
-        taps: tuple[int, int],
-        stride: tuple[int, int],
-        padding: Padding,
-        dilation: tuple[int, int] = (1, 1),
-    ) -> "WindowShape":
+    def of(cls, op: Windowed, sig: Signature) -> "WindowShape":
         """The window by which ``sig.y`` is computed from ``sig.x``, both NHWC."""
         batch, height, width, channels = sig.x.shape
-        return cls(
-            batch=batch,
-            height=height,
-            width=width,
-            channels=channels,
-            out_height=sig.y.shape[1],
-            out_width=sig.y.shape[2],
-            taps_y=taps[0],
-            taps_x=taps[1],
-            stride_y=stride[0],
-            stride_x=stride[1],
-            dilation_y=dilation[0],
-            dilation_x=dilation[1],
-            top=padding.top,
-            left=padding.left,
-        )
+        sizes = batch, height, width, channels, sig.y.shape[1], sig.y.shape[2]
+        return cls(*sizes, *op.taps(sig), *op.stride, *op.spread, op.padding.top, op.padding.left)
+
+    @classmethod
+    def pixel(cls, sig: Signature) -> "WindowShape":
+        """The pixel by which each pixel of ``sig.y`` is computed from that of ``sig.x``."""
+        batch, height, width, channels = sig.x.shape
+        outputs = sig.y.shape[1], sig.y.shape[2]
+        return cls(batch, height, width, channels, *outputs, 1, 1, 1, 1, 1, 1, 0, 0)
 
     @classmethod
     def line(cls, pixels: int, channels: int) -> "WindowShape":
@@ -79,6 +74,13 @@ class WindowShape:
     def whole(cls, images: int, pixels: int, channels: int) -> "WindowShape":
         """All pixels of an image as its only window, in a row; it does not move."""
         return cls(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
+
+    @property
+    def turned(self) -> "WindowShape":
+        """The same with rows and columns exchanged."""
+        sizes = self.batch, self.width, self.height, self.channels, self.out_width, self.out_height
+        steps = self.taps_x, self.taps_y, self.stride_x, self.stride_y, self.dilation_x, self.dilation_y
+        return WindowShape(*sizes, *steps, self.left, self.top)
 
     @property
     def pitch(self) -> int:
@@ -165,22 +167,7 @@ def as_row(window: WindowShape) -> WindowShape:
     """An image of one column as an image of one row, which is the same unless padding is all that is read."""
     if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
         return window
-    return WindowShape(
-        batch=window.batch,
-        height=1,
-        width=window.height,
-        channels=window.channels,
-        out_height=1,
-        out_width=window.out_height,
-        taps_y=1,
-        taps_x=window.taps_y,
-        stride_y=1,
-        stride_x=window.stride_y,
-        dilation_y=1,
-        dilation_x=window.dilation_y,
-        top=0,
-        left=window.top,
-    )
+    return replace(window.turned, stride_y=1, dilation_y=1)
 
 
 def as_column(window: WindowShape) -> WindowShape | None:
@@ -189,19 +176,5 @@ def as_column(window: WindowShape) -> WindowShape | None:
         return window
     if window.taps_y > 1 or window.top > 0 or window.out_height != window.height:
         return None
-    return WindowShape(
-        batch=window.batch * window.height,
-        height=window.width,
-        width=1,
-        channels=window.channels,
-        out_height=window.out_width,
-        out_width=1,
-        taps_y=window.taps_x,
-        taps_x=1,
-        stride_y=window.stride_x,
-        stride_x=1,
-        dilation_y=window.dilation_x,
-        dilation_x=1,
-        top=window.left,
-        left=0,
-    )
+    rows = window.batch * window.height
+    return replace(window.turned, batch=rows, width=1, out_width=1, stride_x=1, dilation_x=1)

@@ -15,10 +15,10 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import is_row
 from crtgen.kernels.words import Words, by_output, words
-from crtgen.ops import Conv2d, ConvParams, FullyConnected
+from crtgen.ops import Conv2d, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["BaseDenseView", "fully_connected", "row_of_sums", "whole_image"]
+__all__ = ["BaseDenseView", "dense", "row_of_sums"]
 
 _CHANNELS = (8, 7, 6, 5)
 _REACH = 32  # bytes that LDRB reaches
@@ -72,20 +72,12 @@ class BaseDenseView:
         return Work(whole + self.ragged * self.routine.runs(blocks=1))
 
 
-@design(FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """One row; None for others, or if inexact."""
-    is_one = sig.y.elements == sig.inputs[1].shape[0]
-    return _dense(op.parameters(sig), sig, target) if is_one else None
-
-
-@design(Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
-def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The same for a convolution of which the only window is the whole image; None for others."""
-    return _dense(op.parameters(sig), sig, target) if is_row(op, sig) else None
-
-
-def _dense(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
+@design(FullyConnected, Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
+def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """One row of inputs; None for others, or if inexact."""
+    if not is_row(op, sig):
+        return None
+    params = op.parameters(sig)
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     rescale = rescale_of(params, weights, bias)

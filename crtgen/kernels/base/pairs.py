@@ -18,12 +18,12 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import WindowShape, least_lead
+from crtgen.kernels.window import WindowShape, gathered_window, least_lead
 from crtgen.kernels.words import Words, by_output, some_at_a_time, words
 from crtgen.ops import Conv2d, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["BasePairsView", "conv2d", "fully_connected"]
+__all__ = ["BasePairsView", "product"]
 
 _UNROLL = {"speed": 4, "size": 1}
 _FAR = 4095  # the greatest offset of STRB
@@ -103,23 +103,10 @@ class BasePairsView:
         return least_lead(((starts + self.tile) * self.outputs)[:-1], reads[1:])
 
 
-@design(Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
-def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Two pixels or more; None for others, or if inexact."""
-    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
-    return _kernel(op, sig, target, None if window.is_pointwise else window)
-
-
-@design(FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """A batch of two or more; None for others, or if inexact."""
-    return _kernel(op, sig, target, None)
-
-
-def _kernel(
-    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
-) -> Kernel | None:
+@design(Conv2d, FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
+def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """Two pixels, or a batch of two, or more; None for others, or if inexact."""
+    window = gathered_window(op, sig)
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     pixels = sig.y.elements // len(weights)

@@ -55,7 +55,7 @@ class Whole:
 def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """One image without padding, one output for each channel; None for others, or if inexact."""
     _, w, b = sig.inputs
-    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(op, sig)
     whole = (window.batch, window.taps_y, window.taps_x) == (1, window.height, window.width)
     weights, bias = w.array().reshape(-1, w.shape[3]), b.array().astype(np.int64)
     taps, channels = weights.shape

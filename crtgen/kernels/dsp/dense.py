@@ -27,7 +27,7 @@ from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["DspDenseView", "dense_kernel", "fully_connected"]
+__all__ = ["DspDenseView", "dense", "dense_kernel"]
 
 _LANES = 4
 _STEPS_WRITTEN_OUT = {"speed": 16, "size": 2}
@@ -61,16 +61,14 @@ class DspDenseView:
         return self.whole * self.group_words
 
 
-@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output."""
-    return dense_kernel(op.parameters(sig), sig, target)
+@design(FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output.
 
-
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
-def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The same for a convolution of which the only window is the whole image; None for others."""
-    return dense_kernel(op.parameters(sig), sig, target) if is_row(op, sig) else None
+    A convolution is one if its only window is the whole image; None for others.
+    """
+    fits = isinstance(op, FullyConnected) or is_row(op, sig)
+    return dense_kernel(op.parameters(sig), sig, target) if fits else None
 
 
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:

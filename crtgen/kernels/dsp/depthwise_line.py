@@ -114,7 +114,7 @@ class LineView:
 def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Lines of two outputs or more, strides of 1 or 2, four channels or more; else None, or if inexact."""
     _, w, b = sig.inputs
-    window = as_column(WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
+    window = as_column(WindowShape.of(op, sig))
     if window is None or op.multiplier > 1 or not _fits(window, sig.x.dtype.itemsize):
         return None
     params = op.parameters(sig)

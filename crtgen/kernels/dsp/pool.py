@@ -131,7 +131,7 @@ def _fits(op: AveragePool2d | MaxPool2d, sig: Signature) -> bool:
 def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel:
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
-    window = WindowShape.of(sig, op.window, op.stride, op.padding)
+    window = WindowShape.of(op, sig)
     view = DspPoolView(
         window,
         *_walk(window),

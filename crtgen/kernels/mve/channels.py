@@ -197,9 +197,9 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     """For one output per channel, or one channel; None where no two outputs are neighbours, or if inexact."""
     x, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
-    _, taps_y, taps_x, outputs = weights.shape
+    outputs = weights.shape[3]
     by_channel = weights.reshape(-1, outputs).T
-    window = WindowShape.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(op, sig)
     if x.shape[3] == 1:
         return windows_kernel(window, by_channel.astype(np.int8), bias, op.parameters(sig), target)
     window = as_row(window)

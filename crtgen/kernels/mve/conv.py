@@ -211,7 +211,7 @@ def conv_kernel(
     """The same for a convolution that does that with its sums, so many groups of channels at once."""
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
-    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(op, sig)
     return windows_kernel(window, weights, bias, params, target, w.dtype is DType.INT4, at_once)
 
 

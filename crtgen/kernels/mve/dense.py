@@ -24,7 +24,7 @@ from crtgen.kernels.words import NO_WORDS, Words, by_output
 from crtgen.ops import INT8, Conv2d, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["MveDenseView", "dense_kernel", "fully_connected", "row_of_sums", "shared_requantisation"]
+__all__ = ["MveDenseView", "dense", "dense_kernel", "row_of_sums", "shared_requantisation"]
 
 _WRITTEN_OUT = {"speed": 16, "size": 2}
 
@@ -153,16 +153,11 @@ class _MveDenseWriter:
         f(STORES[size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * size}")
 
 
-@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 and int16, any size; None if inexact."""
-    return dense_kernel(op.parameters(sig), sig, target)
-
-
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
-def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The same for a convolution of which the only window is the whole image; None for others."""
-    return dense_kernel(op.parameters(sig), sig, target) if is_row(op, sig) else None
+@design(FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
+def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """Of any size; None if inexact, and for convolutions whose only window is not the whole image."""
+    fits = isinstance(op, FullyConnected) or is_row(op, sig)
+    return dense_kernel(op.parameters(sig), sig, target) if fits else None
 
 
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:

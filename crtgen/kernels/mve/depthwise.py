@@ -44,7 +44,7 @@ _MOST_OFFSET = 65535
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, or windows of more than four patches. One channel is a convolution."""
     _, w, b = sig.inputs
-    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(op, sig)
     weights, bias = w.array().astype(np.int64)[0], b.array().astype(np.int64)
     params = op.parameters(sig)
     by_channel = weights.reshape(-1, window.channels * op.multiplier).T

@@ -15,10 +15,10 @@ from crtgen.kernels.layout import ChannelGroup, in_groups
 from crtgen.kernels.mve.bytes import copy, copy_window
 from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import WindowShape
+from crtgen.kernels.window import WindowShape, gathered_window
 from crtgen.ops import Conv2d, FullyConnected
 
-__all__ = ["conv2d", "fully_connected"]
+__all__ = ["product"]
 
 _LANES = 4
 _TILE = 4  # pixels at a time
@@ -26,23 +26,10 @@ _ALONE = 4  # vectors of outputs for a pixel that comes alone
 _UNROLL = 4
 
 
-@design(Conv2d, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
-def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """A float32 convolution of any shape; None for int8."""
-    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
-    return _kernel(op, sig, target, None if window.is_pointwise else window)
-
-
-@design(FullyConnected, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """A float32 layer; None for int8."""
-    return _kernel(op, sig, target, None)
-
-
-def _kernel(
-    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
-) -> Kernel | None:
+@design(Conv2d, FullyConnected, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
+def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel:
+    """Layers of any shape."""
+    window = gathered_window(op, sig)
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
     outputs = weights.shape[0]
     pixels, depth = sig.y.elements // outputs, weights.size // outputs

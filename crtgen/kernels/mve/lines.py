@@ -36,7 +36,7 @@ def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     With strides of whole words they are at most 16. None for others.
     """
     _, w, b = sig.inputs
-    window = as_column(WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
+    window = as_column(WindowShape.of(op, sig))
     if window is None or window.channels == 1 or window.dilation_y > 1 or window.out_height == 1:
         return None
     weights, bias = w.array().astype(np.int64).reshape(window.taps_y, -1), b.array().astype(np.int64)

@@ -108,7 +108,7 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     count = op.window[0] * op.window[1]
     if count > MOST or by_float(sig.y):
         return None
-    window = WindowShape.of(sig, op.window, op.stride, op.padding)
+    window = WindowShape.of(op, sig)
     counts = _counts(window) if window.padded else {count}
     factors = {n: reciprocal(n) if sig.x.dtype is DType.INT8 else _reciprocal16(n) for n in counts}
     found = {n: factor for n, factor in factors.items() if factor is not None}
@@ -136,7 +136,7 @@ def _reciprocal16(count: int) -> Reciprocal:
 @design(MaxPool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel:
     """Windows of any size."""
-    return _kernel(op, sig, WindowShape.of(sig, op.window, op.stride, op.padding), "mve max", None)
+    return _kernel(op, sig, WindowShape.of(op, sig), "mve max", None)
 
 
 def _counts(window: WindowShape) -> set[int]:

@@ -74,7 +74,7 @@ def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     epilogue = requant.epilogue
     if epilogue.shift is None or epilogue.low is not None or epilogue.high is not None:
         return None
-    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(op, sig)
     outputs, depth = weights.shape
     micro = Stationary(depth, outputs, epilogue.shift, _UNROLL, packed)
     stream = stream_const(weights, [StreamCut(0, depth)], requant, 4, "per four channels")

@@ -125,7 +125,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     by_channel = weights.reshape(-1, weights.shape[3]).T
-    window = WindowShape.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = WindowShape.of(op, sig)
     whole = (window.batch, window.taps_y, window.taps_x) == (1, window.height, window.width)
     channels, taps = by_channel.shape
     if not whole or window.padded or op.multiplier > 1 or channels > _FAR or not _fits(by_channel):

@@ -14,10 +14,10 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.vfp.copy import copied, copy, copy_window
 from crtgen.kernels.vfp.products_asm import Tile, tile_of_pixels
 from crtgen.kernels.vfp.unit import FloatLimits, FloatUnit
-from crtgen.kernels.window import WindowShape
+from crtgen.kernels.window import WindowShape, gathered_window
 from crtgen.ops import Conv2d, FullyConnected
 
-__all__ = ["conv2d", "fully_connected"]
+__all__ = ["product"]
 
 _PIXELS = 4  # at a time
 _CHANNELS = {1: 8}  # of so many pixels, else as many as these:
@@ -26,23 +26,10 @@ _WRITTEN_OUT = {"speed": 64, "size": 16}  # products, and twice as many where th
 _MOST_INPUTS = 16
 
 
-@design(Conv2d, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
-def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
-    """A float32 convolution of any shape."""
-    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = WindowShape.of(sig, taps, op.stride, op.padding, op.dilation)
-    return _kernel(op, sig, target, None if window.is_pointwise else window)
-
-
-@design(FullyConnected, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
-    """A float32 layer of any shape."""
-    return _kernel(op, sig, target, None)
-
-
-def _kernel(
-    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: WindowShape | None
-) -> Kernel:
+@design(Conv2d, FullyConnected, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
+def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel:
+    """Layers of any shape."""
+    window = gathered_window(op, sig)
     weights, bias = (v.array() for v in sig.inputs[1:])
     outputs = len(bias)
     pixels, depth = sig.y.elements // outputs, weights.size // outputs

@@ -15,10 +15,11 @@ from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import shared_kernel
 from crtgen.kernels.dsp.shared_asm import UNROLL
 from crtgen.kernels.dsp.tile import Micro, group_of_pixels
-from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps
+from crtgen.kernels.dsp.walk import PIXELS, Walk, sees_image, window_of
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.window import WindowShape
 from crtgen.kernels.words import by_output
 from crtgen.ops import INT16
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
@@ -33,20 +34,13 @@ _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
 
 @dataclass(frozen=True, slots=True)
 class DspConvView:
-    """A convolution of ``images`` images: ``groups`` groups of three pixels, then what is left.
-
-    Outputs have ``size`` bytes.
-    """
+    """A convolution: groups of three pixels, then what is left of an image. Outputs have ``size`` bytes."""
 
     size: int
-    images: int
-    image_bytes: int
     channels: int
-    groups: int
     micros: tuple[Micro, ...]
     packing: Packing
-    walk: PixelSteps
-    window: PaddedRows | None
+    walk: Walk
     even_words: int
     odd_words: int
     near: int
@@ -55,7 +49,7 @@ class DspConvView:
     @property
     def near_at(self) -> int:
         """Where they are in scratch."""
-        return -(-(self.column_bytes + (self.window.bytes if self.window else 0)) // 4) * 4
+        return -(-(self.column_bytes + self.walk.scratch) // 4) * 4
 
     @property
     def scratch(self) -> int:
@@ -69,7 +63,7 @@ class DspConvView:
     def routines(self) -> tuple[Routine, ...]:
         """For each group's number of pixels micro-kernel and packing; then what copies rows."""
         pairs = ((group_of_pixels(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
-        return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.window else ()))
+        return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.walk.rows else ()))
 
     @property
     def pixel_bytes(self) -> int:
@@ -103,7 +97,7 @@ def conv_kernel(
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
-    return matrix_kernel(Geometry.of(op, sig), params, weights, bias, target, packed, near)
+    return matrix_kernel(window_of(op, sig), params, weights, bias, target, packed, near)
 
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
@@ -114,11 +108,11 @@ def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
         return None
     weights, bias = w.array().astype(np.int8).reshape(-1, w.shape[3]).T, b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
-    return matrix_kernel(Geometry.of(op, sig), op.parameters(sig), weights, bias, target, packed)
+    return matrix_kernel(window_of(op, sig), op.parameters(sig), weights, bias, target, packed)
 
 
 def matrix_kernel(
-    geometry: Geometry,
+    window: WindowShape,
     params: ConvParams,
     weights: Int8,
     bias: Int64,
@@ -132,7 +126,7 @@ def matrix_kernel(
 
     None if inexact, and where nothing but padding is read; for size, also for one output channel.
     """
-    if not geometry.sees_image:
+    if not sees_image(window):
         return None
     shared = target.optimize == "size" and not params.is_sum
     usual = _STEPS_WRITTEN_OUT
@@ -142,7 +136,7 @@ def matrix_kernel(
         forms = (None,)
     elif target.code is not None:
         forms += _SHORTER
-    made = [_kernel_of(geometry, params, weights, bias, packed, form, near) for form in forms]
+    made = [_kernel_of(window, params, weights, bias, packed, form, near) for form in forms]
     found = [kernel for kernel in made if kernel is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -150,7 +144,7 @@ def matrix_kernel(
 
 
 def _kernel_of(
-    geometry: Geometry,
+    window: WindowShape,
     params: ConvParams,
     weights: Int8,
     bias: Int64,
@@ -160,11 +154,9 @@ def _kernel_of(
 ) -> Kernel | None:
     """``unrolling`` is None for the kernel that layers share."""
     shared = unrolling is None
-    window = geometry.slide(-params.input_offset)
-    pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
-    walk = geometry.walk(pitch)
+    walk = Walk.of(window, -params.input_offset)
     size = params.scheme.activations.itemsize
-    packing = Packing.of(geometry.window, geometry.dilation, geometry.pixel_bytes, pitch, size)
+    packing = Packing.of(window, walk.rows.pitch if walk.rows else window.pitch, size)
     first, *others = _forms(params, packed, shared)
     if unrolling is None:
         steps = -(-packing.steps // UNROLL) * UNROLL
@@ -176,7 +168,7 @@ def _kernel_of(
     stream = next((stream for stream in streams if stream is not None), None)
     if stream is None:
         return None
-    layer = DspLayer(geometry, walk, window, packing, stream, steps)
+    layer = DspLayer(walk, packing, stream, steps)
     return _kernel(layer, unrolling, near) if unrolling else shared_kernel(layer)
 
 
@@ -205,22 +197,16 @@ def _kernel(layer: DspLayer, unrolling: Unrolling, near: bool) -> Kernel:
 
 def _view(layer: DspLayer, unrolling: Unrolling, near: bool) -> DspConvView:
     stream, walk = layer.stream, layer.walk
-    groups, left = divmod(walk.pixels, PIXELS)
-    counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
     micros = tuple(
         micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else unrolling.of_the_last)
-        for pixels in counts
+        for pixels in walk.counts
     )
     return DspConvView(
         size=stream.epilogue.bits // 8,
-        images=layer.geometry.images,
-        image_bytes=layer.geometry.image_bytes,
         channels=stream.channels,
-        groups=groups,
         micros=micros,
         packing=layer.packing,
         walk=walk,
-        window=layer.window,
         even_words=stream.even_words,
         odd_words=stream.odd_words,
         near=layer.weights.nbytes if near else 0,
@@ -228,18 +214,18 @@ def _view(layer: DspLayer, unrolling: Unrolling, near: bool) -> DspConvView:
 
 
 def _work(view: DspConvView, stream: WeightStream) -> Work:
-    work, odd, wraps = Work(), " odd" if stream.odd else "", " wraps" if view.walk.wraps else ""
+    work, walk, odd = Work(), view.walk, " odd" if stream.odd else ""
+    wraps = " wraps" if walk.wraps else ""
     for m in view.micros:
         micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)
         group = micro.runs(pairs=stream.even) + stream.odd * micro.runs(pairs=1)
-        runs = view.images * (view.groups if m.pixels == PIXELS else 1)
+        runs = walk.images * (walk.groups if m.pixels == PIXELS else 1)
         work.assembly += runs * ((group.near if view.near else group) + packing.runs())
         name = f"group{odd}" if m.pixels == PIXELS else "last group"
         work.block(f"{name}{wraps}", runs).block(f"pixel{wraps}", runs * m.pixels, m.pixels)
-        work.block("window", runs * bool(view.window), bool(view.window))
-    if view.window:
-        work.fill(view.window.bytes)
-        view.window.work(work, view.walk.height, view.images)
+        work.block("window", runs * bool(walk.rows), bool(walk.rows))
+    if walk.rows:
+        walk.work(work.fill(walk.scratch))
     if view.near:
         work.copy(view.near, 1, words=True).constants += view.near
-    return work.block("image", view.images, view.images > 1)
+    return work.block("image", walk.images, walk.images > 1)

@@ -15,13 +15,12 @@ from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes, rounded_lan
 from crtgen.kernels.dsp.form import fits
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.row import ROW_HALFWORDS, ROW_NIBBLES, ROW_WIDE, PackedRow, RowForm, groups_of_outputs
-from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
-from crtgen.kernels.window import is_row
+from crtgen.kernels.window import WindowShape, is_row
 from crtgen.kernels.words import NO_WORDS, Words, by_output
 from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
@@ -80,7 +79,8 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
     size, packed = x.dtype.itemsize, w.dtype is DType.INT4
     rescale = rescale_of(params, weights, bias)
     if rows > 1 or outputs < _LANES or (packed and not _sums_fit(rescale, depth)):
-        return matrix_kernel(Geometry.rows(rows, depth * size), params, weights, bias, target, packed)
+        line = WindowShape.line(rows, depth * size)
+        return matrix_kernel(line, params, weights, bias, target, packed)
     folded = bias + params.input_offset * weights.sum(axis=1)
     return row_of_sums(weights, folded, rescale, size, target, packed)
 
@@ -95,7 +95,7 @@ def row_of_sums(
     outputs, depth = weights.shape
     if outputs < _LANES:
         return None
-    packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
+    packing = Packing.of(WindowShape.line(1, depth * size), depth * size, size)
     steps, unroll = _unrolling(packing.steps, target.steps(_STEPS_WRITTEN_OUT[target.optimize]))
     forms = _forms(packed, size, rescale)
     streams = (_stream(form, weights, packing, steps, start, rescale) for form in forms)

@@ -13,11 +13,12 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.depthwise_any_asm import CHANNELS, GAIN_BITS, Expansion, WindowedView, one_pixel
 from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
-from crtgen.kernels.dsp.walk import Geometry, groups_lead
+from crtgen.kernels.dsp.walk import Walk, sees_image, window_of
 from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.window import WindowShape
 from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
@@ -34,9 +35,10 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     x, w, b = sig.inputs
     if sig.y.shape[3] < CHANNELS:
         return None
-    geometry, expansion = _geometry(op, sig)
-    reach = (geometry.window[1] - 1) * geometry.dilation[1] * geometry.pixel_bytes
-    if not geometry.sees_image or reach > FAR:
+    window = window_of(op, sig)
+    window = replace(window, channels=window.channels * op.multiplier)
+    reach = (window.taps_x - 1) * window.dilation_x * window.channels
+    if not sees_image(window) or reach > FAR:
         return None
     params = op.parameters(sig)
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T  # [channel, tap]
@@ -45,9 +47,12 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     lanes = epilogue_lanes(rescale_of(params, weights, bias), ((gain, np.arange(len(bias))),))
     if lanes is None:
         return None
-    zero_point, image = -params.input_offset, x.nbytes // x.shape[0]
+    expansion = None
+    if op.multiplier > 1:
+        seen = min(window.width, window.columns - window.left) * x.shape[3]
+        expansion = Expansion(seen, op.multiplier, x.dtype.c_name)
     unroll = target.steps(_UNROLL[target.optimize])
-    view = _view(geometry, expansion, (zero_point, image, len(bias)), lanes.epilogue, gain > 1, unroll)
+    view = _view(window, expansion, -params.input_offset, lanes.epilogue, gain > 1, unroll)
     groups, words_each = fours(len(bias)), view.group_words
 
     def pack() -> Words:
@@ -71,24 +76,11 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         template="dsp/depthwise_any.c.j2",
         view=view,
         consts=(Const("weights", "uint32", (len(groups) * words_each,), pack, 4, note),),
-        scratch=view.window.bytes if view.window else 0,
+        scratch=view.walk.scratch,
         inplace=_inplace(view),
         work=_work(view),
         routines=(one_pixel(view), *((copy(),) if view.copies else ())),
     )
-
-
-def _geometry(op: DepthwiseConv2d, sig: Signature) -> tuple[Geometry, Expansion | None]:
-    """The layer with as many inputs as outputs, and how its rows get them."""
-    if op.multiplier == 1:
-        return Geometry.of(op, sig), None
-    images, height, width, inputs = sig.x.shape
-    output = (sig.y.shape[1], sig.y.shape[2])
-    taps, corner = (sig.inputs[1].shape[1], sig.inputs[1].shape[2]), (op.padding.top, op.padding.left)
-    columns = (output[1] - 1) * op.stride[1] + (taps[1] - 1) * op.dilation[1] + 1
-    pixel, seen = inputs * op.multiplier * sig.x.dtype.itemsize, min(width, columns - corner[1])
-    geometry = Geometry(images, (height, width), output, taps, op.stride, op.dilation, corner, True, pixel)
-    return geometry, Expansion(seen * inputs, op.multiplier, sig.x.dtype.c_name)
 
 
 def _pack_taps(weights: Int64) -> Words:
@@ -122,24 +114,18 @@ def _pack_nibbles(weights: Int64) -> Words:
 
 
 def _view(
-    geometry: Geometry,
+    window: WindowShape,
     expansion: Expansion | None,
-    numbers: tuple[int, int, int],
+    zero_point: int,
     epilogue: DspEpilogue,
     packed: bool,
     most: int,
 ) -> WindowedView:
-    """``numbers`` are the zero point, the bytes of an image, and the output's channels.
-
-    At ``most`` so many taps of several rows are written out.
-    """
-    zero_point, image_bytes, channels = numbers
-    window = geometry.slide(zero_point, pixels=1)
-    pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
-    if window and expansion:
-        window = replace(window, input_pitch=image_bytes // geometry.size[0])
-    row_step, step = geometry.dilation[0] * pitch, geometry.dilation[1] * geometry.pixel_bytes
-    rows, columns = geometry.window
+    """At ``most`` so many taps of several rows are written out."""
+    walk = Walk.of(window, zero_point, at_once=1, repeats=expansion.repeats if expansion else 1)
+    pitch = walk.rows.pitch if walk.rows else window.pitch
+    row_step, step = window.dilation_y * pitch, window.dilation_x * window.channels
+    rows, columns = window.taps_y, window.taps_x
     reach = (columns - 1) * step
     fits = [n for n in range(1, rows + 1) if (n - 1) * row_step + reach <= FAR]
     whole = [n for n in fits if rows % n == 0]
@@ -153,15 +139,12 @@ def _view(
         return tuple(row * row_step + tap * step for row in range(rows) for tap in range(columns))
 
     return WindowedView(
-        images=geometry.images,
-        image_bytes=image_bytes,
-        channels=channels,
+        channels=window.channels // (epilogue.bits // 8),
         size=epilogue.bits // 8,
         rows=rows // unroll,
         taps=offsets(unroll),
         row_step=unroll * row_step,
-        walk=geometry.walk(pitch),
-        window=window,
+        walk=walk,
         expansion=expansion,
         epilogue=epilogue,
         packed=packed,
@@ -182,26 +165,18 @@ def _taken(rows: int, columns: int, unroll: int) -> int:
 
 def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
     """Without a window, a last group that overlaps the one before would read what that one wrote."""
-    if view.rest and not view.window:
-        return ()
-    return (
-        InPlace(
-            lead=groups_lead(
-                view.walk, view.window, view.images, view.image_bytes, view.pixel_bytes, pixels=1
-            )
-        ),
-    )
+    return () if view.rest and not view.walk.rows else (InPlace(lead=view.walk.lead(view.pixel_bytes)),)
 
 
 def _work(view: WindowedView) -> Work:
-    routine, e, pixels = one_pixel(view), view.expansion, view.images * view.walk.pixels
+    routine, e, walk = one_pixel(view), view.expansion, view.walk
+    pixels = walk.images * walk.pixels
     calls = [view.whole, *([1] if view.rest else [])]
     work = Work(pixels * Runs.sum(routine.runs(groups=n) for n in calls))
-    work.block("pixel", pixels * len(calls), len(calls)).block("line", view.images * view.walk.height)
-    if view.window:
-        work.fill(view.window.bytes)
-        view.window.work(work, view.walk.height, view.images, Runs() if e else None)
-    if view.window and e:
+    work.block("pixel", pixels * len(calls), len(calls)).block("line", walk.images * walk.height)
+    if walk.rows:
+        walk.work(work.fill(walk.scratch), Runs() if e else None)
+    if walk.rows and e:
         rows = work.blocks["row"].runs
         work.block("expanded", rows * e.count).block("expanded byte", rows * e.count * e.repeats, e.repeats)
-    return work.block("image", view.images, view.images > 1)
+    return work.block("image", walk.images, walk.images > 1)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
-from crtgen.kernels.dsp.walk import PaddedRows, PixelSteps
+from crtgen.kernels.dsp.walk import Walk
 
 __all__ = ["CHANNELS", "GAIN_BITS", "Expansion", "WindowedView", "one_pixel"]
 
@@ -42,15 +42,12 @@ class WindowedView:
     ``packed``: weights have four bits.
     """
 
-    images: int
-    image_bytes: int
     channels: int
     size: int
     rows: int
     taps: tuple[int, ...]
     row_step: int
-    walk: PixelSteps
-    window: PaddedRows | None
+    walk: Walk
     expansion: Expansion | None
     epilogue: DspEpilogue
     packed: bool
@@ -72,7 +69,8 @@ class WindowedView:
     @property
     def copies(self) -> bool:
         """Whether rows in scratch are copied as they are."""
-        return self.window is not None and (self.window.kept > 0 or self.expansion is None)
+        rows = self.walk.rows
+        return rows is not None and (rows.kept > 0 or self.expansion is None)
 
     @property
     def pixel_bytes(self) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crtgen.kernels.dsp.matrix import WeightStream
 from crtgen.kernels.dsp.packing import Packing
-from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
+from crtgen.kernels.dsp.walk import Walk
 from crtgen.kernels.kernel import Const
 
 __all__ = ["DspLayer"]
@@ -14,9 +14,7 @@ __all__ = ["DspLayer"]
 class DspLayer:
     """All that is decided of a layer before its code is."""
 
-    geometry: Geometry
-    walk: PixelSteps
-    window: PaddedRows | None
+    walk: Walk
     packing: Packing
     stream: WeightStream
     steps: int
@@ -28,5 +26,4 @@ class DspLayer:
     @property
     def lead(self) -> int:
         """The lead with which the output may overwrite the input."""
-        images, image_bytes = self.geometry.images, self.geometry.image_bytes
-        return groups_lead(self.walk, self.window, images, image_bytes, self.stream.pixel_bytes)
+        return self.walk.lead(self.stream.pixel_bytes)

@@ -13,6 +13,7 @@ import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.words import FAR
+from crtgen.kernels.window import WindowShape
 from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["Packing", "order_weights", "pack_windows"]
@@ -38,16 +39,12 @@ class Packing:
     size: int = 1
 
     @classmethod
-    def of(
-        cls, window: tuple[int, int], dilation: tuple[int, int], pixel: int, pitch: int, size: int = 1
-    ) -> "Packing":
-        """A convolution's window over pixels of so many bytes, in rows of ``pitch`` bytes.
-
-        Taps side by side make one run.
-        """
-        if dilation[1] == 1 or window[1] == 1:
-            return cls(window[0], 1, window[1] * pixel, dilation[0] * pitch, 0, size)
-        return cls(window[0], window[1], pixel, dilation[0] * pitch, dilation[1] * pixel, size)
+    def of(cls, window: WindowShape, pitch: int, size: int = 1) -> "Packing":
+        """A window whose channels are bytes, in rows of ``pitch`` bytes. Taps side by side make one run."""
+        row_step, pixel = window.dilation_y * pitch, window.channels
+        if window.dilation_x == 1 or window.taps_x == 1:
+            return cls(window.taps_y, 1, window.taps_x * pixel, row_step, 0, size)
+        return cls(window.taps_y, window.taps_x, pixel, row_step, window.dilation_x * pixel, size)
 
     @property
     def words(self) -> int:

@@ -17,11 +17,11 @@ __all__ = ["shared_kernel"]
 
 def shared_kernel(layer: DspLayer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
-    stream, window = layer.stream, layer.window
+    stream = layer.stream
     shifts = (1, 1) if stream.epilogue.floor else ()  # those of the layer are in the table
     view = DspSharedView(replace(stream.epilogue, shifts=shifts), stream.form)
     routines = (any_group(view), any_windows(view.size), copy())
-    scratch = 4 * PIXELS * layer.steps + PIXELS * stream.pixel_bytes + (window.bytes if window else 0)
+    scratch = 4 * PIXELS * layer.steps + PIXELS * stream.pixel_bytes + layer.walk.scratch
     return Kernel(
         design="dsp_matrix_shared",
         template="dsp/conv_shared.c.j2",
@@ -37,35 +37,35 @@ def shared_kernel(layer: DspLayer) -> Kernel:
 
 def _work(layer: DspLayer, group: Routine, windows: Routine) -> Work:
     packing, stream, rounds = layer.packing, layer.stream, layer.steps // UNROLL
-    images, window = layer.geometry.images, layer.window
-    groups = images * -(-layer.walk.pixels // PIXELS)
+    walk, images = layer.walk, layer.walk.images
+    groups = images * -(-walk.pixels // PIXELS)
     parts = [n for n in (stream.even, int(stream.odd)) if n]
     counted = Runs.sum(group.runs(pairs=n, rounds=rounds) for n in parts)
     if packing.words:
         counted += windows.runs(rows=packing.rows, taps=packing.taps, words=packing.words)
     work = Work(groups * counted).block("group", groups).block("second", groups * (len(parts) - 1))
     work.block("rest", groups * len(packing.rest)).block("image", images)
-    if layer.walk.pixels % PIXELS:
+    if walk.pixels % PIXELS:
         work.block("partial", images)
-        work.assembly += images * copied(layer.walk.pixels % PIXELS * stream.pixel_bytes)
-    if window:
-        work.block("window", images).block("window word", images * window.bytes / 4)
-        window.work(work, layer.walk.height, images)
+        work.assembly += images * copied(walk.pixels % PIXELS * stream.pixel_bytes)
+    if walk.rows:
+        work.block("window", images).block("window word", images * walk.scratch / 4)
+        walk.work(work)
     return work
 
 
 def _table(layer: DspLayer) -> Const:
     """A layer's numbers; without padding the window has no rows."""
-    geometry, walk, packing, stream = layer.geometry, layer.walk, layer.packing, layer.stream
-    window = layer.window or PaddedRows(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    walk, packing, stream = layer.walk, layer.packing, layer.stream
+    window = walk.rows or PaddedRows(0, 0, 0, 0, 0, 0, 0, 0, 0)
     shift_a, shift_b = stream.epilogue.shifts or (0, 0)
     table = DspConvTable(
         column_bytes=4 * PIXELS * layer.steps,
         pixel_bytes=stream.pixel_bytes,
         shift_a=shift_a,
         shift_b=shift_b,
-        images=geometry.images,
-        image_bytes=geometry.image_bytes,
+        images=walk.images,
+        image_bytes=walk.image_bytes,
         pixels=walk.pixels,
         width=walk.width,
         pixel_step=walk.pixel_step,

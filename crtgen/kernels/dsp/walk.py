@@ -1,6 +1,6 @@
 """How a convolution goes over an image: from window to window, and through padded rows in scratch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -8,12 +8,25 @@ from crtgen.ir import Signature
 from crtgen.kernels.asm import Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied
+from crtgen.kernels.window import WindowShape
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["PIXELS", "Geometry", "PaddedRows", "PixelSteps", "groups_lead"]
+__all__ = ["PIXELS", "PaddedRows", "Walk", "sees_image", "window_of"]
 
 PIXELS = 3  # computed at a time
+
+
+def window_of(op: Conv2d | DepthwiseConv2d, sig: Signature) -> WindowShape:
+    """The window of a convolution, whose channels are bytes; a pointwise one is over one long row."""
+    window = WindowShape.of(op, sig)
+    window = replace(window, channels=window.channels * sig.x.dtype.itemsize)
+    return WindowShape.line(window.pixels, window.channels) if window.is_pointwise else window
+
+
+def sees_image(window: WindowShape) -> bool:
+    """Whether a window of a row reaches beyond the padding on its left."""
+    return window.columns > window.left
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +55,52 @@ class PaddedRows:
     def bytes(self) -> int:
         return self.rows * self.pitch
 
-    def work(self, work: Work, outputs: int, images: int, row: Runs | None = None) -> None:
-        """Of filling it and moving it on, for so many rows of outputs; ``row`` is what bringing one takes."""
-        tops = self.first + self.stride * np.arange(outputs)
-        fresh = np.arange(self.rows - self.kept, 0, -1)
-        first = np.append(self.first + np.arange(self.rows), tops[1:, None] + self.rows - fresh)
-        inside = images * int(((first >= 0) & (first < self.height)).sum())
-        outside = images * first.size - inside
-        work.block("slide", images * (outputs - 1)).block("row", inside).fill(self.row_bytes, outside)
-        work.assembly += inside * (copied(self.row_bytes) if row is None else row)
-        work.assembly += images * (outputs - 1) * copied(self.kept * self.pitch)
-
 
 @dataclass(frozen=True, slots=True)
-class PixelSteps:
-    """From one window to the next: ``pixel_step`` bytes on; after ``width`` of them, ``row_advance`` more."""
+class Walk:
+    """The windows of images, ``at_once`` together, and what they are read from: ``rows``, or the image.
 
+    From one window to the next it is ``pixel_step`` bytes; after ``width`` of them, ``row_advance`` more.
+    """
+
+    images: int
+    image_bytes: int
     width: int
     height: int
     pixel_step: int
     row_advance: int
+    rows: PaddedRows | None
+    at_once: int
+
+    @classmethod
+    def of(cls, window: WindowShape, zero_point: int, at_once: int = PIXELS, repeats: int = 1) -> "Walk":
+        """That over a window whose channels are bytes; each input comes into the rows ``repeats`` times."""
+        rows = None
+        if window.padded or repeats > 1:
+            # so many rows of outputs can a group touch
+            touched = 1 if window.out_width % at_once == 0 else max(2, at_once // window.out_width)
+            rows = PaddedRows(
+                rows=window.rows + (min(window.out_height, touched) - 1) * window.stride_y,
+                pitch=-(-window.columns * window.channels // 4) * 4,
+                left=window.left * window.channels,
+                row_bytes=min(window.width, window.columns - window.left) * window.channels,
+                input_pitch=window.pitch // repeats,
+                height=window.height,
+                first=-window.top,
+                stride=window.stride_y,
+                zero_point=zero_point,
+            )
+        step, pitch = window.stride_x * window.channels, rows.pitch if rows else window.pitch
+        return cls(
+            images=window.batch,
+            image_bytes=window.height * window.pitch // repeats,
+            width=window.out_width,
+            height=window.out_height,
+            pixel_step=step,
+            row_advance=window.stride_y * pitch - window.out_width * step,
+            rows=rows,
+            at_once=at_once,
+        )
 
     @property
     def wraps(self) -> bool:
@@ -71,116 +110,55 @@ class PixelSteps:
     def pixels(self) -> int:
         return self.width * self.height
 
-    def starts(self) -> Int64:
+    @property
+    def groups(self) -> int:
+        """Whole groups of an image."""
+        return self.pixels // self.at_once
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many windows a group has: whole ones, and what is left."""
+        left = self.pixels % self.at_once
+        return tuple(count for count in (self.at_once if self.groups else 0, left) if count)
+
+    @property
+    def scratch(self) -> int:
+        return self.rows.bytes if self.rows else 0
+
+    def work(self, work: Work, row: Runs | None = None) -> None:
+        """Of bringing in rows and moving them on, if there are any; ``row`` is what bringing one takes."""
+        w, moves = self.rows, self.images * (self.height - 1)
+        if w is None:
+            return
+        tops = w.first + w.stride * np.arange(self.height)
+        fresh = np.arange(w.rows - w.kept, 0, -1)
+        first = np.append(w.first + np.arange(w.rows), tops[1:, None] + w.rows - fresh)
+        inside = self.images * int(((first >= 0) & (first < w.height)).sum())
+        outside = self.images * first.size - inside
+        work.block("slide", moves).block("row", inside).fill(w.row_bytes, outside)
+        work.assembly += inside * (copied(w.row_bytes) if row is None else row)
+        work.assembly += moves * copied(w.kept * w.pitch)
+
+    def lead(self, pixel_bytes: int, tiles: bool = False) -> int:
+        """The lead where groups of windows are read until their outputs are complete.
+
+        ``pixel_bytes`` are those of an output pixel. With ``tiles``, which have outputs in several rows, a
+        row of them counts as written with its first one.
+        """
+        ends = np.minimum(np.arange(0, self.pixels, self.at_once) + self.at_once, self.pixels)
+        written = (-(-ends // self.width) * self.width if tiles else ends) * pixel_bytes
+        if self.rows is None:
+            read = np.append(self._starts(), self.image_bytes)[ends]
+        else:
+            w = self.rows
+            tops = w.first + (ends - 1) // self.at_once * self.at_once // self.width * w.stride
+            read = np.clip(tops + w.rows, 0, w.height) * w.input_pitch
+        image = np.arange(self.images)[:, None]
+        ahead = (written + image * self.pixels * pixel_bytes) - (read + image * self.image_bytes)
+        unread = read + image * self.image_bytes < self.images * self.image_bytes
+        return max(0, int(ahead[unread].max(initial=0)))
+
+    def _starts(self) -> Int64:
         """Where the windows of all pixels begin."""
         rows = np.arange(self.height) * (self.width * self.pixel_step + self.row_advance)
         return (rows[:, None] + np.arange(self.width) * self.pixel_step).reshape(-1)
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """A convolution with its sizes; a pointwise one without stride is one long row.
-
-    ``pixel_bytes`` are those of an input pixel.
-    """
-
-    images: int
-    size: tuple[int, int]
-    output: tuple[int, int]
-    window: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    corner: tuple[int, int]
-    padded: bool
-    pixel_bytes: int
-
-    @classmethod
-    def of(cls, op: Conv2d | DepthwiseConv2d, sig: Signature) -> "Geometry":
-        n, h, w, c = *sig.x.shape[:3], sig.x.shape[3] * sig.x.dtype.itemsize
-        _, oh, ow, _ = sig.y.shape
-        window = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-        pad = op.padding
-        padded = any((pad.top, pad.bottom, pad.left, pad.right))
-        if window == (1, 1) and op.stride == (1, 1) and not padded:
-            return cls.rows(n * h * w, c)
-        corner = (pad.top, pad.left)
-        return cls(n, (h, w), (oh, ow), window, op.stride, op.dilation, corner, padded, c)
-
-    @classmethod
-    def rows(cls, count: int, pixel_bytes: int) -> "Geometry":
-        """``count`` pixels of so many bytes, of which each is a window of its own."""
-        return cls(1, (1, count), (1, count), (1, 1), (1, 1), (1, 1), (0, 0), False, pixel_bytes)
-
-    @property
-    def image_bytes(self) -> int:
-        return self.size[0] * self.size[1] * self.pixel_bytes
-
-    def _rows_at_once(self, pixels: int) -> int:
-        """How many rows of outputs a group of so many pixels can touch."""
-        width, height = self.output[1], self.output[0]
-        return min(height, 1 if width % pixels == 0 else max(2, pixels // width))
-
-    def _extent(self, axis: int) -> int:
-        """Rows or columns that a window reaches over."""
-        return (self.window[axis] - 1) * self.dilation[axis] + 1
-
-    def _columns(self) -> int:
-        """Columns of the padded image that the windows of a row reach over."""
-        return (self.output[1] - 1) * self.stride[1] + self._extent(1)
-
-    @property
-    def sees_image(self) -> bool:
-        """Whether a window of a row reaches beyond the padding on its left."""
-        return self._columns() > self.corner[1]
-
-    def slide(self, zero_point: int, pixels: int = PIXELS) -> PaddedRows | None:
-        """The padded rows for groups of pixels; None without padding: the input itself is read."""
-        if not self.padded:
-            return None
-        rows = self._extent(0) + (self._rows_at_once(pixels) - 1) * self.stride[0]
-        columns = self._columns()
-        seen = min(self.size[1], columns - self.corner[1])
-        return PaddedRows(
-            rows=rows,
-            pitch=-(-columns * self.pixel_bytes // 4) * 4,
-            left=self.corner[1] * self.pixel_bytes,
-            row_bytes=seen * self.pixel_bytes,
-            input_pitch=self.size[1] * self.pixel_bytes,
-            height=self.size[0],
-            first=-self.corner[0],
-            stride=self.stride[0],
-            zero_point=zero_point,
-        )
-
-    def walk(self, pitch: int) -> PixelSteps:
-        """The walk over rows of ``pitch`` bytes."""
-        step = self.stride[1] * self.pixel_bytes
-        height, width = self.output
-        return PixelSteps(width, height, step, self.stride[0] * pitch - width * step)
-
-
-def groups_lead(
-    walk: PixelSteps,
-    window: PaddedRows | None,
-    images: int,
-    image_bytes: int,
-    pixel_bytes: int,
-    pixels: int = PIXELS,
-    tiles: bool = False,
-) -> int:
-    """The lead where groups of so many pixels are read until their outputs are complete.
-
-    ``pixel_bytes`` are those of an output pixel. With ``tiles``, which have outputs in several rows, a row of
-    them counts as written with its first one.
-    """
-    ends = np.minimum(np.arange(0, walk.pixels, pixels) + pixels, walk.pixels)
-    written = (-(-ends // walk.width) * walk.width if tiles else ends) * pixel_bytes
-    if window is None:
-        read = np.append(walk.starts(), image_bytes)[ends]
-    else:
-        rows = window.first + (ends - 1) // pixels * pixels // walk.width * window.stride
-        read = np.clip(rows + window.rows, 0, window.height) * window.input_pitch
-    image = np.arange(images)[:, None]
-    ahead = (written + image * walk.pixels * pixel_bytes) - (read + image * image_bytes)
-    unread = read + image * image_bytes < images * image_bytes
-    return max(0, int(ahead[unread].max(initial=0)))

@@ -9,13 +9,14 @@ from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes
-from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps, groups_lead
+from crtgen.kernels.dsp.walk import PIXELS, Walk, window_of
 from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, TileInputs, Tiles, products, transform
 from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.window import WindowShape
 from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import Conv2d
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -31,19 +32,15 @@ _MIXED = [0, 2, 1, 3]
 
 @dataclass(frozen=True, slots=True)
 class WinogradView:
-    """A convolution of ``images`` images: ``groups`` groups of three tiles, then what is left.
+    """A convolution: groups of three tiles, then what is left of an image.
 
     ``tile_step`` is bytes from the outputs of a tile to those of the next, ``row_advance`` what is left to
     the next row of tiles.
     """
 
-    images: int
-    image_bytes: int
-    groups: int
     inputs: tuple[TileInputs, ...]
     tiles: tuple[Tiles, ...]
-    walk: PixelSteps
-    window: PaddedRows | None
+    walk: Walk
     weight_words: int
 
     @property
@@ -60,14 +57,14 @@ class WinogradView:
 
     @property
     def scratch(self) -> int:
-        return self.column_bytes + (self.window.bytes if self.window else 0)
+        return self.column_bytes + self.walk.scratch
 
     @property
     def routines(self) -> tuple[Routine, ...]:
         """For each group's number of tiles products and transform; then what copies rows."""
         pairs = zip(self.tiles, self.inputs, strict=True)
         made = (routine for tiles, inputs in pairs for routine in (products(tiles), transform(inputs)))
-        return (*made, *((copy(),) if self.window else ()))
+        return (*made, *((copy(),) if self.walk.rows else ()))
 
 
 @design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
@@ -92,40 +89,33 @@ def winograd(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     lanes = epilogue_lanes(rescale_of(params, rows, bias), ((1 << GAIN, even), (1 << GAIN, even + 1)))
     if lanes is None:
         return None
-    tiles = replace(Geometry.of(op, sig), output=(height // 2, width // 2), window=(4, 4), stride=(2, 2))
+    tiles = replace(window_of(op, sig), out_height=height // 2, out_width=width // 2)
+    tiles = replace(tiles, taps_y=4, taps_x=4, stride_y=2, stride_x=2)
     view = _view(tiles, -params.input_offset, channels, lanes)
     if not all(inputs.near and tiles.near for inputs, tiles in zip(view.inputs, view.tiles, strict=True)):
         return None
     folded = bias + params.input_offset * rows.astype(np.int64).sum(axis=1)
-    lead = groups_lead(view.walk, view.window, view.images, view.image_bytes, 4 * channels, tiles=True)
     return Kernel(
         design="dsp_winograd",
         template="dsp/winograd.c.j2",
         view=view,
         consts=(_const(weights, folded, lanes, view.weight_words),),
         scratch=view.scratch,
-        inplace=(InPlace(lead=lead),),
+        inplace=(InPlace(lead=view.walk.lead(4 * channels, tiles=True)),),
         work=_work(view),
         routines=view.routines,
     )
 
 
-def _view(geometry: Geometry, zero_point: int, channels: int, lanes: Lanes) -> WinogradView:
-    window = geometry.slide(zero_point)
-    pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
-    walk = geometry.walk(pitch)
-    groups, left = divmod(walk.pixels, PIXELS)
-    counts = [tiles for tiles in (PIXELS if groups else 0, left) if tiles]
-    steps, row = geometry.pixel_bytes // 2, 2 * walk.width * channels
+def _view(window: WindowShape, zero_point: int, channels: int, lanes: Lanes) -> WinogradView:
+    walk = Walk.of(window, zero_point)
+    pitch = walk.rows.pitch if walk.rows else window.pitch
+    steps, row = window.channels // 2, 2 * walk.width * channels
     of_a_pair = 2 * (POSITIONS * steps + 1 + lanes.epilogue.constants)
     return WinogradView(
-        images=geometry.images,
-        image_bytes=geometry.image_bytes,
-        groups=groups,
-        inputs=tuple(TileInputs(n, geometry.pixel_bytes, pitch) for n in counts),
-        tiles=tuple(Tiles(n, steps, channels, row, lanes.epilogue) for n in counts),
+        inputs=tuple(TileInputs(n, window.channels, pitch) for n in walk.counts),
+        tiles=tuple(Tiles(n, steps, channels, row, lanes.epilogue) for n in walk.counts),
         walk=walk,
-        window=window,
         weight_words=channels // 2 * of_a_pair,
     )
 
@@ -151,15 +141,14 @@ def _const(weights: Int8, bias: Int64, lanes: Lanes, length: int) -> Const:
 
 
 def _work(view: WinogradView) -> Work:
-    work, wraps = Work(), " wraps" if view.walk.wraps else ""
+    work, walk, wraps = Work(), view.walk, " wraps" if view.walk.wraps else ""
     for tiles, inputs in zip(view.tiles, view.inputs, strict=True):
-        runs = view.images * (view.groups if tiles.tiles == PIXELS else 1)
+        runs = walk.images * (walk.groups if tiles.tiles == PIXELS else 1)
         pairs = tiles.stride // 2
         work.assembly += runs * (products(tiles).runs(pairs=pairs) + tiles.tiles * transform(inputs).runs())
         name = "group" if tiles.tiles == PIXELS else "last group"
         work.block(name, runs).block(f"tile{wraps}", runs * tiles.tiles, tiles.tiles)
-        work.block("window", runs * bool(view.window), bool(view.window))
-    if view.window:
-        work.fill(view.window.bytes)
-        view.window.work(work, view.walk.height, view.images)
-    return work.block("image", view.images, view.images > 1)
+        work.block("window", runs * bool(walk.rows), bool(walk.rows))
+    if walk.rows:
+        walk.work(work.fill(walk.scratch))
+    return work.block("image", walk.images, walk.images > 1)

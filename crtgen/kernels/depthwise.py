@@ -15,7 +15,7 @@ from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integ
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import nibbles
 from crtgen.kernels.registry import design
-from crtgen.kernels.ring import DepthwiseView, ring_lead, ring_view, ring_work
+from crtgen.kernels.ring import DepthwiseView, ring_view, ring_work
 from crtgen.ops import DepthwiseConv2d, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
@@ -47,7 +47,7 @@ def _kernel(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, consts: tup
         view=view,
         consts=consts,
         scratch=view.ring_elements * size,
-        inplace=(InPlace(lead=ring_lead(view, size)),),
+        inplace=(InPlace(lead=size * view.lead),),
         work=_work(view, sig),
     )
 

@@ -23,7 +23,7 @@ from crtgen.kernels.epilogue import (
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import ChannelGroup, groups_of, in_groups
 from crtgen.kernels.registry import design
-from crtgen.kernels.window import WindowShape, gathered_window, least_lead
+from crtgen.kernels.window import WindowShape, gathered_window, tiles_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
@@ -231,10 +231,5 @@ def _steps(sig: Signature) -> Array:
 
 def gemm_lead(view: GemmView, size: int) -> int:
     """A gathered tile is read whole before it is written, one in place is read and written in turn."""
-    starts = np.minimum(np.arange(0, view.pixels, view.tile), view.pixels - view.tile)
-    written = (starts + view.tile) * view.outputs * size
-    if view.window is None:
-        return least_lead(written, starts * view.depth * size)
-    first = view.window.first_reads()
-    reads = np.array([first[s : s + view.tile].min() for s in starts], np.int64) * size
-    return least_lead(written[:-1], np.minimum.accumulate(reads[::-1])[::-1][1:])
+    reads = view.window.first_reads() if view.window else np.arange(view.pixels) * view.depth
+    return size * tiles_lead(reads, view.tile, view.outputs, whole=view.window is not None)

@@ -4,15 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.layout import groups_of
-from crtgen.kernels.window import WindowShape, as_row, least_lead
+from crtgen.kernels.window import WindowShape, as_row, ring_lead
 from crtgen.ops import DepthwiseConv2d
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "FloatRow",
     "RingRow",
     "float_lines",
-    "ring_lead",
     "ring_view",
     "ring_work",
 ]
@@ -51,6 +48,11 @@ class DepthwiseView:
     @property
     def ring_elements(self) -> int:
         return self.ring_rows * self.ring_columns * self.window.channels
+
+    @property
+    def lead(self) -> int:
+        """In elements."""
+        return ring_lead(self.window, self.window.channels * self.multiplier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +167,6 @@ def _tile(width: int) -> int:
     return min((2, 3), key=lambda tile: -(-width // tile) * tile) if width > 1 else 1
 
 
-def ring_lead(view: DepthwiseView, size: int) -> int:
-    """All rows of a window are in the ring when a row of outputs is written."""
-    g = view.window
-    steps = np.arange(g.batch * g.out_height)
-    written = (steps + 1) * g.out_width * g.channels * view.multiplier
-    rows = np.clip(steps % g.out_height * g.stride_y + g.rows - g.top, 0, g.height)
-    unread = (steps // g.out_height * g.height + rows) * g.pitch
-    pending = unread < g.batch * g.height * g.pitch
-    return least_lead(written[pending] * size, unread[pending] * size)
-
-
 def float_lines(
     design: str,
     view: DepthwiseView,
@@ -192,7 +183,7 @@ def float_lines(
         view=view,
         consts=(weights,),
         scratch=4 * view.ring_elements,
-        inplace=(InPlace(lead=ring_lead(view, 4)),),
+        inplace=(InPlace(lead=4 * view.lead),),
         work=ring_work(Work(lines * routines[0].runs()), view, 4, copy, fill),
         routines=routines,
     )

@@ -12,7 +12,17 @@ from crtgen.ops.conv import Conv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.traits import Windowed
 
-__all__ = ["WindowShape", "as_column", "as_row", "gathered_window", "is_row", "least_lead"]
+__all__ = [
+    "WindowShape",
+    "as_column",
+    "as_row",
+    "gathered_window",
+    "is_row",
+    "least_lead",
+    "ring_lead",
+    "rows_lead",
+    "tiles_lead",
+]
 
 
 def is_row(op: Conv2d | FullyConnected, sig: Signature) -> bool:
@@ -161,6 +171,42 @@ def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArr
     ends = np.asarray(written, np.int64)
     starts = np.minimum.accumulate(np.asarray(unread, np.int64)[::-1])[::-1]
     return max(0, int((ends - starts).max(initial=0)))
+
+
+def rows_lead(
+    window: WindowShape,
+    written: npt.NDArray[np.int64],
+    taken: npt.NDArray[np.int64],
+    outputs: int,
+) -> int:
+    """The lead where an image is computed in steps of rows.
+
+    When step i ends, ``written[i]`` rows with ``outputs`` elements a pixel are there, and nothing before row
+    ``taken[i]`` of the image is read any more.
+    """
+    images = np.arange(window.batch)[:, None]
+    ends = (images * window.out_height + written).ravel() * window.out_width * outputs
+    unread = (images * window.height + np.clip(taken, 0, window.height)).ravel() * window.pitch
+    pending = unread < window.batch * window.height * window.pitch
+    return least_lead(ends[pending], unread[pending])
+
+
+def ring_lead(window: WindowShape, outputs: int) -> int:
+    """That where a row of outputs is written when all rows of its windows were copied."""
+    rows = np.arange(window.out_height)
+    return rows_lead(window, rows + 1, rows * window.stride_y + window.rows - window.top, outputs)
+
+
+def tiles_lead(reads: npt.NDArray[np.int64], tile: int, outputs: int, whole: bool) -> int:
+    """The lead where so many pixels are computed at a time; the last ones are moved back.
+
+    ``reads`` is for each pixel an element of the input before which it reads nothing. Pixels are read as a
+    ``whole`` before one is written, or else until all are; these have ``outputs`` elements.
+    """
+    starts = np.minimum(np.arange(0, len(reads), tile), len(reads) - tile)
+    unread = np.minimum.accumulate(reads[::-1])[::-1][starts]
+    written = (starts + tile) * outputs
+    return least_lead(written[:-1], unread[1:]) if whole else least_lead(written, unread)
 
 
 def as_row(window: WindowShape) -> WindowShape:

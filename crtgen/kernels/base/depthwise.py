@@ -13,7 +13,7 @@ from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.ring import DepthwiseView, ring_lead, ring_view, ring_work
+from crtgen.kernels.ring import DepthwiseView, ring_view, ring_work
 from crtgen.kernels.words import Words, words
 from crtgen.ops import DepthwiseConv2d
 
@@ -76,7 +76,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         view=view,
         consts=(stream(g.channels, row.stream_words, channels, note),),
         scratch=ring.ring_elements,
-        inplace=(InPlace(lead=ring_lead(ring, 1)),),
+        inplace=(InPlace(lead=ring.lead),),
         work=ring_work(Work(lines * row_of_outputs(row).runs()), ring, 1),
         routines=(row_of_outputs(row),),
     )

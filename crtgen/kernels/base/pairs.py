@@ -18,7 +18,7 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import WindowShape, gathered_window, least_lead
+from crtgen.kernels.window import WindowShape, gathered_window, tiles_lead
 from crtgen.kernels.words import Words, by_output, some_at_a_time, words
 from crtgen.ops import Conv2d, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -97,10 +97,8 @@ class BasePairsView:
     @property
     def lead(self) -> int:
         """A tile is packed whole before its outputs are written."""
-        starts = np.minimum(np.arange(0, self.pixels, self.tile), self.pixels - self.tile)
-        first = self.window.first_reads() if self.window else np.arange(self.pixels) * self.depth
-        reads = np.array([first[s : s + self.tile].min() for s in starts], np.int64)
-        return least_lead(((starts + self.tile) * self.outputs)[:-1], reads[1:])
+        reads = self.window.first_reads() if self.window else np.arange(self.pixels) * self.depth
+        return tiles_lead(reads, self.tile, self.outputs, whole=True)
 
 
 @design(Conv2d, FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))

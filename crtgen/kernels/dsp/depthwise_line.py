@@ -18,7 +18,7 @@ from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import WindowShape, as_column, least_lead
+from crtgen.kernels.window import WindowShape, as_column, rows_lead
 from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 
@@ -168,8 +168,7 @@ def _fits(window: WindowShape, size: int) -> bool:
 def _inplace(view: LineView) -> tuple[InPlace, ...]:
     """Four channels of a line are read whole before they are written, and no others are."""
     g = view.window
-    lines = np.arange(g.batch)
-    written, unread = (lines + 1) * g.out_height * view.pixel_bytes, lines * g.height * view.pixel_bytes
-    apart = InPlace(lead=least_lead(written, unread))
+    lead = rows_lead(g, np.array([g.out_height]), np.array([0]), g.channels)
+    apart = InPlace(lead=lead * view.size)
     alike = g.height == g.out_height and not view.overlaps
     return (InPlace(exact=True), apart) if alike else (apart,)

@@ -24,7 +24,7 @@ from crtgen.kernels.mve.stationary_asm import Stationary
 from crtgen.kernels.mve.stream import LANES, StreamCut, stream_const, sums_fit
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import WindowShape, as_row, least_lead
+from crtgen.kernels.window import WindowShape, as_row, ring_lead, tiles_lead
 from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -174,7 +174,7 @@ class MveConvView:
     def kernel(self, design: str, const: Const, outputs: int) -> Kernel:
         """The kernel with these weights; ``outputs`` are bytes of a pixel."""
         window, ring = self.window, self.ring
-        lead = ring.lead(window, outputs) if ring else pairs_lead(window, outputs, overlapping=True)
+        lead = ring_lead(window, outputs) if ring else pairs_lead(window, outputs, overlapping=True)
         return Kernel(
             design=design,
             template="mve/conv.c.j2",
@@ -296,14 +296,13 @@ def matrix_of_pixels(
     if kernel is None or (at_once > 1 and not kernel.pairs):
         return None
     view = PixelsView(replace(kernel, at_once=at_once), pixels)
-    starts = np.minimum(np.arange(0, pixels, 2), pixels - 2)
-    written = (starts + 2) * outputs * size
+    lead = tiles_lead(np.arange(pixels) * depth, 2, outputs * size, whole=False)
     return Kernel(
         design="mve pixels",
         template="mve/pixels.c.j2",
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE, size=size, at_once=at_once),),
-        inplace=() if params.is_sum else (InPlace(lead=least_lead(written, starts * depth)),),
+        inplace=() if params.is_sum else (InPlace(lead=lead),),
         work=view.work,
         routines=view.routines,
     )

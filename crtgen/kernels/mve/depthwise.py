@@ -28,7 +28,7 @@ from crtgen.kernels.mve.patches_asm import PatchDepthwiseView, all_channels
 from crtgen.kernels.mve.shared_depthwise import shared_depthwise
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import WindowShape, least_lead
+from crtgen.kernels.window import WindowShape, rows_lead
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -138,9 +138,5 @@ def _lead(view: PatchDepthwiseView) -> int:
     w = view.window
     firsts = np.array([s.first + i * s.step for s in view.strips for i in range(s.count)])
     kept = np.array([s.planes[0].kept for s in view.strips for _ in range(s.count)])
-    images = np.arange(w.batch)[:, None]
-    rows = firsts + view.strips[0].step
-    written = ((images * w.out_height + rows) * w.out_width * view.outputs).ravel()
-    read = np.clip(firsts * w.stride_y - w.top + kept, 0, w.height)
-    unread = ((images * w.height + read) * w.pitch).ravel()
-    return least_lead(written[:-1], unread[1:])
+    fresh = firsts * w.stride_y - w.top + kept
+    return rows_lead(w, firsts + view.strips[0].step, np.append(fresh[1:], w.height), view.outputs)

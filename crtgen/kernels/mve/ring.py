@@ -74,17 +74,6 @@ class Ring:
         work.assembly += w.batch * inside * copy().runs(vectors=row)
         work.assembly += w.batch * (loaded - inside) * fill().runs(vectors=row)
 
-    def lead(self, window: WindowShape, outputs: int) -> int:
-        """Of ``outputs`` channels over the image: rows come into the ring as a whole."""
-        image = window.height * window.width * window.channels
-        steps = np.arange(window.batch * window.out_height)
-        written = (steps + 1) * window.out_width * outputs
-        last = steps % window.out_height * window.stride_y + window.rows - window.top
-        rows = np.clip(last, 0, window.height)
-        unread = steps // window.out_height * image + rows * window.width * window.channels
-        pending = unread < window.batch * image
-        return least_lead(written[pending], unread[pending])
-
 
 def pairs_lead(window: WindowShape, outputs: int, overlapping: bool) -> int:
     """The lead where pairs of pixels of a row are read until their outputs are complete.

@@ -18,7 +18,7 @@ from crtgen.kernels.mve.shared_asm import any_dense, pair_of_pixels, runs_of_a_r
 from crtgen.kernels.mve.shared_tables import DenseTable, MveConvTable, MveSharedView, SharedDenseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import WindowShape
+from crtgen.kernels.window import WindowShape, ring_lead
 from crtgen.kernels.words import Words, words
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -50,7 +50,7 @@ def shared_matrix(window: WindowShape, weights: Int8, bias: Int64, params: ConvP
         view=view,
         consts=(_weights(weights, fours, 4, "per four outputs: weights, requantisation"), _numbers(table)),
         scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
-        inplace=(InPlace(lead=ring.lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
+        inplace=(InPlace(lead=ring_lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
         work=_work(w, ring, table, pair_of_pixels(view)),
         routines=(pair_of_pixels(view), copy(), fill(), runs_of_a_row()),
         includes=("crt/mve_conv.h",),

@@ -19,7 +19,7 @@ from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.mve.strips_asm import all_channels, insert_row
-from crtgen.kernels.window import WindowShape, least_lead
+from crtgen.kernels.window import WindowShape, rows_lead
 from crtgen.kernels.words import Words
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
@@ -203,9 +203,7 @@ def _rows(w: WindowShape, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.
 def _lead(w: WindowShape, squares: bool) -> int:
     """All rows of a strip's patches are in scratch when its outputs are written."""
     firsts, fresh = _rows(w, squares)
-    written = (firsts + (2 if squares else 1)) * w.out_width * w.channels
-    unread = np.clip(fresh, 0, w.height) * w.width * w.channels
-    return least_lead(written[:-1], unread[1:])
+    return rows_lead(w, firsts + 1 + squares, np.append(fresh[1:], w.height), w.channels)
 
 
 def _work(w: WindowShape, table: DepthwiseTable, squares: bool, routine: Routine) -> Work:

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Routine, Writer
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel
@@ -93,10 +94,16 @@ class FloatRow(RingRow):
         return self.pixel * (1 + self.taps_y * self.taps_x)
 
 
-class FloatLine:
-    """Writes ``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
+class FloatLine(Writer):
+    """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin.
+
+    ``at_once`` outputs are computed together, then those that are left.
+    """
+
+    at_once: ClassVar[int]
 
     def __init__(self, k: FloatRow) -> None:
+        self.row = k
         self.f = f = Function(
             "line",
             "const float *const *rows",
@@ -107,18 +114,16 @@ class FloatLine:
         self.rows, self.y, self.weights = f.arguments
         self.column = f.core("bytes from where rows begin")
 
-    def written(self, k: FloatRow, at_once: int) -> Routine:
-        """So many outputs at a time, then those that are left."""
-        f = self.f
+    def write(self) -> None:
+        f, k = self.f, self.row
         f.number(self.column, 0)
-        for outputs, count in groups_of(k.width, at_once):
+        for outputs, count in groups_of(k.width, self.at_once):
             with f.repeated("neighbours", count):
                 self.outputs(outputs)
                 if k.width > outputs:
                     f.advance(self.weights, -k.weight_bytes)
                     f.advance(self.column, (outputs * k.stride - 1) * k.pixel)
                     f.advance(self.y, (outputs - 1) * k.pixel)
-        return f.done()
 
     def outputs(self, count: int) -> None:
         """All channels of so many outputs."""

@@ -29,7 +29,8 @@ How a template with assembly in it becomes a routine:
    ``predicated_loop`` for the rest. A number of rounds that only the caller knows has a name:
    ``routine.runs(pairs=8)``.
 5. Put ``@cache`` over the function that makes the routine of a view: several candidates ask for the same one.
-   The kernel's work counts ``routine.runs()``, beside blocks of the C around it.
+   A long one is a ``Writer``, of which ``SomeWriter.routine(view)`` is that. The kernel's work counts
+   ``routine.runs()``, beside blocks of the C around it.
 6. ``python -m pytest tests/kernels`` compares outputs and instructions with what QEMU counts.
 """
 
@@ -40,6 +41,7 @@ from crtgen.kernels.asm.routine import Routine, Runs
 from crtgen.kernels.asm.schedule import cycles, scheduled
 from crtgen.kernels.asm.text import assembly_file
 from crtgen.kernels.asm.wide import scale_wide
+from crtgen.kernels.asm.writer import Writer
 
 __all__ = [
     "CORE",
@@ -52,6 +54,7 @@ __all__ = [
     "Function",
     "Routine",
     "Runs",
+    "Writer",
     "assembly_file",
     "cycles",
     "pipeline_of",

@@ -1,9 +1,8 @@
 """The assembly of fully connected layers of one row without the DSP extension."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
+from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine, Writer
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
 __all__ = ["BaseDense", "Sums", "some_outputs"]
@@ -60,15 +59,12 @@ class BaseDense:
         return self.channels * each + self.weight_bytes // 4
 
 
-@lru_cache(maxsize=256)
 def some_outputs(k: BaseDense) -> Routine:
     """``outputs(x, weights, y, end)``: the blocks of outputs from ``weights`` to ``end``."""
-    writer = (_NarrowDense if k.narrow else _WideDense)(k)
-    writer.write()
-    return writer.f.done()
+    return (_NarrowDense if k.narrow else _WideDense).routine(k)
 
 
-class _BaseDenseWriter:
+class _BaseDenseWriter(Writer):
     """What both have in common: blocks of outputs, rounds of inputs. ``input`` is a register."""
 
     input: str

@@ -5,9 +5,8 @@ where a core has few.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
+from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine, Writer
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 from crtgen.kernels.ring import RingRow
 
@@ -46,15 +45,12 @@ class DepthwiseRow(RingRow):
         return self.width * self.channels - 1
 
 
-@lru_cache(maxsize=256)
 def row_of_outputs(k: DepthwiseRow) -> Routine:
     """``row(rows, y, weights, end)``: ``rows`` are where the rows of the windows begin."""
-    writer = (_NarrowDepthwise if k.narrow else _WideDepthwise)(k)
-    writer.write()
-    return writer.f.done()
+    return (_NarrowDepthwise if k.narrow else _WideDepthwise).routine(k)
 
 
-class _BaseDepthwiseWriter:
+class _BaseDepthwiseWriter(Writer):
     """What both have in common: channels, pairs of outputs, and one that is left."""
 
     def __init__(self, k: DepthwiseRow, local: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.base.epilogue import limbs_of, long_products_of
-from crtgen.kernels.base.pairs_asm import MIX, Narrow, Wide, narrow_group, wide_group
+from crtgen.kernels.base.pairs_asm import MIX, Narrow, NarrowPairs, Wide, WidePairs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.gemm import gather
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -80,7 +80,7 @@ class BasePairsView:
 
     @property
     def routine(self) -> Routine:
-        return wide_group(self.group) if isinstance(self.group, Wide) else narrow_group(self.group)
+        return (WidePairs if isinstance(self.group, Wide) else NarrowPairs).routine(self.group)
 
     @property
     def work(self) -> Work:

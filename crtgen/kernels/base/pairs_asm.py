@@ -9,12 +9,11 @@ plus 2**15 for each mix.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine
+from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Writer
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
-__all__ = ["MIX", "Narrow", "Wide", "narrow_group", "wide_group"]
+__all__ = ["MIX", "Narrow", "NarrowPairs", "Wide", "WidePairs"]
 
 MIX = 1 << 15
 """What makes the lower half of a mix positive."""
@@ -48,16 +47,8 @@ class Wide:
         return self.pixels
 
 
-@lru_cache(maxsize=256)
-def wide_group(k: Wide) -> Routine:
+class WidePairs(Writer):
     """``group(x, weights, y, end)``: the channels from ``weights`` to ``end``."""
-    writer = _WidePairs(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _WidePairs:
-    """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: Wide) -> None:
         self.k = k
@@ -159,16 +150,8 @@ class Narrow:
         return 2 * _CHANNELS * self.steps
 
 
-@lru_cache(maxsize=256)
-def narrow_group(k: Narrow) -> Routine:
+class NarrowPairs(Writer):
     """``group(x, weights, y, end)``: the pairs of channels from ``weights`` to ``end``."""
-    writer = _NarrowPairs(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _NarrowPairs:
-    """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: Narrow) -> None:
         self.k = k

@@ -11,10 +11,10 @@ from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.form import BYTES, HALFWORDS, NIBBLES, Form
 from crtgen.kernels.dsp.layer import DspLayer
 from crtgen.kernels.dsp.matrix import Unrolling, WeightStream, micro, weight_stream
-from crtgen.kernels.dsp.packing import Packing, pack_windows
+from crtgen.kernels.dsp.packing import Packing, PackingWriter
 from crtgen.kernels.dsp.shared import shared_kernel
 from crtgen.kernels.dsp.shared_asm import UNROLL
-from crtgen.kernels.dsp.tile import Micro, group_of_pixels
+from crtgen.kernels.dsp.tile import Micro, Tile
 from crtgen.kernels.dsp.walk import PIXELS, Walk, sees_image, window_of
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -62,7 +62,7 @@ class DspConvView:
     @property
     def routines(self) -> tuple[Routine, ...]:
         """For each group's number of pixels micro-kernel and packing; then what copies rows."""
-        pairs = ((group_of_pixels(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
+        pairs = ((Tile.routine(m), PackingWriter.routine(self.packing, m.pixels)) for m in self.micros)
         return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.walk.rows else ()))
 
     @property
@@ -217,7 +217,7 @@ def _work(view: DspConvView, stream: WeightStream) -> Work:
     work, walk, odd = Work(), view.walk, " odd" if stream.odd else ""
     wraps = " wraps" if walk.wraps else ""
     for m in view.micros:
-        micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)
+        micro, packing = Tile.routine(m), PackingWriter.routine(view.packing, m.pixels)
         group = micro.runs(pairs=stream.even) + stream.odd * micro.runs(pairs=1)
         runs = walk.images * (walk.groups if m.pixels == PIXELS else 1)
         work.assembly += runs * ((group.near if view.near else group) + packing.runs())

@@ -13,8 +13,8 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
 from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes, rounded_lanes
 from crtgen.kernels.dsp.form import fits
-from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
-from crtgen.kernels.dsp.row import ROW_HALFWORDS, ROW_NIBBLES, ROW_WIDE, PackedRow, RowForm, groups_of_outputs
+from crtgen.kernels.dsp.packing import Packing, PackingWriter, order_weights
+from crtgen.kernels.dsp.row import ROW_HALFWORDS, ROW_NIBBLES, ROW_WIDE, Outputs, PackedRow, RowForm
 from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import records, stream
@@ -120,7 +120,7 @@ def row_of_sums(
         scratch=4 * (steps + view.header),
         inplace=() if stream.epilogue.form == "sum" else (InPlace(),),
         work=_work(view),
-        routines=(groups_of_outputs(view.row), pack_windows(packing, 1)),
+        routines=(Outputs.routine(view.row), PackingWriter.routine(packing, 1)),
     )
 
 
@@ -198,7 +198,7 @@ def _unrolling(steps: int, most: int) -> tuple[int, int]:
 
 
 def _work(view: DspDenseView) -> Work:
-    groups = groups_of_outputs(view.row)
+    groups = Outputs.routine(view.row)
     counted = groups.runs(groups=view.whole) + bool(view.rest) * groups.runs(groups=1)
-    work = Work(counted + pack_windows(view.packing, 1).runs())
+    work = Work(counted + PackingWriter.routine(view.packing, 1).runs())
     return work.block("rest", view.rest, view.rest).block("header", view.header, view.header > 0)

@@ -14,7 +14,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.depthwise_asm import Channel, PackedColumns, one_channel, widen, widen_padding
+from crtgen.kernels.dsp.depthwise_asm import Channel, DspDepthwiseWriter, PackedColumns, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
 from crtgen.kernels.dsp.rows import OutputRow, RowBuilder
 from crtgen.kernels.dsp.words import FAR, fours
@@ -74,7 +74,7 @@ class DspDepthwiseView:
         columns = PackedColumns(self.seen, self.pixel_bytes, self.pairs, self.channel_words, self.size)
         fast = self.pixel_bytes <= _FAR_STEP
         return (
-            one_channel(self.channel),
+            DspDepthwiseWriter.routine(self.channel),
             widen_padding(columns),
             *((widen(columns, self.widened),) if fast else ()),
         )

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.rows import Chunk, OutputRow
 from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["Channel", "PackedColumns", "one_channel", "widen", "widen_padding"]
+__all__ = ["Channel", "DspDepthwiseWriter", "PackedColumns", "widen", "widen_padding"]
 
 _START, _MULTIPLIER, _CONSTANT, _SHIFT, _END = (f"[sp, #{4 * i}]" for i in range(5))
 _LOCAL = 5
@@ -145,16 +145,8 @@ class Channel:
         return 2 if self.stride == 1 else 1
 
 
-@lru_cache(maxsize=256)
-def one_channel(k: Channel) -> Routine:
+class DspDepthwiseWriter(Writer):
     """``channel(data, weights, y, rows)``."""
-    writer = _DspDepthwiseWriter(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _DspDepthwiseWriter:
-    """Writes a channel: its registers, and what is done with them."""
 
     def __init__(self, k: Channel) -> None:
         self.k = k

@@ -11,9 +11,8 @@ one by one. Else a round is four outputs, and weights are loaded for each.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 
 __all__ = ["LineOutputs", "Word", "one_line"]
@@ -131,15 +130,12 @@ class LineOutputs:
         return Word(m, self.stride == 1 and m > 0)
 
 
-@lru_cache(maxsize=256)
 def one_line(k: LineOutputs) -> Routine:
     """``channels(columns, y, weights, end)``: channel by channel while weights are left."""
-    writer = (_Resident if k.resident else _Streamed)(k)
-    writer.write()
-    return writer.f.done()
+    return (_Resident if k.resident else _Streamed).routine(k)
 
 
-class _LineWriter:
+class _LineWriter(Writer):
     """What both ways have in common: channels, rounds and what is left, epilogue and stores."""
 
     def __init__(self, k: LineOutputs) -> None:

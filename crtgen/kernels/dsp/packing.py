@@ -6,17 +6,16 @@ bytes each, is packed two by two, before the words. Inputs of int16 are two of a
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Writer
 from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.window import WindowShape
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["Packing", "order_weights", "pack_windows"]
+__all__ = ["Packing", "PackingWriter", "order_weights"]
 
 Numbers = TypeVar("Numbers", Int8, Int64)
 
@@ -107,16 +106,11 @@ def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
     return np.pad(ordered, ((0, 0), (0, steps - packing.steps), (0, 0)))
 
 
-@lru_cache(maxsize=256)
-def pack_windows(packing: Packing, pixels: int) -> Routine:
-    """``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``."""
-    writer = _PackingWriter(packing, pixels)
-    writer.write()
-    return writer.f.done()
+class PackingWriter(Writer):
+    """``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``.
 
-
-class _PackingWriter:
-    """Writes the packing of windows: bytes that fill no word, then words in loops or one by one."""
+    Writes the packing of windows: bytes that fill no word, then words in loops or one by one.
+    """
 
     def __init__(self, packing: Packing, pixels: int) -> None:
         names = ("a", "b", "c")[:pixels]

@@ -5,17 +5,16 @@ A word holds weights of two inputs; those of four outputs share words as a ``Row
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Writer
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise, saturate
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ROW_HALFWORDS", "ROW_NIBBLES", "ROW_WIDE", "PackedRow", "RowForm", "groups_of_outputs"]
+__all__ = ["ROW_HALFWORDS", "ROW_NIBBLES", "ROW_WIDE", "Outputs", "PackedRow", "RowForm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,6 @@ class PackedRow:
         return self.unroll < self.steps
 
 
-@lru_cache(maxsize=256)
-def groups_of_outputs(k: PackedRow) -> Routine:
-    """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
-    return _Outputs(k).written()
-
-
 class RowForm:
     """How four outputs share words of weights.
 
@@ -66,10 +59,10 @@ class RowForm:
         """Registers of the sums of several outputs, and of those of one."""
         raise NotImplementedError
 
-    def begin(self, t: "_Outputs") -> None:
+    def begin(self, t: "Outputs") -> None:
         """Append what is done once."""
 
-    def step(self, t: "_Outputs") -> None:
+    def step(self, t: "Outputs") -> None:
         """Append two words of inputs times their weights."""
         f = t.f
         f("ldrd", *t.pair, f"[{t.columns}], #8")
@@ -82,11 +75,11 @@ class RowForm:
             for total, word in zip(t.low, weights, strict=True):
                 f("smlad", total, inputs, word, total)
 
-    def mixed(self, t: "_Outputs", number: int, inputs: str, word: str) -> None:
+    def mixed(self, t: "Outputs", number: int, inputs: str, word: str) -> None:
         """Append the products of whole halfwords, for the sum of that number."""
         raise NotImplementedError
 
-    def apart(self, t: "_Outputs") -> tuple[str, ...]:
+    def apart(self, t: "Outputs") -> tuple[str, ...]:
         """Append what parts the sums; those of the four outputs."""
         raise NotImplementedError
 
@@ -112,10 +105,10 @@ class _RowHalfwords(RowForm):
     def sums(self, f: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return f.cores("256 * a + b of two pairs", 2, LISTED), f.cores("b of two pairs", 2, LISTED)
 
-    def mixed(self, t: "_Outputs", number: int, inputs: str, word: str) -> None:
+    def mixed(self, t: "Outputs", number: int, inputs: str, word: str) -> None:
         t.f("smlad", t.mix[number], inputs, word, t.mix[number])
 
-    def apart(self, t: "_Outputs") -> tuple[str, ...]:
+    def apart(self, t: "Outputs") -> tuple[str, ...]:
         for mix, low in zip(t.mix, t.low, strict=True):
             t.f("sub", mix, mix, low, note="256 * a")
         return t.mix[0], t.low[0], t.mix[1], t.low[1]
@@ -141,10 +134,10 @@ class _RowWide(RowForm):
         mix = f.cores("256 * a + b of two pairs, 64 bits each", 4, LISTED)
         return mix, f.cores("b of two pairs", 2, (*LISTED, "lr"))
 
-    def mixed(self, t: "_Outputs", number: int, inputs: str, word: str) -> None:
+    def mixed(self, t: "Outputs", number: int, inputs: str, word: str) -> None:
         t.f("smlald", *t.mix[2 * number :][:2], inputs, word)
 
-    def apart(self, t: "_Outputs") -> tuple[str, ...]:
+    def apart(self, t: "Outputs") -> tuple[str, ...]:
         f, sums = t.f, []
         for number, low in enumerate(t.low):
             lower, upper = t.mix[2 * number :][:2]
@@ -180,7 +173,7 @@ class _RowNibbles(RowForm):
         mix = f.cores("sum of halfwords, 64 bits", 2, LISTED)
         return mix, f.cores("sums of low bytes, of a, of c", 3, LISTED)
 
-    def begin(self, t: "_Outputs") -> None:
+    def begin(self, t: "Outputs") -> None:
         f, count, (ones, total, left, _) = t.f, t.k.inputs, t.taps
         f("mov", ones, "#0x00010001")
         f("mov", total, "#0")
@@ -191,7 +184,7 @@ class _RowNibbles(RowForm):
         f("lsl", total, total, "#3")
         f("str", total, self._EIGHTS, note="8 times the sum of the inputs")
 
-    def _add(self, t: "_Outputs", count: int, ones: str, total: str) -> None:
+    def _add(self, t: "Outputs", count: int, ones: str, total: str) -> None:
         for _ in range(count // 2):
             t.f("ldrd", *t.pair, f"[{t.columns}], #8")
             for inputs in t.pair:
@@ -200,7 +193,7 @@ class _RowNibbles(RowForm):
             t.f("ldr", t.pair[0], f"[{t.columns}], #4")
             t.f("smlad", total, t.pair[0], ones, total)
 
-    def step(self, t: "_Outputs") -> None:
+    def step(self, t: "Outputs") -> None:
         f, (first, second, spare, _), (byte, a, c) = t.f, t.taps, t.low
         f("ldrd", *t.pair, f"[{t.columns}], #8")
         f("ldm", f"{t.weights}!", listed((first, second)))
@@ -213,7 +206,7 @@ class _RowNibbles(RowForm):
             f("and", word, word, "#0x0f000f00")
             f("smlad", c, inputs, word, c)
 
-    def apart(self, t: "_Outputs") -> tuple[str, ...]:
+    def apart(self, t: "Outputs") -> tuple[str, ...]:
         f, (d, upper), (b, a, c), eights = t.f, t.mix, t.low, t.taps[0]
         for part in (b, c):
             f("subs", d, d, part)
@@ -242,8 +235,8 @@ class _RowNibbles(RowForm):
 ROW_HALFWORDS, ROW_WIDE, ROW_NIBBLES = _RowHalfwords(), _RowWide(), _RowNibbles()
 
 
-class _Outputs:
-    """Writes the groups of outputs: registers, and what is done with them."""
+class Outputs(Writer):
+    """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
 
     def __init__(self, k: PackedRow) -> None:
         self.k, self.form = k, k.form
@@ -273,7 +266,7 @@ class _Outputs:
             f("str", end, self._end, note="where the columns end")
         self.form.begin(self)
 
-    def written(self) -> Routine:
+    def write(self) -> None:
         f, k, end = self.f, self.k, self.spare or self.taps[0]
         with f.loop("four outputs", "groups") as again:
             f("ldr", self.columns, f.kept[2])
@@ -296,7 +289,6 @@ class _Outputs:
             f("ldr", end, f.kept[3])
             f("cmp", self.weights, end)
             f("bne", again)
-        return f.done()
 
     def _steps(self) -> None:
         for _ in range(self.k.unroll // 2):

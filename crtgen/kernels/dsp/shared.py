@@ -8,7 +8,7 @@ from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied, copy
 from crtgen.kernels.dsp.layer import DspLayer
-from crtgen.kernels.dsp.shared_asm import UNROLL, DspConvTable, DspSharedView, any_group, any_windows
+from crtgen.kernels.dsp.shared_asm import UNROLL, DspConvTable, DspSharedView, SharedGroup, any_windows
 from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 
@@ -20,7 +20,7 @@ def shared_kernel(layer: DspLayer) -> Kernel:
     stream = layer.stream
     shifts = (1, 1) if stream.epilogue.floor else ()  # those of the layer are in the table
     view = DspSharedView(replace(stream.epilogue, shifts=shifts), stream.form)
-    routines = (any_group(view), any_windows(view.size), copy())
+    routines = (SharedGroup.routine(view), any_windows(view.size), copy())
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.pixel_bytes + layer.walk.scratch
     return Kernel(
         design="dsp_matrix_shared",

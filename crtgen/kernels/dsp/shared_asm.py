@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.walk import PIXELS
 
-__all__ = ["UNROLL", "DspConvTable", "DspSharedView", "any_group", "any_windows"]
+__all__ = ["UNROLL", "DspConvTable", "DspSharedView", "SharedGroup", "any_windows"]
 
 UNROLL = 4
 """Steps written out; a layer's steps are padded to a multiple."""
@@ -69,14 +69,8 @@ class DspConvTable:
     input_pitch: int
 
 
-@cache
-def any_group(k: DspSharedView) -> Routine:
+class SharedGroup(Writer):
     """``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's end."""
-    return _SharedGroup(k).written()
-
-
-class _SharedGroup:
-    """Writes the groups of any layer: registers, and what is done with them."""
 
     bias = ""
 
@@ -107,7 +101,7 @@ class _SharedGroup:
         self.a = f.cores("sums of the first channel, or of both", PIXELS)
         self.b = f.cores("sums of the second channel", PIXELS)
 
-    def written(self) -> Routine:
+    def write(self) -> None:
         f, spills = self.f, self.form.spills
         with f.loop("pairs of channels", "pairs") as again:
             f("ldr", self.columns, f.kept[2])
@@ -126,7 +120,6 @@ class _SharedGroup:
             self._requantise()
             self._store()
             f("bne", again)
-        return f.done()
 
     def load(self) -> None:
         self.f("ldm", f"{self.columns}!", f"{{{', '.join(self.inputs)}}}")

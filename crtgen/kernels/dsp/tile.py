@@ -7,13 +7,12 @@ and the constants of requantisation. A ``Form`` says what a word of weights is, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Writer
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.form import Form
 
-__all__ = ["Micro", "group_of_pixels"]
+__all__ = ["Micro", "Tile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,8 @@ class Micro:
         return 4 * self.steps * self.pixels
 
 
-@lru_cache(maxsize=256)
-def group_of_pixels(m: Micro) -> Routine:
+class Tile(Writer):
     """``group(weights, y, columns, end)``: the pairs of channels from ``weights`` to ``end``."""
-    return _Tile(m).written()
-
-
-class _Tile:
-    """Writes the micro-kernel: its registers, and what is done with them."""
 
     bias = ""
 
@@ -82,7 +75,7 @@ class _Tile:
         b = "b of each pixel" if gain else "sums of channel b"
         self.b = f.cores(b, m.pixels) if m.stride > 1 else ()
 
-    def written(self) -> Routine:
+    def write(self) -> None:
         f, m = self.f, self.m
         with f.loop("pairs of channels", "pairs") as again:
             f("ldr", self.columns, f.kept[2])
@@ -105,7 +98,6 @@ class _Tile:
             f("ldr", self.inputs[0], f.kept[3])
             f("cmp", self.weights, self.inputs[0])
             f("bne", again)
-        return f.done()
 
     def load(self) -> None:
         inputs = self.inputs[: self.m.pixels]

@@ -10,7 +10,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes
 from crtgen.kernels.dsp.walk import PIXELS, Walk, window_of
-from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, TileInputs, Tiles, products, transform
+from crtgen.kernels.dsp.winograd_asm import GAIN, POSITIONS, TileInputs, Tiles, Transform, WinogradWriter
 from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import records, stream
@@ -63,7 +63,7 @@ class WinogradView:
     def routines(self) -> tuple[Routine, ...]:
         """For each group's number of tiles products and transform; then what copies rows."""
         pairs = zip(self.tiles, self.inputs, strict=True)
-        made = (routine for tiles, inputs in pairs for routine in (products(tiles), transform(inputs)))
+        made = (part for t, x in pairs for part in (WinogradWriter.routine(t), Transform.routine(x)))
         return (*made, *((copy(),) if self.walk.rows else ()))
 
 
@@ -145,7 +145,8 @@ def _work(view: WinogradView) -> Work:
     for tiles, inputs in zip(view.tiles, view.inputs, strict=True):
         runs = walk.images * (walk.groups if tiles.tiles == PIXELS else 1)
         pairs = tiles.stride // 2
-        work.assembly += runs * (products(tiles).runs(pairs=pairs) + tiles.tiles * transform(inputs).runs())
+        products, transform = WinogradWriter.routine(tiles), Transform.routine(inputs)
+        work.assembly += runs * (products.runs(pairs=pairs) + tiles.tiles * transform.runs())
         name = "group" if tiles.tiles == PIXELS else "last group"
         work.block(name, runs).block(f"tile{wraps}", runs * tiles.tiles, tiles.tiles)
         work.block("window", runs * bool(walk.rows), bool(walk.rows))

@@ -15,13 +15,12 @@ whatever was on the way.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Writer
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["GAIN", "POSITIONS", "TileInputs", "Tiles", "products", "transform"]
+__all__ = ["GAIN", "POSITIONS", "TileInputs", "Tiles", "Transform", "WinogradWriter"]
 
 GAIN = 2
 """Sums are 4 times too large."""
@@ -57,17 +56,13 @@ class TileInputs:
         return 3 * (self.pitch + self.pixel) <= FAR and 4 * self.position_bytes <= FAR
 
 
-@lru_cache(maxsize=256)
-def transform(t: TileInputs) -> Routine:
+class Transform(Writer):
     """``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][channels, in twos][tile]``.
 
     ``window`` is where its first pixel begins, and ``end`` where that ends.
+
+    Writes the sums and differences of inputs: those of columns in registers, then those of each row.
     """
-    return _Transform(t).written()
-
-
-class _Transform:
-    """Writes the sums and differences of inputs: those of columns in registers, then those of each row."""
 
     def __init__(self, t: TileInputs) -> None:
         self.t = t
@@ -87,7 +82,7 @@ class _Transform:
         self.row = f.cores("a row of sums", 4)
         self.by_rows = 15 * t.position_bytes > FAR
 
-    def written(self) -> Routine:
+    def write(self) -> None:
         f, t = self.f, self.t
         with f.loop("words", t.pixel // 4) as again:
             for rotated in ((), ("ror #8",)):
@@ -101,7 +96,6 @@ class _Transform:
             f("ldr", self.row[0], f.kept[2])
             f("cmp", self.window, self.row[0])
             f("bne", again)
-        return f.done()
 
     def _back(self, by: int) -> None:
         self.f.advance(self.to, -by, self.row[0])
@@ -166,17 +160,13 @@ class Tiles:
         return self.pitch + self.stride + 1 <= FAR
 
 
-@lru_cache(maxsize=256)
-def products(t: Tiles) -> Routine:
+class WinogradWriter(Writer):
     """``products(weights, outputs, columns, end)``: the pairs of channels from ``weights`` to ``end``.
 
     ``outputs`` are where those of each tile begin; they move on.
+
+    Writes the products: those of all positions onto the stack, then outputs by channel and tile.
     """
-    return _WinogradWriter(t).written()
-
-
-class _WinogradWriter:
-    """Writes the products: those of all positions onto the stack, then outputs by channel and tile."""
 
     def __init__(self, t: Tiles) -> None:
         self.t = t
@@ -197,7 +187,7 @@ class _WinogradWriter:
         self.taps = f.cores("weights of both channels", 2, LISTED)
         self.sp = f.core("where sums go on the stack", ("lr",))
 
-    def written(self) -> Routine:
+    def write(self) -> None:
         f = self.f
         with f.loop("pairs of channels", "pairs") as again:
             f("ldr", self.columns, f.kept[2])
@@ -210,7 +200,6 @@ class _WinogradWriter:
             f("ldr", self.columns, f.kept[3])
             f("cmp", self.weights, self.columns)
             f("bne", again)
-        return f.done()
 
     def _at(self, rows: int, number: int) -> int:
         """Where a sum lies above ``rows`` rows of sums."""

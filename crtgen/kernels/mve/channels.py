@@ -5,12 +5,11 @@ the even lanes and VMULLT the odd ones, so a pixel has two vectors of sums. VSLI
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
+from crtgen.kernels.asm import Function, Routine, Runs, Writer
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.mve.conv import MveConvView, requantise, windows_kernel
@@ -63,26 +62,18 @@ class ChannelSums:
 
     @property
     def routine(self) -> Routine:
-        return pixels_of_channels(self)
+        return _ChannelsWriter.routine(self)
 
     def runs(self, calls: int, pairs: int) -> Runs:
         """Of so many calls for so many pairs of pixels together."""
         return self.routine.runs(pairs=pairs / calls) * calls
 
 
-@lru_cache(maxsize=256)
-def pixels_of_channels(k: ChannelSums) -> Routine:
+class _ChannelsWriter(Writer):
     """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
 
     ``x`` is the address of the row of inputs, or those of several.
     """
-    writer = _ChannelsWriter(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _ChannelsWriter:
-    """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: ChannelSums) -> None:
         self.k = k

@@ -4,12 +4,11 @@ Several rows of inputs are the pixels of a pointwise convolution.
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Writer
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels
@@ -53,16 +52,8 @@ class MveDenseView:
         return self.outputs % self.at_once != 0
 
 
-@lru_cache(maxsize=256)
-def row_of_outputs(k: MveDenseView) -> Routine:
+class _MveDenseWriter(Writer):
     """``dense(x, y, weights)``."""
-    writer = _MveDenseWriter(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _MveDenseWriter:
-    """Writes the layer: its registers, and what is done with them."""
 
     def __init__(self, k: MveDenseView) -> None:
         self.k = k
@@ -208,7 +199,7 @@ def row_of_sums(
     view = MveDenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, packed)
     note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
     const = stream_const(weights, contiguous(depth), requant, at_once, note, header, size)
-    return row_of_outputs(view), const
+    return _MveDenseWriter.routine(view), const
 
 
 def _at_once(outputs: int) -> int:

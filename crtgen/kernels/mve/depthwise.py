@@ -24,7 +24,7 @@ from crtgen.kernels.mve.patches import (
     stretches,
     strips_of,
 )
-from crtgen.kernels.mve.patches_asm import PatchDepthwiseView, all_channels
+from crtgen.kernels.mve.patches_asm import PatchDepthwiseView, PatchesWriter
 from crtgen.kernels.mve.shared_depthwise import shared_depthwise
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -78,7 +78,7 @@ def patches_kernel(name: str, view: PatchDepthwiseView, weights: Int64, constant
         inplace=(InPlace(lead=_lead(view)),),
         work=view.work,
         includes=("arm_mve.h",),
-        routines=(all_channels(view), *((fill(),) if view.fills else ())),
+        routines=(PatchesWriter.routine(view), *((fill(),) if view.fills else ())),
     )
 
 

@@ -5,12 +5,10 @@ A column of the ring that several outputs read is loaded once for all of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Kernel, Target
@@ -37,13 +35,9 @@ class _LimitedRow(FloatRow):
     high: float
 
 
-@lru_cache(maxsize=256)
-def _line_of_outputs(k: _LimitedRow) -> Routine:
-    """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
-    return _FloatDepthwiseWriter(k).written(k, _OUTPUTS)
-
-
 class _FloatDepthwiseWriter(FloatLine):
+    at_once = _OUTPUTS
+
     def __init__(self, k: _LimitedRow) -> None:
         super().__init__(k)
         f, self.k = self.f, k
@@ -120,7 +114,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         f"mve float depthwise {min(_OUTPUTS, g.out_width)}x{_LANES}",
         view,
         biased(weights.reshape(-1, g.channels).T, bias, _LANES, ("channel", "tap")),
-        (_line_of_outputs(line), copy(), fill()),
+        (_FloatDepthwiseWriter.routine(line), copy(), fill()),
         copy_vectors,
         _filled,
     )

@@ -13,7 +13,7 @@ from crtgen.kernels.gemm import GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import ChannelGroup, in_groups
 from crtgen.kernels.mve.bytes import copy, copy_window
-from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
+from crtgen.kernels.mve.floats_asm import FloatBlock, FloatsWriter
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import WindowShape, gathered_window
 from crtgen.ops import Conv2d, FullyConnected
@@ -53,8 +53,10 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
     routines = []
     for block in blocks:
         form = replace(whole, vectors=block.channels // _LANES)
-        routines += [block_of_outputs(form)]
-        routines += [block_of_outputs(replace(form, some=partial))] if partial and form.vectors == 1 else []
+        routines += [FloatsWriter.routine(form)]
+        routines += (
+            [FloatsWriter.routine(replace(form, some=partial))] if partial and form.vectors == 1 else []
+        )
 
     def pack() -> Array:
         return in_groups(_padded(weights.reshape(outputs, depth)), blocks)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Writer
 from crtgen.kernels.words import bits_of
 
-__all__ = ["FloatBlock", "block_of_outputs"]
+__all__ = ["FloatBlock", "FloatsWriter"]
 
 _LANES = 4
 _AT_ONCE = 4  # inputs of a pixel
@@ -33,15 +32,9 @@ class FloatBlock:
     high: float
 
 
-@lru_cache(maxsize=256)
-def block_of_outputs(k: FloatBlock) -> Routine:
+class FloatsWriter(Writer):
     """``block(x, y, weights, bias)``; what is behind these weights."""
-    writer = _FloatsWriter(k)
-    writer.write()
-    return writer.f.done()
 
-
-class _FloatsWriter:
     def __init__(self, k: FloatBlock) -> None:
         self.k = k
         self.f = f = Function(

@@ -10,9 +10,8 @@ All offsets and lengths of inputs are in bytes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Runs
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Runs, Writer
 from crtgen.kernels.mve.epilogue import (
     MveEpilogue,
     Requantisation,
@@ -127,7 +126,7 @@ class MicroRow:
 
     @property
     def routine(self) -> Routine:
-        return pairs_of_pixels(self)
+        return _MatrixWriter.routine(self)
 
     def runs(self, calls: int, pairs: int) -> Runs:
         """Of so many calls for so many pairs of pixels together."""
@@ -143,19 +142,11 @@ STORES = {1: "vstrb{}.32", 2: "vstrh{}.32", 4: "vstrw{}.32"}
 _STORES_OF_HALVES = {1: "vstrb.16", 2: "vstrh.16"}
 
 
-@lru_cache(maxsize=256)
-def pairs_of_pixels(m: MicroRow) -> Routine:
+class _MatrixWriter(Writer):
     """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
 
     ``x`` is the address of the inputs, or that of several.
     """
-    writer = _MatrixWriter(m)
-    writer.write()
-    return writer.f.done()
-
-
-class _MatrixWriter:
-    """Writes the micro-kernel: its registers, and what is done with them."""
 
     def __init__(self, m: MicroRow) -> None:
         self.m = m

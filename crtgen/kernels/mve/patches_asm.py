@@ -1,9 +1,8 @@
 """The assembly of depthwise convolutions of patches: the outputs of a strip, and what they are told by."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Writer
 from crtgen.kernels.cost import Work
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.epilogue import MveEpilogue, rounded_products
@@ -12,7 +11,7 @@ from crtgen.kernels.mve.patches import FAR_ADD, SIDE, Batch, Patch, Strip, Strip
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.window import WindowShape
 
-__all__ = ["PatchDepthwiseView", "all_channels"]
+__all__ = ["PatchDepthwiseView", "PatchesWriter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class PatchDepthwiseView:
         batch = self.window.batch
         strips = batch * sum(s.count for s in self.strips)
         calls = strips * self.multiplier * len(self.parts)
-        work = Work(calls * all_channels(self).runs())
+        work = Work(calls * PatchesWriter.routine(self).runs())
         work.assembly += self.fills * fill().runs(vectors=-(-self.scratch // LANES))
         work.block("strip", strips, len(self.strips))
         work.block("part", calls, len(self.strips) * self.multiplier * len(self.parts))
@@ -132,16 +131,8 @@ class PatchDepthwiseView:
             work.block(f"{name} filled", runs * times * (len(rows.fresh) - read), 0)
 
 
-@lru_cache(maxsize=256)
-def all_channels(k: PatchDepthwiseView) -> Routine:
+class PatchesWriter(Writer):
     """``channels(patches, y, weights, requant)``: the outputs of a strip."""
-    writer = _PatchesWriter(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _PatchesWriter:
-    """Writes the outputs of a strip: its registers, and what is done with them."""
 
     def __init__(self, k: PatchDepthwiseView) -> None:
         self.k = k

@@ -14,7 +14,7 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.ring import Ring, pairs_lead
-from crtgen.kernels.mve.shared_asm import any_dense, pair_of_pixels, runs_of_a_row
+from crtgen.kernels.mve.shared_asm import SharedPair, any_dense, runs_of_a_row
 from crtgen.kernels.mve.shared_tables import DenseTable, MveConvTable, MveSharedView, SharedDenseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
@@ -51,8 +51,8 @@ def shared_matrix(window: WindowShape, weights: Int8, bias: Int64, params: ConvP
         consts=(_weights(weights, fours, 4, "per four outputs: weights, requantisation"), _numbers(table)),
         scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
         inplace=(InPlace(lead=ring_lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
-        work=_work(w, ring, table, pair_of_pixels(view)),
-        routines=(pair_of_pixels(view), copy(), fill(), runs_of_a_row()),
+        work=_work(w, ring, table, SharedPair.routine(view)),
+        routines=(SharedPair.routine(view), copy(), fill(), runs_of_a_row()),
         includes=("crt/mve_conv.h",),
     )
 

@@ -6,12 +6,12 @@ TFLite's own requantisation with short constants: they are the same for every la
 from collections.abc import Sequence
 from functools import cache
 
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Writer
 from crtgen.kernels.mve.matrix import gather_sums
 from crtgen.kernels.mve.shared_tables import MveSharedView, SharedDenseView
 from crtgen.kernels.mve.stream import LANES
 
-__all__ = ["any_dense", "pair_of_pixels", "runs_of_a_row"]
+__all__ = ["SharedPair", "any_dense", "runs_of_a_row"]
 
 
 @cache
@@ -91,15 +91,9 @@ def _clamp(f: Function, vectors: Sequence[str], spare: Sequence[str], limits: Se
         f("vmin.s8", q, q, spare[1])
 
 
-@cache
-def pair_of_pixels(k: MveSharedView) -> Routine:
+class SharedPair(Writer):
     """``pair(weights, pair, table)``: two pixels of any convolution."""
-    writer = _SharedPair(k)
-    writer.write()
-    return writer.f.done()
 
-
-class _SharedPair:
     def __init__(self, k: MveSharedView) -> None:
         self.k = k
         self.f = f = Function(

@@ -18,7 +18,7 @@ from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
 from crtgen.kernels.mve.stream import LANES
-from crtgen.kernels.mve.strips_asm import all_channels, insert_row
+from crtgen.kernels.mve.strips_asm import StripsWriter, insert_row
 from crtgen.kernels.window import WindowShape, rows_lead
 from crtgen.kernels.words import Words
 from crtgen.ops import ConvParams
@@ -96,7 +96,7 @@ def shared_depthwise(window: WindowShape, weights: Int64, bias: Int64, params: C
     channels = LANES if onto and w.channels % LANES == 0 else w.channels
     table = _table(w, params, squares, channels)
     view = StripsView(squares, clamped(params))
-    routine = all_channels(squares, view.clamped, tuple(view.at.items()))
+    routine = StripsWriter.routine(squares, view.clamped, tuple(view.at.items()))
     numbers = np.array([n for value in astuple(table) for n in np.ravel(value)], np.int64).astype(np.uint32)
     return Kernel(
         design="mve patches shared",

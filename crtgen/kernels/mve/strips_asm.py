@@ -1,12 +1,12 @@
 """The assembly of depthwise convolutions that layers share where size matters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Writer
 from crtgen.kernels.mve.matrix import gather_sums
 
-__all__ = ["all_channels", "insert_row"]
+__all__ = ["StripsWriter", "insert_row"]
 
 _PATCHES, _CHANNEL = "[sp]", "[sp, #4]"
 _STREAM, _END, _LEFT, _TAPS = "[sp, #8]", "[sp, #12]", "[sp, #16]", "[sp, #20]"
@@ -37,17 +37,11 @@ def insert_row() -> Routine:
     return f.done()
 
 
-@cache
-def all_channels(squares: bool, clamped: bool, places: tuple[tuple[str, int], ...]) -> Routine:
+class StripsWriter(Writer):
     """``channels(strip)``: the outputs of a strip, with the numbers of the table at these ``places``."""
-    writer = _StripsWriter(squares, clamped, dict(places))
-    writer.write()
-    return writer.f.done()
 
-
-class _StripsWriter:
-    def __init__(self, squares: bool, clamped: bool, at: Mapping[str, int]) -> None:
-        self.squares, self.clamped, self.at = squares, clamped, at
+    def __init__(self, squares: bool, clamped: bool, places: tuple[tuple[str, int], ...]) -> None:
+        self.squares, self.clamped, self.at = squares, clamped, dict(places)
         self.f = f = Function(
             "channels",
             "const void *strip",

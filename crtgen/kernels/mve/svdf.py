@@ -4,12 +4,11 @@ In scratch are the products, which go to the ends of the memories.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Writer
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
@@ -80,7 +79,7 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
     if products is None or requant is None or not requant.epilogue.uniform:
         return None
     view = MemoriesView(units, op.rank, length, size, requant.epilogue)
-    routines = (products[0], memories(view), copy())
+    routines = (products[0], _SvdfWriter.routine(view), copy())
     batch = x.shape[0]
     work = Work(batch * (routines[0].runs() + routines[1].runs()))
     work.assembly += batch * copy().runs(vectors=-(-filters * length * size // LANES))
@@ -118,16 +117,8 @@ def _stream(view: MemoriesView, time: Array, header: Words, starts: Int64) -> Co
     return Const("time", "uint32", (words,), pack, 8, "requantisation; per four units: weights, starts")
 
 
-@lru_cache(maxsize=256)
-def memories(k: MemoriesView) -> Routine:
+class _SvdfWriter(Writer):
     """``memories(memory, newest, time, y)``: the newest numbers go to the ends of memories; then outputs."""
-    writer = _SvdfWriter(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _SvdfWriter:
-    """Writes the function: its registers, and what is done with them."""
 
     def __init__(self, k: MemoriesView) -> None:
         self.k = k

@@ -4,12 +4,11 @@ Two taps are multiplied and added in 16 bits, which hold both products, and then
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Writer
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.channels import stream_of_channels
@@ -40,14 +39,7 @@ class _Whole:
         return -(-self.channels // _CHANNELS)
 
 
-@lru_cache(maxsize=256)
-def _all_channels(k: _Whole) -> Routine:
-    writer = _WholeWriter(k)
-    writer.write()
-    return writer.f.done()
-
-
-class _WholeWriter:
+class _WholeWriter(Writer):
     def __init__(self, k: _Whole) -> None:
         self.k = k
         self.f = f = Function(
@@ -135,7 +127,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     requant = requantisation(rescale_of(params, by_channel, bias), start)
     if requant is None:
         return None
-    routine = _all_channels(_Whole(taps, channels, requant.epilogue))
+    routine = _WholeWriter.routine(_Whole(taps, channels, requant.epilogue))
     return Kernel(
         design="mve whole image",
         template="",

@@ -7,7 +7,7 @@ from crtgen.kernels.layout import biased
 from crtgen.kernels.registry import design
 from crtgen.kernels.ring import float_lines, ring_view
 from crtgen.kernels.vfp.copy import copied, copy, fill, filled
-from crtgen.kernels.vfp.depthwise_asm import CHANNELS, NEIGHBOURS, FloatDepthwiseRow, line_of_outputs
+from crtgen.kernels.vfp.depthwise_asm import CHANNELS, NEIGHBOURS, FloatDepthwiseRow, VfpDepthwiseLine
 from crtgen.kernels.vfp.unit import FloatLimits, FloatUnit
 from crtgen.ops import DepthwiseConv2d
 
@@ -39,7 +39,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         f"vfp depthwise {min(NEIGHBOURS, g.out_width)}x{min(CHANNELS, g.channels)}",
         view,
         biased(weights.reshape(-1, g.channels).T, bias, CHANNELS, ("channel", "tap")),
-        (line_of_outputs(line), copy(), fill()),
+        (VfpDepthwiseLine.routine(line), copy(), fill()),
         copied,
         filled,
     )

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import Routine
 from crtgen.kernels.layout import groups_of
 from crtgen.kernels.ring import FloatLine, FloatRow
 from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, listed
 
-__all__ = ["CHANNELS", "NEIGHBOURS", "FloatDepthwiseRow", "line_of_outputs"]
+__all__ = ["CHANNELS", "NEIGHBOURS", "FloatDepthwiseRow", "VfpDepthwiseLine"]
 
 CHANNELS, NEIGHBOURS = 8, 2  # at a time
 _STORED = 4  # outputs at once, by general registers
@@ -24,13 +22,9 @@ class FloatDepthwiseRow(FloatRow):
     unit: FloatUnit
 
 
-@lru_cache(maxsize=256)
-def line_of_outputs(k: FloatDepthwiseRow) -> Routine:
-    """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
-    return _VfpDepthwiseWriter(k).written(k, NEIGHBOURS)
+class VfpDepthwiseLine(FloatLine):
+    at_once = NEIGHBOURS
 
-
-class _VfpDepthwiseWriter(FloatLine):
     def __init__(self, k: FloatDepthwiseRow) -> None:
         super().__init__(k)
         self.k = k

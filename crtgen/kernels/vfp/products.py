@@ -12,7 +12,7 @@ from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.layout import biased
 from crtgen.kernels.registry import design
 from crtgen.kernels.vfp.copy import copied, copy, copy_window
-from crtgen.kernels.vfp.products_asm import Tile, tile_of_pixels
+from crtgen.kernels.vfp.products_asm import ProductsWriter, Tile
 from crtgen.kernels.vfp.unit import FloatLimits, FloatUnit
 from crtgen.kernels.window import WindowShape, gathered_window
 from crtgen.ops import Conv2d, FullyConnected
@@ -54,7 +54,7 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
         scratch=tile.pixels * depth * 4 if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, 4)),),
         work=_work(view, tile, whole),
-        routines=(tile_of_pixels(tile), *(_gathering(window) if window else ())),
+        routines=(ProductsWriter.routine(tile), *(_gathering(window) if window else ())),
     )
 
 
@@ -75,7 +75,7 @@ def _unroll(depth: int, most: int, alone: bool) -> int:
 
 
 def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
-    each = tile_of_pixels(tile).runs()
+    each = ProductsWriter.routine(tile).runs()
     if whole:
         return Work(each)
     tiles = -(-view.pixels // view.tile)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Writer
 from crtgen.kernels.layout import ChannelGroup, groups_of
 from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, cut, listed
 
-__all__ = ["Tile", "tile_of_pixels"]
+__all__ = ["ProductsWriter", "Tile"]
 
 _ROW = 8  # inputs of a lone pixel that are loaded at once
 _WEIGHTS = 16  # registers for its weights
@@ -36,15 +35,9 @@ class Tile:
         return groups_of(self.outputs, self.channels)
 
 
-@lru_cache(maxsize=256)
-def tile_of_pixels(k: Tile) -> Routine:
+class ProductsWriter(Writer):
     """``tile(x0, y0, weights)``: the inputs of a pixel lie in a row, pixels one after the other."""
-    writer = _ProductsWriter(k)
-    writer.write()
-    return writer.f.done()
 
-
-class _ProductsWriter:
     def __init__(self, k: Tile) -> None:
         self.k = k
         self.f = f = Function(
@@ -76,7 +69,7 @@ class _ProductsWriter:
 class _ProductGroup:
     """Some outputs of all pixels: registers of the FPU, and what is done with them."""
 
-    def __init__(self, writer: _ProductsWriter, channels: int) -> None:
+    def __init__(self, writer: ProductsWriter, channels: int) -> None:
         self.writer = writer
         self.f = f = writer.f
         self.k = k = writer.k

@@ -7,7 +7,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.base.dense_asm import BaseDense, Sums, some_outputs
-from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
+from crtgen.kernels.base.epilogue import Limbs, LongProducts, exact_form
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.layout import records, stream
@@ -83,18 +83,10 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
     rescale = rescale_of(params, weights, bias)
     rescale = rescale.united() if rescale.uniform else rescale
     start = bias + params.input_offset * weights.sum(axis=1)
-    form: Limbs | LongProducts
-    if target.core.narrow:
-        limbs = limbs_of(rescale)
-        if limbs is None:
-            return None
-        form, constants = limbs
-    else:
-        found = long_products_of(rescale)
-        if found is None:
-            return None
-        form, more, constants = found
-        start = start + more
+    found = exact_form(rescale, start, target.core.narrow)
+    if found is None:
+        return None
+    form, start, constants = found
     return _kernel(_block(weights, form, rescale.uniform, target), weights, start, constants)
 
 

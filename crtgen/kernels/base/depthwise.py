@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.base.depthwise_asm import DepthwiseRow, row_of_outputs
-from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
+from crtgen.kernels.base.epilogue import exact_form
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue
 from crtgen.kernels.kernel import InPlace, Kernel, Target
@@ -49,19 +49,10 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64).reshape(-1, g.channels).T, b.array().astype(np.int64)
     rescale = rescale_of(params, weights, bias)
-    start = bias + params.input_offset * weights.sum(axis=1)
-    form: Limbs | LongProducts
-    if narrow:
-        limbs = limbs_of(rescale)
-        if limbs is None:
-            return None
-        form, constants = limbs
-    else:
-        found = long_products_of(rescale)
-        if found is None:
-            return None
-        form, more, constants = found
-        start = start + more
+    found = exact_form(rescale, bias + params.input_offset * weights.sum(axis=1), narrow)
+    if found is None:
+        return None
+    form, start, constants = found
     row = DepthwiseRow(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, form)
     view = RingView(ring, row)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Limbs", "LongProducts", "limbs_of", "long_products_of"]
+__all__ = ["Exact", "Limbs", "LongProducts", "exact_form", "limbs_of", "long_products_of"]
 
 _MULTIPLIER_BITS = 31
 
@@ -166,6 +167,19 @@ def limbs_of(rescale: Rescale) -> tuple[Limbs, Words] | None:
         if most + extent < 1 << 31:
             return limbs, _constants(limbs, form.multiplier, constant, form.shift + limbs.last)
     return None
+
+
+Exact: TypeAlias = tuple[Limbs | LongProducts, Int64, Words]
+"""A form, the start values ``[channel]``, and constants ``[channel, word]``."""
+
+
+def exact_form(rescale: Rescale, start: Int64, narrow: bool) -> Exact | None:
+    """The form for narrow instructions, or for others, with what sums start with; None if there is none."""
+    if narrow:
+        limbs = limbs_of(rescale)
+        return limbs and (limbs[0], start, limbs[1])
+    found = long_products_of(rescale)
+    return found and (found[0], start + found[1], found[2])
 
 
 def _constants(limbs: Limbs, multiplier: Int64, constant: Int64, shift: Int64) -> Words:

@@ -10,7 +10,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
-from crtgen.kernels.base.epilogue import limbs_of, long_products_of
+from crtgen.kernels.base.epilogue import Limbs, exact_form
 from crtgen.kernels.base.pairs_asm import MIX, Narrow, NarrowPairs, Wide, WidePairs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.gemm import gather
@@ -112,22 +112,22 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
     if pixels < 2 or not all(_fits(weights[some]) for some in some_at_a_time(*weights.shape)):
         return None
     params = op.parameters(sig)
-    rescale = rescale_of(params, weights, bias)
     start = bias + params.input_offset * weights.sum(axis=1)
+    found = exact_form(rescale_of(params, weights, bias), start, target.core.narrow)
+    if found is None:
+        return None
+    form, start, constants = found
     unroll = target.steps(_UNROLL[target.optimize])
-    if target.core.narrow:
+    if isinstance(form, Limbs):
         unroll = min(unroll, _MOST_NARROW)
-        narrow = limbs_of(rescale)
-        if narrow is None or len(weights) < 2 or len(weights) >= _FAR_NARROW:
+        if len(weights) < 2 or len(weights) >= _FAR_NARROW:
             return None
-        group: Wide | Narrow = Narrow(steps, len(weights), unroll, narrow[0])
-        constants = narrow[1]
+        group: Wide | Narrow = Narrow(steps, len(weights), unroll, form)
     else:
-        wide = long_products_of(rescale)
         tile = 4 if pixels >= 4 else 2
-        if wide is None or (tile - 1) * len(weights) > _FAR:
+        if (tile - 1) * len(weights) > _FAR:
             return None
-        group, start, constants = Wide(tile, steps, len(weights), unroll, wide[0]), start + wide[1], wide[2]
+        group = Wide(tile, steps, len(weights), unroll, form)
     view = BasePairsView(
         group=group,
         pixels=pixels,

@@ -10,7 +10,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, LOW, Function, Routine
-from crtgen.kernels.base.epilogue import Limbs, LongProducts, limbs_of, long_products_of
+from crtgen.kernels.base.epilogue import Limbs, LongProducts, exact_form
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.layout import records, stream
@@ -62,29 +62,26 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     if not whole or window.padded or op.multiplier > 1 or channels > _FAR:
         return None
     params, by_channel = op.parameters(sig), weights.T.astype(np.int64)
-    rescale = rescale_of(params, by_channel, bias)
     start = bias + params.input_offset * by_channel.sum(axis=1)
+    found = exact_form(rescale_of(params, by_channel, bias), start, target.core.narrow)
+    if found is None:
+        return None
+    form, start, constants = found
     unroll = min(target.steps(_UNROLL[target.optimize]), taps, _FAR // channels + 1)
-    if target.core.narrow:
-        limbs = limbs_of(rescale)
-        if limbs is None:
-            return None
+    if isinstance(form, Limbs):
         unroll = min(unroll, _NEAR)
-        numbers = records(words(start), limbs[1]).ravel()
+        numbers = records(words(start), constants).ravel()
         consts = (
             Const.of("weights", weights.astype(np.int8), 1, "[tap][channel]"),
             Const.of("constants", numbers, 4, "per channel: start, requantisation"),
         )
-        return _kernel(_narrow(Whole(taps, channels, unroll, limbs[0])), consts)
-    found = long_products_of(rescale)
-    if found is None:
-        return None
-    k = Whole(taps, channels, unroll, found[0])
+        return _kernel(_narrow(Whole(taps, channels, unroll, form)), consts)
+    k = Whole(taps, channels, unroll, form)
 
     def some_channels(some: slice) -> Words:
-        return records(words(start + found[1])[some], weights.T[some].astype(np.int8), found[2][some])
+        return records(words(start[some]), weights.T[some].astype(np.int8), constants[some])
 
-    each = 1 + (taps + k.padding) // 4 + found[0].constants
+    each = 1 + (taps + k.padding) // 4 + form.constants
     note = "per channel: start, weights, requantisation"
     return _kernel(_wide(k), (stream(channels, each, some_channels, note),))
 

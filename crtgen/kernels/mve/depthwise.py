@@ -11,8 +11,8 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import fill
-from crtgen.kernels.mve.conv import windows_kernel
-from crtgen.kernels.mve.epilogue import MveEpilogue, requantisation
+from crtgen.kernels.mve.conv import requantise, windows_kernel
+from crtgen.kernels.mve.epilogue import MveEpilogue
 from crtgen.kernels.mve.patch_weights import packed_patches, patches, requant_const
 from crtgen.kernels.mve.patches import (
     FAR_ADD,
@@ -27,7 +27,6 @@ from crtgen.kernels.mve.patches import (
 from crtgen.kernels.mve.patches_asm import PatchDepthwiseView, PatchesWriter
 from crtgen.kernels.mve.shared_depthwise import shared_depthwise
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import WindowShape, rows_lead
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
@@ -55,8 +54,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         shared = shared_depthwise(window, by_channel, bias, params)
         if shared is not None:
             return shared
-    start = bias + params.input_offset * by_channel.sum(axis=1)
-    requant = requantisation(rescale_of(params, by_channel, bias), start)
+    requant = requantise(params, by_channel, bias)
     if requant is None or requant.epilogue.left or requant.epilogue.some_whole:
         return None
     view = _view(window, op.multiplier, -params.input_offset, requant.epilogue, packed)

@@ -10,13 +10,13 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.mve.conv import requantise
 from crtgen.kernels.mve.depthwise import patches_kernel, steps_on
-from crtgen.kernels.mve.epilogue import MveEpilogue, requantisation
+from crtgen.kernels.mve.epilogue import MveEpilogue
 from crtgen.kernels.mve.patches import FAR_ADD, SIDE, Batch, Patch, in_lanes, plane_bytes, strips_of
 from crtgen.kernels.mve.patches_asm import PatchDepthwiseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import WindowShape, as_column
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
@@ -41,8 +41,7 @@ def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
         return None
     weights, bias = w.array().astype(np.int64).reshape(window.taps_y, -1), b.array().astype(np.int64)
     params = op.parameters(sig)
-    start = bias + params.input_offset * weights.sum(axis=0)
-    requant = requantisation(rescale_of(params, weights.T, bias), start)
+    requant = requantise(params, weights.T, bias)
     if requant is None or requant.epilogue.left or requant.epilogue.some_whole:
         return None
     view = _view(window, op.multiplier, -params.input_offset, requant.epilogue, w.dtype is DType.INT4)

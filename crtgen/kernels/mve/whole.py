@@ -12,9 +12,9 @@ from crtgen.kernels.asm import Function, Writer
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.channels import stream_of_channels
-from crtgen.kernels.mve.epilogue import MveEpilogue, epilogue_words, requantisation
+from crtgen.kernels.mve.conv import requantise
+from crtgen.kernels.mve.epilogue import MveEpilogue, epilogue_words
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import WindowShape
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
@@ -123,8 +123,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     if not whole or window.padded or op.multiplier > 1 or channels > _FAR or not _fits(by_channel):
         return None
     params = op.parameters(sig)
-    start = bias + params.input_offset * by_channel.sum(axis=1)
-    requant = requantisation(rescale_of(params, by_channel, bias), start)
+    requant = requantise(params, by_channel, bias)
     if requant is None:
         return None
     routine = _WholeWriter.routine(_Whole(taps, channels, requant.epilogue))

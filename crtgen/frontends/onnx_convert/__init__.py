@@ -2,57 +2,9 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.onnx_convert import (
-    affine,
-    casts,
-    einsum,
-    elementwise,
-    functions,
-    image,
-    index,
-    integers,
-    learn,
-    move,
-    packed,
-    pool,
-    products,
-    quantised,
-    recurrent,
-    reduce,
-    regions,
-    resize,
-    signal,
-    weights,
-    whole,
-)
+from crtgen.frontends.converting import all_rows
 from crtgen.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer
 
 __all__ = ["CONVERTERS", "OnnxConverter", "OnnxLayer"]
 
-_FAMILIES = (
-    affine,
-    casts,
-    einsum,
-    elementwise,
-    functions,
-    image,
-    index,
-    integers,
-    learn,
-    move,
-    packed,
-    pool,
-    products,
-    quantised,
-    recurrent,
-    reduce,
-    regions,
-    resize,
-    signal,
-    weights,
-    whole,
-)
-
-CONVERTERS: Mapping[str, OnnxConverter] = {
-    code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())
-}
+CONVERTERS: Mapping[str, OnnxConverter] = all_rows(__name__, __path__)

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from crtgen import budget
 from crtgen.frontends.builder import Converted, KnownOutput, NamedTensor, RefusedOperator
+from crtgen.frontends.converting import FileLayer
 from crtgen.frontends.onnx_file import FileNode
-from crtgen.frontends.refusals import NotConstant
-from crtgen.ir import Array, DType, Op, Value, shape_text
+from crtgen.ir import Array, DType, Op, Value
 from crtgen.ops import Mul, Reshape, Transpose
 from crtgen.ops.arithmetic import Pow
 from crtgen.ops.function import Cast, Sqrt, Square
@@ -46,8 +46,10 @@ Results: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ..
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxLayer:
+class OnnxLayer(FileLayer[NamedTensor]):
     """One node of the file with its tensors. What is wrong with it is a ``ValueError``."""
+
+    longest: ClassVar[int] = 4096
 
     node: FileNode
     inputs: tuple[NamedTensor | None, ...]
@@ -58,56 +60,15 @@ class OnnxLayer:
         return self.node.opset
 
     @property
-    def x(self) -> NamedTensor:
-        return self.tensor(0)
-
-    @property
     def rank(self) -> int:
         """Dimensions of the first input."""
         return len(self.x.shape)
-
-    @property
-    def operands(self) -> tuple[NamedTensor, ...]:
-        """All inputs, each of which has to be there."""
-        return tuple(self.tensor(i) for i in range(len(self.inputs)))
-
-    def has(self, position: int) -> bool:
-        """Whether there is such an input."""
-        return position < len(self.inputs) and self.inputs[position] is not None
-
-    def tensor(self, position: int) -> NamedTensor:
-        """An input that has to be there."""
-        tensor = self.inputs[position] if position < len(self.inputs) else None
-        if tensor is None:
-            raise ValueError(f"input {position} is missing")
-        return tensor
-
-    def constant(self, position: int, role: str) -> Array:
-        """The data of an input that has to be a constant."""
-        tensor = self.tensor(position)
-        if tensor.data is None:
-            raise NotConstant(f"{role} that are computed at run time; supported: constants")
-        return tensor.data
-
-    def integers(self, position: int, role: str) -> list[int]:
-        """A short constant vector of integers."""
-        data = self.constant(position, role)
-        if data.dtype.kind != "i" or data.size > 4096:
-            raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")
-        return [int(i) for i in data.reshape(-1).tolist()]
 
     def listed(self, name: str, position: int) -> list[int] | None:
         """Integers that older versions of the operator have as an attribute, newer ones as an input."""
         if name in self.node.attributes:
             return [int(i) for i in self.node.attributes[name]]
         return self.integers(position, name) if self.has(position) else None
-
-    def axis(self, number: int, rank: int) -> int:
-        """An axis of ``rank``, which may count from the last one."""
-        axis = number + rank if number < 0 else number
-        if not 0 <= axis < rank:
-            raise ValueError(f"there is no axis {number} of {rank}")
-        return axis
 
     def own_axis(self, default: int) -> int:
         """The attribute ``axis``, of the first input."""

@@ -2,40 +2,12 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.tflite_convert import (
-    arrange,
-    beyond,
-    binarized,
-    detection,
-    elementwise,
-    move,
-    recurrent,
-    reduce,
-    signal,
-    tables,
-    weights,
-)
+from crtgen.frontends.converting import all_rows
 from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer
 
 __all__ = ["CONVERTERS", "TfliteConverter", "TfliteLayer", "option_fields"]
 
-_FAMILIES = (
-    arrange,
-    beyond,
-    binarized,
-    detection,
-    elementwise,
-    move,
-    recurrent,
-    reduce,
-    signal,
-    tables,
-    weights,
-)
-
-CONVERTERS: Mapping[str, TfliteConverter] = {
-    code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())
-}
+CONVERTERS: Mapping[str, TfliteConverter] = all_rows(__name__, __path__)
 
 
 def option_fields() -> Mapping[str, tuple[str, ...]]:

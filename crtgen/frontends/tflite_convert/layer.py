@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 from crtgen.frontends.builder import Converted, RefusedOperator, Result
-from crtgen.frontends.refusals import NotConstant
+from crtgen.frontends.converting import FileLayer
 from crtgen.frontends.tflite_file import FileOperator, FileTensor
-from crtgen.ir import Array, DType, Op, shape_text
+from crtgen.ir import DType, Op, shape_text
 from crtgen.ops import Activation, Padding
 from crtgen.ops.fixedpoint import single
 
@@ -32,53 +32,18 @@ class _Padding(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TfliteLayer:
+class TfliteLayer(FileLayer[FileTensor]):
     """One operator of the file with its tensors. What is wrong with it is a ``ValueError``."""
+
+    longest: ClassVar[int] = 64
 
     operator: FileOperator
     inputs: tuple[FileTensor | None, ...]
     outputs: tuple[FileTensor, ...]
 
     @property
-    def x(self) -> FileTensor:
-        return self.tensor(0)
-
-    @property
-    def operands(self) -> tuple[FileTensor, ...]:
-        """All inputs, each of which has to be there."""
-        return tuple(self.tensor(i) for i in range(len(self.inputs)))
-
-    @property
     def y(self) -> FileTensor:
         return self.outputs[0]
-
-    def tensor(self, position: int) -> FileTensor:
-        """An input that has to be there."""
-        tensor = self.inputs[position] if position < len(self.inputs) else None
-        if tensor is None:
-            raise ValueError(f"input {position} is missing")
-        return tensor
-
-    def constant(self, position: int, role: str) -> Array:
-        """The data of an input that has to be a constant."""
-        tensor = self.tensor(position)
-        if tensor.data is None:
-            raise NotConstant(f"{role} that are computed at run time; supported: constants")
-        return tensor.data
-
-    def integers(self, position: int, role: str) -> list[int]:
-        """A short constant vector of integers."""
-        data = self.constant(position, role)
-        if data.dtype.kind != "i" or data.size > 64:
-            raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")
-        return [int(i) for i in data.reshape(-1).tolist()]
-
-    def axis(self, number: int, rank: int) -> int:
-        """An axis of ``rank``, which may count from the last one."""
-        axis = number + rank if number < 0 else number
-        if not 0 <= axis < rank:
-            raise ValueError(f"there is no axis {number} of {rank}")
-        return axis
 
     def option(self, name: str) -> Any:
         """An option of the operator; 0 where the file has no options."""

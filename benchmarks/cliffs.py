@@ -11,25 +11,18 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import crtgen
-from crtgen.boards import find_board
-from crtgen.boards.board import Board
-from crtgen.boards.core import find_core
+from benchmarks.proofs import board_of
 from crtgen.errors import CrtgenError
 from crtgen.ir import DType, Graph, Node, Signature, shape_text
 from crtgen.measure.benchmark import profile_model
 from crtgen.plan import Step
 
-CORES = {
-    "M0+": ("mps2_an385", "cortex-m0plus"),
-    "M3": ("mps2_an385", "cortex-m3"),
-    "M4": ("mps2_an386", "cortex-m4"),
-    "M55": ("mps3_an547", "cortex-m55"),
-}
-"""A board of QEMU's and its core. QEMU has no M0+: an M3 stands in, which knows its code."""
+CORES = ("M0+", "M3", "M4", "M55")
+"""QEMU has no M0+: an M3 stands in, which knows its code."""
 SHARE, TIMES = 0.03, 1.6
 """What is shown: at least this share of a network, and this many times its floor."""
 LEAST = 500
@@ -45,7 +38,7 @@ class Floor:
     input: tuple[float, ...] = (0, 0, 0, 0)
 
     def of(self, core: str, units: int, outputs: int, inputs: int) -> float:
-        place = list(CORES).index(core)
+        place = CORES.index(core)
         return self.each[place] * units + self.output[place] * outputs + self.input[place] * inputs
 
 
@@ -181,12 +174,6 @@ def _named(kind: str, node: Node, sig: Signature) -> str:
         return f"{kind} {weights.elements // weights.shape[0]} to {weights.shape[0]}"
     steps = max(getattr(node.op, "stride", (1, 1)))
     return f"{kind} {shape_text(sig.inputs[1].shape[1:3])}" + (f" step {steps}" if steps > 1 else "")
-
-
-def board_of(core: str) -> Board:
-    """A board of QEMU's for the core."""
-    name, processor = CORES[core]
-    return replace(find_board(name), core=find_core(processor))
 
 
 def measured(path: Path, core: str) -> list[Layer]:

@@ -19,6 +19,7 @@ from types import FrameType
 
 import crtgen
 from crtgen.boards import find_board
+from crtgen.boards.board import Board
 from crtgen.boards.core import find_core
 from crtgen.certificate import prove_built
 from crtgen.errors import CrtgenError
@@ -70,10 +71,15 @@ def _at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+def board_of(core: str) -> Board:
+    """A board of QEMU's with the core."""
+    name, processor = CORES[core]
+    return replace(find_board(name), core=find_core(processor))
+
+
 def verdict(path: Path, core: str, seconds: int) -> Verdict:
     """Build the network's standalone image for the core, and prove it."""
-    name, processor = CORES[core]
-    board = replace(find_board(name), core=find_core(processor))
+    board = board_of(core)
     try:
         image = crtgen.load(path).compile(board).generate("standalone").build()
         start = time.process_time()

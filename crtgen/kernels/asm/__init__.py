@@ -37,7 +37,7 @@ How a template with assembly in it becomes a routine:
 from crtgen.kernels.asm.fetching import waiting
 from crtgen.kernels.asm.function import CORE, EVEN, HIGH, LISTED, LOW, ODD, Function
 from crtgen.kernels.asm.pipelines import CorePipeline, pipeline_of
-from crtgen.kernels.asm.routine import Routine, Runs
+from crtgen.kernels.asm.routine import Routine, Runs, listed
 from crtgen.kernels.asm.schedule import cycles, scheduled
 from crtgen.kernels.asm.text import assembly_file
 from crtgen.kernels.asm.wide import scale_wide
@@ -57,6 +57,7 @@ __all__ = [
     "Writer",
     "assembly_file",
     "cycles",
+    "listed",
     "pipeline_of",
     "scale_wide",
     "scheduled",

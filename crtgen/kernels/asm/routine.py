@@ -7,7 +7,17 @@ from math import prod
 
 from crtgen.kernels.asm.isa import find, is_narrow
 
-__all__ = ["BasicBlock", "Instruction", "Label", "Line", "Routine", "RoutineCall", "Runs", "StackFrame"]
+__all__ = [
+    "BasicBlock",
+    "Instruction",
+    "Label",
+    "Line",
+    "Routine",
+    "RoutineCall",
+    "Runs",
+    "StackFrame",
+    "listed",
+]
 
 _HIGH = ("r8", "r9", "r10", "r11")
 _NEAR = {True: (-252, 258), False: (-2044, 2050)}
@@ -141,8 +151,13 @@ class StackFrame:
         return [Instruction("mov", pair if to_low else pair[::-1]) for pair in pairs]
 
 
+def listed(registers: Iterable[str]) -> str:
+    """Registers as LDM, STM, VLDM and VSTM have them."""
+    return f"{{{', '.join(registers)}}}"
+
+
 def _list(mnemonic: str, registers: Iterable[str]) -> Instruction:
-    return Instruction(mnemonic, (f"{{{', '.join(registers)}}}",))
+    return Instruction(mnemonic, (listed(registers),))
 
 
 def _doubles(vectors: Iterable[str]) -> tuple[str, ...]:

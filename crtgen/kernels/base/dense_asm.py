@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine, Writer
+from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Routine, Writer, listed
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
 __all__ = ["BaseDense", "Sums", "some_outputs"]
@@ -254,7 +254,7 @@ class _WideDense(_BaseDenseWriter):
     def _start(self) -> None:
         f = self.f
         f("ldr", self.x, f.kept[_X])
-        f("ldm", f"{self.weights}!", f"{{{', '.join(self.sums)}}}")
+        f("ldm", f"{self.weights}!", listed(self.sums))
 
     def _products(self) -> None:
         f, k = self.f, self.k
@@ -296,5 +296,5 @@ class _WideDense(_BaseDenseWriter):
     def _sums(self) -> None:
         f = self.f
         f("ldr", self.x, f.kept[_Y])
-        f("stm", f"{self.x}!", f"{{{', '.join(self.sums)}}}")
+        f("stm", f"{self.x}!", listed(self.sums))
         f("str", self.x, f.kept[_Y])

@@ -7,10 +7,10 @@ second pixel, and the whole to a total, which in the end is 65536 times the seco
 plus 2**15 for each mix.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Writer
+from crtgen.kernels.asm import HIGH, LISTED, LOW, Function, Writer, listed
 from crtgen.kernels.base.epilogue import Limbs, LongProducts
 
 __all__ = ["MIX", "Narrow", "NarrowPairs", "Wide", "WidePairs"]
@@ -98,7 +98,7 @@ class WidePairs(Writer):
         f, pairs = self.f, self.k.pixels // 2
         mixes, seconds = self.inputs[:pairs], self.inputs[pairs:]
         for _ in range(count):
-            f("ldm", f"{self.x}!", _listed(self.inputs))
+            f("ldm", f"{self.x}!", listed(self.inputs))
             for inputs, start in ((mixes, (self.half,) * pairs), (seconds, mixes)):
                 f("ldrsb", self.weight, f"[{self.weights}], #1")
                 for mix, x, before in zip(mixes, inputs, start, strict=True):
@@ -115,17 +115,13 @@ class WidePairs(Writer):
         f, k = self.f, self.k
         spare = (*self.inputs, self.weight, self.count, self.x)
         constants = sorted(spare[: k.epilogue.constants], key=LISTED.index)
-        f("ldm", f"{self.weights}!", _listed(constants))
+        f("ldm", f"{self.weights}!", listed(constants))
         for total, upper in self._pairs():
             f("sub", total, total, upper, "lsl #16")
         sums = [register for pair in self._pairs() for register in pair]
         for pixel, register in reversed(list(enumerate(sums))):
             k.epilogue.append(f, register, constants, spare[len(constants) :])
             f("strb", register, f"[{self.y}, #{pixel * k.outputs}]" if pixel else f"[{self.y}], #1")
-
-
-def _listed(registers: Iterable[str]) -> str:
-    return f"{{{', '.join(registers)}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +192,7 @@ class NarrowPairs(Writer):
             f("ldr", self.other, _MIXES)
             for total, upper in zip(self.totals, self.sums, strict=True):
                 start, first, _ = self.inputs
-                f("ldm", f"{self.weights}!", _listed((start,)))
+                f("ldm", f"{self.weights}!", listed((start,)))
                 f("mov", upper, start)
                 f("lsls", first, start, "#16")
                 f("adds", first, first, start)
@@ -221,7 +217,7 @@ class NarrowPairs(Writer):
         for first in range(0, count, _REACH // (2 * _CHANNELS)):
             steps = min(_REACH // (2 * _CHANNELS), count - first)
             for step in range(steps):
-                f("ldm", f"{self.x}!", _listed(self.inputs))
+                f("ldm", f"{self.x}!", listed(self.inputs))
                 for channel in range(_CHANNELS):
                     self._step(2 * (_CHANNELS * step + channel), channel)
             f("adds", self.weights, self.weights, f"#{2 * _CHANNELS * steps}")

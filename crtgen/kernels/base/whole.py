@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, LOW, Function, Routine
+from crtgen.kernels.asm import LISTED, LOW, Function, Routine, listed
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, exact_form
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -129,7 +129,7 @@ def _wide(k: Whole) -> Routine:
         some(k.left)
         f.advance(weights, k.padding)
         used = constants[: k.epilogue.constants]
-        f("ldm", f"{weights}!", f"{{{', '.join(used)}}}")
+        f("ldm", f"{weights}!", listed(used))
         k.epilogue.append(f, total, used, (tap, value))
         f("strb", total, f"[{y}], #1")
     return f.done()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.walk import Walk
 
@@ -122,7 +122,7 @@ def _pairs_of_taps(k: WindowedView) -> Routine:
     sums = f.cores("sums", CHANNELS, LISTED)
     left = f.core("of loops", ("lr",))
     with f.loop("four channels", "groups") as again:
-        f("ldm", f"{weights}!", f"{{{', '.join(sums)}}}")
+        f("ldm", f"{weights}!", listed(sums))
         f("ldr", x, f.kept[0])
         f("add", left, x, f"#{CHANNELS}")
         f("str", left, f.kept[0])
@@ -159,7 +159,7 @@ def _row_of_pairs(
     for first, second in zip(offsets[::2], offsets[1::2], strict=False):
         f("ldr", a, f"[{pointers[0]}, #{first}]")
         f("ldr", b, f"[{pointers[0]}, #{second}]")
-        f("ldm", f"{pointers[1]}!", f"{{{', '.join(taps)}}}")
+        f("ldm", f"{pointers[1]}!", listed(taps))
         f("pkhtb", upper, b, a, "asr #16", note="channels 2 and 3 of both")
         f("pkhbt", a, a, b, "lsl #16", note="channels 0 and 1")
         for number, (made, word) in enumerate(((b, a), (a, a), (b, upper), (upper, upper))):
@@ -187,7 +187,7 @@ def _taps_one_by_one(k: WindowedView) -> Routine:
     rest = f.cores("of loops, then requantisation", 2, LISTED)
     spare = f.core("of loops, then requantisation", ("lr",))
     with f.loop("four channels", "groups") as again:
-        f("ldm", f"{weights}!", f"{{{', '.join(sums)}}}")
+        f("ldm", f"{weights}!", listed(sums))
         f("ldr", x, f.kept[0])
         f("add", spare, x, f"#{CHANNELS * k.size}")
         f("str", spare, f.kept[0])
@@ -285,7 +285,7 @@ def _requantise(
     """``words`` are registers for constants, of which all but the last two ascend."""
     epilogue = k.epilogue
     if epilogue.floor:
-        f("ldm", f"{weights}!", f"{{{', '.join(words[:-2])}}}")
+        f("ldm", f"{weights}!", listed(words[:-2]))
         f("ldrd", *words[-2:], f"[{weights}], #8")
         for number, total in enumerate(sums):
             floor(f, epilogue, total, words[2 * number], words[2 * number + 1], epilogue.shifts[0])
@@ -293,7 +293,7 @@ def _requantise(
         return
     multiplier, constant, shift, spare = words[:4]
     for total in sums:
-        f("ldm", f"{weights}!", f"{{{', '.join(words[: epilogue.constants])}}}")
+        f("ldm", f"{weights}!", listed(words[: epilogue.constants]))
         right, gain = epilogue.shifts[0] if epilogue.shifts else shift, GAIN_BITS if k.packed else 0
         requantise(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
     clamp(f, epilogue, sums, words)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine, Writer
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.rows import Chunk, OutputRow
 from crtgen.kernels.dsp.words import FAR
@@ -201,15 +201,15 @@ class DspDepthwiseWriter(Writer):
         """Three words of weights to six of two, and the requantisation to the stack."""
         f, k = self.f, self.k
         packed = self.sums[:3]
-        f("ldm", f"{self.stream}!", _listed(packed[:2] if k.packed else packed))
+        f("ldm", f"{self.stream}!", listed(packed[:2] if k.packed else packed))
         start, multiplier, constant, shift = self.weights[:4]
         each = () if k.epilogue.shifts else (shift,)
         if k.compact:
-            f("ldm", self.stream, _listed((start, multiplier, *each)))
+            f("ldm", self.stream, listed((start, multiplier, *each)))
             self._constant(constant)
         else:
-            f("ldm", self.stream, _listed((start, multiplier, constant, *each)))
-        f("stm", "sp", _listed((start, multiplier, constant, *each)))
+            f("ldm", self.stream, listed((start, multiplier, constant, *each)))
+        f("stm", "sp", listed((start, multiplier, constant, *each)))
         if k.packed:
             self._bytes()
         for number, word in enumerate(packed):
@@ -319,7 +319,3 @@ class DspDepthwiseWriter(Writer):
                 f("ldr", constant, _SHIFT)
                 f("asr", total, total, constant)
             saturate(f, epilogue, total, epilogue.shifts[0] if epilogue.shifts else 0)
-
-
-def _listed(registers: Sequence[str]) -> str:
-    return f"{{{', '.join(registers)}}}"

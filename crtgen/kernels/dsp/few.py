@@ -3,7 +3,7 @@
 from functools import lru_cache, partial
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
+from crtgen.kernels.asm import Function, Routine, Runs, listed
 from crtgen.kernels.few import few_outputs
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.layout import grouped
@@ -98,7 +98,7 @@ class _DspFewWriter:
         if len(words) == 1:
             self.f("ldr", words[0], f"[{self.weights}], #4")
         else:
-            self.f("ldm", f"{self.weights}!", f"{{{', '.join(words)}}}")
+            self.f("ldm", f"{self.weights}!", listed(words))
         return words
 
     def _multiply(self, words: list[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import LISTED, Function, Routine, Writer
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 
 __all__ = ["LineOutputs", "Word", "one_line"]
@@ -192,7 +192,7 @@ class _Resident(_LineWriter):
         with f.loop("channels", "channels") as again:
             stream, end = self.totals[0], self.data[0]
             f("ldr", stream, f.kept[2])
-            f("ldm", f"{stream}!", f"{{{', '.join(of_stream)}}}")
+            f("ldm", f"{stream}!", listed(of_stream))
             f("str", stream, f.kept[2])
             for word in reversed(odd):
                 f("pkhbt", self.taps[word], self.even[word.m], self.even[word.m - 1])

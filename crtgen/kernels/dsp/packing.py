@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Writer
+from crtgen.kernels.asm import LISTED, Function, Writer, listed
 from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.window import WindowShape
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -190,6 +190,6 @@ class PackingWriter(Writer):
 
     def _store(self) -> None:
         if len(self.wide) > 1:
-            self.f("stm", f"{self.to}!", f"{{{', '.join(self.wide)}}}")
+            self.f("stm", f"{self.to}!", listed(self.wide))
         else:
             self.f("str", self.wide[0], f"[{self.to}], #4")

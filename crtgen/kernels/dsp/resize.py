@@ -3,7 +3,7 @@
 from functools import cache
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, Function, Routine, Runs
+from crtgen.kernels.asm import LISTED, Function, Routine, Runs, listed
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.registry import design
@@ -66,7 +66,7 @@ def _down(elements: int) -> Routine:
             f("pkhtb", sums[3], sums[3], sums[1], "asr #16")
             for total, pair in zip(sums, (sums[0], first, sums[2], sums[3]), strict=True):
                 f("smuad", total, pair, shares)
-            f("stm", f"{to}!", f"{{{', '.join(sums)}}}")
+            f("stm", f"{to}!", listed(sums))
     for _ in range(elements % _FOUR):
         f("ldrsb", first, f"[{above}], #1")
         f("ldrsb", second, f"[{below}], #1")

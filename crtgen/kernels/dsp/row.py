@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Writer
+from crtgen.kernels.asm import LISTED, Function, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise, saturate
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
@@ -359,8 +359,3 @@ class Outputs(Writer):
         f(k.epilogue.store, a, f"[{y}], #{4 * size}")
         if not self.y:
             f("str", y, f.kept[1])
-
-
-def listed(registers: Sequence[str]) -> str:
-    """A list of LDM."""
-    return f"{{{', '.join(registers)}}}"

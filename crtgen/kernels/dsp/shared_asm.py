@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine, Writer
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.walk import PIXELS
@@ -122,7 +122,7 @@ class SharedGroup(Writer):
             f("bne", again)
 
     def load(self) -> None:
-        self.f("ldm", f"{self.columns}!", f"{{{', '.join(self.inputs)}}}")
+        self.f("ldm", f"{self.columns}!", listed(self.inputs))
 
     def products(self, sums: Sequence[str], weights: str, first: bool = False) -> None:
         for total, word in zip(sums, self.inputs, strict=True):
@@ -132,12 +132,12 @@ class SharedGroup(Writer):
         f, epilogue, job = self.f, self.epilogue, self.columns
         if not epilogue.floor:
             for registers, gain in ((self.a, self.form.gain), (self.b, 0)):
-                f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs)}}}")
+                f("ldm", f"{self.weights}!", listed(self.inputs))
                 multiplier, constant, shift = self.inputs
                 requantise(f, epilogue, registers, (multiplier, constant), self.taps[1], shift, gain)
         else:
             constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
-            f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
+            f("ldm", f"{self.weights}!", listed(constants))
             f("ldr", job, f.kept[3])
             parts = ((self.a, constants[:2], _SHIFT_A), (self.b, constants[2:], _SHIFT_B))
             for registers, (multiplier, constant), place in parts:
@@ -184,7 +184,7 @@ def any_windows(size: int) -> Routine:
     words = f.cores("inputs", PIXELS, LISTED)
     windows = f.cores("windows", PIXELS, LISTED)
     wide = f.cores("inputs widened, then advance", PIXELS if size == 1 else 1, LISTED)
-    f("ldm", p, f"{{{', '.join(windows)}}}")
+    f("ldm", p, listed(windows))
     rows, taps = f.moved(p, "rows left"), f.core("taps left")
     f("ldr", rows, f"[{table}, #{at['rows']}]")
     with f.loop("rows", "rows") as next_row:
@@ -198,9 +198,9 @@ def any_windows(size: int) -> Routine:
                 for rotated in ((), ("ror #8",)) if size == 1 else ():
                     for register, word in zip(wide, words, strict=True):
                         f("sxtb16", register, word, *rotated)
-                    f("stm", f"{to}!", f"{{{', '.join(wide)}}}")
+                    f("stm", f"{to}!", listed(wide))
                 if size == 2:
-                    f("stm", f"{to}!", f"{{{', '.join(words)}}}")
+                    f("stm", f"{to}!", listed(words))
                 f("subs", left, left, "#1")
                 f("bne", next_word)
             f.free(left)

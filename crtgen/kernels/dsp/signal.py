@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import Signature
 from crtgen.kernels.alone import alone
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, listed
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.signal_asm import (
@@ -23,10 +23,6 @@ from crtgen.ops.signal import FftAutoScale, FilterBank, SpectrumEnergy, Window
 __all__ = ["auto_scale", "energy", "filter_bank", "window"]
 
 _WORDS = 4
-
-
-def _list(registers: tuple[str, ...]) -> str:
-    return f"{{{', '.join(registers)}}}"
 
 
 def _by_fours(f: Function, meaning: str, words: int, step: Callable[[int], None]) -> None:
@@ -52,15 +48,15 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel | None:
     shift = (f"asr #{op.shift}",) if op.shift else ()
 
     def products(words: int) -> None:
-        f("ldm", f"{x}!", _list(samples[:words]))
-        f("ldm", f"{weights}!", _list(factors[:words]))
+        f("ldm", f"{x}!", listed(samples[:words]))
+        f("ldm", f"{weights}!", listed(factors[:words]))
         for a, w in zip(samples[:words], factors[:words], strict=True):
             f("smulbb", low, a, w)
             f("smultt", a, a, w)
             f("ssat", low, "#16", low, *shift)
             f("ssat", a, "#16", a, *shift)
             f("pkhbt", a, low, a, "lsl #16")
-        f("stm", f"{y}!", _list(samples[:words]))
+        f("stm", f"{y}!", listed(samples[:words]))
 
     rows = sig.x.elements // period
     with f.repeated("rows", rows):
@@ -85,7 +81,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | Non
     f("mov", least, "#0")
 
     def extremes(words: int) -> None:
-        f("ldm", f"{at}!", _list(samples[:words]))
+        f("ldm", f"{at}!", listed(samples[:words]))
         for a in samples[:words]:
             f("ssub16", spare, a, most)
             f("sel", most, a, most)
@@ -96,12 +92,12 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | Non
     _shift_of(f, (most, least, spare), bits)
 
     def shifted(words: int) -> None:
-        f("ldm", f"{x}!", _list(samples[:words]))
+        f("ldm", f"{x}!", listed(samples[:words]))
         for a in samples[:words]:
             f("smulbb", spare, a, most)
             f("smultb", a, a, most)
             f("pkhbt", a, spare, a, "lsl #16")
-        f("stm", f"{y}!", _list(samples[:words]))
+        f("stm", f"{y}!", listed(samples[:words]))
 
     _by_fours(f, "shifted", sig.x.elements // 2, shifted)
     return alone("dsp auto scale", f.done(), inplace=True)
@@ -137,16 +133,16 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
     numbers = f.cores("numbers", _WORDS, LISTED)
 
     def squares(words: int) -> None:
-        f("ldm", f"{x}!", _list(numbers[:words]))
+        f("ldm", f"{x}!", listed(numbers[:words]))
         for number in numbers[:words]:
             f("smuad", number, number, number)
-        f("stm", f"{y}!", _list(numbers[:words]))
+        f("stm", f"{y}!", listed(numbers[:words]))
 
     def zeros(count: int) -> None:
         if count:
             for number in numbers:
                 f("mov", number, "#0")
-            _by_fours(f, "zeros", count, lambda words: f("stm", f"{y}!", _list(numbers[:words])))
+            _by_fours(f, "zeros", count, lambda words: f("stm", f"{y}!", listed(numbers[:words])))
 
     zeros(op.start)
     f.advance(x, 4 * op.start)

@@ -8,7 +8,7 @@ and the constants of requantisation. A ``Form`` says what a word of weights is, 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import LISTED, Function, Writer
+from crtgen.kernels.asm import LISTED, Function, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.form import Form
 
@@ -102,7 +102,7 @@ class Tile(Writer):
     def load(self) -> None:
         inputs = self.inputs[: self.m.pixels]
         if len(inputs) > 1:
-            self.f("ldm", f"{self.columns}!", f"{{{', '.join(inputs)}}}")
+            self.f("ldm", f"{self.columns}!", listed(inputs))
         else:
             self.f("ldr", inputs[0], f"[{self.columns}], #4")
 
@@ -121,7 +121,7 @@ class Tile(Writer):
             return
         if epilogue.floor:
             constants = (*self.inputs, self.taps[0])
-            f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
+            f("ldm", f"{self.weights}!", listed(constants))
             pairs = (constants[:2], constants[2:])
             for sums, (multiplier, constant), shift in zip(
                 (self.a, self.b), pairs, epilogue.shifts, strict=True
@@ -131,7 +131,7 @@ class Tile(Writer):
             return
         multiplier, constant, given = self.inputs
         for channel, sums in enumerate((self.a, self.b)):
-            f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs[: epilogue.constants])}}}")
+            f("ldm", f"{self.weights}!", listed(self.inputs[: epilogue.constants]))
             right = epilogue.shifts[channel] if epilogue.shifts else given
             requantise(f, epilogue, sums, (multiplier, constant), self.taps[1], right, 0 if channel else gain)
 

@@ -16,7 +16,7 @@ whatever was on the way.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import LISTED, Function, Writer
+from crtgen.kernels.asm import LISTED, Function, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.words import FAR
 
@@ -209,14 +209,14 @@ class WinogradWriter(Writer):
         f, tiles = self.f, self.t.tiles
         for step in range(self.t.steps):
             if tiles > 1:
-                f("ldm", f"{self.columns}!", f"{{{', '.join(self.inputs)}}}")
+                f("ldm", f"{self.columns}!", listed(self.inputs))
             else:
                 f("ldr", self.inputs[0], f"[{self.columns}], #4")
             f("ldrd", *self.taps, f"[{self.weights}], #8")
             for number, total in enumerate(self.sums):
                 pair = self.inputs[number % tiles], self.taps[number // tiles]
                 f(*(("smlad", total, *pair, total) if step else ("smuad", total, *pair)))
-        f("stmdb", f"{self.sp}!", f"{{{', '.join(self.sums)}}}")
+        f("stmdb", f"{self.sp}!", listed(self.sums))
 
     def _outputs(self) -> None:
         """``A^T m A`` of each channel and tile, column by column, then what is made of it."""
@@ -228,7 +228,7 @@ class WinogradWriter(Writer):
         f("ldr", self.columns, f.kept[1], note="where outputs go")
         for channel in (0, 1):
             start, multiplier, constant = constants[:3]
-            f("ldm", f"{self.weights}!", f"{{{', '.join(constants[: 1 + epilogue.constants])}}}")
+            f("ldm", f"{self.weights}!", listed(constants[: 1 + epilogue.constants]))
             right = epilogue.shifts[channel] if epilogue.shifts else constants[3]
             for tile in range(t.tiles):
                 self._sums(channel * t.tiles + tile, y, m, start)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Writer
+from crtgen.kernels.asm import LISTED, Function, Writer, listed
 from crtgen.kernels.words import bits_of
 
 __all__ = ["FloatBlock", "FloatsWriter"]
@@ -89,7 +89,7 @@ class FloatsWriter(Writer):
                 self._load(tap)
         for turn, (pixel, sums) in enumerate(zip(self.pixels, self.sums, strict=True)):
             words = self.words[turn % 2 * _AT_ONCE :][:count]
-            f("ldm", f"{pixel}!", f"{{{', '.join(words)}}}")
+            f("ldm", f"{pixel}!", listed(words))
             for number, word in enumerate(words):
                 for vector, total in enumerate(sums):
                     tap = self.taps[vector % len(self.taps) if alone else number]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
 
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, listed
 from crtgen.kernels.mve.stream import LANES
 
 __all__ = ["GatheredWindows"]
@@ -160,7 +160,7 @@ def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int]) 
 
 def _load(f: Function, pointers: Sequence[str], places: str) -> None:
     if len(pointers) > 1:
-        f("ldm", places, f"{{{', '.join(pointers)}}}")
+        f("ldm", places, listed(pointers))
     else:
         f("ldr", pointers[0], f"[{places}]")
 
@@ -168,6 +168,6 @@ def _load(f: Function, pointers: Sequence[str], places: str) -> None:
 def _store(f: Function, pointers: Sequence[str], places: str, by: int = 0) -> None:
     """``places`` moves on by so many bytes."""
     if len(pointers) > 1:
-        f("stm", f"{places}!" if by else places, f"{{{', '.join(pointers)}}}")
+        f("stm", f"{places}!" if by else places, listed(pointers))
     else:
         f("str", pointers[0], f"[{places}], #{by}" if by else f"[{places}]")

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from functools import cache, lru_cache
 
-from crtgen.kernels.asm import Function, Routine, Runs
+from crtgen.kernels.asm import Function, Routine, Runs, listed
 from crtgen.kernels.cost import Work
-from crtgen.kernels.vfp.unit import cut, listed
+from crtgen.kernels.vfp.unit import cut
 
 __all__ = ["copied", "copy", "copy_window", "fill", "filled"]
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crtgen.kernels.asm import listed
 from crtgen.kernels.layout import groups_of
 from crtgen.kernels.ring import FloatLine, FloatRow
-from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, listed
+from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products
 
 __all__ = ["CHANNELS", "NEIGHBOURS", "FloatDepthwiseRow", "VfpDepthwiseLine"]
 

@@ -7,13 +7,12 @@ from itertools import pairwise
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
+from crtgen.kernels.asm import Function, Routine, Runs, listed
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.signal import FftView, rfft
 from crtgen.kernels.transform import Stages, apart_function, stage_function
-from crtgen.kernels.vfp.unit import listed
 from crtgen.ops.fft import Rfft, turns
 
 __all__ = ["transform"]

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import Function, Writer
+from crtgen.kernels.asm import Function, Writer, listed
 from crtgen.kernels.layout import ChannelGroup, groups_of
-from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, cut, listed
+from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, cut
 
 __all__ = ["ProductsWriter", "Tile"]
 

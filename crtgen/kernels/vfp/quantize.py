@@ -12,12 +12,11 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Routine, listed
 from crtgen.kernels.borders import Floats, borders_of, fused
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.vfp.unit import listed
 from crtgen.kernels.words import bits_of
 from crtgen.ops import INT8, AffineParams, Quantize
 from crtgen.ops.rescaling import by_float

@@ -6,11 +6,10 @@ import numpy as np
 
 from crtgen.ir import Signature
 from crtgen.kernels.alone import alone
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Routine, listed
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.spectral_asm import FrameWriter, bands_function, frame_function, power_function
-from crtgen.kernels.vfp.unit import listed
 from crtgen.kernels.words import bits_of
 from crtgen.ops.spectral import Bands, Frame, Power
 

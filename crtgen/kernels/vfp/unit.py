@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function
+from crtgen.kernels.asm import LISTED, Function, listed
 from crtgen.kernels.kernel import Target
 from crtgen.kernels.words import bits_of
 from crtgen.ops import Activation
@@ -44,11 +44,6 @@ class FloatLimits:
 def cut(items: Sequence[_T], count: int) -> list[Sequence[_T]]:
     """Pieces of so many items, the last one of what is left."""
     return [items[start : start + count] for start in range(0, len(items), count)]
-
-
-def listed(registers: Sequence[str]) -> str:
-    """As VLDM, STM and their like want them."""
-    return f"{{{', '.join(registers)}}}"
 
 
 def add_products(

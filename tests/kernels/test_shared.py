@@ -1,10 +1,8 @@
 """What layers share where size matters: C of the runtime, functions, and a table for each layer."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,11 +10,9 @@ from crtgen.api import Model
 from crtgen.boards.core import find_core
 from crtgen.ir import Graph, Node, Op, Quant
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.kernels.dsp import shared_asm
-from crtgen.kernels.mve import shared_depthwise, shared_tables
+from crtgen.kernels.tables import places_in, table
 from crtgen.ops import Case, Conv2d, FullyConnected, Padding
 from crtgen.ops.case import in_four_bits, int8s, int16s, make, weights_and_bias
-from crtgen.resources import runtime_dir
 from tests.kernels.harness import GUARDED, Job, run_jobs
 
 _SAME = Padding(1, 1, 1, 1)
@@ -79,18 +75,13 @@ def test_the_stack_of_what_is_shared_is_known() -> None:
     assert report.stack.proven
 
 
-@pytest.mark.parametrize(
-    ("header", "table"),
-    [
-        ("dsp_conv", shared_asm.DspConvTable),
-        ("mve_conv", shared_tables.MveConvTable),
-        ("mve_depthwise", shared_depthwise.DepthwiseTable),
-    ],
-)
-def test_tables_are_what_the_runtime_reads(header: str, table: Any) -> None:
-    text = (runtime_dir() / "include" / "crt" / f"{header}.h").read_text(encoding="utf-8")
-    (body,) = re.findall(rf"struct crt_{header}_table {{(.*?)}};", text, re.DOTALL)
-    members = re.findall(r"int32_t (\w+)(\[\d?\])?;", body)
-    vectors = ("taps", "places") if header == "mve_depthwise" else ()
-    wanted = [(f.name, "[4]" if f.name in vectors else "") for f in fields(table)]
-    assert members == [*wanted, *([("rest", "[]")] if header == "dsp_conv" else [])]
+def test_tables_are_what_the_runtime_reads() -> None:
+    places = places_in("mve_depthwise")
+    assert [places[name] for name in ("channels", "taps", "places", "advance")] == [0, 32, 48, 64]
+    numbers = dict.fromkeys(places_in("dsp_conv"), 7)
+    made = table("dsp_conv", {**numbers, "rest": [1, -1]})
+    assert made.data[-3:].tolist() == [7, 1, -1]
+    assert len(table("dsp_conv", numbers, "window_rows").data) == 19
+    del numbers["rest"]
+    with pytest.raises(ValueError, match=r"crt/dsp_conv.h: \['rest'\]"):
+        table("dsp_conv", numbers)

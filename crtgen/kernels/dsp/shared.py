@@ -1,16 +1,15 @@
 """The matrix design for size: one function for all convolutions of a type, a table of numbers for each."""
 
-from dataclasses import astuple, fields, replace
-
-import numpy as np
+from dataclasses import replace
 
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied, copy
 from crtgen.kernels.dsp.layer import DspLayer
-from crtgen.kernels.dsp.shared_asm import UNROLL, DspConvTable, DspSharedView, SharedGroup, any_windows
+from crtgen.kernels.dsp.shared_asm import UNROLL, DspSharedView, SharedGroup, any_windows
 from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
 from crtgen.kernels.kernel import Const, InPlace, Kernel
+from crtgen.kernels.tables import table
 
 __all__ = ["shared_kernel"]
 
@@ -59,7 +58,7 @@ def _table(layer: DspLayer) -> Const:
     walk, packing, stream = layer.walk, layer.packing, layer.stream
     window = walk.rows or PaddedRows(0, 0, 0, 0, 0, 0, 0, 0, 0)
     shift_a, shift_b = stream.epilogue.shifts or (0, 0)
-    table = DspConvTable(
+    numbers = dict(
         column_bytes=4 * PIXELS * layer.steps,
         pixel_bytes=stream.pixel_bytes,
         shift_a=shift_a,
@@ -90,7 +89,5 @@ def _table(layer: DspLayer) -> Const:
         input_pitch=window.input_pitch,
     )
     rest = [-1 if at is None else at for pair in packing.rest for at in pair]
-    data = np.array([*astuple(table), *rest], np.int32)
-    if not window.rows and not rest:
-        data = data[: 1 + [f.name for f in fields(DspConvTable)].index("window_rows")]
-    return Const.of("table", data, 4, "the layer's numbers, see the code")
+    last = "" if window.rows or rest else "window_rows"
+    return table("dsp_conv", {**numbers, "rest": rest}, last)

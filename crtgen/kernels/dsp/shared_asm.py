@@ -1,15 +1,16 @@
 """The assembly of convolutions that layers share where size matters."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.walk import PIXELS
+from crtgen.kernels.tables import places_in
 
-__all__ = ["UNROLL", "DspConvTable", "DspSharedView", "SharedGroup", "any_windows"]
+__all__ = ["UNROLL", "DspSharedView", "SharedGroup", "any_windows"]
 
 UNROLL = 4
 """Steps written out; a layer's steps are padded to a multiple."""
@@ -30,43 +31,6 @@ class DspSharedView:
     @property
     def size(self) -> int:
         return self.epilogue.bits // 8
-
-
-@dataclass(frozen=True, slots=True)
-class DspConvTable:
-    """A layer's numbers: ``struct crt_dsp_conv_table`` of ``crt/dsp_conv.h``, which explains them.
-
-    The offsets of the inputs that fill no word follow.
-    """
-
-    column_bytes: int
-    pixel_bytes: int
-    shift_a: int
-    shift_b: int
-    images: int
-    image_bytes: int
-    pixels: int
-    width: int
-    pixel_step: int
-    row_advance: int
-    even_words: int
-    odd_words: int
-    rows: int
-    taps: int
-    words: int
-    tap_advance: int
-    window_advance: int
-    rests: int
-    window_rows: int
-    window_pitch: int
-    window_left: int
-    window_stride: int
-    window_kept: int
-    window_first: int
-    zero_point: int
-    height: int
-    row_bytes: int
-    input_pitch: int
 
 
 class SharedGroup(Writer):
@@ -170,7 +134,7 @@ class SharedGroup(Writer):
 @cache
 def any_windows(size: int) -> Routine:
     """``windows(to, p, table)``: whole words of three windows, of inputs of so many bytes."""
-    at = {f.name: 4 * i for i, f in enumerate(fields(DspConvTable))}
+    at = places_in("dsp_conv")
     f = Function(
         "windows",
         "uint32_t *to",

@@ -15,9 +15,10 @@ from crtgen.kernels.layout import grouped, records, stream
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared_asm import SharedPair, any_dense, runs_of_a_row
-from crtgen.kernels.mve.shared_tables import DenseTable, MveConvTable, MveSharedView, SharedDenseView
+from crtgen.kernels.mve.shared_tables import DenseTable, MveSharedView, SharedDenseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.tables import table
 from crtgen.kernels.window import WindowShape, ring_lead
 from crtgen.kernels.words import Words, words
 from crtgen.ops import ConvParams
@@ -41,17 +42,20 @@ def shared_matrix(window: WindowShape, weights: Int8, bias: Int64, params: ConvP
         return None
     w, outputs = window, len(weights)
     ring = Ring.of(w, -params.input_offset) if w.padded else None
-    table = _table(w, ring, weights.shape, params)
+    numbers = _table(w, ring, weights.shape, params)
     fours = constants.reshape(2, -1, _FOUR).transpose(1, 0, 2)
     view = MveSharedView(clamped(params))
     return Kernel(
         design="mve matrix shared",
         template="mve/conv_shared.c.j2",
         view=view,
-        consts=(_weights(weights, fours, 4, "per four outputs: weights, requantisation"), _numbers(table)),
-        scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
+        consts=(
+            _weights(weights, fours, 4, "per four outputs: weights, requantisation"),
+            table("mve_conv", numbers),
+        ),
+        scratch=2 * numbers["window_bytes"] + numbers["ring_bytes"] or 1,  # the function's interface has it
         inplace=(InPlace(lead=ring_lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
-        work=_work(w, ring, table, SharedPair.routine(view)),
+        work=_work(w, ring, numbers, SharedPair.routine(view)),
         routines=(SharedPair.routine(view), copy(), fill(), runs_of_a_row()),
         includes=("crt/mve_conv.h",),
     )
@@ -66,7 +70,7 @@ def shared_dense(weights: Int8, bias: Int64, params: ConvParams) -> Kernel | Non
         return None
     outputs, depth = weights.shape
     first, rounds = _vectors(depth)
-    table = DenseTable(
+    numbers = DenseTable(
         outputs, params.output_offset, params.act_min, params.act_max, rounds, first, multiplier, shift
     )
     view = SharedDenseView(clamped(params))
@@ -79,7 +83,7 @@ def shared_dense(weights: Int8, bias: Int64, params: ConvParams) -> Kernel | Non
         view=view,
         consts=(
             _weights(weights, start.reshape(-1, 1, _FOUR), 8, "per four outputs: weights, starts"),
-            _numbers(table),
+            Const.of("table", np.array(astuple(numbers), np.int32), 4, "the layer's numbers, see the code"),
         ),
         work=Work(routine.runs(fours=-(-outputs // _FOUR), vectors=rounds)),
         routines=(routine,),
@@ -133,7 +137,7 @@ def _weights(weights: Int8, fours: Int64, align: int, note: str) -> Const:
     return stream(len(fours), length, groups, note, align=align)
 
 
-def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> MveConvTable:
+def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> dict[str, int]:
     outputs, depth = shape
     first, rounds = _vectors(depth)
     row_bytes = w.width * w.channels
@@ -141,7 +145,7 @@ def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: Co
     runs = 1 if joined else w.taps_x
     run_bytes = w.channels * (w.taps_x if joined else 1)
     gathered = runs * w.taps_y > 1
-    return MveConvTable(
+    return dict(
         outputs=outputs,
         zero_point=params.output_offset,
         low=params.act_min,
@@ -174,19 +178,15 @@ def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: Co
     )
 
 
-def _numbers(table: MveConvTable | DenseTable) -> Const:
-    return Const.of("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
-
-
-def _work(w: WindowShape, ring: Ring | None, table: MveConvTable, routine: Routine) -> Work:
+def _work(w: WindowShape, ring: Ring | None, numbers: dict[str, int], routine: Routine) -> Work:
     lines = w.batch * w.out_height
     pairs = lines * -(-w.out_width // 2)
-    counted = routine.runs(groups=-(-table.outputs // _FOUR), vectors=table.rounds)
+    counted = routine.runs(groups=-(-numbers["outputs"] // _FOUR), vectors=numbers["rounds"])
     work = Work(pairs * counted).block("line", lines).block("pair", pairs).block("image", w.batch)
-    if table.gathered:
-        runs = runs_of_a_row().runs(runs=table.runs, vectors=-(-table.run_bytes // LANES))
-        work.block("gathered", pairs).block("gathered row", pairs * table.taps)
-        work.assembly += pairs * table.taps * runs
+    if numbers["gathered"]:
+        runs = runs_of_a_row().runs(runs=numbers["runs"], vectors=-(-numbers["run_bytes"] // LANES))
+        work.block("gathered", pairs).block("gathered row", pairs * numbers["taps"])
+        work.assembly += pairs * numbers["taps"] * runs
     if ring:
         ring.load_work(work.block("ring", w.batch), w)
         work.assembly += w.batch * ring.fill_whole

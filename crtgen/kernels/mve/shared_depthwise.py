@@ -6,7 +6,7 @@ are turned to where the rows are. Where outputs may land on their own inputs, 16
 are computed before the next 16, and scratch is for these alone.
 """
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,47 +19,16 @@ from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.mve.strips_asm import StripsWriter, insert_row
+from crtgen.kernels.tables import table
 from crtgen.kernels.window import WindowShape, rows_lead
 from crtgen.kernels.words import Words
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["DepthwiseTable", "StripsView", "shared_depthwise"]
+__all__ = ["StripsView", "shared_depthwise"]
 
 _AT_ONCE = 8
 _MOST_OFFSET = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class DepthwiseTable:
-    """A layer's numbers: ``struct crt_mve_depthwise_table`` in ``crt/mve_depthwise.h``, explained there."""
-
-    channels: int
-    zero_point: int
-    column: int
-    patch: int
-    weights: int
-    outputs: int
-    low: int
-    high: int
-    taps: tuple[int, int, int, int]
-    places: tuple[int, int, int, int]
-    advance: int
-    fill: int
-    parts: int
-    out_height: int
-    lines: int
-    rows: int
-    stride: int
-    dilation: int
-    top: int
-    height: int
-    row_bytes: int
-    line_bytes: int
-    plane: int
-    left: int
-    seen: int
-    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +37,6 @@ class StripsView:
 
     squares: bool
     clamped: bool
-
-    @property
-    def at(self) -> dict[str, int]:
-        """Where in the table each number is, in bytes."""
-        places, at = {}, 0
-        for field in fields(DepthwiseTable):
-            places[field.name] = at
-            at += 16 if field.name in ("taps", "places") else 4
-        return places
 
 
 def shared_depthwise(window: WindowShape, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
@@ -94,21 +54,21 @@ def shared_depthwise(window: WindowShape, weights: Int64, bias: Int64, params: C
     lead = _lead(w, squares)
     onto = lead == 0 and (w.height, w.width) == (w.out_height, w.out_width)
     channels = LANES if onto and w.channels % LANES == 0 else w.channels
-    table = _table(w, params, squares, channels)
+    numbers = _table(w, params, squares, channels)
+    vectors = _taps(w), _halves(tuple(p & 0xFFFF for p in _places(w, squares)))
     view = StripsView(squares, clamped(params))
-    routine = StripsWriter.routine(squares, view.clamped, tuple(view.at.items()))
-    numbers = np.array([n for value in astuple(table) for n in np.ravel(value)], np.int64).astype(np.uint32)
+    routine = StripsWriter.routine(squares, view.clamped)
     return Kernel(
         design="mve patches shared",
         template="mve/depthwise_shared.c.j2",
         view=view,
         consts=(
             _stream(constants, weights),
-            Const.of("table", numbers.view(np.int32), 4, "the layer's numbers, see the code"),
+            table("mve_depthwise", {**numbers, **dict(zip(("taps", "places"), vectors, strict=True))}),
         ),
-        scratch=table.plane + LANES,
+        scratch=numbers["plane"] + LANES,
         inplace=(InPlace(exact=True) if channels < w.channels else InPlace(lead=lead),),
-        work=_work(w, table, squares, routine),
+        work=_work(w, numbers, squares, routine),
         routines=(routine, fill(), insert_row()),
         includes=("crt/mve_depthwise.h",),
     )
@@ -144,20 +104,21 @@ def _halves(values: tuple[int, ...]) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
-def _bytes(values: list[int]) -> tuple[int, int, int, int]:
-    a, b, c, d = np.array(values, np.int8).view(np.uint32).tolist()
+def _taps(w: WindowShape) -> tuple[int, int, int, int]:
+    """Which tap, or none, each byte of a patch meets."""
+    lanes = [(row, column) for column in range(SIDE) for row in range(SIDE)]
+    taps = [row * w.taps_x + column if row < w.taps_y and column < w.taps_x else -1 for row, column in lanes]
+    a, b, c, d = np.array(taps, np.int8).view(np.uint32).tolist()
     return a, b, c, d
 
 
-def _table(w: WindowShape, params: ConvParams, squares: bool, channels: int) -> DepthwiseTable:
+def _table(w: WindowShape, params: ConvParams, squares: bool, channels: int) -> dict[str, int]:
     lines, columns_at_once = (2, 4) if squares else (1, 8)
-    lanes = [(row, column) for column in range(SIDE) for row in range(SIDE)]
-    taps = [row * w.taps_x + column if row < w.taps_y and column < w.taps_x else -1 for row, column in lanes]
     covered = -(-w.out_width // columns_at_once) * columns_at_once
     last = covered - 2 if squares else (covered - 1) * w.stride_x
     columns = last + (SIDE - 1) * w.dilation_x + 1
     needed = (w.out_width - 1) * w.stride_x + (w.taps_x - 1) * w.dilation_x + 1
-    return DepthwiseTable(
+    return dict(
         channels=channels,
         zero_point=params.output_offset,
         column=w.dilation_x * channels * SIDE,
@@ -166,8 +127,6 @@ def _table(w: WindowShape, params: ConvParams, squares: bool, channels: int) -> 
         outputs=w.out_width * lines,
         low=params.act_min,
         high=params.act_max,
-        taps=_bytes(taps),
-        places=_halves(tuple(p & 0xFFFF for p in _places(w, squares))),
         advance=columns_at_once * w.channels,
         fill=-params.input_offset,
         parts=w.channels // channels,
@@ -206,12 +165,12 @@ def _lead(w: WindowShape, squares: bool) -> int:
     return rows_lead(w, firsts + 1 + squares, np.append(fresh[1:], w.height), w.channels)
 
 
-def _work(w: WindowShape, table: DepthwiseTable, squares: bool, routine: Routine) -> Work:
-    strip = routine.runs(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
+def _work(w: WindowShape, numbers: dict[str, int], squares: bool, routine: Routine) -> Work:
+    strip = routine.runs(channels=numbers["channels"], eights=-(-numbers["outputs"] // _AT_ONCE))
     firsts, fresh = _rows(w, squares)
-    read = table.parts * int((firsts * w.stride_y - w.top + table.rows - fresh).sum())
-    strips = table.parts * len(firsts)
-    row = insert_row().runs(vectors=-(-table.seen // LANES))
-    filled = fill().runs(vectors=-(-table.plane // LANES) + 1)
+    read = numbers["parts"] * int((firsts * w.stride_y - w.top + numbers["rows"] - fresh).sum())
+    strips = numbers["parts"] * len(firsts)
+    row = insert_row().runs(vectors=-(-numbers["seen"] // LANES))
+    filled = fill().runs(vectors=-(-numbers["plane"] // LANES) + 1)
     work = Work(strips * strip + read * row + filled)
-    return work.block("strip", strips).block("row", read).block("part", table.parts)
+    return work.block("strip", strips).block("row", read).block("part", numbers["parts"])

@@ -1,43 +1,11 @@
 """The tables of the functions that layers share where size matters."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-__all__ = ["DenseTable", "MveConvTable", "MveSharedView", "SharedDenseView"]
+from crtgen.kernels.tables import places_in
 
-
-@dataclass(frozen=True, slots=True)
-class MveConvTable:
-    """A convolution's numbers: ``struct crt_mve_conv_table`` of ``crt/mve_conv.h``, which explains them."""
-
-    outputs: int
-    zero_point: int
-    low: int
-    high: int
-    rounds: int
-    first: int
-    gathered: int
-    images: int
-    image_bytes: int
-    out_height: int
-    out_width: int
-    step: int
-    stride: int
-    dilation: int
-    taps: int
-    runs: int
-    run_bytes: int
-    run_step: int
-    window_bytes: int
-    rows: int
-    pitch: int
-    ring_bytes: int
-    ring_left: int
-    fill: int
-    copied: int
-    span: int
-    top: int
-    height: int
-    row_bytes: int
+__all__ = ["DenseTable", "MveSharedView", "SharedDenseView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +29,9 @@ class MveSharedView:
     clamped: bool
 
     @property
-    def at(self) -> dict[str, int]:
+    def at(self) -> Mapping[str, int]:
         """Where in the table each number is, in bytes."""
-        return {f.name: 4 * i for i, f in enumerate(fields(MveConvTable))}
+        return places_in("mve_conv")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from functools import cache
 
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Writer
 from crtgen.kernels.mve.matrix import gather_sums
+from crtgen.kernels.tables import places_in
 
 __all__ = ["StripsWriter", "insert_row"]
 
@@ -38,10 +39,10 @@ def insert_row() -> Routine:
 
 
 class StripsWriter(Writer):
-    """``channels(strip)``: the outputs of a strip, with the numbers of the table at these ``places``."""
+    """``channels(strip)``: the outputs of a strip."""
 
-    def __init__(self, squares: bool, clamped: bool, places: tuple[tuple[str, int], ...]) -> None:
-        self.squares, self.clamped, self.at = squares, clamped, dict(places)
+    def __init__(self, squares: bool, clamped: bool) -> None:
+        self.squares, self.clamped, self.at = squares, clamped, places_in("mve_depthwise")
         self.f = f = Function(
             "channels",
             "const void *strip",

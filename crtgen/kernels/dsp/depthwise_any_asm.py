@@ -9,9 +9,8 @@ two taps: shifted, each is the highest of a half once, and a mask leaves ``4096 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine, listed
+from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
 from crtgen.kernels.dsp.walk import Walk
 
@@ -98,202 +97,177 @@ class WindowedView:
         return self.whole * self.group_words
 
 
-@lru_cache(maxsize=256)
 def one_pixel(k: WindowedView) -> Routine:
     """``pixel(x, weights, y, groups)``: so many groups of four channels of a pixel."""
-    return _pairs_of_taps(k) if k.paired else _taps_one_by_one(k)
+    return (_Pairs if k.paired else _Nibbles if k.packed else _Taps).routine(k)
 
 
-def _pairs_of_taps(k: WindowedView) -> Routine:
-    """The pointers of inputs and outputs are on the stack while others need their registers."""
-    f = Function(
-        "pixel",
-        "const int8_t *x",
-        "const uint32_t *weights",
-        "int8_t *y",
-        "uint32_t groups",
-        purpose="A pixel, so many groups of four channels, two taps at a time.",
-        keep=(0, 2, 3),
-    )
-    x, weights, y, groups = f.arguments
-    f.free(y, groups)
-    taps = f.cores("weights, then requantisation", 4, LISTED)
-    inputs = f.cores("inputs, then requantisation", 3, LISTED)
-    sums = f.cores("sums", CHANNELS, LISTED)
-    left = f.core("of loops", ("lr",))
-    with f.loop("four channels", "groups") as again:
-        f("ldm", f"{weights}!", listed(sums))
-        f("ldr", x, f.kept[0])
-        f("add", left, x, f"#{CHANNELS}")
-        f("str", left, f.kept[0])
+class _Taps(Writer):
+    """One tap after another: four channels of inputs, each half times its own weight."""
+
+    purpose = "A pixel, so many groups of four channels."
+    keep: tuple[int, ...] = (0, 3)
+
+    def __init__(self, k: WindowedView) -> None:
+        self.k = k
+        self.f = f = Function(
+            "pixel",
+            "const int8_t *x",
+            "const uint32_t *weights",
+            "int8_t *y",
+            "uint32_t groups",
+            purpose=self.purpose,
+            keep=self.keep,
+        )
+        self.x, self.weights, self.y, groups = f.arguments
+        f.free(groups)
+        self._take()
+
+    def _take(self) -> None:
+        f = self.f
+        self.taps = f.cores("weights, then requantisation", 2, LISTED)
+        self.inputs = f.cores("inputs, then requantisation", 2, LISTED)
+        self.sums = f.cores("sums", CHANNELS, LISTED)
+        self.rest = f.cores("of loops, then requantisation", 2, LISTED)
+        self.spare = f.core("of loops, then requantisation", ("lr",))
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        with f.loop("four channels", "groups") as again:
+            f("ldm", f"{self.weights}!", listed(self.sums))
+            f("ldr", self.x, f.kept[0])
+            f("add", self.spare, self.x, f"#{CHANNELS * k.size}")
+            f("str", self.spare, f.kept[0])
+            self._rows()
+            self._store()
+            f("ldr", self.spare, f.kept[3])
+            f("subs", self.spare, self.spare, "#1")
+            f("str", self.spare, f.kept[3])
+            f("bne", again)
+
+    def _rows(self) -> None:
+        f, k = self.f, self.k
         if k.rows > 1:
-            with f.counted_loop("rows", left, k.rows):
-                _row_of_pairs(f, k.taps, (x, weights), taps, inputs, sums)
-                f.advance(x, k.row_step, spare=inputs[0])
+            f.number(self.rest[1], k.row_step)
+            with f.counted_loop("rows", self.rest[0], k.rows):
+                self._row(k.taps)
+                f("add", self.x, self.x, self.rest[1])
         else:
-            _row_of_pairs(f, k.taps, (x, weights), taps, inputs, sums)
-        _row_of_pairs(f, k.last, (x, weights), taps, inputs, sums)
-        _requantise(f, k, weights, sums, (*taps, *inputs, x))
-        f("ldr", x, f.kept[2])
+            self._row(k.taps)
+
+    def _row(self, offsets: Sequence[int]) -> None:
+        """The taps at these offsets."""
+        for offset in offsets:
+            for word, at in zip(self.inputs, (offset, offset + 4), strict=True):
+                self.f("ldr", word, f"[{self.x}, #{at}]")
+            self.f("ldrd", *self.taps, f"[{self.weights}], #8")
+            self._halves(0, self.taps[0], 1)
+            self._halves(1, self.taps[1], 1)
+
+    def _bytes(self, offset: int) -> None:
+        """Four channels of int8 as two words."""
+        even, odd = self.inputs[:2]
+        self.f("ldr", odd, f"[{self.x}, #{offset}]")
+        self.f("sxtb16", even, odd, note="channels 0 and 2")
+        self.f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
+
+    def _halves(self, word: int, taps: str, apart: int) -> None:
+        """The two inputs of a word, each times a weight; their channels are so many ``apart``."""
+        first = word if apart > 1 else 2 * word
+        for operation, total in (("smlabb", self.sums[first]), ("smlatt", self.sums[first + apart])):
+            self.f(operation, total, self.inputs[word], taps, total)
+
+    def _store(self) -> None:
+        f, k = self.f, self.k
+        self._requantise((*self.taps[:2], *self.inputs, *self.rest, self.spare, self.x))
         for place in (1, 2, 3):
-            f("strb", sums[place], f"[{x}, #{place}]")
-        f("strb", sums[0], f"[{x}], #{CHANNELS}")
-        f("str", x, f.kept[2])
-        f("ldr", left, f.kept[3])
-        f("subs", left, left, "#1")
-        f("str", left, f.kept[3])
-        f("bne", again)
-    return f.done()
+            f(k.epilogue.store, self.sums[place], f"[{self.y}, #{place * k.size}]")
+        f(k.epilogue.store, self.sums[0], f"[{self.y}], #{CHANNELS * k.size}")
+
+    def _requantise(self, words: Sequence[str]) -> None:
+        """``words`` are registers for constants, of which all but the last two ascend."""
+        f, epilogue = self.f, self.k.epilogue
+        if epilogue.floor:
+            f("ldm", f"{self.weights}!", listed(words[:-2]))
+            f("ldrd", *words[-2:], f"[{self.weights}], #8")
+            for number, total in enumerate(self.sums):
+                floor(f, epilogue, total, words[2 * number], words[2 * number + 1], epilogue.shifts[0])
+            clamp(f, epilogue, self.sums, words)
+            return
+        multiplier, constant, shift, spare = words[:4]
+        for total in self.sums:
+            f("ldm", f"{self.weights}!", listed(words[: epilogue.constants]))
+            right, gain = epilogue.shifts[0] if epilogue.shifts else shift, GAIN_BITS if self.k.packed else 0
+            requantise(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
+        clamp(f, epilogue, self.sums, words)
 
 
-def _row_of_pairs(
-    f: Function,
-    offsets: Sequence[int],
-    pointers: tuple[str, str],
-    taps: Sequence[str],
-    inputs: Sequence[str],
-    sums: Sequence[str],
-) -> None:
-    """The taps at these offsets; the last one alone if it is left."""
-    a, b, upper = inputs
-    for first, second in zip(offsets[::2], offsets[1::2], strict=False):
-        f("ldr", a, f"[{pointers[0]}, #{first}]")
-        f("ldr", b, f"[{pointers[0]}, #{second}]")
-        f("ldm", f"{pointers[1]}!", listed(taps))
-        f("pkhtb", upper, b, a, "asr #16", note="channels 2 and 3 of both")
-        f("pkhbt", a, a, b, "lsl #16", note="channels 0 and 1")
-        for number, (made, word) in enumerate(((b, a), (a, a), (b, upper), (upper, upper))):
-            f("sxtb16", made, word, *(("ror #8",) if number % 2 else ()))
-            f("smlad", sums[number], made, taps[number], sums[number])
-    if len(offsets) % 2:
-        _row(f, offsets[-1:], pointers, taps[:2], (a, b), sums)
+class _Nibbles(_Taps):
+    """The same for weights of four bits, which a mask takes apart."""
+
+    def _rows(self) -> None:
+        self.f("mov", self.spare, f"#{_MASK}")
+        super()._rows()
+
+    def _row(self, offsets: Sequence[int]) -> None:
+        packed, tap = self.taps
+        for number, offset in enumerate(offsets):
+            if number % 2 == 0:
+                self.f("ldr", packed, f"[{self.weights}], #4")
+            self._bytes(offset)
+            for word in (0, 1):
+                shift = 8 * (number % 2) + 4 * word
+                self.f("and", tap, self.spare, packed, *([f"lsl #{shift}"] if shift else []))
+                self._halves(word, tap, 2)
 
 
-def _taps_one_by_one(k: WindowedView) -> Routine:
-    f = Function(
-        "pixel",
-        "const int8_t *x",
-        "const uint32_t *weights",
-        "int8_t *y",
-        "uint32_t groups",
-        purpose="A pixel, so many groups of four channels.",
-        keep=(0, 3),
-    )
-    x, weights, y, groups = f.arguments
-    f.free(groups)
-    taps = f.cores("weights, then requantisation", 2, LISTED)
-    inputs = f.cores("inputs, then requantisation", 2, LISTED)
-    sums = f.cores("sums", CHANNELS, LISTED)
-    rest = f.cores("of loops, then requantisation", 2, LISTED)
-    spare = f.core("of loops, then requantisation", ("lr",))
-    with f.loop("four channels", "groups") as again:
-        f("ldm", f"{weights}!", listed(sums))
-        f("ldr", x, f.kept[0])
-        f("add", spare, x, f"#{CHANNELS * k.size}")
-        f("str", spare, f.kept[0])
-        if k.packed:
-            f("mov", spare, f"#{_MASK}")
-        row, given = (_nibbles, (*taps, spare)) if k.packed else (_shorts, taps)
+class _Pairs(_Taps):
+    """Two taps at a time. The pointers of inputs and outputs are on the stack while others need registers."""
+
+    purpose = "A pixel, so many groups of four channels, two taps at a time."
+    keep = (0, 2, 3)
+
+    def _take(self) -> None:
+        f = self.f
+        f.free(self.y)
+        self.taps = f.cores("weights, then requantisation", 4, LISTED)
+        self.inputs = f.cores("inputs, then requantisation", 3, LISTED)
+        self.sums = f.cores("sums", CHANNELS, LISTED)
+        self.spare = f.core("of loops", ("lr",))
+
+    def _rows(self) -> None:
+        f, k = self.f, self.k
         if k.rows > 1:
-            f.number(rest[1], k.row_step)
-            with f.counted_loop("rows", rest[0], k.rows):
-                row(f, k.taps, (x, weights), given, inputs, sums)
-                f("add", x, x, rest[1])
+            with f.counted_loop("rows", self.spare, k.rows):
+                self._row(k.taps)
+                f.advance(self.x, k.row_step, spare=self.inputs[0])
         else:
-            row(f, k.taps, (x, weights), given, inputs, sums)
-        _requantise(f, k, weights, sums, (*taps, *inputs, *rest, spare, x))
+            self._row(k.taps)
+        self._row(k.last)
+
+    def _row(self, offsets: Sequence[int]) -> None:
+        """The taps at these offsets; the last one alone if it is left."""
+        f, (a, b, upper) = self.f, self.inputs
+        for first, second in zip(offsets[::2], offsets[1::2], strict=False):
+            f("ldr", a, f"[{self.x}, #{first}]")
+            f("ldr", b, f"[{self.x}, #{second}]")
+            f("ldm", f"{self.weights}!", listed(self.taps))
+            f("pkhtb", upper, b, a, "asr #16", note="channels 2 and 3 of both")
+            f("pkhbt", a, a, b, "lsl #16", note="channels 0 and 1")
+            for number, (made, word) in enumerate(((b, a), (a, a), (b, upper), (upper, upper))):
+                f("sxtb16", made, word, *(("ror #8",) if number % 2 else ()))
+                f("smlad", self.sums[number], made, self.taps[number], self.sums[number])
+        if len(offsets) % 2:
+            self._bytes(offsets[-1])
+            f("ldrd", *self.taps[:2], f"[{self.weights}], #8")
+            for half in (0, 1):
+                self._halves(half, self.taps[half], 2)
+
+    def _store(self) -> None:
+        f, sums = self.f, self.sums
+        self._requantise((*self.taps, *self.inputs, self.x))
+        f("ldr", self.x, f.kept[2])
         for place in (1, 2, 3):
-            f(k.epilogue.store, sums[place], f"[{y}, #{place * k.size}]")
-        f(k.epilogue.store, sums[0], f"[{y}], #{CHANNELS * k.size}")
-        f("ldr", spare, f.kept[3])
-        f("subs", spare, spare, "#1")
-        f("str", spare, f.kept[3])
-        f("bne", again)
-    return f.done()
-
-
-def _row(
-    f: Function,
-    offsets: Sequence[int],
-    pointers: tuple[str, str],
-    taps: Sequence[str],
-    inputs: Sequence[str],
-    sums: Sequence[str],
-) -> None:
-    """The taps at these offsets: four channels of inputs, each half times its own."""
-    for offset in offsets:
-        _load(f, pointers[0], offset, inputs)
-        f("ldrd", *taps, f"[{pointers[1]}], #8")
-        for first, (word, tap) in enumerate(zip(inputs, taps, strict=True)):
-            _halves(f, (sums[first], sums[first + 2]), word, tap)
-
-
-def _shorts(
-    f: Function,
-    offsets: Sequence[int],
-    pointers: tuple[str, str],
-    taps: Sequence[str],
-    inputs: Sequence[str],
-    sums: Sequence[str],
-) -> None:
-    """The same for inputs of int16."""
-    for offset in offsets:
-        for word, at in zip(inputs, (offset, offset + 4), strict=True):
-            f("ldr", word, f"[{pointers[0]}, #{at}]")
-        f("ldrd", *taps, f"[{pointers[1]}], #8")
-        for first, word, tap in ((0, inputs[0], taps[0]), (2, inputs[1], taps[1])):
-            _halves(f, (sums[first], sums[first + 1]), word, tap)
-
-
-def _nibbles(
-    f: Function,
-    offsets: Sequence[int],
-    pointers: tuple[str, str],
-    taps: Sequence[str],
-    inputs: Sequence[str],
-    sums: Sequence[str],
-) -> None:
-    """The same for weights of four bits; the last of the registers for taps has the mask."""
-    packed, tap, mask = taps
-    for number, offset in enumerate(offsets):
-        if number % 2 == 0:
-            f("ldr", packed, f"[{pointers[1]}], #4")
-        _load(f, pointers[0], offset, inputs)
-        for first, word in enumerate(inputs):
-            shift = 8 * (number % 2) + 4 * first
-            f("and", tap, mask, packed, *([f"lsl #{shift}"] if shift else []))
-            _halves(f, (sums[first], sums[first + 2]), word, tap)
-
-
-def _load(f: Function, x: str, offset: int, inputs: Sequence[str]) -> None:
-    """Four channels of int8 as two words."""
-    even, odd = inputs
-    f("ldr", odd, f"[{x}, #{offset}]")
-    f("sxtb16", even, odd, note="channels 0 and 2")
-    f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
-
-
-def _halves(f: Function, sums: tuple[str, str], inputs: str, taps: str) -> None:
-    """Two inputs, each times a weight."""
-    f("smlabb", sums[0], inputs, taps, sums[0])
-    f("smlatt", sums[1], inputs, taps, sums[1])
-
-
-def _requantise(
-    f: Function, k: WindowedView, weights: str, sums: Sequence[str], words: Sequence[str]
-) -> None:
-    """``words`` are registers for constants, of which all but the last two ascend."""
-    epilogue = k.epilogue
-    if epilogue.floor:
-        f("ldm", f"{weights}!", listed(words[:-2]))
-        f("ldrd", *words[-2:], f"[{weights}], #8")
-        for number, total in enumerate(sums):
-            floor(f, epilogue, total, words[2 * number], words[2 * number + 1], epilogue.shifts[0])
-        clamp(f, epilogue, sums, words)
-        return
-    multiplier, constant, shift, spare = words[:4]
-    for total in sums:
-        f("ldm", f"{weights}!", listed(words[: epilogue.constants]))
-        right, gain = epilogue.shifts[0] if epilogue.shifts else shift, GAIN_BITS if k.packed else 0
-        requantise(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
-    clamp(f, epilogue, sums, words)
+            f("strb", sums[place], f"[{self.x}, #{place}]")
+        f("strb", sums[0], f"[{self.x}], #{CHANNELS}")
+        f("str", self.x, f.kept[2])

@@ -27,7 +27,7 @@ from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.ir import Graph, Node, Value
 from crtgen.kernels import Kernel, Target
-from crtgen.kernels.variants import candidates
+from crtgen.kernels.variants import candidates, is_coded
 from crtgen.toml import TomlTable, load_toml, text
 
 __all__ = ["MEASURED", "KernelChoice", "Tuned", "find_tuned", "layer_digest", "read_tuned", "write_tuned"]
@@ -88,7 +88,7 @@ class Tuned:
             raise self._stale(choice, "the model has no such layer")
         if layer_digest(graph, node) != choice.digest:
             raise self._stale(choice, "it has other shapes or attributes than the layer that was tuned")
-        for found in candidates(node.op, graph.signature(node), target):
+        for found in candidates(node.op, graph.signature(node), target, is_coded(choice.variant)):
             if found.key == choice.key:
                 return found.kernel
         raise self._stale(choice, f"there is no kernel {choice.design}, {choice.variant}, for it")

@@ -22,7 +22,7 @@ import numpy as np
 from crtgen import budget
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends.tflite_file import DECODE, FileOperator, FileTensor, TfliteFileGraph
-from crtgen.frontends.tflite_tables import Damaged, looked_up, table_axis
+from crtgen.frontends.tflite_tables import BadCodes, looked_up, table_axis
 from crtgen.ir import Array, DType
 
 __all__ = ["decoded"]
@@ -55,7 +55,7 @@ def decoded(graph: TfliteFileGraph, where: str) -> TfliteFileGraph:
             try:
                 for output, tensor in _constants(tensors, op):
                     tensors[output] = tensor
-            except Damaged as error:
+            except BadCodes as error:
                 raise CorruptModelError(f"TFLM_DECODE: {error} ({place})", where=where, hint=_HINT) from error
             except _Unknown as error:
                 raise UnsupportedError(f"TFLM_DECODE: {error} ({place})", where=where, hint=_HINT) from error
@@ -66,7 +66,9 @@ def decoded(graph: TfliteFileGraph, where: str) -> TfliteFileGraph:
 def _constants(tensors: list[FileTensor], op: FileOperator) -> Iterable[tuple[int, FileTensor]]:
     """The constants of an operator, and the tensors that they are for."""
     if len(op.inputs) != 2 * len(op.outputs):
-        raise Damaged(f"it has {len(op.inputs)} inputs for {len(op.outputs)} outputs instead of two for each")
+        raise BadCodes(
+            f"it has {len(op.inputs)} inputs for {len(op.outputs)} outputs instead of two for each"
+        )
     for number, output in enumerate(op.outputs):
         encoded, ancillary = (
             _bytes(tensors, i, what)
@@ -78,7 +80,7 @@ def _constants(tensors: list[FileTensor], op: FileOperator) -> Iterable[tuple[in
 def _bytes(tensors: list[FileTensor], index: int | None, what: str) -> Array:
     """The bytes of a constant."""
     if index is None:
-        raise Damaged(f"it has no {what}")
+        raise BadCodes(f"it has no {what}")
     data = tensors[index].data
     if data is None:
         raise _Unknown(f"{what} {tensors[index].name!r} that are no constant; supported: constants")
@@ -103,12 +105,12 @@ class _Coding:
 def _decode(encoded: Array, ancillary: Array, output: FileTensor) -> Array:
     """The numbers of the output."""
     if len(ancillary) < _HEADER:
-        raise Damaged(f"its tables have {len(ancillary)} bytes; the header alone has {_HEADER}")
+        raise BadCodes(f"its tables have {len(ancillary)} bytes; the header alone has {_HEADER}")
     if output.dtype not in _TYPES or output.type_name != output.dtype.name:
         names = ", ".join(dtype.name for dtype in _TYPES)
         raise _Unknown(f"{output.name!r} of type {output.type_name}; supported: {names}")
     if -1 in output.shape:
-        raise Damaged(f"the shape of {output.name!r} is not fixed")
+        raise BadCodes(f"the shape of {output.name!r} is not fixed")
     coding = _Coding(encoded, ancillary[:_HEADER].tobytes(), ancillary[_HEADER:], output)
     kinds = {0: _by_tables, 1: _huffman, 2: _pruned}
     kind, version = coding.header[0], coding.header[1]
@@ -142,7 +144,7 @@ def _axis(coding: _Coding, axis: int | None, length: int) -> int | None:
     if older not in (None, axis) and needed[0] == needed[1] and shape[0] > 1:
         raise _Unknown(f"tables of axis {axis} beside scales of axis {older}, as many of both")
     if given not in needed:
-        raise Damaged(f"the tables of {coding.output.name!r} have {given} bytes instead of {needed[0]}")
+        raise BadCodes(f"the tables of {coding.output.name!r} have {given} bytes instead of {needed[0]}")
     return axis if given == needed[0] else older
 
 
@@ -150,12 +152,12 @@ def _pruned(coding: _Coding) -> Array:
     shape, quant = coding.output.shape, coding.output.quant
     count = prod(shape)
     if len(coding.encoded) < -(-count // 8):
-        raise Damaged(f"{len(coding.encoded)} bytes say where {count} numbers of {coding.output.name!r} are")
+        raise BadCodes(f"{len(coding.encoded)} bytes say where {count} numbers of {coding.output.name!r} are")
     where = np.unpackbits(coding.encoded.view(np.uint8), count=count).astype(bool).reshape(shape)
     values, size = coding.tables, coding.dtype.itemsize
     found = int(where.sum())
     if len(values) < found * size:
-        raise Damaged(f"{coding.output.name!r} has {len(values)} bytes of values instead of {found * size}")
+        raise BadCodes(f"{coding.output.name!r} has {len(values)} bytes of values instead of {found * size}")
     zeros = np.array((0,) if quant is None else quant.zero_points)
     if zeros.any() and coding.output.dtype is not DType.INT8:
         raise _Unknown(f"pruned {coding.output.type_name} with a zero point; supported: INT8, or none")
@@ -174,7 +176,7 @@ def _huffman(coding: _Coding) -> Array:
         raise _Unknown(f"Huffman codes of {coding.output.type_name}; supported: {names} in such a table")
     entry = np.dtype("<u4" if wide else "<u2")
     if len(coding.tables) % entry.itemsize:
-        raise Damaged(f"a table of {len(coding.tables)} bytes, in entries of {entry.itemsize}")
+        raise BadCodes(f"a table of {len(coding.tables)} bytes, in entries of {entry.itemsize}")
     count = prod(coding.output.shape)
     budget.current().compute(count * _OPERATIONS, f"{coding.output.name!r}, which is decoded,")
     tree = _Tree(coding.tables.view(entry).tolist(), 8 * entry.itemsize - 5, first)
@@ -196,7 +198,7 @@ class _Tree:
     first: int
 
     def numbers(self, data: bytes, count: int) -> list[int]:
-        """So many numbers; raises ``Damaged`` if the codes or the tables end before."""
+        """So many numbers; raises ``BadCodes`` if the codes or the tables end before."""
         padded, end, at = data + bytes(_WINDOW // 8 + 1), 8 * len(data), 0
         made: list[int] = []
         for _ in range(count):
@@ -204,7 +206,7 @@ class _Tree:
             number, taken = self._number(near >> (8 - (at & 7)) & (1 << _WINDOW) - 1)
             at += taken
             if at > end:
-                raise Damaged(f"its codes end after {len(made)} of {count} numbers")
+                raise BadCodes(f"its codes end after {len(made)} of {count} numbers")
             made.append(number)
         return made
 
@@ -214,13 +216,13 @@ class _Tree:
         while True:
             place += window >> (_WINDOW - used - step) & (1 << step) - 1
             if place >= len(self.entries):
-                raise Damaged(f"a code leads to entry {place} of {len(self.entries)}")
+                raise BadCodes(f"a code leads to entry {place} of {len(self.entries)}")
             entry = self.entries[place]
             count, value = entry >> self.bits & 15, entry & (1 << self.bits) - 1
             if entry >> (self.bits + 4):
                 if used + count == 0 or count > step:
-                    raise Damaged(f"entry {place} of its tables is of {count} of {step} bits")
+                    raise BadCodes(f"entry {place} of its tables is of {count} of {step} bits")
                 return value, used + count
             used, step, place = used + step, count + 1, place + value
             if used + step > _LONGEST:
-                raise Damaged(f"a code of its tables is longer than {_LONGEST} bits")
+                raise BadCodes(f"a code of its tables is longer than {_LONGEST} bits")

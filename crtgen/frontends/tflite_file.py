@@ -17,7 +17,7 @@ from flatbuffers import flexbuffers
 from crtgen.budget import memory_limit
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends.builder import NamedTensor
-from crtgen.frontends.tflite_lookups import Lookup, lookups
+from crtgen.frontends.tflite_lookups import TensorLookup, lookups
 from crtgen.frontends.tflite_tables import looked_up, table_axis
 from crtgen.ir import Array, DType, Quant, shape_text
 
@@ -96,7 +96,7 @@ class _Common:
 
     buffers: tuple[Array | None, ...]
     codes: tuple[str, ...]
-    lookups: Mapping[str, Lookup]
+    lookups: Mapping[str, TensorLookup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,11 @@ class _TfliteReader:
         return made if one is None else replace(made, data=self._looked_up(made, data, buffers, one))
 
     def _looked_up(
-        self, tensor: FileTensor, indices: Array | None, buffers: tuple[Array | None, ...], lookup: Lookup
+        self,
+        tensor: FileTensor,
+        indices: Array | None,
+        buffers: tuple[Array | None, ...],
+        lookup: TensorLookup,
     ) -> Array:
         """The numbers of a tensor that is indices into the tables of a buffer."""
         if not 0 <= lookup.values < len(buffers):

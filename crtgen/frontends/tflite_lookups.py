@@ -14,7 +14,7 @@ from flatbuffers.table import Table
 
 from crtgen.errors import UnsupportedError
 
-__all__ = ["Lookup", "lookups"]
+__all__ = ["TensorLookup", "lookups"]
 
 _NAME = b"COMPRESSION_METADATA"
 _VERSION = 1
@@ -22,19 +22,19 @@ _MOST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class TensorLookup:
     """The buffer of a tensor's values, and the bits of an index."""
 
     values: int
     bits: int
 
 
-def lookups(model: Any, where: str) -> Mapping[str, Lookup]:
+def lookups(model: Any, where: str) -> Mapping[str, TensorLookup]:
     """Those of a model's tensors, by the tensors' keys.
 
     ``ValueError`` or ``struct.error`` for damaged metadata, ``UnsupportedError`` for a later version.
     """
-    found: dict[str, Lookup] = {}
+    found: dict[str, TensorLookup] = {}
     for number in range(_checked(model.MetadataLength())):
         metadata = model.Metadata(number)
         if metadata.Name() == _NAME:
@@ -44,7 +44,7 @@ def lookups(model: Any, where: str) -> Mapping[str, Lookup]:
     return found
 
 
-def _parsed(data: bytes, where: str) -> Iterator[tuple[str, Lookup]]:
+def _parsed(data: bytes, where: str) -> Iterator[tuple[str, TensorLookup]]:
     root = Table(data, struct.unpack_from("<I", data)[0])
     version = _number(root, 0, "<I", _VERSION)
     if version > _VERSION:
@@ -53,7 +53,7 @@ def _parsed(data: bytes, where: str) -> Iterator[tuple[str, Lookup]]:
     for number, subgraph in enumerate(_tables(root, 1)):
         for tensor in _tables(subgraph, 0):
             key = f"{number}:" if number else ""
-            lookup = Lookup(_number(tensor, 1, "<I", 0), _number(tensor, 2, "<B", 0))
+            lookup = TensorLookup(_number(tensor, 1, "<I", 0), _number(tensor, 2, "<B", 0))
             yield f"{key}{_number(tensor, 0, '<i', 0)}", lookup
 
 

@@ -20,7 +20,7 @@ from crtgen.kernels.epilogue import (
     integer_epilogue,
     sums,
 )
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target, WeightRows
 from crtgen.kernels.layout import ChannelGroup, groups_of, in_groups
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import WindowShape, gathered_window, tiles_lead
@@ -182,7 +182,8 @@ def _constants(
 
     size = depth * sum(b.times * (-(-b.channels // 2) if packed else b.channels) for b in blocks)
     note = f"[output / 4][input][output % 4]{', two in a byte' if packed else ''}"
-    ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note)
+    rows = WeightRows(1, size, 0, size) if weights.dtype == np.int8 and not packed else None
+    ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note, rows)
     if isinstance(op, Accumulate):
         epilogue, start = sums(sig, op.zero_points(sig)[0], tuple(range(1, weights.ndim)))
         return epilogue, (ordered, start)

@@ -22,6 +22,7 @@ __all__ = [
     "Part",
     "Share",
     "Target",
+    "WeightRows",
 ]
 
 
@@ -33,7 +34,8 @@ class Target:
     says. ``unrolled`` and ``stripe`` are for variants of kernels: how many times as many steps of a loop are
     written out as by itself, and how many times as much memory a stripe of rows may take. On two ``cores``
     layers are computed in halves. ``expanded``: weights may take several times
-    their flash, as the level says.
+    their flash, as the level says. ``coded``: weights may be codes that are decoded before they are used:
+    True, all; False, those of few values; None, none.
     """
 
     core: Core = HOST
@@ -45,6 +47,7 @@ class Target:
     stripe: float = 1.0
     cores: int = 1
     expanded: bool | None = None
+    coded: bool | None = False
 
     def __post_init__(self) -> None:
         level = find_level(self.optimize)
@@ -69,13 +72,30 @@ class Target:
         return self.of_kernels("size" if self.optimize == "size" else "speed")
 
 
+@dataclass(frozen=True, slots=True)
+class WeightRows:
+    """Where weights of a byte are in a constant: from ``first`` to ``end`` in rows of ``length`` bytes.
+
+    ``header`` bytes are in front of the ``count`` rows. ``halves``: halfwords are 256 times a weight, and
+    another one.
+    """
+
+    count: int
+    length: int
+    first: int
+    end: int
+    header: int = 0
+    halves: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
     """An array that a kernel reads: what it will be, and how it is packed.
 
     ``name`` is the role within the layer (``weights``, ``bias``, ``requant``), ``dtype`` numpy's name of its
     type, ``align`` the alignment in bytes that the kernel needs, ``note`` what the comment above the array
-    says of its layout. ``pack`` makes the array; it is called for kernels that are chosen, once.
+    says of its layout. ``pack`` makes the array; it is called for kernels that are chosen, once. ``rows`` are
+    said of weights that may be coded.
     """
 
     name: str
@@ -84,6 +104,7 @@ class Const:
     pack: Callable[[], Array]
     align: int = 4
     note: str = ""
+    rows: WeightRows | None = None
 
     @classmethod
     def of(cls, name: str, data: Array, align: int = 4, note: str = "") -> "Const":
@@ -92,7 +113,7 @@ class Const:
 
     def named(self, name: str) -> "Const":
         """The same in another role."""
-        return Const(name, self.dtype, self.shape, self.pack, self.align, self.note)
+        return replace(self, name=name)
 
     @property
     def nbytes(self) -> int:

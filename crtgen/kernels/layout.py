@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from crtgen.ir import Array
-from crtgen.kernels.kernel import Const
+from crtgen.kernels.kernel import Const, WeightRows
 from crtgen.kernels.words import NO_WORDS, Words, some_at_a_time
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -89,10 +89,14 @@ def stream(
     note: str,
     header: Words = NO_WORDS,
     align: int = 4,
+    weights: tuple[int, int] | None = None,
+    halves: bool = False,
 ) -> Const:
     """Weights: ``header``, then ``count`` records of so many words.
 
-    ``make`` makes some of them, ``[records, words]``, at a time, which takes little memory.
+    ``make`` makes some of them, ``[records, words]``, at a time, which takes little memory. ``weights`` are
+    the bytes of a record that are weights, from the first one to before the last one, where these may be
+    coded; ``halves`` is that of ``WeightRows``.
     """
     length = len(header) + count * words
 
@@ -104,4 +108,5 @@ def stream(
             body[some] = make(some)
         return made
 
-    return Const("weights", "uint32", (length,), pack, align, note)
+    rows = weights and WeightRows(count, 4 * words, *weights, 4 * len(header), halves)
+    return Const("weights", "uint32", (length,), pack, align, note, rows)

@@ -9,7 +9,7 @@ from crtgen.ir import Op, Signature
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.registry import applicable
 
-__all__ = ["VARIANTS", "Candidate", "candidates"]
+__all__ = ["VARIANTS", "Candidate", "candidates", "is_coded"]
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -21,9 +21,11 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "longer": {"optimize": "speed", "unrolled": 4.0},
         "low": {"optimize": "speed", "stripe": 0.5},
         "high": {"optimize": "speed", "stripe": 2.0},
+        "coded": {"optimize": "speed", "coded": True},
+        "coded small": {"optimize": "size", "coded": True},
     }
 )
-"""What each changes of a target: for speed or size, how far loops are unrolled, how high stripes are."""
+"""What each changes of a target: for speed or size, how far loops are unrolled, stripes, codes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,17 +44,27 @@ class Candidate:
         return self.design, self.variant
 
 
-def candidates(op: Op, sig: Signature, target: Target) -> tuple[Candidate, ...]:
-    """Every different kernel of a layer; which ones there are does not depend on the target's level."""
+def candidates(op: Op, sig: Signature, target: Target, coded: bool = False) -> tuple[Candidate, ...]:
+    """Every different kernel of a layer; which ones there are does not depend on the target's level.
+
+    ``coded``: also those that decode weights of any number of values.
+    """
     found: dict[tuple[str, str], Candidate] = {}
     seen = set()
     for variant, changes in VARIANTS.items():
+        if is_coded(variant) and not coded:
+            continue
         for kernel in applicable(op, sig, replace(target, expanded=True, **changes)):
             if (content := content_of(kernel)) not in seen:
                 seen.add(content)
                 name = next(n for n in _numbered(variant) if (kernel.design, n) not in found)
                 found[kernel.design, name] = Candidate(kernel.design, name, kernel.priced(target))
     return tuple(found.values())
+
+
+def is_coded(variant: str) -> bool:
+    """Whether kernels of a variant of that name decode weights."""
+    return bool(VARIANTS.get(variant.rstrip(" 0123456789"), {}).get("coded"))
 
 
 def _numbered(variant: str) -> Iterator[str]:

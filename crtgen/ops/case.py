@@ -18,6 +18,7 @@ __all__ = [
     "int8s",
     "int16s",
     "make",
+    "of_few_values",
     "plain",
     "weights_and_bias",
 ]
@@ -171,6 +172,14 @@ def in_powers_of_two(case: Case) -> Case:
     scales = tuple(2.0 ** -(i % 3) for i in range(len(w.quant.scales)))
     other = replace(w, quant=replace(w.quant, scales=scales))
     return Case(case.name, case.op, Signature((x, other, b), case.sig.outputs), case.limits)
+
+
+def of_few_values(case: Case, bits: int = 4) -> Case:
+    """A layer whose weights have the upper bits only, and the middle of what the others may be."""
+    x, w, b = case.sig.inputs
+    numbers = (w.array().astype(np.int8) >> (8 - bits) << (8 - bits)) + (1 << (7 - bits))
+    inputs = (x, Value.constant(w.name, numbers.astype(np.int8), w.quant), b)
+    return Case(f"{case.name}_few", case.op, Signature(inputs, case.sig.outputs), case.limits)
 
 
 def in_four_bits(case: Case) -> Case:

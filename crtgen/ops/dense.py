@@ -18,6 +18,7 @@ from crtgen.ops.case import (
     int8s,
     int16s,
     make,
+    of_few_values,
     weights_and_bias,
 )
 from crtgen.ops.conv import ConvParams, check_weights, real_weights, weight_scales
@@ -125,6 +126,10 @@ def cases() -> Iterator[Case]:
     yield _case("one_output", FullyConnected(), int8s("x", (1, 214), 0.05, -20), 1, out)
     yield _case("three_outputs", FullyConnected(Activation.RELU), x, 3, Quant.tensor(0.2, -7), per_axis=True)
     yield in_four_bits(_case("odd", FullyConnected(), x, 11, out))
+    deep = int8s("x", (1, 96), 0.02, -128)
+    yield of_few_values(_case("groups", FullyConnected(), deep, 24, out))
+    deep = int8s("x", (1, 61), 0.02, -128)
+    yield of_few_values(_case("no_groups", FullyConnected(Activation.RELU), deep, 19, out, True), 2)
     yield in_four_bits(_case("batch3", FullyConnected(), int8s("x", (3, 20), 0.1, 127), 6, out))
     yield by_float32(_case("odd", FullyConnected(), x, 11, out))
     yield by_float32(_case("per_axis", FullyConnected(Activation.RELU), x, 9, Quant.tensor(0.2, -7), True))
@@ -134,6 +139,7 @@ def cases() -> Iterator[Case]:
     yield _case("int16_per_axis", FullyConnected(Activation.RELU), wide, 5, fine, True)
     yield _case("int16_deep", FullyConnected(), int16s("x", (2, 900)), 4, Quant.tensor(0.002))
     yield _case("int16_bias32", FullyConnected(), wide, 6, fine, bias=DType.INT32)
+    yield of_few_values(_case("int16_groups", FullyConnected(), int16s("x", (1, 90), 0.0004), 16, fine))
     yield _case("f32", FullyConnected(Activation.RELU), floats("x", (1, 37)), 11, out)
     yield _case("f32_batch3", FullyConnected(), floats("x", (3, 16)), 4, out)
     yield in_eight_bits(_case("f32", FullyConnected(Activation.RELU), floats("x", (1, 37)), 11, out), 1)

@@ -35,15 +35,18 @@ class TunableLayer:
     usual: int
 
 
-def layers_of(compiled: api.Compiled) -> tuple[TunableLayer, ...]:
-    """The layers of the only model that have a choice. Within loops over rows and subgraphs there is none."""
+def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer, ...]:
+    """The layers of the only model that have a choice. Within loops over rows and subgraphs there is none.
+
+    ``coded``: they may have kernels that decode their weights.
+    """
     (plan,) = compiled.plans
     found = []
     for step in plan.steps:
         if not isinstance(step.item, Call) or step.kernel.module is not None:
             continue
         node = step.item.node
-        known = candidates(node.op, plan.graph.signature(node), compiled.request.target)
+        known = candidates(node.op, plan.graph.signature(node), compiled.request.target, coded)
         own = content_of(step.kernel)
         usual = next((n for n, c in enumerate(known) if content_of(c.kernel) == own), None)
         if usual is not None and len(known) > 1:

@@ -107,7 +107,7 @@ def tune(
     say("measuring the model as it is")
     before = tuning.measured(untuned)
     total(before)
-    return _Tuner(tuning, store, say, untuned, before).run(limits)
+    return _Tuner(tuning, store, say, untuned, before, limits).run()
 
 
 def total(report: Report) -> int:
@@ -133,21 +133,23 @@ class _Tuner:
         say: Callable[[str], None],
         untuned: api.Compiled,
         before: Report,
+        limits: Limits,
     ) -> None:
         self.tuning, self.store, self.say, self.untuned, self.before = tuning, store, say, untuned, before
-        self.layers = layers_of(untuned)
+        self.limits = limits
+        self.layers = layers_of(untuned, coded=limits.flash is not None)
         self.entries = {layer.name: list(self._entries(layer)) for layer in self.layers}
         self.known: dict[str, KernelFigures] = {}
         self.usual = {layer.name: layer.usual for layer in self.layers}
 
-    def run(self, limits: Limits) -> Result:
+    def run(self) -> Result:
         """All of it."""
         addresses = {name: [e.digest for e in entries] for name, entries in self.entries.items()}
         images = Images(self.layers, addresses, self._trial, self._store)
         wanted = self._unknown()
         self.say(f"{len(wanted)} candidates to measure in {images.count(wanted)} images")
         images.measure(wanted)
-        chosen, after = self._choose(limits)
+        chosen, after = self._choose()
         labels = {e.digest: e.label for entries in self.entries.values() for e in entries}
         return Result(
             entry=self._tuned(chosen, after),
@@ -226,9 +228,9 @@ class _Tuner:
     def _address(self, layer: TunableLayer, number: int) -> str:
         return self.entries[layer.name][number].digest
 
-    def _choose(self, limits: Limits) -> tuple[Chosen, Report]:
+    def _choose(self) -> tuple[Chosen, Report]:
         """The best choice within the limits that the whole confirms; the usual one if none is better."""
-        flash, ram = limits.flash, limits.ram
+        flash, ram = self.limits.flash, self.limits.ram
         flash = self._size("flash") if flash is None else flash
         ram = self._size("ram") if ram is None else ram
         fits = self._size("flash") <= flash and self._size("ram") <= ram

@@ -36,7 +36,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.accumulate import Accumulate
 from crtgen.ops.activation import LeakyRelu
-from crtgen.ops.case import in_eight_bits, in_four_bits, make
+from crtgen.ops.case import in_eight_bits, in_four_bits, make, of_few_values
 from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.grid import GridSample
@@ -559,5 +559,12 @@ KINDS = {
         (Conv2d, DepthwiseConv2d, FullyConnected),
         st.one_of(*(_real(made) for made in (_convolution, _convolution, _depthwise, _dense))),
         DType.FLOAT32,
+    ),
+    "few": Kind(
+        (Conv2d, FullyConnected),
+        st.one_of(
+            *(made(kind) for kind in (DType.INT8, DType.INT16) for made in (_convolution, _dense, _whole)),
+            _pointwise(),
+        ).map(of_few_values),
     ),
 }

@@ -132,7 +132,11 @@ def test_a_constant_that_is_not_what_it_was_said_to_be() -> None:
 
 @pytest.mark.parametrize(
     ("core", "rooms"),
-    [("cortex-m3", {"gemm", "base"}), ("cortex-m4", {"gemm", "dsp"}), ("cortex-m55", {"gemm", "dsp", "mve"})],
+    [
+        ("cortex-m3", {"gemm", "coded", "base"}),
+        ("cortex-m4", {"gemm", "coded", "dsp"}),
+        ("cortex-m55", {"gemm", "coded", "dsp", "mve"}),
+    ],
 )
 def test_a_design_says_what_it_is_for(core: str, rooms: set[str]) -> None:
     case = next(c for c in all_cases() if c.name == "conv2d_3x3")

@@ -9,7 +9,7 @@ from crtgen.kernels.asm import Routine
 from crtgen.kernels.base.dense_asm import BaseDense, Sums, some_outputs
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, exact_form
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target, WeightRows
 from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -126,10 +126,19 @@ def _kernel(block: BaseDense, weights: Int8, start: Int64, constants: Words) -> 
         design=f"dense {channels}",
         template="base/dense.c.j2",
         view=view,
-        consts=(Const("weights", "uint32", (view.words,), pack, 4, note),),
+        consts=(Const("weights", "uint32", (view.words,), pack, 4, note, _rows(view)),),
         work=view.work,
         routines=(view.routine,),
     )
+
+
+def _rows(view: BaseDenseView) -> WeightRows | None:
+    """Where weights are, if all blocks lie one after the other."""
+    block = view.block
+    if view.ragged and view.blocks > 1 and view.shared_words:
+        return None
+    first = 4 * block.channels
+    return WeightRows(view.blocks, 4 * block.block_words, first, first + block.weight_bytes)
 
 
 def _channels(outputs: int) -> int:

@@ -170,4 +170,6 @@ def _stream(view: BasePairsView, weights: Int8, start: Int64, constants: Words) 
         return records(words(start[both]), taps, constants[both])
 
     note = "per channel, or two of them: start, weights, requantisation"
-    return stream(view.blocks, view.block_words, twos if view.narrow else channels, note)
+    each = 2 if view.narrow else 1
+    at = 4 * each, 4 * (view.block_words - each * constants.shape[1])
+    return stream(view.blocks, view.block_words, twos if view.narrow else channels, note, weights=at)

@@ -178,7 +178,9 @@ def _stream(
         return records(heads, mixes, *(end[some] for end in ends))
 
     note = "requantisation; per four outputs: start, weights"
-    const = stream(len(channels), group_words, groups, note, header)
+    taps = 4 * form.head_words, 4 * (form.head_words + form.parts * steps)
+    at = None if form is ROW_NIBBLES else taps
+    const = stream(len(channels), group_words, groups, note, header, weights=at, halves=True)
     return _DenseWeights(form, header, group_words, lanes.epilogue, const, swapped)
 
 

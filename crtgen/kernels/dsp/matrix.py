@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
-from crtgen.kernels.dsp.form import Form
+from crtgen.kernels.dsp.form import HALFWORDS, NIBBLES, Form
 from crtgen.kernels.dsp.packing import Packing
 from crtgen.kernels.dsp.tile import Micro
 from crtgen.kernels.kernel import Const
@@ -27,7 +27,7 @@ class WeightStream:
     ``pairs`` is how many pairs of channels there are, of ``pair_words`` words: ``pack`` makes those of some
     pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs step by two
     channels, and one more, if ``odd``, ends at the last channel. ``swapped`` is that of ``Micro``. ``alone``:
-    the only pair is twice the same channel.
+    the only pair is twice the same channel. ``end_words`` of a pair are what requantises.
     """
 
     pack: Callable[[slice], Words]
@@ -38,11 +38,14 @@ class WeightStream:
     form: Form
     swapped: bool = False
     alone: bool = False
+    end_words: int = 0
 
     @property
     def const(self) -> Const:
         note = "per pair of channels: start, weights, requantisation"
-        return stream(self.pairs, self.pair_words, self.pack, note)
+        at = None if self.form is NIBBLES else (8, 4 * (self.pair_words - self.end_words))
+        halves = self.form is HALFWORDS
+        return stream(self.pairs, self.pair_words, self.pack, note, weights=at, halves=halves)
 
     @property
     def channels(self) -> int:
@@ -142,9 +145,10 @@ def weight_stream(
         taps = form.words(weights[a[some]], weights[b[some]], packing, steps)
         return records(begin, taps, *(part[some] for part in lanes.constants))
 
-    words_each = 2 + steps // form.steps_of_a_word + sum(part.shape[1] for part in lanes.constants)
+    end_words = sum(part.shape[1] for part in lanes.constants)
+    words_each = 2 + steps // form.steps_of_a_word + end_words
     odd, alone = channels % 2 == 1 and channels > 1, channels == 1
-    return WeightStream(pack, words_each, lanes.epilogue, len(a), odd, form, swapped, alone)
+    return WeightStream(pack, words_each, lanes.epilogue, len(a), odd, form, swapped, alone, end_words)
 
 
 def _pairs_of_channels(channels: int) -> tuple[Int64, Int64]:

@@ -134,7 +134,8 @@ def _weights(weights: Int8, fours: Int64, align: int, note: str) -> Const:
         vectors = (grouped(part[:, :first], _FOUR, first), grouped(part[:, first:], _FOUR, LANES))
         return records(*vectors, words(fours[some]))
 
-    return stream(len(fours), length, groups, note, align=align)
+    at = 0, _FOUR * weights.shape[1]
+    return stream(len(fours), length, groups, note, align=align, weights=at)
 
 
 def _table(w: WindowShape, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> dict[str, int]:

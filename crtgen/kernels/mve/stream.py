@@ -56,7 +56,8 @@ def stream_const(
         part = replace(requant, constants=requant.constants[:, taken])
         return _pack_groups(weights[taken], cuts, part, channels, size)
 
-    return stream(groups, words, some_groups, note, header, align=8)
+    at = None if requant.packed else (0, vectors * len(cuts) * lanes)
+    return stream(groups, words, some_groups, note, header, align=8, weights=at)
 
 
 def _pack_groups(

@@ -1,0 +1,139 @@
+"""Huffman codes of at most eight bits, for bytes of constants: made, written, and read again.
+
+The bytes that are often have a code each, all others one in common, which eight bits of their own follow. So
+a table of 256 entries at most decodes any of them. ``crt/coded.h`` is what reads them on the device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bytes", "Halfwords", "HuffmanCode", "shortest"]
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Halfwords: TypeAlias = npt.NDArray[np.uint16]
+
+_LONGEST = 8
+_ESCAPE = 1 << 15
+_OTHER = 256  # the symbol of all that have no code
+_COUNTS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192)
+_BEYOND = 2  # halfwords that are read behind the last number
+
+
+@dataclass(frozen=True)
+class HuffmanCode:
+    """The lengths of the codes of symbols 0 to 256, 0 where there is none; 256 are all bytes without one."""
+
+    lengths: tuple[int, ...]
+
+    @property
+    def bits(self) -> int:
+        """Of the longest code, which the table is looked up by."""
+        return max(self.lengths)
+
+    @cached_property
+    def _codes(self) -> npt.NDArray[np.int64]:
+        """The canonical codes: ascending by length, then by symbol."""
+        made, code, before = np.zeros(257, np.int64), 0, 0
+        for length, symbol in sorted((n, s) for s, n in enumerate(self.lengths) if n):
+            code <<= length - before
+            made[symbol], code, before = code, code + 1, length
+        return made
+
+    @property
+    def table(self) -> Halfwords:
+        """What each number of ``bits`` bits begins with: a byte, and its length from bit 8 on.
+
+        Bit 15 says that the byte follows. What no code begins with has a length of 1.
+        """
+        table = np.full(1 << self.bits, 1 << 8, np.uint16)
+        for symbol, length in enumerate(self.lengths):
+            if length:
+                first, entry = int(self._codes[symbol]) << (self.bits - length), length << 8
+                entry |= _ESCAPE if symbol == _OTHER else symbol
+                table[first : first + (1 << (self.bits - length))] = entry
+        return table
+
+    def written(self, numbers: Bytes) -> Halfwords:
+        """The codes of these numbers, the first one in the highest bits, and what is read beyond them."""
+        lengths = np.array(self.lengths)
+        plain = lengths[numbers] > 0
+        symbols = np.where(plain, numbers.astype(np.int64), _OTHER)
+        codes = np.where(plain, self._codes[symbols], self._codes[_OTHER] << 8 | numbers)
+        taken = lengths[symbols] + np.where(plain, 0, 8)
+        ends = np.cumsum(taken)
+        bits = np.zeros(-(-int(ends[-1]) // 16) * 16 if len(ends) else 0, np.uint8)
+        for place in range(_LONGEST + 8):  # from the last bit on
+            some = taken > place
+            bits[ends[some] - 1 - place] = codes[some] >> place & 1
+        packed = np.packbits(bits).view(">u2").astype(np.uint16)
+        return np.append(packed, np.zeros(_BEYOND, np.uint16))
+
+    def read(self, codes: Halfwords, count: int) -> Bytes:
+        """As the device reads so many numbers."""
+        table, shift = self.table.tolist(), 32 - self.bits
+        made, hold, left, following = bytearray(count), 0, 0, iter(codes.tolist())
+        for place in range(count):
+            if left < 16:
+                hold, left = hold | next(following) << (16 - left), left + 16
+            entry = table[hold >> shift]
+            length = entry >> 8 & 15
+            hold, left = hold << length & 0xFFFFFFFF, left - length
+            if entry & _ESCAPE:
+                entry, hold, left = hold >> 24, hold << 8 & 0xFFFFFFFF, left - 8
+            made[place] = entry & 255
+        return np.frombuffer(bytes(made), np.uint8)
+
+    def nbytes(self, counts: npt.NDArray[np.int64]) -> int:
+        """Of the table and of the codes of bytes that are there so often."""
+        lengths = np.array(self.lengths[:_OTHER])
+        others = int(counts[lengths == 0].sum()) * (self.lengths[_OTHER] + 8)
+        bits = int((counts * lengths).sum()) + others
+        return -(-bits // 16) * 2 + 2 * _BEYOND + 2 * (1 << self.bits)
+
+
+def shortest(numbers: Bytes) -> HuffmanCode:
+    """The code with which these numbers and its table take least; there is at least one."""
+    counts = np.bincount(numbers, minlength=256).astype(np.int64)
+    order = np.argsort(-counts, kind="stable")
+    kinds = int((counts > 0).sum())
+    codes = [
+        _code(counts, order[:some].tolist(), limit)
+        for some in sorted({*(n for n in _COUNTS if n < kinds), kinds})
+        for limit in range(1, _LONGEST + 1)
+        if some + (some < kinds) <= 1 << limit
+    ]
+    return min(codes, key=lambda code: code.nbytes(counts))
+
+
+def _code(counts: npt.NDArray[np.int64], symbols: Sequence[int], limit: int) -> HuffmanCode:
+    """The best code of these bytes, and of one for the others if there are any, of ``limit`` bits at most."""
+    weights = {symbol: int(counts[symbol]) for symbol in symbols}
+    others = int(counts.sum()) - sum(weights.values())
+    if others:
+        weights[_OTHER] = others
+    lengths = [0] * 257
+    for symbol, length in zip(weights, _lengths(list(weights.values()), limit), strict=True):
+        lengths[symbol] = length
+    return HuffmanCode(tuple(lengths))
+
+
+def _lengths(weights: Sequence[int], limit: int) -> list[int]:
+    """Lengths of codes for symbols of these weights, by merging packages (Larmore and Hirschberg, 1990)."""
+    if len(weights) == 1:
+        return [1]
+    alone = sorted((weight, (symbol,)) for symbol, weight in enumerate(weights))
+    packages: list[tuple[int, tuple[int, ...]]] = []
+    for _ in range(limit):
+        merged = sorted((*alone, *packages), key=lambda package: package[0])
+        twos = zip(merged[0::2], merged[1::2], strict=False)
+        packages = [(one[0] + two[0], one[1] + two[1]) for one, two in twos]
+    lengths = [0] * len(weights)
+    for _, symbols in packages[: len(weights) - 1]:
+        for symbol in symbols:
+            lengths[symbol] += 1
+    return lengths

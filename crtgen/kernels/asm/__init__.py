@@ -26,8 +26,8 @@ How a template with assembly in it becomes a routine:
    ``free`` gives one back; whoever names a register that is not taken gets an error.
 3. Jinja's loops become Python's, macros become functions that get ``f`` and registers.
 4. Loops: ``loop`` for those that end with a branch of their own, ``counted_loop``, ``low_overhead_loop`` and
-   ``predicated_loop`` for the rest. A number of rounds that only the caller knows has a name:
-   ``routine.runs(pairs=8)``.
+   ``predicated_loop`` for the rest; ``rounds`` for some things at once, and those that are left. A number of
+   rounds that only the caller knows has a name: ``routine.runs(pairs=8)``.
 5. Put ``@cache`` over the function that makes the routine of a view: several candidates ask for the same one.
    A long one is a ``Writer``, of which ``SomeWriter.routine(view)`` is that. The kernel's work counts
    ``routine.runs()``, beside blocks of the C around it.

@@ -223,6 +223,15 @@ class Function:
             yield
         self.free(counter)
 
+    def rounds(self, meaning: str, count: int, at_once: int, some: Callable[[int], None]) -> None:
+        """``some`` of so many things at once, in a loop, then of those that are left."""
+        whole, rest = divmod(count, at_once)
+        if whole:
+            with self.repeated(meaning, whole):
+                some(at_once)
+        if rest:
+            some(rest)
+
     @contextmanager
     def low_overhead_loop(self, meaning: str, rounds: int | str, count: str = "") -> Iterator[None]:
         """DLS and LE, over lr; the number of rounds is in the register ``count`` if the caller knows it.

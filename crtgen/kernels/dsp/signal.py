@@ -1,7 +1,5 @@
 """Samples, energies and bands of the signal library with the DSP extension: two samples are a word."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from crtgen.ir import Signature
@@ -23,16 +21,6 @@ from crtgen.ops.signal import FftAutoScale, FilterBank, SpectrumEnergy, Window
 __all__ = ["auto_scale", "energy", "filter_bank", "window"]
 
 _WORDS = 4
-
-
-def _by_fours(f: Function, meaning: str, words: int, step: Callable[[int], None]) -> None:
-    """``step`` for four words at a time, then for those that are left."""
-    rounds, rest = divmod(words, _WORDS)
-    if rounds:
-        with f.repeated(meaning, rounds):
-            step(_WORDS)
-    if rest:
-        step(rest)
 
 
 @design(Window, needs="dsp", weights=(1,))
@@ -62,7 +50,7 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel | None:
     with f.repeated("rows", rows):
         if rows > 1:
             f("ldr", weights, f.kept[2])
-        _by_fours(f, "samples", period // 2, products)
+        f.rounds("samples", period // 2, _WORDS, products)
     table = Const.of("weights", sig.inputs[1].array(), 4)
     return alone("dsp window", f.done(), [table], inplace=True)
 
@@ -88,7 +76,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | Non
             f("ssub16", spare, least, a)
             f("sel", least, a, least)
 
-    _by_fours(f, "extremes", sig.x.elements // 2, extremes)
+    f.rounds("extremes", sig.x.elements // 2, _WORDS, extremes)
     _shift_of(f, (most, least, spare), bits)
 
     def shifted(words: int) -> None:
@@ -99,7 +87,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | Non
             f("pkhbt", a, spare, a, "lsl #16")
         f("stm", f"{y}!", listed(samples[:words]))
 
-    _by_fours(f, "shifted", sig.x.elements // 2, shifted)
+    f.rounds("shifted", sig.x.elements // 2, _WORDS, shifted)
     return alone("dsp auto scale", f.done(), inplace=True)
 
 
@@ -142,11 +130,11 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
         if count:
             for number in numbers:
                 f("mov", number, "#0")
-            _by_fours(f, "zeros", count, lambda words: f("stm", f"{y}!", listed(numbers[:words])))
+            f.rounds("zeros", count, _WORDS, lambda words: f("stm", f"{y}!", listed(numbers[:words])))
 
     zeros(op.start)
     f.advance(x, 4 * op.start)
-    _by_fours(f, "squares", op.end - op.start, squares)
+    f.rounds("squares", op.end - op.start, _WORDS, squares)
     zeros(sig.y.elements - op.end)
     return alone("dsp energy", f.done(), inplace=True)
 

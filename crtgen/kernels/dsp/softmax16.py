@@ -74,21 +74,16 @@ def _greatest(depth: int) -> Routine:
         return f.done()
     pair = f.core("inputs")
 
-    def compare(place: str) -> None:
-        f("ldr", pair, place)
-        f("ssub16", spare, pair, most, note="marks the halves that are not less")
-        f("sel", most, pair, most)
+    def compare(count: int, place: str = f"[{x}], #4") -> None:
+        for _ in range(count):
+            f("ldr", pair, place)
+            f("ssub16", spare, pair, most, note="marks the halves that are not less")
+            f("sel", most, pair, most)
 
     f("ldr", most, f"[{x}], #4")
-    rounds, rest = divmod(depth // 2 - 1, 2)
-    if rounds:
-        with f.repeated("pairs", rounds):
-            compare(f"[{x}], #4")
-            compare(f"[{x}], #4")
-    if rest:
-        compare(f"[{x}], #4")
+    f.rounds("pairs", depth // 2 - 1, 2, compare)
     if depth % 2:
-        compare(f"[{x}, #-2]")
+        compare(1, f"[{x}, #-2]")
     f("sxth", spare, most)
     f("asr", most, most, "#16")
     f("cmp", most, spare)
@@ -121,27 +116,22 @@ def _sum(depth: int, step: Step, block: int) -> Routine:
         f("lsl", most, most, f"#{shift}")
     f.advance(most, less)
 
-    def element() -> None:
-        f("ldrsh", place, f"[{x}], #2")
-        f("rsb", place, most, place, f"lsl #{shift}")
-        f("smmlar", place, place, factor, last)
-        f("usat", place, "#16", place)
-        f("lsr", power, place, f"#{_BITS}")
-        f("ldr", line, f"[{lines}, {power}, lsl #2]")
-        f("ubfx", place, place, "#0", f"#{_BITS}")
-        f("smlabb", place, place, line, half)
-        f("asr", power, line, "#16")
-        f("add", power, power, place, f"asr #{_BITS}")
-        f("strh", power, f"[{y}], #2")
-        f("add", total, total, power)
+    def elements(count: int) -> None:
+        for _ in range(count):
+            f("ldrsh", place, f"[{x}], #2")
+            f("rsb", place, most, place, f"lsl #{shift}")
+            f("smmlar", place, place, factor, last)
+            f("usat", place, "#16", place)
+            f("lsr", power, place, f"#{_BITS}")
+            f("ldr", line, f"[{lines}, {power}, lsl #2]")
+            f("ubfx", place, place, "#0", f"#{_BITS}")
+            f("smlabb", place, place, line, half)
+            f("asr", power, line, "#16")
+            f("add", power, power, place, f"asr #{_BITS}")
+            f("strh", power, f"[{y}], #2")
+            f("add", total, total, power)
 
-    rounds, rest = divmod(depth, block)
-    if rounds:
-        with f.repeated("elements", rounds):
-            for _ in range(block):
-                element()
-    for _ in range(rest):
-        element()
+    f.rounds("elements", depth, block, elements)
     return f.done()
 
 
@@ -163,20 +153,15 @@ def _shares(depth: int, block: int) -> Routine:
         f("asr", result, result, shift)
         f("usat", result, "#15", result)
 
-    def two() -> None:
-        f("ldr", pair, f"[{y}]")
-        product(first, "b")
-        product(second, "t")
-        f("pkhbt", first, first, second, "lsl #16")
-        f("str", first, f"[{y}], #4")
+    def pairs(count: int) -> None:
+        for _ in range(count):
+            f("ldr", pair, f"[{y}]")
+            product(first, "b")
+            product(second, "t")
+            f("pkhbt", first, first, second, "lsl #16")
+            f("str", first, f"[{y}], #4")
 
-    rounds, rest = divmod(depth // 2, block)
-    if rounds:
-        with f.repeated("pairs", rounds):
-            for _ in range(block):
-                two()
-    for _ in range(rest):
-        two()
+    f.rounds("pairs", depth // 2, block, pairs)
     if depth % 2:
         f("ldrsh", pair, f"[{y}]")
         product(first, "b")

@@ -25,12 +25,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     f = frame_function(sig)
     made = _FpuFrame(f, op, sig)
     made.begin()
-    rounds, rest = divmod(sig.y.elements, _STEP)
-    if rounds:
-        with f.repeated("samples", rounds):
-            made.samples(_STEP)
-    if rest:
-        made.samples(rest)
+    f.rounds("samples", sig.y.elements, _STEP, made.samples)
     return alone("vfp frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
@@ -112,12 +107,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
             f("vsqrt.f32", to, to)
         f("vstmia", f"{y}!", listed(made[:count]))
 
-    rounds, rest = divmod(sig.y.elements, _STEP)
-    if rounds:
-        with f.repeated("powers", rounds):
-            powers(_STEP)
-    if rest:
-        powers(rest)
+    f.rounds("powers", sig.y.elements, _STEP, powers)
     return alone("vfp power", f.done(), inplace=True)
 
 

@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from crtgen.boards.core import Core, find_core
 from crtgen.kernels import Target, applicable
-from crtgen.kernels.asm import EVEN, HIGH, LOW, Function, Routine, assembly_file
+from crtgen.kernels.asm import EVEN, HIGH, LOW, Function, Routine, Writer, assembly_file
 from crtgen.kernels.asm.isa import is_narrow
 from crtgen.kernels.asm.routine import Instruction
 from crtgen.ops import all_cases
@@ -177,6 +177,34 @@ def test_no_loop_of_one_round() -> None:
     with f.low_overhead_loop("once", 1):
         f("nop")
     assert f.done().instructions() == 2
+
+
+@pytest.mark.parametrize(("count", "instructions"), [(11, 1 + 2 * (4 + 2) + 3), (4, 4), (3, 3), (0, 0)])
+def test_rounds_and_what_is_left_of_them(count: int, instructions: int) -> None:
+    f = Function("clear", "uint8_t *to")
+    (to,) = f.arguments
+    value = f.core("a byte")
+    before = f.done().instructions()
+
+    def some(stores: int) -> None:
+        for _ in range(stores):
+            f("strb", value, f"[{to}], #1")
+
+    f.rounds("bytes", count, 4, some)
+    assert f.done().instructions() - before == instructions
+
+
+def test_a_writer_writes_equal_descriptions_once() -> None:
+    class Adder(Writer):
+        def __init__(self, number: int) -> None:
+            self.f = Function("add", "int n")
+            self.number = number
+
+        def write(self) -> None:
+            self.f("add", "r0", "r0", f"#{self.number}")
+
+    assert Adder.routine(2) is Adder.routine(2)
+    assert Adder.routine(2) != Adder.routine(3)
 
 
 def test_numbers() -> None:

@@ -5,10 +5,10 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import elements, stored
-from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.pointwise import every_output
 from crtgen.kernels.registry import design
 from crtgen.ops import Quantize
@@ -36,14 +36,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
         return elements(sig, "flip", [stored(sig.y, f"a ^ {-_SIGN if sig.y.dtype is DType.INT8 else _SIGN}")])
     types = (sig.x.dtype.c_name, sig.y.dtype.c_name)
     routine = _flipped(sig.y.elements, types, target.steps(_UNROLL[target.optimize]))
-    return Kernel(
-        design="flip words",
-        template="",
-        view=None,
-        inplace=(InPlace(),),
-        work=Work(routine.runs()),
-        routines=(routine,),
-    )
+    return alone("flip words", routine, inplace=True)
 
 
 @lru_cache(maxsize=256)

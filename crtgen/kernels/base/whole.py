@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import LISTED, LOW, Function, Routine, listed
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, exact_form
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.layout import records, stream
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -22,6 +22,7 @@ from crtgen.ops import DepthwiseConv2d
 
 __all__ = ["Whole", "whole_image"]
 
+_NAME = "depthwise whole image"
 _FAR = 4095
 _UNROLL = {"speed": 16, "size": 8}  # taps written out
 _NEAR = 24  # taps over which a narrow branch with a condition reaches
@@ -75,7 +76,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
             Const.of("weights", weights.astype(np.int8), 1, "[tap][channel]"),
             Const.of("constants", numbers, 4, "per channel: start, requantisation"),
         )
-        return _kernel(_narrow(Whole(taps, channels, unroll, form)), consts)
+        return alone(_NAME, _narrow(Whole(taps, channels, unroll, form)), consts, inplace=True)
     k = Whole(taps, channels, unroll, form)
 
     def some_channels(some: slice) -> Words:
@@ -83,19 +84,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
 
     each = 1 + (taps + k.padding) // 4 + form.constants
     note = "per channel: start, weights, requantisation"
-    return _kernel(_wide(k), (stream(channels, each, some_channels, note),))
-
-
-def _kernel(routine: Routine, consts: tuple[Const, ...]) -> Kernel:
-    return Kernel(
-        design="depthwise whole image",
-        template="",
-        view=None,
-        consts=consts,
-        inplace=(InPlace(),),
-        work=Work(routine.runs()),
-        routines=(routine,),
-    )
+    return alone(_NAME, _wide(k), [stream(channels, each, some_channels, note)], inplace=True)
 
 
 def _purpose(k: Whole) -> str:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
 from crtgen.ops.activation import Relu
@@ -72,11 +72,4 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     low, high = clamp_limits(params.act_min, params.act_max)
     view = ClampView(sig.x.elements, low, high)
     routine = clamp_all(view)
-    return Kernel(
-        design="dsp_clamp",
-        template="",
-        view=view,
-        inplace=(InPlace(),),
-        work=Work(routine.runs()),
-        routines=(routine,),
-    )
+    return alone("dsp_clamp", routine, inplace=True)

@@ -9,9 +9,9 @@ from functools import cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.words import Words, words
 from crtgen.ops import INT16, Logistic, Tanh
@@ -30,15 +30,8 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     assert isinstance(p, Sigmoid16Params)
     routine = _sigmoids(sig.x.elements, p, logistic, 2 if target.optimize == "size" else 4)
     note = "slope << 22 | height at 0, for each place of 65536 / (1 + exp(-i / 24))"
-    return Kernel(
-        design=f"dsp {op.name}",
-        template="",
-        view=None,
-        consts=(Const.of("lines", sigmoid_lines(logistic), 4, note),),
-        inplace=(InPlace(),),
-        work=Work(routine.runs()),
-        routines=(routine,),
-    )
+    lines = Const.of("lines", sigmoid_lines(logistic), 4, note)
+    return alone(f"dsp {op.name}", routine, [lines], inplace=True)
 
 
 def sigmoid_lines(logistic: bool) -> Words:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Writer
-from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels
 from crtgen.kernels.mve.epilogue import MveEpilogue, Requantisation, epilogue_words, requantisation
@@ -169,14 +169,7 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
     if made is None:
         return None
     routine, const = made
-    return Kernel(
-        design=f"mve row {_at_once(len(weights))}",
-        template="",
-        view=routine,
-        consts=(const,),
-        work=Work(routine.runs()),
-        routines=(routine,),
-    )
+    return alone(f"mve row {_at_once(len(weights))}", routine, [const])
 
 
 def row_of_sums(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Writer
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.channels import stream_of_channels
 from crtgen.kernels.mve.conv import requantise
 from crtgen.kernels.mve.epilogue import MveEpilogue, epilogue_words
@@ -127,15 +127,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     if requant is None:
         return None
     routine = _WholeWriter.routine(_Whole(taps, channels, requant.epilogue))
-    return Kernel(
-        design="mve whole image",
-        template="",
-        view=None,
-        consts=(stream_of_channels(by_channel, requant),),
-        inplace=(InPlace(lead=0),),
-        work=Work(routine.runs()),
-        routines=(routine,),
-    )
+    return alone("mve whole image", routine, [stream_of_channels(by_channel, requant)], inplace=True)
 
 
 def _fits(weights: Int64) -> bool:

@@ -6,7 +6,7 @@ the operation ``upper`` of the same sum. Whoever makes such a pair has to know t
 
 from crtgen.prove.value import M32, LinearSum, Symbol, Word, WordOp, signed
 
-__all__ = ["as_long", "high_part", "long_add", "long_shift", "long_words"]
+__all__ = ["as_long", "field", "field_across", "high_part", "long_add", "long_shift", "long_words"]
 
 
 def as_long(low: Word, high: Word) -> LinearSum | None:
@@ -78,3 +78,44 @@ def high_part(v: LinearSum, n: int) -> Word | None:
     if least >> n != most >> n:
         return None
     return LinearSum(least >> n, high) if high else least >> n & M32
+
+
+def field(w: Word, place: int, width: int) -> Word | None:
+    """So many bits of a sum of 32 or 64 bits, or of its upper word, from ``place`` on, where they are a sum.
+
+    A field is a sum where those below it never carry into it, and it never leaves its own bits.
+    """
+    if isinstance(w, WordOp) and w.name == "upper":
+        return _field(w.args[0], place + 32, width)
+    return _field(w, place, width)
+
+
+def field_across(low: Word, high: Word, place: int, width: int) -> Word | None:
+    """The same where ``width`` bits of the upper word are put above the lower one, which was shifted down."""
+    if not isinstance(low, WordOp) or low.name != "lsr" or low.args[1] != 32 - place:
+        return None
+    whole = as_long(low.args[0], high)
+    return _field(whole, 32 - place, place + width) if whole is not None else None
+
+
+def _field(v: Word, place: int, width: int) -> Word | None:
+    if not isinstance(v, LinearSum):
+        return None
+    size = 1 << place + width
+    rest = LinearSum(v.constant, {s: k for s, c in v.terms().items() if (k := _nearest(c, size))})
+    least, most = rest.bounds()
+    if least // size != most // size:
+        return None
+    inside = LinearSum(rest.constant - least // size * size, rest.terms())
+    one = 1 << place
+    below = {s: k for s, c in inside.terms().items() if (k := _nearest(c, one))}
+    least, most = LinearSum(inside.constant, below).bounds()
+    if least // one != most // one:
+        return None
+    above = {s: n for s, c in inside.terms().items() if (n := (c - below.get(s, 0)) // one)}
+    return LinearSum(least // one, above) if above else least // one & M32
+
+
+def _nearest(k: int, size: int) -> int:
+    """What is left of a number modulo ``size``, the nearest to zero."""
+    return (k + size // 2) % size - size // 2

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from crtgen.prove.expression import shape_of
-from crtgen.prove.long_sums import high_part, long_shift
+from crtgen.prove.long_sums import field, high_part, long_shift
 from crtgen.prove.meaning import NEGATED, apply
 from crtgen.prove.value import (
     M32,
@@ -327,6 +327,8 @@ def _asr(v: Word, n: int) -> Word | None:
 
 
 def _lsr(v: Word, n: int) -> Word | None:
+    if n < 32 and isinstance(v, LinearSum | WordOp) and (found := field(v, n, 32 - n)) is not None:
+        return found
     if n % 8 == 0 and n < 32 and not isinstance(v, LinearSum):
         return word_of(bytes_of(v)[n // 8 :] + (0,) * (n // 8))
     return None

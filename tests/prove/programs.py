@@ -40,7 +40,10 @@ CORE = (
     "pkhbt r0, r1, r2, lsl #6", "pkhtb r0, r1, r2, asr #3",
     "mov ip, r1 ; movs ip, ip, lsl #1 ; adc r3, r1, r2 ; mov r0, ip",
     "smlald r0, r3, r1, r2", "smlaldx r0, r3, r1, r2", "smlalbb r0, r3, r1, r2", "smlalbt r0, r3, r1, r2",
-    "smlaltb r0, r3, r1, r2", "smlaltt r0, r3, r1, r2", ".inst.n 0x1f00", ".inst.n 0x1dc0",
+    "smlaltb r0, r3, r1, r2", "smlaltt r0, r3, r1, r2",
+    "smlal r0, r3, r1, r2 ; ubfx r0, r0, #0, #21 ; lsr r3, r3, #10",
+    "smlal r0, r3, r1, r2 ; lsr r0, r0, #21 ; bfi r0, r3, #11, #10",
+    ".inst.n 0x1f00", ".inst.n 0x1dc0",
 )  # fmt: skip
 """The last two are SUBS and ADDS of a register and a small number, as Clang encodes them."""
 

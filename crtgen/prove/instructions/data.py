@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from crtgen.prove.image import DecodedInstruction
 from crtgen.prove.instructions.registry import family
-from crtgen.prove.long_sums import long_add, long_shift
+from crtgen.prove.long_sums import field, field_across, long_add, long_shift
 from crtgen.prove.machine import PC, Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register, second
@@ -298,6 +298,8 @@ def insert(m: Machine, i: DecodedInstruction) -> Step:
             b = list(bytes_of(u))
             b[lsb // 8 : (lsb + width) // 8] = bytes_of(v)[: width // 8]
             m.r[d] = word_of(tuple(b))
+        elif (across := field_across(u, v, lsb, width)) is not None:
+            m.r[d] = across
         else:
             kept = logic("and", u, ~mask & M32)
             m.r[d] = logic("orr", kept, logic("and", shifted("lsl", v, lsb), mask))
@@ -312,7 +314,9 @@ def extract(m: Machine, i: DecodedInstruction) -> Step:
     kind = "lsr" if i.name == "ubfx" else "asr"
 
     def step() -> None:
-        m.r[d] = shifted(kind, shifted("lsl", m.r[x], 32 - lsb - width), 32 - width)
+        v = m.r[x]
+        found = field(v, lsb, width) if i.name == "ubfx" else None
+        m.r[d] = shifted(kind, shifted("lsl", v, 32 - lsb - width), 32 - width) if found is None else found
 
     return step
 

@@ -45,7 +45,7 @@ def long_accumulate(m: Machine, i: DecodedInstruction) -> Step:
     r, is_signed = m.r, i.name[0] == "s"
 
     def step() -> None:
-        made = _small_product(r[x], r[y]) if is_signed else None
+        made = _product_of_sum(r[x], r[y]) if is_signed else None
         if made is not None:
             together = _accumulated((r[low], r[high]), made)
             if together is not None:
@@ -58,11 +58,18 @@ def long_accumulate(m: Machine, i: DecodedInstruction) -> Step:
     return step
 
 
-def _small_product(u: Word, v: Word) -> LinearSum | None:
-    """The product of a sum of about 16 bits and a number; 64 bits hold many of them."""
+def _product_of_sum(u: Word, v: Word) -> LinearSum | None:
+    """The product of a number and another one, or a sum that keeps to 32 bits."""
     if isinstance(u, int):
         u, v = v, u
-    if not isinstance(u, LinearSum) or not isinstance(v, int) or max(map(abs, u.bounds())) > 1 << 17:
+    if not isinstance(v, int):
+        return None
+    if isinstance(u, int):
+        return LinearSum(signed(u) * signed(v), {})
+    if not isinstance(u, LinearSum):
+        return None
+    least, most = u.bounds()
+    if least < -(1 << 31) or most >= 1 << 31:
         return None
     return LinearSum(u.constant * signed(v), None, (None, u, signed(v)))
 

@@ -75,7 +75,7 @@ def _line(e: Expr, limits: Limits | None) -> Expr | None:
     chain = [e, *_chain(e)]
     rounded = [s.kind == "scaled" for s in chain]
     for x in reversed(chain[rounded.index(True) + 1 :] if any(rounded) else []):
-        if x.high - x.low < _FEW:
+        if 0 < x.high - x.low < _FEW:
             values = np.arange(x.low, x.high + 1)
             for slope, constant, bits in _straight(values, e.of((), {x: values}), limits):
                 product = cheaper(x) * slope

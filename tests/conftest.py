@@ -1,6 +1,7 @@
 """Fixtures that every test may use, and the compiler cache that the builds of all tests share."""
 
 import gc
+import hashlib
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from crtgen.build.driver import BuildRun
 from crtgen.byoc import CmsisNn
 from crtgen.errors import UsageError
 
@@ -49,10 +51,58 @@ def _nothing_allowed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     monkeypatch.setattr("crtgen.folder._named", None)
 
 
+_VARIABLES = ("PATH", "CC", "CFLAGS", "ASFLAGS", "LDFLAGS")
+_configure, _compile = BuildRun.configure, BuildRun.compile
+
+
+@pytest.fixture(autouse=True)
+def _equal_projects_are_built_once(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another test built of the same files, with the same compiler, is copied: half of all builds."""
+    base = tmp_path_factory.getbasetemp()
+    builds = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "builds"
+
+    def configure(run: BuildRun) -> None:
+        known = builds / _digest(run)
+        if known.is_dir():
+            shutil.copytree(known, run.build, dirs_exist_ok=True)
+        else:
+            _configure(run)
+
+    def compile(run: BuildRun, jobs: int) -> None:
+        if not run.is_configured():  # it was elsewhere
+            return
+        known = builds / _digest(run)
+        _compile(run, jobs)
+        if not known.exists():
+            own = builds / uuid4().hex
+            shutil.copytree(run.build, own)
+            try:
+                own.rename(known)
+            except OSError:  # another process was faster
+                shutil.rmtree(own)
+
+    monkeypatch.setattr(BuildRun, "configure", configure)
+    monkeypatch.setattr(BuildRun, "compile", compile)
+
+
+def _digest(run: BuildRun) -> str:
+    """Of all that a build depends on."""
+    variables = {k: v for k, v in run.environment().items() if k in _VARIABLES or k.startswith("CMAKE_")}
+    found = hashlib.sha256(repr((run.toolchain, run.ninja, sorted(variables.items()))).encode())
+    for path in sorted(p for p in run.root.rglob("*") if p.is_file() and run.build not in p.parents):
+        found.update(f"{path.relative_to(run.root)}\0{path.stat().st_size}\0".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
 @pytest.fixture
-def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that compare what a compiler makes twice."""
+def compiled_anew(_equal_projects_are_built_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that compare what a compiler makes twice, or look at a build."""
     monkeypatch.setenv("CCACHE_DISABLE", "1")
+    monkeypatch.setattr(BuildRun, "configure", _configure)
+    monkeypatch.setattr(BuildRun, "compile", _compile)
 
 
 @pytest.fixture

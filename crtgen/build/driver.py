@@ -21,7 +21,7 @@ from crtgen.errors import BuildError, UsageError
 from crtgen.project.frameworks import FRAMEWORKS
 from crtgen.project.manifest import Manifest, read_manifest
 
-__all__ = ["Progress", "build_project", "built_image"]
+__all__ = ["BuildRun", "Progress", "build_project", "built_image"]
 
 Progress = Callable[[str], None]
 """Called with what is being done: ``building 3/45``."""
@@ -62,7 +62,7 @@ def build_project(
         _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)
-        run = _BuildRun(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
+        run = BuildRun(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
         run.build.mkdir(exist_ok=True)
         run.log.unlink(missing_ok=True)
         if not run.is_configured():
@@ -100,7 +100,7 @@ def _bring_to_the_present(root: Path, manifest: Manifest) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _BuildRun:
+class BuildRun:
     """One build of one project."""
 
     root: Path

@@ -452,6 +452,10 @@ def _depthwise_cases() -> Iterator[Case]:
     yield _case("whole_image", DepthwiseConv2d(), x, (1, 9, 7, 4), out)
     yield _case("5x1", DepthwiseConv2d((1, 1), Padding(2, 2), activation=relu), _line(16), (1, 5, 1, 16), out)
     yield _case("10x1", DepthwiseConv2d(), _line(18), (1, 10, 1, 18), out)
+    near = int8s("x", (1, 8, 9, 6), 0.06, 17)
+    yield _case(
+        "5x5_same", DepthwiseConv2d((1, 1), Padding(2, 2, 2, 2), activation=relu), near, (1, 5, 5, 6), out
+    )
     yield in_four_bits(_case("3x3", DepthwiseConv2d((1, 1), around), wide, (1, 3, 3, 16), out))
     yield in_four_bits(_case("multiplier3", odd, x, (1, 3, 2, 12), out))
     yield in_four_bits(_case("5x5", DepthwiseConv2d(), x, (1, 5, 5, 4), out))

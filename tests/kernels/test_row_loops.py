@@ -206,7 +206,7 @@ def test_guards_see_scratch_that_is_too_short(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("core", "designs"),
     [
-        ("cortex-m3", ["pairs 4", "depthwise rows"]),
+        ("cortex-m3", ["pairs 4", "base_depthwise_fields"]),
         ("cortex-m4", ["dsp_matrix", "dsp_depthwise"]),
         ("cortex-m55", ["mve pixels", "mve patches"]),
     ],

@@ -53,6 +53,13 @@ class LongProducts:
         f("ssat", total, "#8", total, *([f"asr #{self.shift}"] if self.shift else []))
         self._clamp(f, total)
 
+    def append_all(
+        self, f: Function, totals: Sequence[str], constants: Sequence[str], spare: Sequence[str]
+    ) -> None:
+        """Append outputs of several sums of a channel."""
+        for total in totals:
+            self.append(f, total, constants, spare)
+
     def append_from(self, f: Function, total: str, places: Mapping[str, str], spare: tuple[str, str]) -> None:
         """The same, with constants in memory: ``multiplier``, ``constant`` and ``shift`` are addresses."""
         first, second = spare

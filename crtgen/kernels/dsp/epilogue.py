@@ -94,6 +94,24 @@ class DspEpilogue:
         """What stores an output."""
         return {8: "strb", 16: "strh", 32: "str"}[self.bits]
 
+    def append_all(
+        self,
+        f: Function,
+        totals: Sequence[str],
+        constants: Sequence[str],
+        spare: Sequence[str],
+        gain: int = 0,
+    ) -> None:
+        """Append outputs of a channel, of sums times ``2**gain``; ``constants`` are its words."""
+        multiplier, constant = constants[:2]
+        if self.floor:
+            for total in totals:
+                floor(f, self, total, multiplier, constant, self.shifts[0])
+        else:
+            shift = self.shifts[0] if self.shifts else constants[2]
+            requantise(f, self, totals, (multiplier, constant), spare[0], shift, gain)
+        clamp(f, self, totals, spare)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:

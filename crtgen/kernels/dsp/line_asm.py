@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
-from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
+from crtgen.kernels.dsp.epilogue import DspEpilogue
 
 __all__ = ["LineOutputs", "Word", "one_line"]
 
@@ -253,7 +253,7 @@ class _Resident(_LineWriter):
             self._load(mac.inputs)
             f(mac.op, total, self.data[mac.inputs % k.live], self.taps[mac.word], before)
             before = total
-        _requantise(f, k.epilogue, (total,), (*self.constants, *self.spare))
+        k.epilogue.append_all(f, (total,), self.constants, self.spare, k.epilogue.doubled)
         self._store((total,))
 
 
@@ -307,7 +307,8 @@ class _Streamed(_LineWriter):
                     begun.add(number)
         constants = (*self.taps, *self.data)
         self._constants(constants)
-        _requantise(f, k.epilogue, sums, constants)
+        n = k.epilogue.constants
+        k.epilogue.append_all(f, sums, constants[:n], constants[n:], k.epilogue.doubled)
         self._store(sums)
 
     def _constants(self, registers: Sequence[str]) -> None:
@@ -333,15 +334,3 @@ class _Inputs:
             self.f("ldr", register, f"[{self.x}], #{4 * self.moved}" if first and self.moved else at)
             self.held[pair] = register
         return self.held[pair]
-
-
-def _requantise(f: Function, epilogue: DspEpilogue, totals: Sequence[str], registers: Sequence[str]) -> None:
-    """``registers`` are the constants, then spare ones."""
-    constants, spare = (registers[0], registers[1]), registers[epilogue.constants :]
-    if epilogue.floor:
-        for total in totals:
-            floor(f, epilogue, total, *constants, epilogue.shifts[0])
-    else:
-        right = epilogue.shifts[0] if epilogue.shifts else registers[2]
-        requantise(f, epilogue, totals, constants, spare[0], right, epilogue.doubled)
-    clamp(f, epilogue, totals, spare)

@@ -5,12 +5,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crtgen import api
 from crtgen.errors import DoesNotFitError
+from crtgen.ir import Quant, Value
+from crtgen.kernels.variants import is_coded
+from crtgen.ops import FullyConnected
+from crtgen.ops.case import int8s, make, weights_and_bias
 from crtgen.sweep.store import JobStore
 from crtgen.tune import tuner
+from crtgen.tune.layers import layers_of
 from crtgen.tune.tuner import Limits, Result, Tuning, tune
 from crtgen.tuned import Tuned
 from tests.support import ROOT
@@ -83,6 +89,35 @@ def test_limits_hold(tuned: Callable[..., Result]) -> None:
     more = tuned(flash=2 * flash, ram=2 * ram)
     assert more.entry.tuned <= free.entry.tuned <= less.entry.tuned
     assert more.entry.tuned <= small.entry.tuned
+
+
+def _dense(tuned: Sequence[Tuned]) -> api.Compiled:
+    """A fully connected layer whose weights are small mostly."""
+    x = int8s("x", (1, 96), 0.02, -7)
+    w, b = weights_and_bias("dense", x, (40, 96), 0, False)
+    small = np.rint(np.random.default_rng(1).normal(0, 10, w.shape)).astype(np.int8)
+    weights = Value.constant("w", small, w.quant)
+    case = make("dense", FullyConnected(), [x, weights, b], Quant.tensor(0.4, 3))
+    return api.compile([api.Model(case.graph())], "mps2_an386", optimize="speed", tuned=tuned)
+
+
+def test_weights_are_coded_where_flash_is_given(
+    tuned: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.tune.test_tuner._compiled", _dense)
+    compiled = _compiled(())
+    assert not any(is_coded(c.variant) for layer in layers_of(compiled) for c in layer.candidates)
+    flash = _estimated(compiled).image_flash_bytes
+    assert not any(is_coded(layer.variant) for layer in tuned().entry.layers)
+    less = tuned(flash=flash - 700, ram=3 * _BESIDE)
+    assert less.after.image_flash_bytes is not None
+    assert less.after.image_flash_bytes <= flash - 700
+    coded = [layer for layer in less.entry.layers if is_coded(layer.variant)]
+    assert coded
+    assert all(", coded" in layer.design for layer in coded)
+    (plan,) = _compiled([less.entry]).plans
+    kernels = {step.name: step.kernel.design for step in plan.steps}
+    assert all(kernels[layer.name] == layer.design for layer in less.entry.layers)
 
 
 @pytest.mark.parametrize("limits", [{"flash": _BESIDE + 100}, {"ram": _BESIDE + 100}])

@@ -10,7 +10,7 @@ from dataclasses import replace
 from crtgen.errors import CorruptModelError
 from crtgen.library.loaders import KNOWN_LOADERS, read_body, write_body
 from crtgen.library.module import MergedModule, Module
-from crtgen.library.stream import StreamReader, Writer
+from crtgen.library.stream import StreamReader, StreamWriter
 from crtgen.library.tree import ImportTree, import_tree
 
 __all__ = ["read_blob", "write_blob"]
@@ -22,7 +22,7 @@ _TREE = "_import_tree"
 def write_blob(root: Module) -> bytes:
     """The blob of a module and all it imports; DSO modules are merged and leave only their key."""
     tree = import_tree(root)
-    writer = Writer()
+    writer = StreamWriter()
     if tree.groups == ((root,),) and root.is_dso_exportable:
         writer.u64(0)
     else:

@@ -15,7 +15,7 @@ from crtgen.library.module import (
     Module,
 )
 from crtgen.library.params import NDArray, read_ndarray, write_ndarray
-from crtgen.library.stream import StreamReader, Writer
+from crtgen.library.stream import StreamReader, StreamWriter
 
 __all__ = ["KNOWN_LOADERS", "read_body", "write_body"]
 
@@ -43,7 +43,7 @@ def _const_loader(reader: StreamReader, key: str, name: str) -> Module:
     return ConstLoader(name=name, arrays=arrays, users=users, const_vars=tuple(arrays), loader_key=key)
 
 
-def _write_const_loader(writer: Writer, module: ConstLoader) -> None:
+def _write_const_loader(writer: StreamWriter, module: ConstLoader) -> None:
     writer.vector(tuple(module.arrays), writer.string)
     writer.vector(tuple(module.arrays.values()), partial(write_ndarray, writer))
     writer.vector(tuple(module.users), writer.string)
@@ -60,7 +60,7 @@ def _factory(reader: StreamReader, key: str, name: str) -> Module:
     return ExecutorFactory(name=reader.text("the model's name") or name, graph_json=graph_json, params=params)
 
 
-def _write_factory(writer: Writer, module: ExecutorFactory) -> None:
+def _write_factory(writer: StreamWriter, module: ExecutorFactory) -> None:
     if module.graph_json is not None:
         writer.string(module.graph_json)
     writer.u64(len(module.params))
@@ -83,7 +83,7 @@ def _json_module(reader: StreamReader, key: str, name: str) -> Module:
     )
 
 
-def _write_json_module(writer: Writer, module: JsonModule) -> None:
+def _write_json_module(writer: StreamWriter, module: JsonModule) -> None:
     writer.string(module.symbol)
     writer.string(module.graph_json)
     writer.vector(module.const_vars, writer.string)
@@ -104,7 +104,7 @@ def _device_function(reader: StreamReader) -> tuple[str, DeviceFunction]:
     return entry, DeviceFunction(name, types, reader.texts("launch parameters"))
 
 
-def _write_device_source(writer: Writer, module: DeviceSource) -> None:
+def _write_device_source(writer: StreamWriter, module: DeviceSource) -> None:
     writer.string(module.format)
     writer.u64(len(module.kernels))
     for entry, function in module.kernels.items():
@@ -139,7 +139,7 @@ def read_body(reader: StreamReader, key: str, name: str) -> Module:
     return _BODY_READERS[key](reader, key, name)
 
 
-def write_body(writer: Writer, module: Module) -> None:
+def write_body(writer: StreamWriter, module: Module) -> None:
     """The counterpart of ``read_body``."""
     match module:
         case ConstLoader():

@@ -9,7 +9,7 @@ import numpy as np
 from crtgen.errors import CorruptModelError
 from crtgen.ir import Array
 from crtgen.library.datatype import DLDataType
-from crtgen.library.stream import StreamReader, Writer
+from crtgen.library.stream import StreamReader, StreamWriter
 
 __all__ = ["NDArray", "read_ndarray", "read_params", "write_ndarray", "write_params"]
 
@@ -48,7 +48,7 @@ def read_ndarray(reader: StreamReader) -> NDArray:
     return NDArray(np.frombuffer(data, dtype.numpy).reshape(shape), (kind, index))
 
 
-def write_ndarray(writer: Writer, value: NDArray) -> None:
+def write_ndarray(writer: StreamWriter, value: NDArray) -> None:
     """The counterpart of ``read_ndarray``."""
     dtype, shape = value.dtype, value.array.shape
     data = np.ascontiguousarray(value.array).astype(dtype.numpy, copy=False).tobytes()
@@ -78,7 +78,7 @@ def read_params(data: bytes, where: str = "parameters") -> dict[str, NDArray]:
 
 def write_params(params: Mapping[str, NDArray]) -> bytes:
     """A parameter file with the arrays in the mapping's order."""
-    writer = Writer()
+    writer = StreamWriter()
     writer.u64(_FILE_MAGIC)
     writer.u64(0)
     writer.vector(tuple(params), writer.string)

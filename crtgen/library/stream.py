@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from crtgen.errors import CorruptModelError
 
-__all__ = ["StreamReader", "Writer"]
+__all__ = ["StreamReader", "StreamWriter"]
 
 _T = TypeVar("_T")
 
@@ -81,7 +81,7 @@ class StreamReader:
             raise self.fail(f"{self.left} bytes follow its end")
 
 
-class Writer:
+class StreamWriter:
     """Appends values to a buffer: the counterpart of ``StreamReader``."""
 
     def __init__(self) -> None:

@@ -99,7 +99,7 @@ class WindowedView:
 
 def one_pixel(k: WindowedView) -> Routine:
     """``pixel(x, weights, y, groups)``: so many groups of four channels of a pixel."""
-    return (_Pairs if k.paired else _Nibbles if k.packed else _Taps).routine(k)
+    return (_PairTaps if k.paired else _NibbleTaps if k.packed else _Taps).routine(k)
 
 
 class _Taps(Writer):
@@ -202,7 +202,7 @@ class _Taps(Writer):
         clamp(f, epilogue, self.sums, words)
 
 
-class _Nibbles(_Taps):
+class _NibbleTaps(_Taps):
     """The same for weights of four bits, which a mask takes apart."""
 
     def _rows(self) -> None:
@@ -221,7 +221,7 @@ class _Nibbles(_Taps):
                 self._halves(word, tap, 2)
 
 
-class _Pairs(_Taps):
+class _PairTaps(_Taps):
     """Two taps at a time. The pointers of inputs and outputs are on the stack while others need registers."""
 
     purpose = "A pixel, so many groups of four channels, two taps at a time."

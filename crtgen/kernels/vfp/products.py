@@ -12,7 +12,7 @@ from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.layout import biased
 from crtgen.kernels.registry import design
 from crtgen.kernels.vfp.copy import copied, copy, copy_window
-from crtgen.kernels.vfp.products_asm import ProductsWriter, Tile
+from crtgen.kernels.vfp.products_asm import FloatTile, ProductsWriter
 from crtgen.kernels.vfp.unit import FloatLimits, FloatUnit
 from crtgen.kernels.window import WindowShape, gathered_window
 from crtgen.ops import Conv2d, FullyConnected
@@ -58,13 +58,13 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
     )
 
 
-def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, target: Target) -> Tile:
+def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, target: Target) -> FloatTile:
     channels = _CHANNELS.get(pixels, _OF_SEVERAL)
     unit = FloatUnit.of(target)
     products = target.steps(_WRITTEN_OUT[target.optimize]) * (1 + unit.fused)
     most = min(_MOST_INPUTS, max(2, products // (pixels * min(channels, outputs))))
     unroll = _unroll(depth, 1 << most.bit_length() - 1, pixels == 1)
-    return Tile(pixels, channels, depth, outputs, unroll, FloatLimits.of(op.activation), unit)
+    return FloatTile(pixels, channels, depth, outputs, unroll, FloatLimits.of(op.activation), unit)
 
 
 def _unroll(depth: int, most: int, alone: bool) -> int:
@@ -74,7 +74,7 @@ def _unroll(depth: int, most: int, alone: bool) -> int:
     return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)
 
 
-def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
+def _work(view: GemmView, tile: FloatTile, whole: bool) -> Work:
     each = ProductsWriter.routine(tile).runs()
     if whole:
         return Work(each)

@@ -7,7 +7,7 @@ from crtgen.kernels.asm import Function, Writer, listed
 from crtgen.kernels.layout import ChannelGroup, groups_of
 from crtgen.kernels.vfp.unit import Clamp, FloatLimits, FloatUnit, add_products, cut
 
-__all__ = ["ProductsWriter", "Tile"]
+__all__ = ["FloatTile", "ProductsWriter"]
 
 _ROW = 8  # inputs of a lone pixel that are loaded at once
 _WEIGHTS = 16  # registers for its weights
@@ -15,7 +15,7 @@ _PAIR = 2  # inputs of each of several pixels, and pixels whose inputs are there
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class FloatTile:
     """``depth`` inputs of ``pixels`` pixels times the weights of ``outputs`` outputs, ``channels`` at a time.
 
     ``unroll`` inputs are written out.
@@ -38,7 +38,7 @@ class Tile:
 class ProductsWriter(Writer):
     """``tile(x0, y0, weights)``: the inputs of a pixel lie in a row, pixels one after the other."""
 
-    def __init__(self, k: Tile) -> None:
+    def __init__(self, k: FloatTile) -> None:
         self.k = k
         self.f = f = Function(
             "tile",

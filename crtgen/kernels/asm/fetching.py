@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from crtgen.boards.board import FlashReads
 from crtgen.kernels.asm.effects import effects, words_of
+from crtgen.kernels.asm.isa import find
 from crtgen.kernels.asm.pipelines import CorePipeline
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, RoutineCall, Runs
 from crtgen.kernels.asm.schedule import scheduled
@@ -21,6 +22,9 @@ __all__ = ["waiting"]
 
 _CONSTANTS = ("weights", "table", "shares", "powers", "turns", "constants")
 """Roles of registers that point to constants."""
+
+_NARROW = {"ldrb": 1, "ldrsb": 1, "ldrh": 2, "ldrsh": 2, "vldrb": 1, "vldrh": 2}
+"""Bytes of a number that is loaded; all other loads bring words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +130,11 @@ def _constants(line: Instruction, pointers: set[str]) -> int:
     address = line.operands[0] if line.operands[-1].startswith("{") else line.operands[-1]
     if not pointers & set(words_of(address)):
         return 0
-    return 4 * len(done.writes - done.updated)
+    return _NARROW.get(find(line.mnemonic).name, 4) * _elements(line, len(done.writes - done.updated))
+
+
+def _elements(line: Instruction, words: int) -> int:
+    """How many numbers a load brings: the lanes of a vector, which may be wider, else its registers."""
+    bits = line.mnemonic.partition(".")[2].lstrip("usf")
+    narrow = find(line.mnemonic).name in _NARROW
+    return 128 // int(bits) if bits and narrow else words

@@ -8,7 +8,7 @@ import crtgen
 from crtgen.boards.board import FlashReads
 from crtgen.boards.core import find_core
 from crtgen.kernels.asm import Function, Routine, pipeline_of, waiting
-from tests.support import ROOT
+from tests.support import ROOT, model_path
 
 _M4 = pipeline_of(find_core("cortex-m4"))
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -58,6 +58,37 @@ def test_constants_are_read_from_flash_in_each_round() -> None:
     assert waiting(runs, _M4, None, _FLASH) == 100 * 4 / 8 * 5
     assert waiting(7 * runs, _M4, None, _FLASH) == 7 * 100 * 4 / 8 * 5
     assert waiting(runs, _M4, None, None) == 0
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "nbytes"),
+    [
+        ("ldrb", 1),
+        ("ldrsb", 1),
+        ("ldrh", 2),
+        ("ldrsh", 2),
+        ("ldr", 4),
+        ("vldrb.u8", 16),
+        ("vldrb.s16", 8),
+        ("vldrb.s32", 4),
+        ("vldrh.s32", 8),
+        ("vldrw.u32", 16),
+    ],
+)
+def test_a_load_reads_as_many_bytes_as_it_brings(mnemonic: str, nbytes: int) -> None:
+    f = Function("loads", "const int *weights")
+    (weights,) = f.arguments
+    vector = mnemonic.startswith("v")
+    f(mnemonic, f.vector("numbers") if vector else f.core("number"), f"[{weights}]")
+    pipeline = pipeline_of(find_core("cortex-m55" if vector else "cortex-m4"))
+    assert pipeline is not None
+    assert waiting(f.done().runs(), pipeline, None, _FLASH) == nbytes / 8 * 5
+
+
+def test_a_layer_of_bytes_is_not_read_four_times_over() -> None:
+    """Fully connected layers of an RP2040 load byte by byte, each from flash once."""
+    (report,) = crtgen.load(model_path("ad01_int8")).compile("rpi_pico", optimize="speed").reports
+    assert {layer.kernel for layer in report.layers} == {"dense 8"}
 
 
 def test_a_board_that_waits_gets_loops_that_fit() -> None:

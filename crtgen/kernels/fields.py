@@ -24,7 +24,7 @@ from crtgen.kernels.fields_asm import (
     outputs,
     pack_rows,
 )
-from crtgen.kernels.kernel import InPlace, Kernel
+from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.layout import nibbles, records, stream
 from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.kernels.window import WindowShape
@@ -40,6 +40,7 @@ FieldForm: TypeAlias = tuple[FieldEpilogue, Int64, Words]
 _FAR = 4095
 _TAPS = range(2, 5)  # words of taps in a row: more do not fit into registers
 _LARGEST = 128  # an input
+_WRITTEN_OUT = {"speed": 16, "size": 1}  # rows of a window up to which they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,11 @@ class FieldsView:
 
 
 def in_fields(
-    design: str, op: DepthwiseConv2d, sig: Signature, solve: Callable[[Rescale, Int64], FieldForm | None]
+    design: str,
+    op: DepthwiseConv2d,
+    sig: Signature,
+    target: Target,
+    solve: Callable[[Rescale, Int64], FieldForm | None],
 ) -> Kernel | None:
     """Windows of three to seven columns whose sums fit; None for others, or if inexact."""
     _, w, b = sig.inputs
@@ -159,7 +164,7 @@ def in_fields(
     epilogue, start, constants = found
     taps = _taps(weights, window.stride_x, words_of_taps)
     packed = w.dtype is DType.INT4
-    view = FieldsView(window, -params.input_offset, _channel(window, words_of_taps, epilogue), packed)
+    view = FieldsView(window, -params.input_offset, _channel(window, words_of_taps, epilogue, target), packed)
     reach = 4 * view.channel.pitch * view.channel.rows
     if not _holds(taps) or reach > _FAR or any(view.columns(p)[2] < 1 for p in range(window.stride_x)):
         return None
@@ -206,17 +211,18 @@ def _holds(taps: Int64) -> bool:
     return int(sums.sum(axis=1).max()) < HALF and outer < HALF // 2
 
 
-def _channel(window: WindowShape, taps: int, epilogue: FieldEpilogue) -> FieldOutputs:
-    pitch = taps - 1 + -(-window.out_width // 2)
+def _channel(window: WindowShape, taps: int, epilogue: FieldEpilogue, target: Target) -> FieldOutputs:
+    pitch, rows = taps - 1 + -(-window.out_width // 2), window.taps_y * window.stride_x
     return FieldOutputs(
         width=window.out_width,
         height=window.out_height,
-        rows=window.taps_y * window.stride_x,
+        rows=rows,
         taps=taps,
         pitch=pitch,
         row_step=window.stride_y * window.stride_x * pitch,
         step=window.channels,
         epilogue=epilogue,
+        written_out=rows <= target.steps(_WRITTEN_OUT[target.optimize]),
     )
 
 

@@ -27,7 +27,7 @@ _SPARE = 2  # registers that an epilogue may use
 _NEAR = 255  # by which a store moves its pointer
 _DOUBLE = 1020  # the largest offset of LDRD
 _AT_ONCE = 4  # words that are packed in a round
-_ROWS, _BLOCKS = "[sp, #0]", "[sp, #4]"
+_ROWS, _BLOCKS, _Y = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,7 @@ class FieldOutputs:
 
     An output needs ``rows`` rows of ``pitch`` words of inputs below each other, and of each one as many
     neighbours as ``taps`` words of taps have. The rows of the next outputs are ``row_step`` words further on.
+    ``written_out``: the rows of a window are, else they are a loop.
     """
 
     width: int
@@ -119,6 +120,7 @@ class FieldOutputs:
     row_step: int
     step: int
     epilogue: FieldEpilogue
+    written_out: bool
 
     @property
     def pairs(self) -> int:
@@ -166,7 +168,7 @@ class _FieldWriter(Writer):
             "int8_t *y",
             "const uint32_t *taps",
             purpose=f"{k.height} rows of {k.width} outputs of a channel.",
-            local=2,
+            local=2 if k.written_out else 3,
         )
         self.x, self.y, self.stream = f.arguments
         first = f.cores("sums", 2, LISTED)
@@ -181,6 +183,8 @@ class _FieldWriter(Writer):
 
     def write(self) -> None:
         f, k = self.f, self.k
+        if not k.written_out:
+            f("str", self.y, _Y)
         with self._repeated("rows", k.height, _ROWS):
             self._sums(1, begin=-1)
             f.advance(self.stream, -4 * (len(BEGIN) + k.tap_words))
@@ -214,20 +218,37 @@ class _FieldWriter(Writer):
         """So many accumulators, from the one of the outputs ``begin`` on, of all taps."""
         f, k = self.f, self.k
         sums = self.sums[:pairs]
-        for row in range(k.rows):
-            loaded = (*(sums[0] if not row else ()), *self.taps)
-            f("ldm", f"{self.stream}!", listed(loaded))
-            for other in sums[1:] if not row else ():
-                for to, of in zip(other, sums[0], strict=True):
-                    f("mov", to, of)
-            words = k.taps - 1 + pairs + begin
-            for first in range(0, words, 2):
-                self._load(4 * (row * k.pitch + first), min(2, words - first))
-                for word in range(first, min(first + 2, words)):
-                    for number, (low, high) in enumerate(sums):
-                        tap = k.taps - 1 + begin + number - word
-                        if 0 <= tap < k.taps:
-                            f("smlal", low, high, self.data[word % 2], self.taps[tap])
+        if k.written_out:
+            for row in range(k.rows):
+                f("ldm", f"{self.stream}!", listed((*(sums[0] if not row else ()), *self.taps)))
+                self._copy(sums if not row else ())
+                self._row(row, sums, begin)
+            return
+        f("ldm", f"{self.stream}!", listed(sums[0]))
+        self._copy(sums)
+        with f.counted_loop("taps", self.y, k.rows):
+            f("ldm", f"{self.stream}!", listed(self.taps))
+            self._row(0, sums, begin)
+            f.advance(self.x, 4 * k.pitch)
+        f.advance(self.x, -4 * k.pitch * k.rows)
+
+    def _copy(self, sums: Sequence[tuple[str, ...]]) -> None:
+        """All accumulators begin as the first one does."""
+        for other in sums[1:]:
+            for to, of in zip(other, sums[0], strict=True):
+                self.f("mov", to, of)
+
+    def _row(self, row: int, sums: Sequence[tuple[str, ...]], begin: int) -> None:
+        """The products of a row of a window."""
+        f, k = self.f, self.k
+        words = k.taps - 1 + len(sums) + begin
+        for first in range(0, words, 2):
+            self._load(4 * (row * k.pitch + first), min(2, words - first))
+            for word in range(first, min(first + 2, words)):
+                for number, (low, high) in enumerate(sums):
+                    tap = k.taps - 1 + begin + number - word
+                    if 0 <= tap < k.taps:
+                        f("smlal", low, high, self.data[word % 2], self.taps[tap])
 
     def _load(self, offset: int, count: int) -> None:
         f, at = self.f, f"[{self.x}, #{offset}]"
@@ -256,8 +277,12 @@ class _FieldWriter(Writer):
         for total in totals:
             f("add", total, total, self.start)
         k.epilogue.append_all(f, totals, self.constants, self.spare)
+        if not k.written_out:
+            f("ldr", self.y, _Y)
         near = k.step <= _NEAR
         for number, total in enumerate(totals):
             f("strb", total, f"[{self.y}], #{k.step}" if near else f"[{self.y}, #{number * k.step}]")
         if not near:
             f.advance(self.y, count * k.step, spare=self.start)
+        if not k.written_out:
+            f("str", self.y, _Y)

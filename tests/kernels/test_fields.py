@@ -73,7 +73,8 @@ def _kernel(case: Case, core: str, level: str = "speed") -> Kernel:
 @pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33"])
 def test_outputs(tmp_path: Path, core: str) -> None:
     """In place, too, and at the ends of memory, as the harness runs all."""
-    results = run_jobs([Job(case, _kernel(case, core)) for case in _cases()], tmp_path, MACHINES[core])
+    kernels = ((case, _kernel(case, core, level)) for case in _cases() for level in ("speed", "size"))
+    results = run_jobs([Job(*both) for both in kernels], tmp_path, MACHINES[core])
     assert [r.wrong for r in results if r.wrong] == []
 
 

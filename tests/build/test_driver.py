@@ -57,7 +57,7 @@ def test_a_project_that_moved_is_configured_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.usefixtures("gcc")
+@pytest.mark.usefixtures("gcc", "compiled_anew")
 def test_builds_of_one_project_take_turns(tmp_path: Path) -> None:
     root, said = write_project(tmp_path / "p", GOOD), list[str]()
     descriptor = os.open(root / LOCKED, os.O_RDONLY)

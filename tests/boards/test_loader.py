@@ -180,6 +180,17 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["arduino_nano_33_ble"] == (928, 256)
 
 
+def test_the_flash_of_an_rp2040_is_read_by_words() -> None:
+    """By frames of 32 bits, as the image's start has it: eight cycles of address, four of waiting, eight of data."""
+    found = [board for board in all_boards() if board.boot == "rp2040"]
+    assert len(found) == 5
+    for board in found:
+        reads = board.reads("flash")
+        assert reads is not None
+        assert reads.width == 4, board.name
+        assert reads.wait_states >= 2 * (8 + 4 + 8), board.name
+
+
 def test_names_in_zephyr_are_chosen_by_release_as_numbers() -> None:
     board = find_board("mps3_an547")
     names = {

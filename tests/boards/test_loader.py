@@ -181,7 +181,7 @@ def test_the_memories_of_some_chips() -> None:
 
 
 def test_the_flash_of_an_rp2040_is_read_by_words() -> None:
-    """By frames of 32 bits, as the image's start has it: eight cycles of address, four of waiting, eight of data."""
+    """By frames of 32 bits, as its start sets it: eight cycles of address, four of waiting, eight of data."""
     found = [board for board in all_boards() if board.boot == "rp2040"]
     assert len(found) == 5
     for board in found:

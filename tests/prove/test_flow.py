@@ -10,6 +10,7 @@ from crtgen import api
 from crtgen.certificate import lines_of
 from crtgen.ops import all_cases
 from crtgen.prove import Proof, prove
+from tests.frontends.compressed import coding, maximum, packed_bits
 from tests.frontends.flow import MODELS, add, boolean, floats, loop
 from tests.ops import oracle
 from tests.support import nightly, require_tool
@@ -71,6 +72,14 @@ def test_a_loop_by_an_input(tmp_path: Path) -> None:
     proof = proof_of(model.to_bytes(), M4, tmp_path)
     assert proof.stopped
     assert "could not be followed to its end" in lines_of(proof)[-1]
+
+
+def test_compressed_constants_have_no_proof(tmp_path: Path) -> None:
+    """The operator is called by its custom code, whatever number the file has beside it."""
+    numbers = np.arange(24, dtype=np.int8)
+    data = maximum(packed_bits(numbers % 4, 2), coding(0, [1, 0xF2, 4], numbers[:4]))
+    proof = proof_of(data, M4, tmp_path)
+    assert "outputs are not compared: CUSTOM has no proof yet" in lines_of(proof)[-1]
 
 
 @pytest.mark.parametrize(

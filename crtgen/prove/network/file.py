@@ -120,6 +120,8 @@ class ModelFile:
             table = graph.Operators(i)
             code = self._model.OperatorCodes(table.OpcodeIndex())
             kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            if code.CustomCode():  # whatever stands beside it
+                kind = tflite.BuiltinOperator.CUSTOM
             inputs = tuple(int(table.Inputs(k)) for k in range(table.InputsLength()))
             outputs = tuple(int(table.Outputs(k)) for k in range(table.OutputsLength()))
             if kind == tflite.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:

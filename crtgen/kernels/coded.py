@@ -40,7 +40,7 @@ class CodedView:
     """``rows`` of ``coded`` numbers for each of ``groups`` calls of the part, with plain bytes around them.
 
     These are ``first`` ones, ``between`` two rows, and ``last`` ones. ``shift`` and ``borrows`` are those of
-    ``crt/coded.h``, ``arguments`` those of the part. Without a shift, codes are indices.
+    ``crt/coded.h``, as ``tables`` are, ``arguments`` those of the part. Without a shift, codes are indices.
     """
 
     groups: int
@@ -51,6 +51,7 @@ class CodedView:
     last: int
     shift: int
     borrows: int
+    tables: int
     arguments: tuple[str, ...]
 
 
@@ -141,7 +142,13 @@ def _is_tried(sig: Signature, target: Target, few: bool = False) -> bool:
     weights = sig.inputs[1]
     if target.coded is None or weights.dtype is not DType.INT8 or weights.elements < _LEAST:
         return False
-    return (target.coded and not few) or len(np.unique(weights.array())) <= _FEW
+    return (target.coded and not few) or _are_few(weights.array().reshape(weights.shape[0], -1))
+
+
+def _are_few(weights: Array) -> bool:
+    """Whether each channel of ``weights[O, K]`` has few values."""
+    ordered = np.sort(weights, axis=1)
+    return int((ordered[:, 1:] != ordered[:, :-1]).sum(axis=1).max(initial=0)) < _FEW
 
 
 def _outputs(op: Weighted, sig: Signature, first: int, end: int) -> Signature:
@@ -184,16 +191,16 @@ def _kernel(parts: Sequence[Part], indices: bool) -> Kernel | None:
     packed = [part.kernel.consts[at].data.view(np.uint8) for part in parts]
     stream = _Stream(np.stack(packed), rows)
     numbers, others = stream.numbers(), stream.others()
-    found = _indices(numbers) if indices else _codes(numbers)
+    found = _indices(numbers, rows) if indices else _codes(numbers)
     if found is None:
         return None
-    shift, coded = found
+    shift, tables, coded = found
     between = [Const.of("between", others, 4, "what is between the weights")] if len(others) else []
     consts = (*coded, *between, *_given(parts, at))
     if sum(c.nbytes for c in consts) > _WORTH * sum(c.nbytes for p in parts for c in p.kernel.consts):
         return None
     work = aligned(inner.consts[at].nbytes)
-    view = _view(stream, shift, len(parts), _arguments(parts, at, work))
+    view = _view(stream, (shift, tables), len(parts), _arguments(parts, at, work))
     return Kernel(
         design=_name(parts, indices),
         template="coded.c.j2",
@@ -213,8 +220,8 @@ def _name(parts: Sequence[Part], indices: bool) -> str:
     return f"{parts[0].kernel.design}, {'indices' if indices else 'coded'}{some}"
 
 
-_Coded: TypeAlias = tuple[int, list[Const]]
-"""The shift of a view, and constants: the codes, and what decodes them."""
+_Coded: TypeAlias = tuple[int, int, list[Const]]
+"""The shift and the tables of a view, and constants: the codes, and what decodes them."""
 
 
 def _codes(numbers: Bytes) -> _Coded:
@@ -229,19 +236,39 @@ def _codes(numbers: Bytes) -> _Coded:
 
     note = "a byte of the weights, and the length of its code times 256"
     found = Const("codes", "uint16", codes.shape, checked, 4, "of the weights, the first one highest")
-    return 32 - code.bits, [found, Const.of("decoding", code.table, 4, note)]
+    return 32 - code.bits, 0, [found, Const.of("decoding", code.table, 4, note)]
 
 
-def _indices(numbers: Bytes) -> _Coded | None:
-    values, places = np.unique(numbers, return_inverse=True)
-    if len(values) > _FEW:  # with what fills up rows
+def _indices(numbers: Bytes, rows: WeightRows) -> _Coded | None:
+    """By one table, or by two of each row where these are of two channels; None if that does not do."""
+    found, tables = _looked_up(numbers.reshape(1, 1, -1)), 0
+    if found is None and rows.pairs:
+        by_row = numbers.reshape(-1, (rows.end - rows.first) // 2, 2).transpose(0, 2, 1)
+        found, tables = _looked_up(by_row), 2 * _FEW
+    if found is None:
         return None
-    packed = (places[0::2] | places[1::2] << 4).astype(np.uint8)
-    table = np.append(values, np.zeros(_FEW - len(values), np.uint8))
-    return 0, [
-        Const.of("codes", packed, 4, "of the weights, the lower half of a byte first"),
-        Const.of("decoding", table, 4, "the weights of these codes"),
-    ]
+    places, table = found
+    order = places.reshape(-1, 2) if tables == 0 else places.transpose(0, 2, 1).reshape(-1, 2)
+    packed = (order[:, 0] | order[:, 1] << 4).astype(np.uint8)
+    return (
+        0,
+        tables,
+        [
+            Const.of("codes", packed, 4, "of the weights, the lower half of a byte first"),
+            Const.of("decoding", table.reshape(-1), 4, "the weights of these codes"),
+        ],
+    )
+
+
+def _looked_up(numbers: Bytes) -> tuple[Bytes, Bytes] | None:
+    """Indices of ``numbers[row, table, n]``, and ``[row, table, 16]``; None if a table is too short."""
+    places, tables = np.zeros_like(numbers), np.zeros((*numbers.shape[:2], _FEW), np.uint8)
+    for row, table in np.ndindex(*numbers.shape[:2]):
+        values, found = np.unique(numbers[row, table], return_inverse=True)
+        if len(values) > _FEW:  # or with what fills up rows
+            return None
+        places[row, table], tables[row, table, : len(values)] = found, values
+    return places, tables
 
 
 def _given(parts: Sequence[Part], at: int) -> Iterator[Const]:
@@ -265,7 +292,7 @@ def _arguments(parts: Sequence[Part], at: int, work: int) -> tuple[str, ...]:
     return (*found, f"scratch + {work}") if inner.scratch else tuple(found)
 
 
-def _view(stream: _Stream, shift: int, groups: int, arguments: tuple[str, ...]) -> CodedView:
+def _view(stream: _Stream, form: tuple[int, int], groups: int, arguments: tuple[str, ...]) -> CodedView:
     rows = stream.rows
     return CodedView(
         groups=groups,
@@ -274,8 +301,9 @@ def _view(stream: _Stream, shift: int, groups: int, arguments: tuple[str, ...]) 
         first=rows.header + rows.first,
         between=rows.length - rows.end + rows.first,
         last=rows.length - rows.end + stream.tail,
-        shift=shift,
+        shift=form[0],
         borrows=int(rows.halves),
+        tables=form[1],
         arguments=arguments,
     )
 

@@ -77,7 +77,7 @@ class WeightRows:
     """Where weights of a byte are in a constant: from ``first`` to ``end`` in rows of ``length`` bytes.
 
     ``header`` bytes are in front of the ``count`` rows. ``halves``: halfwords are 256 times a weight, and
-    another one.
+    another one. ``pairs``: every other weight of a row is of the same channel.
     """
 
     count: int
@@ -86,6 +86,7 @@ class WeightRows:
     end: int
     header: int = 0
     halves: bool = False
+    pairs: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

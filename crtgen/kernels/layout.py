@@ -91,12 +91,13 @@ def stream(
     align: int = 4,
     weights: tuple[int, int] | None = None,
     halves: bool = False,
+    pairs: bool = False,
 ) -> Const:
     """Weights: ``header``, then ``count`` records of so many words.
 
     ``make`` makes some of them, ``[records, words]``, at a time, which takes little memory. ``weights`` are
     the bytes of a record that are weights, from the first one to before the last one, where these may be
-    coded; ``halves`` is that of ``WeightRows``.
+    coded; ``halves`` and ``pairs`` are those of ``WeightRows``.
     """
     length = len(header) + count * words
 
@@ -108,5 +109,5 @@ def stream(
             body[some] = make(some)
         return made
 
-    rows = weights and WeightRows(count, 4 * words, *weights, 4 * len(header), halves)
+    rows = weights and WeightRows(count, 4 * words, *weights, 4 * len(header), halves, pairs)
     return Const("weights", "uint32", (length,), pack, align, note, rows)

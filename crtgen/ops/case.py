@@ -19,6 +19,7 @@ __all__ = [
     "int16s",
     "make",
     "of_few_values",
+    "of_few_values_each",
     "plain",
     "weights_and_bias",
 ]
@@ -180,6 +181,16 @@ def of_few_values(case: Case, bits: int = 4) -> Case:
     numbers = (w.array().astype(np.int8) >> (8 - bits) << (8 - bits)) + (1 << (7 - bits))
     inputs = (x, Value.constant(w.name, numbers.astype(np.int8), w.quant), b)
     return Case(f"{case.name}_few", case.op, Signature(inputs, case.sig.outputs), case.limits)
+
+
+def of_few_values_each(case: Case) -> Case:
+    """A layer each of whose output channels has 15 values at most, by another step."""
+    x, w, b = case.sig.inputs
+    steps = 5 + np.arange(w.shape[0]) % 4
+    lengths = [-1 if axis == 0 else 1 for axis in range(len(w.shape))]
+    numbers = np.clip(w.array().astype(np.int64) // 16, -7, 7) * steps.reshape(lengths)
+    inputs = (x, Value.constant(w.name, numbers.astype(np.int8), w.quant), b)
+    return Case(f"{case.name}_few_each", case.op, Signature(inputs, case.sig.outputs), case.limits)
 
 
 def in_four_bits(case: Case) -> Case:

@@ -32,6 +32,7 @@ from crtgen.ops.case import (
     int16s,
     make,
     of_few_values,
+    of_few_values_each,
     weights_and_bias,
 )
 from crtgen.ops.fixedpoint import (
@@ -408,6 +409,7 @@ def _conv_cases() -> Iterator[Case]:
     yield in_four_bits(_case("3x3", Conv2d(), x, (5, 3, 3, 3), out))
     yield of_few_values(_case("3x3_even", Conv2d((1, 1), Padding(1, 1, 1, 1)), tiles, (9, 3, 3, 8), out))
     yield of_few_values(_case("1x1", Conv2d(), int8s("x", (1, 3, 5, 40)), (24, 1, 1, 40), out), 1)
+    yield of_few_values_each(_case("1x1", Conv2d(), int8s("x", (1, 3, 5, 80)), (11, 1, 1, 80), out))
     yield of_few_values(_case("whole_image", Conv2d(), x, (10, 7, 9, 3), Quant.tensor(1.5, 0)), 3)
     yield in_four_bits(_case("1x1", Conv2d(), pointwise, (7, 1, 1, 16), Quant.tensor(0.08, -128)))
     wide = int16s("x", (1, 7, 9, 3), 0.0004)

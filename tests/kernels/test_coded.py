@@ -44,7 +44,7 @@ def _conv(channels: int, outputs: int, window: int, wide: bool = False) -> Case:
 
 
 def _cases() -> Iterator[Case]:
-    yield from (case for case in all_cases() if case.name.endswith("_few"))
+    yield from (case for case in all_cases() if case.name.endswith(("_few", "_few_each")))
     for wide in (False, True):
         yield from (_dense(32, 80, wide), _dense(20, 100, wide), _dense(17, 64, wide), _dense(40, 51, wide))
         yield from (_conv(24, 24, 1, wide), _conv(16, 9, 3, wide), _conv(13, 16, 3, wide))
@@ -106,6 +106,21 @@ def test_they_are_for_few_values_only_or_where_all_are_wanted() -> None:
     few = next(case for case in all_cases() if case.name == "fully_connected_groups_few")
     assert len(_coded(few, target)) == 4
     assert _coded(few, replace(target, coded=None)) == []
+
+
+@pytest.mark.parametrize("optimize", ["speed", "size"])
+def test_tables_of_channels(optimize: str) -> None:
+    """Where every other weight of a row is of one channel, each channel has a table of its own."""
+    case = next(case for case in all_cases() if case.name.endswith("_few_each"))
+    target = Target(find_core("cortex-m4"), optimize)
+    (kernel,) = (k for k in _coded(case, target) if k.design.endswith("indices"))
+    assert len(np.unique(case.sig.inputs[1].array())) > 16
+    assert kernel.view.tables == 32
+    constants = {const.name: const.nbytes for const in kernel.consts}
+    assert constants["codes"] == 12 * 80 // 2  # the last pair has a channel again
+    assert constants["decoding"] == 12 * 16
+    plain = applicable(case.op, case.sig, replace(target, coded=None))[0]
+    assert kernel.cost.constants == plain.cost.constants - 12 * 80 // 2 + 12 * 16
 
 
 def test_weights_that_no_code_makes_smaller_stay() -> None:

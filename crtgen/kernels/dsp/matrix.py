@@ -45,7 +45,7 @@ class WeightStream:
         note = "per pair of channels: start, weights, requantisation"
         at = None if self.form is NIBBLES else (8, 4 * (self.pair_words - self.end_words))
         halves = self.form is HALFWORDS
-        return stream(self.pairs, self.pair_words, self.pack, note, weights=at, halves=halves)
+        return stream(self.pairs, self.pair_words, self.pack, note, weights=at, halves=halves, pairs=True)
 
     @property
     def channels(self) -> int:

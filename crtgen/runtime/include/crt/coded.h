@@ -27,6 +27,7 @@ struct crt_coded_rows {
     int32_t between;
     int32_t last;
     uint32_t borrows;
+    int32_t tables; /* bytes of a row's two tables of indices, each for every other number; 0: one table is for all */
 };
 
 /*
@@ -99,12 +100,14 @@ CRT_CODED void crt_look_up(struct crt_indices *from, const struct crt_coded_rows
     struct crt_indices indices = *from;
     to = crt_coded_plain(to, &indices.plain, k->first);
     for (int32_t row = k->rows; row > 0; row--) {
+        const uint8_t *second = indices.table + k->tables / 2;
         for (const uint8_t *end = to + k->coded; to < end; to += 2) {
             const uint32_t low = indices.table[*indices.next & 15u];
             to[0] = (uint8_t)low;
-            to[1] = (uint8_t)(indices.table[*indices.next >> 4] - ((low >> 7) & k->borrows));
+            to[1] = (uint8_t)(second[*indices.next >> 4] - ((low >> 7) & k->borrows));
             indices.next++;
         }
+        indices.table += k->tables;
         to = crt_coded_plain(to, &indices.plain, row > 1 ? k->between : k->last);
     }
     *from = indices;

@@ -69,8 +69,8 @@ _FORMS = {
 def designs(kind: str, core: str) -> list[str]:
     """Those of the core's package that layers of the kind are for."""
     entries = [e for op in KINDS[kind].operators for e in _drawn(op, KINDS[kind])]
-    if kind != "few":
-        entries = [e for e in entries if e.function.__module__ != "crtgen.kernels.coded"]
+    elsewhere = "dsp.winograd" if kind == "few" else "coded"  # what other kinds of layers are for
+    entries = [e for e in entries if e.function.__module__ != f"crtgen.kernels.{elsewhere}"]
     there = [e for e in entries if e.needs is None or getattr(find_core(core), e.needs)]
     return [name(e) for e in there if package(e) in PACKAGES[core] and name(e) not in _WAITING]
 

@@ -9,11 +9,11 @@ import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.ir import Quant, Signature, Value
-from crtgen.kernels import Kernel, Target, applicable
+from crtgen.kernels import Kernel, Target, applicable, select
 from crtgen.kernels.coded import CodedView
 from crtgen.kernels.huffman import HuffmanCode
 from crtgen.ops import Case, Conv2d, FullyConnected, Padding, all_cases
-from crtgen.ops.case import int8s, int16s, make, weights_and_bias
+from crtgen.ops.case import int8s, int16s, make, of_few_values, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
 
 _OUT = Quant.tensor(0.4, 3)
@@ -121,6 +121,18 @@ def test_tables_of_channels(optimize: str) -> None:
     assert constants["decoding"] == 12 * 16
     plain = applicable(case.op, case.sig, replace(target, coded=None))[0]
     assert kernel.cost.constants == plain.cost.constants - 12 * 80 // 2 + 12 * 16
+
+
+@pytest.mark.parametrize(
+    ("optimize", "design"), [("speed", "dsp_matrix"), ("balanced", "dsp_matrix, indices")]
+)
+def test_the_level_chooses(optimize: str, design: str) -> None:
+    """Each weight serves 400 pixels, and the image takes five times as much memory as all weights."""
+    x = int8s("x", (1, 20, 20, 64), 0.02, -7)
+    constants = weights_and_bias("many", x, (64, 1, 1, 64), 0, True)
+    case = of_few_values(make("many", Conv2d(), [x, *constants], _OUT))
+    (kernel,) = select(case.graph(), Target(find_core("cortex-m4"), optimize)).values()
+    assert kernel.design == design
 
 
 def test_weights_that_no_code_makes_smaller_stay() -> None:

@@ -31,6 +31,7 @@ from crtgen.kernels.window import WindowShape
 from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.scheme import INT8
 
 __all__ = ["FieldForm", "FieldsView", "in_fields"]
 
@@ -39,7 +40,7 @@ FieldForm: TypeAlias = tuple[FieldEpilogue, Int64, Words]
 
 _FAR = 4095
 _TAPS = range(2, 5)  # words of taps in a row: more do not fit into registers
-_LARGEST = 128  # an input
+_LARGEST = -INT8.low  # an input
 _WRITTEN_OUT = {"speed": 16, "size": 1}  # rows of a window up to which they are
 
 

@@ -20,7 +20,7 @@ Halfwords: TypeAlias = npt.NDArray[np.uint16]
 _LONGEST = 8
 _ESCAPE = 1 << 15
 _OTHER = 256  # the symbol of all that have no code
-_COUNTS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192)
+_COUNTS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 1 << 7, 160, 192)
 _BEYOND = 2  # halfwords that are read behind the last number
 
 

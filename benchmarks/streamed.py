@@ -27,7 +27,7 @@ WORD = 7
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A board; cycles that its DMA needs for a line of the flash; how that is read, if not as its file says."""
+    """A board; what its DMA needs for a line of the flash; how that is read, if not as its file says."""
 
     board: str
     line: float

@@ -1,11 +1,11 @@
 """The intermediate representation: typed values, operators, nodes, graphs."""
 
-from crtgen.ir.graph import Along, Graph, Index, Node, Op, Signature
+from crtgen.ir.graph import AxisMap, Graph, Index, Node, Op, Signature
 from crtgen.ir.types import Array, DType, Quant, Rescaling, Storage, Value, shape_text
 
 __all__ = [
-    "Along",
     "Array",
+    "AxisMap",
     "DType",
     "Graph",
     "Index",

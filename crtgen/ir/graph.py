@@ -14,7 +14,7 @@ import numpy.typing as npt
 from crtgen.errors import CorruptModelError
 from crtgen.ir.types import Array, DType, Value, shape_text
 
-__all__ = ["Along", "Graph", "Index", "Node", "Op", "Signature"]
+__all__ = ["AxisMap", "Graph", "Index", "Node", "Op", "Signature"]
 
 Index: TypeAlias = npt.NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class AxisMap:
     """What an operator does along one axis, alike at every position.
 
     Position ``o`` of the output's ``axis`` sees ``extent`` positions of the inputs; the first is
@@ -97,7 +97,7 @@ class Op(ABC):
         """The same operator for values of which the last axes have other lengths."""
         return self
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         """What it does along an axis, which ``axes`` names for each input that has it.
 
         None if it mixes the positions or does not treat them alike, or if nothing is known.

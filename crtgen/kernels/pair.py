@@ -113,7 +113,7 @@ def _is_pointwise(op: Op, sig: Signature) -> bool:
     if any(v.is_constant and len(v.shape) > 1 for v in sig.inputs) and not isinstance(op, Weighted):
         return False
     for axis in (1, 2):
-        along = op.along(sig, _axes(sig, axis))
+        along = op.axis_map(sig, _axes(sig, axis))
         if along is None or (along.axis, along.stride, along.before, along.extent) != (axis, 1, 0, 1):
             return False
     return True
@@ -129,7 +129,7 @@ def _between(op: Op, sig: Signature, axis: int, first: int, end: int) -> _Half |
     images = [v for v in sig.inputs if not v.is_constant]
     if any(prod(v.shape[:axis]) != 1 or len(v.shape) != len(sig.y.shape) for v in (*images, sig.y)):
         return None
-    along = op.along(sig, _axes(sig, axis))
+    along = op.axis_map(sig, _axes(sig, axis))
     if along is None or along.axis != axis or len({v.shape[axis] for v in images}) != 1:
         return None
     length = sig.x.shape[axis]

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Along, Op, Signature, Value
+from crtgen.ir import AxisMap, Op, Signature, Value
 from crtgen.kernels.kernel import Part
 from crtgen.kernels.parts import Parts
 from crtgen.kernels.row_total import sums_up
@@ -112,7 +112,7 @@ def takes_rows(op: Op, sig: Signature) -> bool:
     if runs_by_rows(op, sig) or sums_up(op, sig):
         return True
     alike = len(sig.inputs) == 1 and len(sig.x.shape) == _IMAGE and sig.x.shape == sig.y.shape
-    return alike and op.along(sig, (1,)) == Along(1)
+    return alike and op.axis_map(sig, (1,)) == AxisMap(1)
 
 
 def makes_operand(op: Op) -> bool:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
@@ -82,7 +82,7 @@ class Softmax(_Unary):
         require(self.to in (None, dtype) or wider, f"softmax of {dtype.value} to {self.to}")
         return ((shape, self.to or dtype),)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> SoftmaxParams | Softmax16Params:
@@ -268,7 +268,7 @@ class Relu(Formula, _Unary, Channelwise):
 
     kind: Activation = Activation.RELU
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> ReluParams:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
 from crtgen.ops.case import (
     Case,
@@ -56,7 +56,7 @@ class FullyConnected(Weighted, Clamping):
         require(x.shape[-1:] == (depth,), f"weights for {depth} inputs on {x.shape[-1:]}")
         return (((*x.shape[:-1], outputs), x.dtype),)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         axis, last = axes[0], len(sig.x.shape) - 1
         if (
             axis is None
@@ -66,8 +66,8 @@ class FullyConnected(Weighted, Clamping):
         ):
             return None
         if self.keep_dims:
-            return Along(axis)
-        return Along(0) if axis == last - 1 and prod(sig.x.shape[:axis]) == 1 else None
+            return AxisMap(axis)
+        return AxisMap(0) if axis == last - 1 and prod(sig.x.shape[:axis]) == 1 else None
 
     def fewest_channels(self, sig: Signature) -> int:
         """A layer with one scale is computed otherwise than one with several: of several two stay."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Along, Array, DType, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.scheme import scheme_of
 from crtgen.ops.traits import Channelwise, along_all
@@ -23,7 +23,7 @@ class Elementwise(Channelwise):
 
     operands: ClassVar[int] = 1
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:

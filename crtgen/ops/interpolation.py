@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Along, Array, DType, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Quant, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, int16s, make
 from crtgen.ops.fixedpoint import Int64
@@ -32,7 +32,7 @@ class Interpolation(Channelwise):
     table: tuple[int, ...]
     label: str = ""
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Op, Quant, Signature, Value
 from crtgen.ops.activation import Softmax, SoftmaxParams
 from crtgen.ops.attrs import require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make
@@ -42,7 +42,7 @@ class LogSoftmax(Op):
         require_inputs(inputs, 1)
         return Softmax().infer(inputs)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LogSoftmaxParams:

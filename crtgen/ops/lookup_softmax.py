@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, int8s, make
 from crtgen.ops.scheme import INT8
@@ -44,7 +44,7 @@ class LookupSoftmax(Op):
         require(len(inputs[0].shape) >= 1, "the input must have a dimension")
         return ((inputs[0].shape, INT8.activations),)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LookupSoftmaxParams:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make
 from crtgen.ops.expr import Expr, Formula, operand
@@ -54,7 +54,7 @@ class Quantize(Formula, Channelwise):
         require(self.to.is_integer, f"the output is {self.to.value}")
         return ((inputs[0].shape, self.to),)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def is_identity(self, sig: Signature) -> bool:
@@ -102,7 +102,7 @@ class Dequantize(Op):
         require(not scheme_of(inputs[0]).is_real, f"the input is {inputs[0].dtype.value}, not quantised")
         return ((inputs[0].shape, DType.FLOAT32),)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> AffineParams:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Index, Op, Quant, Signature, Value
+from crtgen.ir import Array, AxisMap, DType, Index, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make, plain
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier, single
@@ -70,11 +70,11 @@ class Reduction(Op):
         if not (is_plain(x) and x.dtype.is_integer):
             scheme_of(x)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         (axis,) = axes
         if axis is None or axis in self.axes:
             return None
-        return Along(axis if self.keep_dims else axis - sum(a < axis for a in self.axes))
+        return AxisMap(axis if self.keep_dims else axis - sum(a < axis for a in self.axes))
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return None if len(sig.x.shape) - 1 in self.axes else channelwise(sig)

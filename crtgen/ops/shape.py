@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Index, Op, Signature, Value, shape_text
+from crtgen.ir import Array, AxisMap, DType, Index, Op, Signature, Value, shape_text
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.ops.traits import along_all, channels, channelwise
@@ -40,11 +40,11 @@ class Reshape(Op):
     def is_identity(self, sig: Signature) -> bool:
         return True
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         """The axis that has as many elements before it, and as many behind."""
         (axis,) = axes
         found = (a for a in range(len(self.shape)) if _around(self.shape, a) == _around(sig.x.shape, axis))
-        return next(map(Along, found), None)
+        return next(map(AxisMap, found), None)
 
     def lengthened(self, axis: int, length: int) -> Op:
         return replace(self, shape=(*self.shape[:axis], length, *self.shape[axis + 1 :]))
@@ -71,7 +71,7 @@ class Identity(Op):
         require_inputs(inputs, 1)
         return ((inputs[0].shape, inputs[0].dtype),)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -118,9 +118,9 @@ class Pad(Op):
     def is_identity(self, sig: Signature) -> bool:
         return True
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         (axis,) = axes
-        return None if axis is None else Along(axis, before=self.before[axis])
+        return None if axis is None else AxisMap(axis, before=self.before[axis])
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
@@ -153,9 +153,9 @@ class Transpose(Op):
     def is_identity(self, sig: Signature) -> bool:
         return self.moving(sig) == sorted(self.moving(sig))
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         (axis,) = axes
-        return None if axis is None else Along(self.perm.index(axis))
+        return None if axis is None else AxisMap(self.perm.index(axis))
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.perm[-1:] == (len(self.perm) - 1,) else None
@@ -200,13 +200,13 @@ class StridedSlice(Op):
     def is_identity(self, sig: Signature) -> bool:
         return all(step > 0 or length == 1 for step, length in zip(self.stride, sig.x.shape, strict=True))
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         """Where it takes all of the axis."""
         (axis,) = axes
         if axis is None or axis in self.shrink:
             return None
         whole = (self.begin[axis], self.end[axis], self.stride[axis]) == (0, sig.x.shape[axis], 1)
-        return Along(self._kept.index(axis)) if whole else None
+        return AxisMap(self._kept.index(axis)) if whole else None
 
     @property
     def _kept(self) -> list[int]:
@@ -256,7 +256,7 @@ class Concat(Op):
     def is_identity(self, sig: Signature) -> bool:
         return len(sig.inputs) == 1
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         found = along_all(sig, axes) if None not in axes else None
         return found if found is not None and found.axis != self.axis else None
 

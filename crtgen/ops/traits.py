@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Along, Array, Index, Op, Signature, Value
+from crtgen.ir import Array, AxisMap, Index, Op, Signature, Value
 from crtgen.ops.attrs import Activation, Padding, padded_elements
 from crtgen.ops.scheme import scheme_of
 
@@ -45,7 +45,7 @@ def channelwise(sig: Signature) -> tuple[Index | None, ...]:
     return tuple(np.arange(count) if channels(value) == count else None for value in values)
 
 
-def along_all(sig: Signature, axes: Sequence[int | None]) -> Along | None:
+def along_all(sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
     """Of an operator whose output sees its own position only; inputs are broadcast to the output's axes."""
     rank = len(sig.y.shape)
     ends = [rank - len(value.shape) for value in sig.inputs]
@@ -56,7 +56,7 @@ def along_all(sig: Signature, axes: Sequence[int | None]) -> Along | None:
     for value, own, end in zip(sig.inputs, axes, ends, strict=True):
         if own is None and axis >= end and value.shape[axis - end] != 1:
             return None
-    return Along(axis)
+    return AxisMap(axis)
 
 
 class Clamping(Op):
@@ -95,13 +95,13 @@ class Windowed(Op):
     def working_elements(self, sig: Signature) -> int:
         return super().working_elements(sig) + padded_elements(sig.x.shape, self.padding)
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         axis = axes[0]
         if axis not in (1, 2) or any(other is not None for other in axes[1:]):
             return None
         before = self.padding.top if axis == 1 else self.padding.left
         extent = (self.taps(sig)[axis - 1] - 1) * self.spread[axis - 1] + 1
-        return Along(axis, self.stride[axis - 1], before, extent)
+        return AxisMap(axis, self.stride[axis - 1], before, extent)
 
     def padded(self, padding: Padding) -> Op:
         """The same operator with another padding."""
@@ -153,7 +153,7 @@ class Tabulated(Channelwise):
 
     __slots__ = ()
 
-    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
         return along_all(sig, axes)
 
     def bounds(

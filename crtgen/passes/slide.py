@@ -14,7 +14,7 @@ from itertools import chain, count
 import numpy as np
 
 from crtgen.errors import UsageError
-from crtgen.ir import Along, Array, Graph, Node, Op, Value
+from crtgen.ir import Array, AxisMap, Graph, Node, Op, Value
 from crtgen.ops import Concat, StridedSlice
 from crtgen.passes.core import Rewrite
 
@@ -60,7 +60,7 @@ class _Flow:
     """The values that move, and what the nodes do that make them."""
 
     lanes: Mapping[str, _Lane]
-    nodes: Mapping[str, Along]
+    nodes: Mapping[str, AxisMap]
 
     def seam(self, node: Node) -> tuple[int, int, int]:
         """Positions of the inputs that a node needs: those before the first, and those from the second on.
@@ -152,7 +152,7 @@ def _flow(graph: Graph, sliding: Sliding, frugal: bool, stopped: set[str]) -> _F
     (name,) = graph.inputs
     length = graph.values[name].shape[sliding.axis]
     lanes = {name: _Lane(sliding.axis, length, sliding.step, 0, length, 0)}
-    nodes: dict[str, Along] = {}
+    nodes: dict[str, AxisMap] = {}
     for node in graph.nodes:
         found = _moves(graph, node, lanes) if node.name not in stopped else None
         if found is not None:
@@ -165,13 +165,13 @@ def _flow(graph: Graph, sliding: Sliding, frugal: bool, stopped: set[str]) -> _F
     return flow
 
 
-def _moves(graph: Graph, node: Node, lanes: Mapping[str, _Lane]) -> tuple[Along, _Lane] | None:
+def _moves(graph: Graph, node: Node, lanes: Mapping[str, _Lane]) -> tuple[AxisMap, _Lane] | None:
     """What a node does along the axis, and how its output moves; None if it runs in full."""
     sig = graph.signature(node)
     inputs = [lanes[name] for name in node.inputs if name in lanes]
     if not inputs or len(node.outputs) != 1 or len({(x.length, x.step) for x in inputs}) > 1:
         return None
-    along = node.op.along(sig, [lanes[n].axis if n in lanes else None for n in node.inputs])
+    along = node.op.axis_map(sig, [lanes[n].axis if n in lanes else None for n in node.inputs])
     if along is None or inputs[0].step % along.stride or (sig.y.quant and sig.y.quant.axis is not None):
         return None
     low = max(-(-(x.low + along.before) // along.stride) for x in inputs)

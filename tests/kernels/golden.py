@@ -100,7 +100,7 @@ def _comments(routine: Routine) -> str:
 
 def _runs(kernel: Kernel) -> str:
     calls = kernel.work.assembly.calls
-    return repr([(call.times, call.routine.name, sorted(call.rounds.items()), call.near) for call in calls])
+    return repr([(call.times, call.routine.name, sorted(call.rounds.items()), call.in_ram) for call in calls])
 
 
 def _kernels(cases: Iterable[Case]) -> Iterator[tuple[str, Kernel]]:

@@ -61,7 +61,7 @@ def waiting(
         if code:
             times = min(call.times, 1.0) if size <= code.code_cache else call.times
             total += times * _code_of_a_call(call, pipeline, code)
-        if constants and not call.near:
+        if constants and not call.in_ram:
             total += call.times * _constants_of_a_call(call, pipeline, constants)
     return total
 

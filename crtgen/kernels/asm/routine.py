@@ -248,13 +248,13 @@ class Routine:
 class RoutineCall:
     """``times`` calls of a routine, with the rounds of its loops that have names.
 
-    ``near``: the constants that it reads were copied to RAM.
+    ``in_ram``: the constants that it reads were copied to RAM.
     """
 
     times: float
     routine: Routine
     rounds: Mapping[str, float]
-    near: bool = False
+    in_ram: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,9 +284,9 @@ class Runs:
         return sum(call.times * call.routine.instructions(**call.rounds) for call in self.calls)
 
     @property
-    def near(self) -> "Runs":
+    def in_ram(self) -> "Runs":
         """The same with their constants in RAM."""
-        return Runs(tuple(replace(call, near=True) for call in self.calls))
+        return Runs(tuple(replace(call, in_ram=True) for call in self.calls))
 
 
 def _length(line: Line, wide: bool) -> int:

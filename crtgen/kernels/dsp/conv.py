@@ -43,17 +43,17 @@ class DspConvView:
     walk: Walk
     even_words: int
     odd_words: int
-    near: int
+    in_ram: int
     """Bytes of weights that are copied to scratch first, where they need not wait; 0 for none."""
 
     @property
-    def near_at(self) -> int:
+    def ram_at(self) -> int:
         """Where they are in scratch."""
         return -(-(self.column_bytes + self.walk.scratch) // 4) * 4
 
     @property
     def scratch(self) -> int:
-        return self.near_at + self.near
+        return self.ram_at + self.in_ram
 
     @property
     def column_bytes(self) -> int:
@@ -87,17 +87,17 @@ def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | No
     """The same with weights that are copied to RAM first; None where flash never waits."""
     if target.constants is None or target.optimize == "size":
         return None
-    return conv_kernel(op, op.parameters(sig), sig, target, near=True)
+    return conv_kernel(op, op.parameters(sig), sig, target, in_ram=True)
 
 
 def conv_kernel(
-    op: Conv2d, params: ConvParams, sig: Signature, target: Target, near: bool = False
+    op: Conv2d, params: ConvParams, sig: Signature, target: Target, in_ram: bool = False
 ) -> Kernel | None:
     """The same for a convolution that does that with its sums."""
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
-    return matrix_kernel(window_of(op, sig), params, weights, bias, target, packed, near)
+    return matrix_kernel(window_of(op, sig), params, weights, bias, target, packed, in_ram)
 
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
@@ -118,11 +118,11 @@ def matrix_kernel(
     bias: Int64,
     target: Target,
     packed: bool,
-    near: bool = False,
+    in_ram: bool = False,
 ) -> Kernel | None:
     """The kernel for ``weights[O, inputs of a window]``, which have four bits if they are ``packed``.
 
-    ``near``: they are copied to RAM before.
+    ``in_ram``: they are copied to RAM before.
 
     None if inexact, and where nothing but padding is read; for size, also for one output channel.
     """
@@ -136,7 +136,7 @@ def matrix_kernel(
         forms = (None,)
     elif target.code is not None:
         forms += _SHORTER
-    made = [_kernel_of(window, params, weights, bias, packed, form, near) for form in forms]
+    made = [_kernel_of(window, params, weights, bias, packed, form, in_ram) for form in forms]
     found = [kernel for kernel in made if kernel is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -150,7 +150,7 @@ def _kernel_of(
     bias: Int64,
     packed: bool,
     unrolling: Unrolling | None,
-    near: bool,
+    in_ram: bool,
 ) -> Kernel | None:
     """``unrolling`` is None for the kernel that layers share."""
     shared = unrolling is None
@@ -169,7 +169,7 @@ def _kernel_of(
     if stream is None:
         return None
     layer = DspLayer(walk, packing, stream, steps)
-    return _kernel(layer, unrolling, near) if unrolling else shared_kernel(layer)
+    return _kernel(layer, unrolling, in_ram) if unrolling else shared_kernel(layer)
 
 
 def _forms(params: ConvParams, packed: bool, shared: bool) -> tuple[Form, ...]:
@@ -181,10 +181,10 @@ def _forms(params: ConvParams, packed: bool, shared: bool) -> tuple[Form, ...]:
     return (HALFWORDS,) if shared else (HALFWORDS, BYTES)
 
 
-def _kernel(layer: DspLayer, unrolling: Unrolling, near: bool) -> Kernel:
-    view = _view(layer, unrolling, near)
+def _kernel(layer: DspLayer, unrolling: Unrolling, in_ram: bool) -> Kernel:
+    view = _view(layer, unrolling, in_ram)
     return Kernel(
-        design="dsp_matrix, weights in RAM" if near else "dsp_matrix",
+        design="dsp_matrix, weights in RAM" if in_ram else "dsp_matrix",
         template="dsp/conv.c.j2",
         view=view,
         consts=(layer.weights,),
@@ -195,7 +195,7 @@ def _kernel(layer: DspLayer, unrolling: Unrolling, near: bool) -> Kernel:
     )
 
 
-def _view(layer: DspLayer, unrolling: Unrolling, near: bool) -> DspConvView:
+def _view(layer: DspLayer, unrolling: Unrolling, in_ram: bool) -> DspConvView:
     stream, walk = layer.stream, layer.walk
     micros = tuple(
         micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else unrolling.of_the_last)
@@ -209,7 +209,7 @@ def _view(layer: DspLayer, unrolling: Unrolling, near: bool) -> DspConvView:
         walk=walk,
         even_words=stream.even_words,
         odd_words=stream.odd_words,
-        near=layer.weights.nbytes if near else 0,
+        in_ram=layer.weights.nbytes if in_ram else 0,
     )
 
 
@@ -220,12 +220,12 @@ def _work(view: DspConvView, stream: WeightStream) -> Work:
         micro, packing = Tile.routine(m), PackingWriter.routine(view.packing, m.pixels)
         group = micro.runs(pairs=stream.even) + stream.odd * micro.runs(pairs=1)
         runs = walk.images * (walk.groups if m.pixels == PIXELS else 1)
-        work.assembly += runs * ((group.near if view.near else group) + packing.runs())
+        work.assembly += runs * ((group.in_ram if view.in_ram else group) + packing.runs())
         name = f"group{odd}" if m.pixels == PIXELS else "last group"
         work.block(f"{name}{wraps}", runs).block(f"pixel{wraps}", runs * m.pixels, m.pixels)
         work.block("window", runs * bool(walk.rows), bool(walk.rows))
     if walk.rows:
         walk.work(work.fill(walk.scratch))
-    if view.near:
-        work.copy(view.near, 1, words=True).constants += view.near
+    if view.in_ram:
+        work.copy(view.in_ram, 1, words=True).constants += view.in_ram
     return work.block("image", walk.images, walk.images > 1)

@@ -58,6 +58,12 @@ class Target:
     def __hash__(self) -> int:
         return hash((self.core.name, self.optimize, self.flag))
 
+    def kept(self, code: float, constants: float) -> "Target":
+        """The same once so many bytes of code and constants are read: what a cache holds does not wait."""
+        fits = self.code is not None and code <= self.code.code_cache
+        holds = self.constants is not None and constants <= self.constants.data_cache
+        return replace(self, code=None if fits else self.code, constants=None if holds else self.constants)
+
     def of_kernels(self, optimize: str) -> "Target":
         """The same for kernels that are for ``speed`` or for ``size``; the compiler is told what it was."""
         return self if optimize == self.optimize else replace(self, optimize=optimize)
@@ -249,14 +255,19 @@ class Kernel:
         if pipeline is None:
             return None
         of_c = instructions - self.counted
-        of_parts = self._together(part.calls * (part.kernel.cycles or 0.0) for part in self.parts)
         runs = self.work.assembly
         read = sum(const.nbytes for const in self.consts)
+        warm = target.kept(code, read)
+        of_parts = self._together(part.cycles(warm) for part in self.parts)
         waits = waiting(runs, pipeline, target.code, target.constants, code, read)
         if target.constants is not None:
             once = 0 if runs.calls or self.parts else read
             waits += target.constants.waits(self.work.constants or once)
         return of_c * pipeline.compiled + cycles(runs, pipeline) + waits + of_parts
+
+    def cycles_on(self, target: Target) -> float:
+        """Of a run where memories are read as the target has it; 0 without a model."""
+        return self._cycles(target, self.cost.instructions, self.cost.code) or 0.0
 
     @property
     def counted(self) -> float:
@@ -302,6 +313,19 @@ class Part:
     sig: Signature
     kernel: Kernel
     calls: int = 1
+
+    def cycles(self, warm: Target) -> float:
+        """Of all calls, with memories ``warm``: the first one reads code that a cache keeps for the others.
+
+        Constants that a cache keeps are read by the kernel that the part is of.
+        """
+        own = self.kernel.target
+        if own is None:
+            return 0.0
+        first = replace(own, constants=own.constants if warm.constants else None)
+        later = replace(first, code=own.code if warm.code else None)
+        once = self.kernel.cycles_on(first)
+        return once + (self.calls - 1) * (once if later == first else self.kernel.cycles_on(later))
 
     def called(self, calls: int) -> "Part":
         """The same, called so many times."""

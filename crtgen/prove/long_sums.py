@@ -4,7 +4,7 @@ The lower word is a ``LinearSum`` in the integers, of which the word is the lowe
 the operation ``upper`` of the same sum. Whoever makes such a pair has to know that the sum keeps to 64 bits.
 """
 
-from crtgen.prove.value import M32, LinearSum, Symbol, Word, WordOp, signed
+from crtgen.prove.value import M32, LinearSum, Word, WordOp, signed
 
 __all__ = ["as_long", "field", "field_across", "high_part", "long_add", "long_shift", "long_words"]
 
@@ -63,21 +63,17 @@ def long_shift(high: Word, low: Word, n: int) -> Word:
 
 def high_part(v: LinearSum, n: int) -> Word | None:
     """floor(v / 2^n) as a sum, where what the coefficients leave over stays within one step of 2^n."""
-    if n > 31:
-        return None
-    one, middle = 1 << n, 1 << (n - 1)
-    high: dict[Symbol, int] = {}
-    low: dict[Symbol, int] = {}
-    for symbol, k in v.terms().items():
-        rest = ((k + middle) & (one - 1)) - middle
-        if rest:
-            low[symbol] = rest
-        if k != rest:
-            high[symbol] = (k - rest) >> n
+    return _floor(v, 1 << n) if n < 32 else None
+
+
+def _floor(v: LinearSum, step: int) -> Word | None:
+    """floor(v / step), in the same way."""
+    low = {s: rest for s, k in v.terms().items() if (rest := _nearest(k, step))}
+    high = {s: n for s, k in v.terms().items() if (n := (k - low.get(s, 0)) // step)}
     least, most = LinearSum(v.constant, low).bounds()
-    if least >> n != most >> n:
+    if least // step != most // step:
         return None
-    return LinearSum(least >> n, high) if high else least >> n & M32
+    return LinearSum(least // step, high) if high else least // step & M32
 
 
 def field(w: Word, place: int, width: int) -> Word | None:
@@ -106,14 +102,7 @@ def _field(v: Word, place: int, width: int) -> Word | None:
     least, most = rest.bounds()
     if least // size != most // size:
         return None
-    inside = LinearSum(rest.constant - least // size * size, rest.terms())
-    one = 1 << place
-    below = {s: k for s, c in inside.terms().items() if (k := _nearest(c, one))}
-    least, most = LinearSum(inside.constant, below).bounds()
-    if least // one != most // one:
-        return None
-    above = {s: n for s, c in inside.terms().items() if (n := (c - below.get(s, 0)) // one)}
-    return LinearSum(least // one, above) if above else least // one & M32
+    return _floor(LinearSum(rest.constant - least // size * size, rest.terms()), 1 << place)
 
 
 def _nearest(k: int, size: int) -> int:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine, Runs
+from crtgen.kernels.asm import FAR, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.fields_asm import (
     BEGIN,
@@ -38,7 +38,6 @@ __all__ = ["FieldForm", "FieldsView", "in_fields"]
 FieldForm: TypeAlias = tuple[FieldEpilogue, Int64, Words]
 """The epilogue, what sums begin with ``[channel]``, and constants ``[channel, word]``."""
 
-_FAR = 4095
 _TAPS = range(2, 5)  # words of taps in a row: more do not fit into registers
 _LARGEST = -INT8.low  # an input
 _WRITTEN_OUT = {"speed": 16, "size": 1}  # rows of a window up to which they are
@@ -167,7 +166,7 @@ def in_fields(
     packed = w.dtype is DType.INT4
     view = FieldsView(window, -params.input_offset, _channel(window, words_of_taps, epilogue, target), packed)
     reach = 4 * view.channel.pitch * view.channel.rows
-    if not _holds(taps) or reach > _FAR or any(view.columns(p)[2] < 1 for p in range(window.stride_x)):
+    if not _holds(taps) or reach > FAR or any(view.columns(p)[2] < 1 for p in range(window.stride_x)):
         return None
 
     def channels(some: slice) -> Words:
@@ -189,7 +188,7 @@ def in_fields(
 
 def _fits(window: WindowShape) -> bool:
     """Whether offsets reach from an input to those that are packed with it."""
-    near = 8 * window.stride_x * window.channels <= _FAR
+    near = 8 * window.stride_x * window.channels <= FAR
     undilated = window.dilation_x == 1 and window.dilation_y == 1
     return near and undilated and window.stride_x <= 2 and window.out_width > 1
 

@@ -6,8 +6,8 @@ products are sums of the fields as long as none leaves its own, and all begin at
 so that none is below zero. The upper field belongs to the next two outputs.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -24,7 +24,6 @@ BEGIN = (HALF // 2, (HALF >> 32 - FIELD) + (HALF // 2 << 2 * FIELD - 32))
 """The accumulator before the first product, its lower word first."""
 
 _SPARE = 2  # registers that an epilogue may use
-_NEAR = 255  # by which a store moves its pointer
 _DOUBLE = 1020  # the largest offset of LDRD
 _AT_ONCE = 4  # words that are packed in a round
 _ROWS, _BLOCKS, _Y = "[sp, #0]", "[sp, #4]", "[sp, #8]"
@@ -63,12 +62,7 @@ def pack_rows(k: FieldRows) -> Routine:
             f("add", lower[0], padding, lower[0], f"lsl #{FIELD}")
             f("str", lower[0], f"[{to}], #4")
             f.advance(x, k.step)
-        rounds, left = divmod(k.pairs, _AT_ONCE)
-        if rounds:
-            with f.repeated("rounds", rounds):
-                _pack(f, k, lower, upper)
-        if left:
-            _pack(f, k, lower[:left], upper[:left])
+        f.rounds("rounds", k.pairs, _AT_ONCE, lambda some: _pack(f, k, lower[:some], upper[:some]))
         if k.last:
             f("ldrsb", lower[0], f"[{x}]")
             f("add", lower[0], lower[0], padding, f"lsl #{FIELD}")
@@ -198,21 +192,11 @@ class _FieldWriter(Writer):
                 self._block(k.left)
             f.advance(self.x, 4 * (k.row_step - k.blocks * k.pairs), spare=self.data[0])
 
-    @contextmanager
-    def _repeated(self, meaning: str, rounds: int, place: str) -> Iterator[None]:
+    def _repeated(self, meaning: str, rounds: int, place: str) -> AbstractContextManager[None]:
         """Rounds that are counted on the stack; what runs once is no loop."""
-        f, count = self.f, self.data[0]
         if rounds == 1:
-            yield
-            return
-        f.number(count, rounds)
-        f("str", count, place)
-        with f.loop(meaning, rounds) as again:
-            yield
-            f("ldr", count, place)
-            f("subs", count, count, "#1")
-            f("str", count, place)
-            f("bne", again)
+            return nullcontext()
+        return self.f.counted_loop(meaning, self.data[0], rounds, place)
 
     def _sums(self, pairs: int, begin: int = 0) -> None:
         """So many accumulators, from the one of the outputs ``begin`` on, of all taps."""
@@ -279,10 +263,6 @@ class _FieldWriter(Writer):
         k.epilogue.append_all(f, totals, self.constants, self.spare)
         if not k.written_out:
             f("ldr", self.y, _Y)
-        near = k.step <= _NEAR
-        for number, total in enumerate(totals):
-            f("strb", total, f"[{self.y}], #{k.step}" if near else f"[{self.y}, #{number * k.step}]")
-        if not near:
-            f.advance(self.y, count * k.step, spare=self.start)
+        f.store_each("strb", totals, self.y, k.step, spare=self.start)
         if not k.written_out:
             f("str", self.y, _Y)

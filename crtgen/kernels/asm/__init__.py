@@ -35,7 +35,7 @@ How a template with assembly in it becomes a routine:
 """
 
 from crtgen.kernels.asm.fetching import waiting
-from crtgen.kernels.asm.function import CORE, EVEN, HIGH, LISTED, LOW, ODD, Function
+from crtgen.kernels.asm.function import CORE, EVEN, FAR, HIGH, LISTED, LOW, NEAR, ODD, Function
 from crtgen.kernels.asm.pipelines import CorePipeline, pipeline_of
 from crtgen.kernels.asm.routine import Routine, Runs, listed
 from crtgen.kernels.asm.schedule import cycles, scheduled
@@ -46,9 +46,11 @@ from crtgen.kernels.asm.writer import Writer
 __all__ = [
     "CORE",
     "EVEN",
+    "FAR",
     "HIGH",
     "LISTED",
     "LOW",
+    "NEAR",
     "ODD",
     "CorePipeline",
     "Function",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from crtgen.kernels.asm.isa import find, is_narrow
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Label, Routine, StackFrame
 
-__all__ = ["CORE", "EVEN", "HIGH", "LISTED", "LOW", "ODD", "Function"]
+__all__ = ["CORE", "EVEN", "FAR", "HIGH", "LISTED", "LOW", "NEAR", "ODD", "Function"]
 
 LOW = tuple(f"r{n}" for n in range(8))
 """Registers that narrow instructions reach."""
@@ -20,12 +20,15 @@ EVEN = ("r0", "r2", "r4", "r6", "r12", "r8", "r10", "lr")
 LISTED = tuple(f"r{n}" for n in range(13))
 """In the order in which LDM and STM want them."""
 ODD = ("r1", "r3", "r5", "r7", "r9", "r11")
+FAR = 4095
+"""The largest offset of a load or a store, and what ADDW and SUBW add at most."""
+NEAR = 255
+"""The most by which a load or a store moves its pointer."""
 _VECTORS = tuple(f"q{n}" for n in range(8))
 _SINGLES = tuple(f"s{n}" for n in range(32))
 _SAVED = (*(f"r{n}" for n in range(4, 12)), "lr")
 _REGISTER = re.compile(r"\b(?:r1[0-2]|r\d|lr|q[0-7]|s[12]?\d|s3[01])\b")
 _MOST_ARGUMENTS = 4
-_MOVED = 4095  # of ADDW and SUBW
 
 
 class Function:
@@ -150,7 +153,7 @@ class Function:
 
     def advance(self, register: str, by: int, spare: str = "") -> None:
         """``register += by``; far steps need a spare register, or take one for a moment."""
-        if abs(by) <= _MOVED:
+        if abs(by) <= FAR:
             if by:
                 self("add" if by > 0 else "sub", register, register, f"#{abs(by)}")
             return
@@ -162,11 +165,18 @@ class Function:
 
     def add(self, to: str, register: str, by: int) -> None:
         """``to = register + by``; they are two registers."""
-        if by <= _MOVED:
+        if by <= FAR:
             self("add", to, register, f"#{by}")
         else:
             self.number(to, by)
             self("add", to, to, register)
+
+    def store_each(self, store: str, registers: Sequence[str], to: str, step: int, spare: str = "") -> None:
+        """Store registers ``step`` bytes apart from ``to`` on, which goes on behind them."""
+        for number, register in enumerate(registers):
+            self(store, register, f"[{to}], #{step}" if step <= NEAR else f"[{to}, #{number * step}]")
+        if step > NEAR:
+            self.advance(to, len(registers) * step, spare=spare)
 
     def table(self, name: str, words: Sequence[int]) -> Callable[[str], None]:
         """Constants of the function; what comes back puts their address into a register."""
@@ -204,12 +214,18 @@ class Function:
             yield label
 
     @contextmanager
-    def counted_loop(self, meaning: str, counter: str, rounds: int) -> Iterator[None]:
-        """A loop that counts a register down."""
+    def counted_loop(self, meaning: str, counter: str, rounds: int, place: str = "") -> Iterator[None]:
+        """A loop that counts a register down; with a ``place`` in memory it is there between the rounds."""
         self.number(counter, rounds)
+        if place:
+            self("str", counter, place)
         with self.loop(meaning, rounds) as label:
             yield
+            if place:
+                self("ldr", counter, place)
             self("subs", counter, counter, "#1")
+            if place:
+                self("str", counter, place)
             self("bne", label)
 
     @contextmanager

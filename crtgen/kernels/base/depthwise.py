@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import FAR
 from crtgen.kernels.base.depthwise_asm import DepthwiseRow, row_of_outputs
 from crtgen.kernels.base.epilogue import exact_form
 from crtgen.kernels.cost import Work
@@ -20,7 +21,6 @@ from crtgen.ops import DepthwiseConv2d
 __all__ = ["RingView", "depthwise"]
 
 _INTEGERS = Epilogue("int8_t", "int8_t", "int32_t", "int32_t")
-_FAR = 4095
 _MOST_TAPS = {False: 9, True: 32}  # in registers; on the stack, where a byte's offset is below 32
 
 
@@ -44,7 +44,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     ring = ring_view(op, sig, _INTEGERS, lies=True)
     g, narrow = ring.window, target.core.narrow
     reach = (g.stride_x + (g.taps_x - 1) * g.dilation_x) * g.channels
-    if op.multiplier > 1 or g.taps_y * g.taps_x > _MOST_TAPS[narrow] or reach > _FAR:
+    if op.multiplier > 1 or g.taps_y * g.taps_x > _MOST_TAPS[narrow] or reach > FAR:
         return None
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64).reshape(-1, g.channels).T, b.array().astype(np.int64)

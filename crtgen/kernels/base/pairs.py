@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import FAR, Routine
 from crtgen.kernels.base.epilogue import Limbs, exact_form
 from crtgen.kernels.base.pairs_asm import MIX, Narrow, NarrowPairs, Wide, WidePairs
 from crtgen.kernels.cost import Work
@@ -26,7 +26,6 @@ from crtgen.ops.fixedpoint import Int8, Int64
 __all__ = ["BasePairsView", "product"]
 
 _UNROLL = {"speed": 4, "size": 1}
-_FAR = 4095  # the greatest offset of STRB
 _FAR_NARROW = 1 << 16
 _MOST_NARROW = 4  # pairs within reach of its loads
 
@@ -125,7 +124,7 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
         group: Wide | Narrow = Narrow(steps, len(weights), unroll, form)
     else:
         tile = 4 if pixels >= 4 else 2
-        if (tile - 1) * len(weights) > _FAR:
+        if (tile - 1) * len(weights) > FAR:
             return None
         group = Wide(tile, steps, len(weights), unroll, form)
     view = BasePairsView(

@@ -10,7 +10,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.alone import alone
-from crtgen.kernels.asm import LISTED, LOW, Function, Routine, listed
+from crtgen.kernels.asm import FAR, LISTED, LOW, Function, Routine, listed
 from crtgen.kernels.base.epilogue import Limbs, LongProducts, exact_form
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.layout import records, stream
@@ -23,7 +23,6 @@ from crtgen.ops import DepthwiseConv2d
 __all__ = ["Whole", "whole_image"]
 
 _NAME = "depthwise whole image"
-_FAR = 4095
 _UNROLL = {"speed": 16, "size": 8}  # taps written out
 _NEAR = 24  # taps over which a narrow branch with a condition reaches
 
@@ -60,7 +59,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     whole = (window.batch, window.taps_y, window.taps_x) == (1, window.height, window.width)
     weights, bias = w.array().reshape(-1, w.shape[3]), b.array().astype(np.int64)
     taps, channels = weights.shape
-    if not whole or window.padded or op.multiplier > 1 or channels > _FAR:
+    if not whole or window.padded or op.multiplier > 1 or channels > FAR:
         return None
     params, by_channel = op.parameters(sig), weights.T.astype(np.int64)
     start = bias + params.input_offset * by_channel.sum(axis=1)
@@ -68,7 +67,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     if found is None:
         return None
     form, start, constants = found
-    unroll = min(target.steps(_UNROLL[target.optimize]), taps, _FAR // channels + 1)
+    unroll = min(target.steps(_UNROLL[target.optimize]), taps, FAR // channels + 1)
     if isinstance(form, Limbs):
         unroll = min(unroll, _NEAR)
         numbers = records(words(start), constants).ravel()

@@ -19,7 +19,7 @@ from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import product_scale
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, epilogue_lanes, floor, requantise, saturate
+from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, epilogue_lanes, saturate
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -269,13 +269,7 @@ class _BinaryProduct:
 
     def _finish(self, *products: str) -> None:
         epilogue, constants = self.k.epilogue, (self.multiplier, self.constant)
-        if epilogue.floor:
-            for product in products:
-                floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
-        else:
-            right = epilogue.shifts[0]
-            requantise(self.f, epilogue, products, constants, self.start, right, epilogue.doubled)
-        clamp(self.f, epilogue, products)
+        epilogue.append_all(self.f, products, constants, (self.start,), epilogue.doubled)
 
 
 @lru_cache(maxsize=256)

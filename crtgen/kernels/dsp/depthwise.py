@@ -12,12 +12,12 @@ from math import gcd
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine, Runs
+from crtgen.kernels.asm import FAR, NEAR, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.depthwise_asm import Channel, DspDepthwiseWriter, PackedColumns, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
 from crtgen.kernels.dsp.rows import OutputRow, RowBuilder
-from crtgen.kernels.dsp.words import FAR, fours
+from crtgen.kernels.dsp.words import fours
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -31,7 +31,6 @@ _CHANNELS = 4
 _GAIN = 16  # of sums with weights of four bits
 _STRIP_BYTES = {"speed": 4096, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "size": 0}  # columns up to which a row is written out
-_FAR_STEP = 255  # by which LDR and STR move their pointers on
 _CALL = 14  # of what widens rows
 _WIDENED = {"speed": 4, "size": 1}  # columns widened per round, a power of two that divides
 _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last that divides
@@ -72,7 +71,7 @@ class DspDepthwiseView:
     def routines(self) -> tuple[Routine, ...]:
         """A channel, what widens rows that may be padding, and others unless there are too many channels."""
         columns = PackedColumns(self.seen, self.pixel_bytes, self.pairs, self.channel_words, self.size)
-        fast = self.pixel_bytes <= _FAR_STEP
+        fast = self.pixel_bytes <= NEAR
         return (
             DspDepthwiseWriter.routine(self.channel),
             widen_padding(columns),
@@ -271,7 +270,7 @@ def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
 
     A column's words are no further from the next ones than a store moves its pointer.
     """
-    fitting = min(most // (16 * columns), _FAR_STEP // 4)
+    fitting = min(most // (16 * columns), NEAR // 4)
     if _pairs(out_height, stride) <= fitting or out_height <= 2:
         return out_height
     return max((s for s in range(2, out_height, 2) if _pairs(s, stride) <= fitting), default=2)

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Runs
+from crtgen.kernels.asm import FAR, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.depthwise_any_asm import CHANNELS, GAIN_BITS, Expansion, WindowedView, one_pixel
 from crtgen.kernels.dsp.epilogue import DspEpilogue, epilogue_lanes
 from crtgen.kernels.dsp.walk import Walk, sees_image, window_of
-from crtgen.kernels.dsp.words import FAR, fours, words16
+from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
+from crtgen.kernels.asm import FAR, LISTED, NEAR, Function, Routine, Writer, listed
 from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, requantise, saturate
 from crtgen.kernels.dsp.rows import Chunk, OutputRow
-from crtgen.kernels.dsp.words import FAR
 
 __all__ = ["Channel", "DspDepthwiseWriter", "PackedColumns", "widen", "widen_padding"]
 
 _START, _MULTIPLIER, _CONSTANT, _SHIFT, _END = (f"[sp, #{4 * i}]" for i in range(5))
 _LOCAL = 5
-_NEAR = 255  # by which a load moves its pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ def widen(k: PackedColumns, at_once: int) -> Routine:
     to, *rows = f.arguments
     left, *words = f.cores("columns left, then inputs", 2 + 2 * k.size)
     places = _places(f, k, to)
-    near = k.step <= _NEAR
+    near = k.step <= NEAR
     with f.counted_loop("columns", left, k.seen // at_once):
         for _ in range(at_once):
             _load(f, k, words, rows, f"], #{k.step}" if near else "]")

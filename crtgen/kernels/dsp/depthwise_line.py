@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine, Runs
+from crtgen.kernels.asm import FAR, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.depthwise_asm import PackedColumns, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import epilogue_lanes
 from crtgen.kernels.dsp.line_asm import LineOutputs, one_line
-from crtgen.kernels.dsp.words import FAR, fours, words16
+from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of

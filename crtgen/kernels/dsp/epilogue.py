@@ -101,14 +101,15 @@ class DspEpilogue:
         constants: Sequence[str],
         spare: Sequence[str],
         gain: int = 0,
+        lane: int = 0,
     ) -> None:
         """Append outputs of a channel, of sums times ``2**gain``; ``constants`` are its words."""
         multiplier, constant = constants[:2]
         if self.floor:
             for total in totals:
-                floor(f, self, total, multiplier, constant, self.shifts[0])
+                floor(f, self, total, multiplier, constant, self.shifts[lane])
         else:
-            shift = self.shifts[0] if self.shifts else constants[2]
+            shift = self.shifts[lane] if self.shifts else constants[2]
             requantise(f, self, totals, (multiplier, constant), spare[0], shift, gain)
         clamp(f, self, totals, spare)
 

@@ -9,7 +9,7 @@ one by one. Else a round is four outputs, and weights are loaded for each.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from crtgen.kernels.asm import LISTED, Function, Routine, Writer, listed
@@ -19,7 +19,6 @@ __all__ = ["LineOutputs", "Word", "one_line"]
 
 _REGISTERS = 14
 _ROUND = 4  # outputs, where weights are loaded
-_NEAR = 255  # by which a store moves its pointer
 _COUNT, _START = "[sp, #0]", "[sp, #4]"
 
 
@@ -159,15 +158,6 @@ class _LineWriter(Writer):
         f.advance(self.x, 4 * (k.pairs - loaded), spare=spare)
         f.advance(self.y, k.size - k.width * k.step, spare=spare)
 
-    def _store(self, totals: Sequence[str]) -> None:
-        """Outputs that follow each other."""
-        f, k = self.f, self.k
-        for number, total in enumerate(totals):
-            where = f"[{self.y}], #{k.step}" if k.step <= _NEAR else f"[{self.y}, #{number * k.step}]"
-            f(k.epilogue.store, total, where)
-        if k.step > _NEAR:
-            f.advance(self.y, len(totals) * k.step)
-
 
 class _Resident(_LineWriter):
     """Weights stay in registers, and a word of inputs is loaded once."""
@@ -211,31 +201,13 @@ class _Resident(_LineWriter):
         self._load((k.first - k.stride + k.taps - 1) // 2)
         rounds = k.width // k.round
         if rounds:
-            with self._repeated(rounds):
+            count, place = (self.count, "") if self.count else (self.totals[0], _COUNT)
+            with nullcontext() if rounds == 1 else self.f.counted_loop("rounds", count, rounds, place):
                 for number in range(k.round):
                     self._output(k.first + number * k.stride, number)
             self.loaded += (rounds - 1) * k.live
         for number in range(rounds * k.round, k.width):
             self._output(k.first + number * k.stride, number)
-
-    @contextmanager
-    def _repeated(self, rounds: int) -> Iterator[None]:
-        f = self.f
-        if rounds == 1:
-            yield
-            return
-        count = self.count or self.totals[0]
-        f.number(count, rounds)
-        if not self.count:
-            f("str", count, _COUNT)
-        with f.loop("rounds", rounds) as again:
-            yield
-            if not self.count:
-                f("ldr", count, _COUNT)
-            f("subs", count, count, "#1")
-            if not self.count:
-                f("str", count, _COUNT)
-            f("bne", again)
 
     def _load(self, pair: int) -> None:
         """The words of inputs up to this one."""
@@ -254,7 +226,7 @@ class _Resident(_LineWriter):
             f(mac.op, total, self.data[mac.inputs % k.live], self.taps[mac.word], before)
             before = total
         k.epilogue.append_all(f, (total,), self.constants, self.spare, k.epilogue.doubled)
-        self._store((total,))
+        f.store_each(k.epilogue.store, (total,), self.y, k.step)
 
 
 class _Streamed(_LineWriter):
@@ -309,7 +281,7 @@ class _Streamed(_LineWriter):
         self._constants(constants)
         n = k.epilogue.constants
         k.epilogue.append_all(f, sums, constants[:n], constants[n:], k.epilogue.doubled)
-        self._store(sums)
+        f.store_each(k.epilogue.store, sums, self.y, k.step)
 
     def _constants(self, registers: Sequence[str]) -> None:
         f, at = self.f, 4 * (self.k.stream_words - self.k.epilogue.constants)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine, scale_wide
+from crtgen.kernels.asm import NEAR, Function, Routine, scale_wide
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes, floor, requantise
+from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.loops import Loop
@@ -28,7 +28,6 @@ __all__ = ["DspProductView", "product"]
 
 _AT_ONCE = 4  # numbers of a row or a column
 _UNROLL = {"speed": 4, "size": 1}
-_NEAR = 255  # the greatest step of a load
 _FARTHEST = 1016  # bytes from row to row: an offset of LDRD
 _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
@@ -120,8 +119,8 @@ def _copy(dtype: DType, depth: int, step: int, offset: int) -> Routine:
         unroll = max(n for n in (1, 2, 3, 4) if rest % n == 0)
         with f.repeated("numbers", rest // unroll):
             for _ in range(unroll):
-                f(load, number, f"[{source}], #{stride}" if stride <= _NEAR else f"[{source}]")
-                if stride > _NEAR:
+                f(load, number, f"[{source}], #{stride}" if stride <= NEAR else f"[{source}]")
+                if stride > NEAR:
                     f.advance(source, stride)
                 if offset:
                     f("add", number, number, f"#{offset}")
@@ -196,13 +195,8 @@ def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routin
 def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
     constants = [int(word) for word in lanes.constants[0][0]]
     multiplier, constant = f.constant("multiplier", constants[0]), f.constant("constant", constants[1])
-    epilogue = lanes.epilogue
-    if epilogue.floor:
-        for total in sums:
-            floor(f, epilogue, total, multiplier, constant, epilogue.shifts[0])
-        return
-    spare = f.core("spare")
-    requantise(f, epilogue, sums, (multiplier, constant), spare, epilogue.shifts[0])
+    spare = () if lanes.epilogue.floor else (f.core("spare"),)
+    lanes.epilogue.append_all(f, sums, (multiplier, constant), spare)
 
 
 def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routine:

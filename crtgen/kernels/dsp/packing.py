@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from crtgen.kernels.asm import LISTED, Function, Writer, listed
-from crtgen.kernels.dsp.words import FAR
+from crtgen.kernels.asm import FAR, LISTED, Function, Writer, listed
 from crtgen.kernels.window import WindowShape
 from crtgen.ops.fixedpoint import Int8, Int64
 

@@ -8,11 +8,10 @@ own, and a division.
 from dataclasses import dataclass, replace
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine, Runs
+from crtgen.kernels.asm import FAR, Routine, Runs
 from crtgen.kernels.average import MOST, reciprocal
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.pool_asm import Pixels, of_part, of_window
-from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.pool import least_pool_lead, rescaled_sum
 from crtgen.kernels.reduce import image_of, mean_result

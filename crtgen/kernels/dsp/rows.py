@@ -5,12 +5,11 @@ Six registers hold weights, two the words of a column, up to four the sums; they
 
 from dataclasses import dataclass, replace
 
-from crtgen.kernels.dsp.words import FAR
+from crtgen.kernels.asm import FAR, NEAR
 
 __all__ = ["Chunk", "Mac", "OutputRow", "OutputStore", "RowBuilder"]
 
 _REACH = 1020  # LDRD's largest offset
-_NEAR = 255  # the most by which STRB moves its pointer on
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class OutputRow:
     @property
     def separate(self) -> bool:
         """Whether moving the output pointer on takes an instruction of its own."""
-        return self.output_step > _NEAR
+        return self.output_step > NEAR
 
     @property
     def output_bytes(self) -> int:
@@ -131,7 +130,7 @@ class RowBuilder:
             columns=columns,
             stores=stores,
             data_step=data,
-            output_step=output if output <= _NEAR else 0,
+            output_step=output if output <= NEAR else 0,
         )
 
     def chunk(self, count: int, at: int, both: bool) -> Chunk:

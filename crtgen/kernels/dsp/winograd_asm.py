@@ -16,9 +16,8 @@ whatever was on the way.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crtgen.kernels.asm import LISTED, Function, Writer, listed
-from crtgen.kernels.dsp.epilogue import DspEpilogue, clamp, floor, requantise
-from crtgen.kernels.dsp.words import FAR
+from crtgen.kernels.asm import FAR, LISTED, Function, Writer, listed
+from crtgen.kernels.dsp.epilogue import DspEpilogue
 
 __all__ = ["GAIN", "POSITIONS", "TileInputs", "Tiles", "Transform", "WinogradWriter"]
 
@@ -227,18 +226,11 @@ class WinogradWriter(Writer):
         f.cores("outputs", len(own), own)
         f("ldr", self.columns, f.kept[1], note="where outputs go")
         for channel in (0, 1):
-            start, multiplier, constant = constants[:3]
-            f("ldm", f"{self.weights}!", listed(constants[: 1 + epilogue.constants]))
-            right = epilogue.shifts[channel] if epilogue.shifts else constants[3]
+            start, *own_constants = constants[: 1 + epilogue.constants]
+            f("ldm", f"{self.weights}!", listed((start, *own_constants)))
             for tile in range(t.tiles):
                 self._sums(channel * t.tiles + tile, y, m, start)
-                if epilogue.floor:
-                    assert isinstance(right, int)
-                    for total in y:
-                        floor(f, epilogue, total, multiplier, constant, right)
-                else:
-                    requantise(f, epilogue, y, (multiplier, constant), m[0], right, GAIN)
-                clamp(f, epilogue, y)
+                epilogue.append_all(f, y, own_constants, (m[0],), GAIN, channel)
                 self._store(channel, tile, y, m[0])
         f.free(*own)
 

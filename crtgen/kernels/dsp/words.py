@@ -5,10 +5,7 @@ import numpy as np
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["FAR", "fours", "words16"]
-
-FAR = 4095
-"""The largest offset of a load or a store, in bytes."""
+__all__ = ["fours", "words16"]
 
 
 def words16(low: Int64, high: Int64) -> Words:

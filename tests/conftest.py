@@ -52,7 +52,7 @@ def _nothing_allowed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 
 
 _VARIABLES = ("PATH", "CC", "CFLAGS", "ASFLAGS", "LDFLAGS")
-_configure, _compile = BuildRun.configure, BuildRun.compile
+_make = BuildRun.make
 
 
 @pytest.fixture(autouse=True)
@@ -63,18 +63,12 @@ def _equal_projects_are_built_once(
     base = tmp_path_factory.getbasetemp()
     builds = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "builds"
 
-    def configure(run: BuildRun) -> None:
+    def make(run: BuildRun, jobs: int) -> None:
         known = builds / _digest(run)
-        if known.is_dir():
+        if known.is_dir() and not run.is_configured():
             shutil.copytree(known, run.build, dirs_exist_ok=True)
-        else:
-            _configure(run)
-
-    def compile(run: BuildRun, jobs: int) -> None:
-        if not run.is_configured():  # it was elsewhere
             return
-        known = builds / _digest(run)
-        _compile(run, jobs)
+        _make(run, jobs)
         if not known.exists():
             own = builds / uuid4().hex
             shutil.copytree(run.build, own)
@@ -83,8 +77,7 @@ def _equal_projects_are_built_once(
             except OSError:  # another process was faster
                 shutil.rmtree(own)
 
-    monkeypatch.setattr(BuildRun, "configure", configure)
-    monkeypatch.setattr(BuildRun, "compile", compile)
+    monkeypatch.setattr(BuildRun, "make", make)
 
 
 def _digest(run: BuildRun) -> str:
@@ -101,8 +94,7 @@ def _digest(run: BuildRun) -> str:
 def compiled_anew(_equal_projects_are_built_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that compare what a compiler makes twice, or look at a build."""
     monkeypatch.setenv("CCACHE_DISABLE", "1")
-    monkeypatch.setattr(BuildRun, "configure", _configure)
-    monkeypatch.setattr(BuildRun, "compile", _compile)
+    monkeypatch.setattr(BuildRun, "make", _make)
 
 
 @pytest.fixture

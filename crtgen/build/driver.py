@@ -65,10 +65,7 @@ def build_project(
         run = BuildRun(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
         run.build.mkdir(exist_ok=True)
         run.log.unlink(missing_ok=True)
-        if not run.is_configured():
-            progress("configuring")
-            run.configure()
-        run.compile(jobs)
+        run.make(jobs)
         path = run.build / manifest.artefact
         if not path.is_file():
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
@@ -135,6 +132,13 @@ class BuildRun:
             and entries.get("CMAKE_TOOLCHAIN_FILE") == str(self.cmake_file)
             and entries.get("CRTGEN_COMPILER") == str(self.toolchain.program)
         )
+
+    def make(self, jobs: int) -> None:
+        """Configure what is not yet, and compile."""
+        if not self.is_configured():
+            self.progress("configuring")
+            self.configure()
+        self.compile(jobs)
 
     def configure(self) -> None:
         """Let CMake write the build files, from nothing."""

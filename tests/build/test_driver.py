@@ -18,6 +18,8 @@ from tests.support import ROOT, require_tool
 
 GOOD = "volatile char b[32]; void crt_reset(void) { for (;;) b[0]++; }\n"
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")  # what builds do is looked at here
+
 
 @pytest.fixture
 def gcc() -> None:
@@ -57,7 +59,7 @@ def test_a_project_that_moved_is_configured_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.usefixtures("gcc", "compiled_anew")
+@pytest.mark.usefixtures("gcc")
 def test_builds_of_one_project_take_turns(tmp_path: Path) -> None:
     root, said = write_project(tmp_path / "p", GOOD), list[str]()
     descriptor = os.open(root / LOCKED, os.O_RDONLY)

@@ -6,7 +6,7 @@ others. Weights of up to 16 values are indices of four bits, or Huffman codes, w
 gains by it; others are Huffman codes where the target asks for it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
@@ -23,7 +23,7 @@ from crtgen.kernels.registry import applicable, design
 from crtgen.ops import Conv2d, FullyConnected
 from crtgen.ops.traits import Weighted
 
-__all__ = ["CodedView", "some_by_indices", "some_outputs", "whole", "whole_by_indices"]
+__all__ = ["CodedView"]
 
 _FEW = 16
 """Values of weights up to which codes are tried for every layer."""
@@ -88,30 +88,6 @@ class _Stream:
         return self.data[~coded]
 
 
-@design(Conv2d, FullyConnected, types=(DType.INT8, DType.INT16), weights=(1, 2))
-def whole(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """All weights decoded before the fastest kernel that can be used so; None if it saves nothing."""
-    return _kernel(_one_part(op, sig, target), False) if _is_tried(sig, target) else None
-
-
-@design(Conv2d, FullyConnected, types=(DType.INT8, DType.INT16), weights=(1, 2))
-def whole_by_indices(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """The same with indices: it takes less than half the time, and more bytes where some are rare."""
-    return _kernel(_one_part(op, sig, target), True) if _is_tried(sig, target, few=True) else None
-
-
-@design(Conv2d, FullyConnected, types=(DType.INT8, DType.INT16), weights=(1, 2))
-def some_outputs(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """The same for some outputs of a layer at a time, which has one row of them."""
-    return _kernel(_some_parts(op, sig, target), False) if _is_tried(sig, target) else None
-
-
-@design(Conv2d, FullyConnected, types=(DType.INT8, DType.INT16), weights=(1, 2))
-def some_by_indices(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """The same with indices."""
-    return _kernel(_some_parts(op, sig, target), True) if _is_tried(sig, target, few=True) else None
-
-
 def _one_part(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> list[Part]:
     """The fastest kernel of a layer whose weights may be coded, if there is one."""
     found = (k for k in applicable(op, sig, replace(target, coded=None)) if _place(k) is not None)
@@ -146,7 +122,14 @@ def _is_tried(sig: Signature, target: Target, few: bool = False) -> bool:
 
 
 def _are_few(weights: Array) -> bool:
-    """Whether each channel of ``weights[O, K]`` has few values."""
+    """Whether all of ``weights[O, K]`` have few values, or those of each channel longer than its table.
+
+    The first channel nearly always tells.
+    """
+    if len(np.unique(weights[0])) > _FEW:
+        return False
+    if weights.shape[1] <= 2 * _FEW:
+        return len(np.unique(weights)) <= _FEW
     ordered = np.sort(weights, axis=1)
     return int((ordered[:, 1:] != ordered[:, :-1]).sum(axis=1).max(initial=0)) < _FEW
 
@@ -316,3 +299,22 @@ def _work(view: CodedView, nbytes: int) -> Work:
         work.copy(size, view.groups * runs, 0)
     work.constants = nbytes
     return work
+
+
+_Parts: TypeAlias = Callable[[Conv2d | FullyConnected, Signature, Target], list[Part]]
+
+
+def _register(parts: _Parts, indices: bool) -> None:
+    """A design of weights that are decoded before these parts run; it gives None if it saves nothing.
+
+    With indices it takes less than half the time, and more bytes where some values are rare.
+    """
+
+    @design(Conv2d, FullyConnected, types=(DType.INT8, DType.INT16), weights=(1, 2))
+    def coded(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+        return _kernel(parts(op, sig, target), indices) if _is_tried(sig, target, few=indices) else None
+
+
+for _some in (_one_part, _some_parts):
+    for _by_indices in (False, True):
+        _register(_some, _by_indices)

@@ -16,10 +16,10 @@ from crtgen.boards import find_board
 from crtgen.boards.board import FlashReads
 from crtgen.ir import Quant
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.ops.case import int8s
+from crtgen.ops.case import Case, int8s
 from crtgen.ops.lstm import Lstm, lstm_case
 
-__all__ = ["Chip", "Time", "streamed"]
+__all__ = ["Chip", "Time", "lstm_of_ten_steps", "on_memory", "streamed"]
 
 WORD = 7
 """Cycles of a DMA for a word: four to read, three to write (ST AN4031, 3.1)."""
@@ -85,15 +85,20 @@ def streamed(kernel: Kernel, chip: Chip) -> Time:
     """Cycles of a layer on the chip."""
     reads = chip.target.constants
     assert reads is not None
-    now = _on(kernel, chip.target).cycles or 0.0
-    core = _on(kernel, replace(chip.target, constants=None)).cycles or 0.0
+    now = on_memory(kernel, chip.target).cycles or 0.0
+    core = on_memory(kernel, replace(chip.target, constants=None)).cycles or 0.0
     return Time(core, now - core, (now - core) / reads.wait_states * chip.line)
 
 
-def _on(kernel: Kernel, target: Target) -> Kernel:
+def on_memory(kernel: Kernel, target: Target) -> Kernel:
     """The same kernel where memory is read so."""
-    parts = tuple(replace(part, kernel=_on(part.kernel, target)) for part in kernel.parts)
+    parts = tuple(replace(part, kernel=on_memory(part.kernel, target)) for part in kernel.parts)
     return replace(kernel, parts=parts, target=target)
+
+
+def lstm_of_ten_steps() -> Case:
+    """One with 10 KB of weights, which parts for gates read in each step."""
+    return lstm_case("int8", Lstm(), int8s("x", (1, 10, 32), 0.03, -9), 32, hidden=Quant.tensor(0.0075, 5))
 
 
 def _networks(models: Iterable[Path], chip: Chip) -> Iterator[tuple[str, list[Kernel]]]:
@@ -101,7 +106,7 @@ def _networks(models: Iterable[Path], chip: Chip) -> Iterator[tuple[str, list[Ke
     for path in models:
         (plan,) = crtgen.load(path).compile(chip.board, optimize="speed").plans
         yield path.stem, [step.kernel for step in plan.steps]
-    case = lstm_case("int8", Lstm(), int8s("x", (1, 10, 32), 0.03, -9), 32, hidden=Quant.tensor(0.0075, 5))
+    case = lstm_of_ten_steps()
     yield "LSTM 10x32", applicable(case.op, case.sig, chip.target)[:1]
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 import crtgen
+from benchmarks.streamed import lstm_of_ten_steps, on_memory
 from crtgen.boards import board_of_core, find_board
 from crtgen.boards.board import FlashReads
 from crtgen.boards.core import find_core
-from crtgen.ir import Quant
-from crtgen.kernels import Kernel, Target, applicable
+from crtgen.kernels import Target, applicable
 from crtgen.ops import Conv2d, all_cases
-from crtgen.ops.case import Case, int8s
-from crtgen.ops.lstm import Lstm, lstm_case
 from crtgen.plan import Plan
 from tests.kernels.harness import GUARDED, Job, run_jobs
 from tests.support import model_path
@@ -58,18 +56,13 @@ def test_cycles_on_a_flash_that_waits(model: str, most: float) -> None:
     assert cycles == sorted(cycles)
 
 
-def _lstm() -> Case:
-    """Ten steps with 10 KB of weights, which parts for gates read in each step."""
-    return lstm_case("int8", Lstm(), int8s("x", (1, 10, 32), 0.03, -9), 32, hidden=Quant.tensor(0.0075, 5))
-
-
 @pytest.mark.parametrize(
     ("board", "design"),
     [("rpi_pico", "base lstm"), ("rpi_pico2", "dsp lstm"), ("mimxrt1050_evk", "dsp lstm")],
 )
 def test_parts_that_a_cache_holds_are_read_once(board: str, design: str) -> None:
     """All weights fit a cache of 16 KiB: the kernel with the fewest instructions is the fastest."""
-    found, case = find_board(board), _lstm()
+    found, case = find_board(board), lstm_of_ten_steps()
     reads = found.reads(found.code)
     kernels = applicable(case.op, case.sig, Target(found.core, "speed", code=reads, constants=reads))
     assert kernels[0].design == design
@@ -77,12 +70,14 @@ def test_parts_that_a_cache_holds_are_read_once(board: str, design: str) -> None
 
 
 def test_parts_that_no_cache_holds_are_read_in_each_call() -> None:
-    case = _lstm()
+    case = lstm_of_ten_steps()
     target = replace(_WAITS, code=None)
     far = next(k for k in applicable(case.op, case.sig, target) if k.design == "dsp lstm")
     held = replace(_L4, data_cache=1 << 14)
     read = sum(const.nbytes for part in far.parts for const in part.kernel.consts)
-    first, later, once = (_moved(far, replace(target, constants=flash)).cycles for flash in (_L4, None, held))
+    first, later, once = (
+        on_memory(far, replace(target, constants=flash)).cycles for flash in (_L4, None, held)
+    )
     assert first is not None
     assert later is not None
     assert once is not None
@@ -116,9 +111,4 @@ def _on(plan: Plan, flash: FlashReads) -> float:
     """Cycles of a plan on a flash that it was not made for."""
     kernels = [step.kernel for step in plan.steps]
     targets = [replace(k.target, code=flash, constants=flash) for k in kernels if k.target is not None]
-    return sum(_moved(k, target).cycles or 0.0 for k, target in zip(kernels, targets, strict=True))
-
-
-def _moved(kernel: Kernel, target: Target) -> Kernel:
-    parts = tuple(replace(part, kernel=_moved(part.kernel, target)) for part in kernel.parts)
-    return replace(kernel, parts=parts, target=target)
+    return sum(on_memory(k, target).cycles or 0.0 for k, target in zip(kernels, targets, strict=True))

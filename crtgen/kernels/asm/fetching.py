@@ -16,7 +16,7 @@ from crtgen.kernels.asm.effects import effects, words_of
 from crtgen.kernels.asm.isa import find
 from crtgen.kernels.asm.pipelines import CorePipeline
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, RoutineCall, Runs
-from crtgen.kernels.asm.schedule import scheduled
+from crtgen.kernels.asm.schedule import each_block
 
 __all__ = ["waiting"]
 
@@ -99,7 +99,7 @@ def _code(stretch: _Stretch, reads: FlashReads) -> float:
 @lru_cache(maxsize=1024)
 def _stretches(routine: Routine, pipeline: CorePipeline) -> tuple[Sequence[_Stretch], Mapping[int, int]]:
     """The blocks, and the bytes of each loop by the number of the block that ends it."""
-    blocks = scheduled(routine, pipeline).blocks
+    blocks, cycles = zip(*each_block(routine, pipeline)[:-2], strict=True)
     sizes = [sum(line.size for line in block.lines) for block in blocks]
     starts = {block.label.name: n for n, block in enumerate(blocks) if block.label}
     loops = {
@@ -114,7 +114,7 @@ def _stretches(routine: Routine, pipeline: CorePipeline) -> tuple[Sequence[_Stre
         _Stretch(
             block,
             sizes[n],
-            pipeline.cycles(block.lines, block.again),
+            cycles[n],
             sum(_constants(line, pointers) for line in block.lines),
             tuple(sorted((e for e, s in loops.items() if s <= n <= e), key=lambda e: -spans[e])),
         )

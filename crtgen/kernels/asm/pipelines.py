@@ -18,6 +18,7 @@ instructions, executed with the costs of the M3 and the M4; those of the other c
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from crtgen.boards.core import Core
 from crtgen.kernels.asm.effects import FLAGS, effects, words_of
@@ -55,7 +56,11 @@ class CorePipeline:
     branch: int
     overlaps: bool
     compiled: float
-    timing: Callable[[Instruction], Timing]
+    timed: Callable[[Instruction], Timing]
+
+    def timing(self, line: Instruction) -> Timing:
+        """What it keeps busy."""
+        return _demand(line, self.timed).timing
 
     def cycles(self, lines: Sequence[Instruction], again: bool = False) -> int:
         """Of instructions in a row; ``again``: of each round of a loop over them."""
@@ -87,24 +92,25 @@ class Clock:
 
     def start(self, line: Instruction) -> int:
         """When the instruction would begin if it were next."""
-        timing = self.pipeline.timing(line)
-        at = max((self.ready.get(word, 0) for word in effects(line).reads), default=0)
-        at = max(at, self.now, self.units.get(timing.unit, 0))
+        timing, reads, _ = _demand(line, self.pipeline.timed)
+        at = max(self.now, self.units.get(timing.unit, 0))
         if self._alone[0] != timing.unit:
             at = max(at, self._alone[1])
+        for word in reads:
+            if word in self.ready and self.ready[word] > at:
+                at = self.ready[word]
         full = at == self.now and self.issued + timing.slots > self.pipeline.width
         return at + (full and self.issued > 0)
 
     def issue(self, line: Instruction) -> None:
         """The instruction is next."""
-        at, timing, done = self.start(line), self.pipeline.timing(line), effects(line)
+        at, (timing, _, writes) = self.start(line), _demand(line, self.pipeline.timed)
         self.issued = timing.slots + (self.issued if at == self.now else 0)
         self.now = at
         self.units[timing.unit] = at + timing.hold
         if timing.alone:
             self._alone = timing.unit, at + timing.alone
-        for word in done.writes:
-            late = 1 if word == FLAGS else timing.address if word in done.updated else timing.latency
+        for word, late in writes:
             self.ready[word] = at + late
 
     def run(self, lines: Iterable[Instruction]) -> None:
@@ -112,6 +118,23 @@ class Clock:
         for line in lines:
             if line.mnemonic not in ("le", "letp"):
                 self.issue(line)
+
+
+class _Demand(NamedTuple):
+    """What an instruction keeps busy, what it reads, and how many cycles later what it writes is there."""
+
+    timing: Timing
+    reads: tuple[str, ...]
+    writes: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=16384)
+def _demand(line: Instruction, timed: Callable[[Instruction], Timing]) -> _Demand:
+    timing, done = timed(line), effects(line)
+    late = {word: timing.address if word in done.updated else timing.latency for word in done.writes}
+    if FLAGS in late:
+        late[FLAGS] = 1
+    return _Demand(timing, tuple(done.reads), tuple(late.items()))
 
 
 def pipeline_of(core: Core) -> CorePipeline | None:
@@ -140,7 +163,6 @@ def _one(cycles: int) -> Timing:
     return Timing("core", cycles, cycles, cycles)
 
 
-@lru_cache(maxsize=8192)
 def _m4(line: Instruction) -> Timing:
     row = find(line.mnemonic)
     if row.moves:
@@ -153,7 +175,6 @@ def _m4(line: Instruction) -> Timing:
     return _one(3 if row.unit == "mac" and row.vector else 1)
 
 
-@lru_cache(maxsize=1024)
 def _m0(line: Instruction) -> Timing:
     return _one(1 + max(1, _words(line)) if find(line.mnemonic).moves else 1)
 
@@ -161,12 +182,10 @@ def _m0(line: Instruction) -> Timing:
 _M3 = {"mla": 2, "mls": 2, "smull": 4, "umull": 4, "smlal": 6, "umlal": 6}
 
 
-@lru_cache(maxsize=8192)
 def _m3(line: Instruction) -> Timing:
     return _one(_M3[line.mnemonic]) if line.mnemonic in _M3 else _m4(line)
 
 
-@lru_cache(maxsize=8192)
 def _m7(line: Instruction) -> Timing:
     row, done = find(line.mnemonic), effects(line)
     if row.moves:
@@ -189,7 +208,6 @@ def _m7(line: Instruction) -> Timing:
     return Timing("any", 0)
 
 
-@lru_cache(maxsize=8192)
 def _m55(line: Instruction) -> Timing:
     row = find(line.mnemonic)
     vectors = any("q" in operand for operand in line.operands)

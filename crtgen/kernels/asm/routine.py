@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from crtgen.kernels.asm.isa import find, is_narrow
 
@@ -24,8 +25,7 @@ _NEAR = {True: (-252, 258), False: (-2044, 2050)}
 """Where a narrow branch can go, with a condition and without, in bytes from its own place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """A mnemonic and its operands; ``note`` is a comment."""
 
     mnemonic: str
@@ -38,8 +38,7 @@ class Instruction:
         return 2 if find(self.mnemonic).branch or is_narrow(self.mnemonic, self.operands) else 4
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A place that branches go to."""
 
     name: str

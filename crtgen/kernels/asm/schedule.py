@@ -11,14 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
 
 from crtgen.kernels.asm.effects import Effects, effects
 from crtgen.kernels.asm.isa import follows
 from crtgen.kernels.asm.pipelines import Clock, CorePipeline
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, Runs
 
-__all__ = ["cycles", "scheduled"]
+__all__ = ["cycles", "each_block", "scheduled"]
 
 _Preference = Callable[[int, str], tuple[int, ...]]
 _PREFERENCES: Sequence[_Preference] = (
@@ -42,30 +41,34 @@ def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
 def cycles(runs: Runs, pipeline: CorePipeline) -> float:
     """Of calls of routines that are in an order for the pipeline."""
     return sum(
-        call.times * sum(b.runs(call.rounds) * each for b, each in _each_block(call.routine, pipeline))
+        call.times * sum(b.runs(call.rounds) * each for b, each in each_block(call.routine, pipeline))
         for call in runs.calls
     )
 
 
 @lru_cache(maxsize=512)
-def _each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
-    """The blocks, prologue and epilogue, and the cycles of each."""
+def each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
+    """The blocks in an order for the pipeline, then prologue and epilogue, and the cycles of each."""
     frame = (BasicBlock(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
     blocks = (*scheduled(routine, pipeline).blocks, *frame)
     return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]
 
 
 def _block(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> BasicBlock:
-    lines = block.lines
-    least, best = pipeline.cycles(lines, block.again), lines
+    orders = (block.lines, *((*order, *block.end) for order in _orders(block, pipeline, no_alias)))
+    best = min(dict.fromkeys(orders), key=lambda lines: pipeline.cycles(lines, block.again))
+    return block if best is block.lines else replace(block, lines=best)
+
+
+def _orders(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> Iterator[tuple[Instruction, ...]]:
+    """Those to choose from, without the branch."""
     groups = tuple(_groups(block.straight))
-    orders = [_followers(groups, no_alias) for no_alias in ((False, True) if no_alias else (False,))]
-    for after, prefer in product(orders, _PREFERENCES):
-        found = (*_ordered(groups, after, pipeline, prefer), *block.end)
-        cycles = pipeline.cycles(found, block.again)
-        if cycles < least:
-            least, best = cycles, found
-    return block if best is lines else replace(block, lines=best)
+    units = [pipeline.timing(group[0]).unit for group in groups]
+    for apart in (False, True) if no_alias else (False,):
+        after = _followers(groups, apart)
+        heights = _heights(groups, after, pipeline)
+        for prefer in _PREFERENCES:
+            yield tuple(_ordered(groups, after, list(map(prefer, heights, units)), pipeline))
 
 
 def _groups(lines: Sequence[Instruction]) -> Iterator[_Group]:
@@ -122,10 +125,12 @@ def _behind(after: list[set[int]], before: Iterable[int], number: int) -> None:
 
 
 def _ordered(
-    groups: Sequence[_Group], after: Sequence[set[int]], pipeline: CorePipeline, prefer: _Preference
+    groups: Sequence[_Group],
+    after: Sequence[set[int]],
+    ranks: Sequence[tuple[int, ...]],
+    pipeline: CorePipeline,
 ) -> Iterator[Instruction]:
-    heights = _heights(groups, after, pipeline)
-    units = [pipeline.timing(group[0]).unit for group in groups]
+    """Of what can begin first, what has the least rank comes next."""
     waits = [0] * len(groups)
     for followers in after:
         for number in followers:
@@ -133,7 +138,7 @@ def _ordered(
     ready = [number for number, count in enumerate(waits) if not count]
     clock = Clock(pipeline)
     while ready:
-        number = min(ready, key=lambda n: (clock.start(groups[n][0]), prefer(heights[n], units[n]), n))
+        number = min(ready, key=lambda n: (clock.start(groups[n][0]), ranks[n], n))
         ready.remove(number)
         clock.run(groups[number])
         yield from groups[number]
@@ -147,6 +152,7 @@ def _heights(groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Core
     """The cycles from a group to the end, along the longest way."""
     heights = [0] * len(groups)
     for number in reversed(range(len(groups))):
-        own = max(max(pipeline.timing(line).latency, pipeline.timing(line).hold) for line in groups[number])
+        timings = [pipeline.timing(line) for line in groups[number]]
+        own = max(max(timing.latency, timing.hold) for timing in timings)
         heights[number] = own + max((heights[other] for other in after[number]), default=0)
     return heights

@@ -40,6 +40,7 @@ from crtgen.ops.fixedpoint import (
     multiply_by_quantized_multiplier,
     multiply_wide,
     quantize_multiplier,
+    single,
 )
 from crtgen.ops.rescaling import Factors, by_float, product_factors, rounded_product
 from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
@@ -52,6 +53,7 @@ __all__ = [
     "cases",
     "check_weights",
     "pad_image",
+    "parameters_of",
     "real_weights",
     "signed_sums",
     "sum_bounds",
@@ -185,13 +187,22 @@ class _Ends(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _parameters(
-    x: _Ends, y: _Ends, weights: Value, bias: Value, activation: Activation, axis: int
+    x: _Ends, y: _Ends, weights: Value, bias: Value, activation: Activation, axis: int, one: bool
 ) -> ConvParams:
     """Designs ask for those of a layer again and again, also for some of its rows only."""
     sig = Signature((Value(x.name, (), *x[1:]), weights, bias), (Value(y.name, (), *y[1:]),))
     x_quant, y_quant = tensor_quant(sig.x), tensor_quant(sig.y)
     scales = weight_scales(weights, weights.shape[axis])
-    return ConvParams.of(sig, [x_quant.scale * s / y_quant.scale for s in scales], activation, axis)
+    products = [x_quant.scale * s for s in scales]
+    if one and weights.quant is not None and len(weights.quant.scales) == 1:
+        products = [single(products[0])] * len(products)
+    return ConvParams.of(sig, [p / y_quant.scale for p in products], activation, axis)
+
+
+def parameters_of(sig: Signature, activation: Activation, axis: int, one: bool = False) -> ConvParams:
+    """Factors ``in * filter / out`` in double; ``one``: where there is one scale, with a float32 product."""
+    _, weights, bias = sig.inputs
+    return _parameters(_Ends.of(sig.x), _Ends.of(sig.y), weights, bias, activation, axis, one)
 
 
 class _Convolution(Weighted, Windowed, Clamping):
@@ -217,10 +228,8 @@ class _Convolution(Weighted, Windowed, Clamping):
         return x.quant.zero_point if x.quant is not None else 0
 
     def parameters(self, sig: Signature) -> ConvParams:
-        """Factors ``in * filter / out`` in double, as TFLite's convolutions."""
-        _, weights, bias = sig.inputs
-        ends = _Ends.of(sig.x), _Ends.of(sig.y)
-        return _parameters(*ends, weights, bias, self.activation, self.channel_axis)
+        """Factors as TFLite's convolutions have them."""
+        return parameters_of(sig, self.activation, self.channel_axis)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.ir import Array, AxisMap, DType, Quant, Signature, Value
-from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs
 from crtgen.ops.case import (
     Case,
     by_float32,
@@ -21,8 +21,7 @@ from crtgen.ops.case import (
     of_few_values,
     weights_and_bias,
 )
-from crtgen.ops.conv import ConvParams, check_weights, real_weights, weight_scales
-from crtgen.ops.fixedpoint import single
+from crtgen.ops.conv import ConvParams, check_weights, parameters_of, real_weights
 from crtgen.ops.scheme import scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted
 
@@ -83,12 +82,7 @@ class FullyConnected(Weighted, Clamping):
 
     def parameters(self, sig: Signature) -> ConvParams:
         """As a convolution's, but ``in * filter`` is a float32 product where there is one scale."""
-        x, y, w = tensor_quant(sig.x), tensor_quant(sig.y), sig.inputs[1]
-        scales = weight_scales(w, w.shape[0])
-        if w.quant is not None and len(w.quant.scales) == 1:
-            product = single(x.scale * scales[0])
-            return ConvParams.of(sig, [product / y.scale] * len(scales), self.activation)
-        return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation)
+        return parameters_of(sig, self.activation, self.channel_axis, one=True)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)

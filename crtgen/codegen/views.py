@@ -306,9 +306,17 @@ def rows_of(data: Array) -> Iterator[str]:
     step = _PER_ROW[flat.dtype.name]
     if flat.dtype.itemsize <= 2:
         return _columns(flat, step)
-    text = {"float32": c_float, "uint32": "0x{:08x}u".format}.get(flat.dtype.name, _integer)
-    rows = (flat[i : i + step].tolist() for i in range(0, flat.size, step))
-    return (", ".join(map(text, row)) + "," for row in rows)
+    rows = (flat[i : i + step] for i in range(0, flat.size, step))
+    if flat.dtype.name == "uint32":
+        return map(_hexadecimal, rows)
+    if flat.dtype.name == "float32":
+        text = "{!s}f".format if np.isfinite(flat).all() else c_float
+        return (", ".join(map(text, row)) + "," for row in rows)
+    return (", ".join(map(_integer, row.tolist())) + "," for row in rows)
+
+
+def _hexadecimal(words: Array) -> str:
+    return f"0x{words.astype('>u4').tobytes().hex(' ', 4).replace(' ', 'u, 0x')}u,"
 
 
 def _columns(flat: Array, step: int) -> Iterator[str]:

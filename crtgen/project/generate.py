@@ -1,14 +1,14 @@
 """From models and a board to a project."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from crtgen.boards import Core, is_own
 from crtgen.codegen.drift import drift_file
 from crtgen.codegen.metadata import METADATA_FILE, Registry
-from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.codegen.module import CModule, Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.contents import Contents, Maker
 from crtgen.errors import UsageError
@@ -30,6 +30,7 @@ __all__ = ["generate_project"]
 
 _SOURCES = (".c", ".S", ".o")
 _EXTERNAL = "external"
+_MOST_CONSTANTS = 1 << 20  # bytes of a model whose text stays in memory, which is five times as long
 _INCLUDE = re.compile(r"^#include <(\w+\.h)>", re.MULTILINE)
 _TITLE = {
     "server": "an RPC server",
@@ -150,7 +151,7 @@ def _exported_files(firmware: FirmwareRequest, model: Contents[bytes]) -> Conten
 
 
 def _model_files(firmware: FirmwareRequest) -> dict[str, bytes | Maker[bytes]]:
-    texts = [module.files for module in firmware.modules] + [firmware.metadata]
+    texts = [_texts(module) for module in firmware.modules] + [firmware.metadata]
     files: dict[str, bytes | Maker[bytes]] = {}
     parts = [{n: _encoded(entry) for n, entry in Contents.of(t).entries.items()} for t in texts]
     for part in (*parts, firmware.objects):
@@ -160,6 +161,12 @@ def _model_files(firmware: FirmwareRequest) -> dict[str, bytes | Maker[bytes]]:
             files[name] = data
     files |= {f"{n}_drift.c": drift_file(n, r).encode() for n, r in firmware.watched.items()}
     return files | _external_files(firmware)
+
+
+def _texts(module: CModule) -> Mapping[str, str]:
+    """The files of a model. All are read for their digests; those of a small one are kept for writing."""
+    constants = sum(param.nbytes for param in module.params)
+    return module.files if constants > _MOST_CONSTANTS else dict(module.files)
 
 
 def _encoded(entry: str | Maker[str]) -> bytes | Maker[bytes]:

@@ -20,6 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 INT8_MODELS = ("ad01_int8", "hello_world_int8", "ic01_int8", "kws_int8", "vww_int8")
 FLOAT_MODELS = ("ad01_float32", "hello_world_float", "ic01_float32")
 
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+CHECKED = ("-O0", *WARNINGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""How gcc compiles generated code for this computer; what is optimised runs on QEMU."""
+BRIEF = ("-fsanitize-undefined-trap-on-error", "--param", "asan-instrumentation-with-call-threshold=0")
+"""The same checks in less code, compiled in half of the time: what is undefined just ends the program."""
+
 
 def absent(what: str, hint: str) -> NoReturn:
     """Skip on a user's machine; fail where CI says that everything has to be there."""

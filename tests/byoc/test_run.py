@@ -13,8 +13,7 @@ from crtgen.ir import DType, Graph
 from crtgen.ops import Add, Mul, Sub
 from crtgen.resources import runtime_dir
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
-from tests.kernels.program import WARNINGS
-from tests.support import require_tool
+from tests.support import WARNINGS, require_tool
 
 TYPES = (DType.FLOAT32, DType.INT8, DType.INT16)
 SHAPES = ((7,), (5, 6), (2, 3, 5), (2, 3, 4, 3))

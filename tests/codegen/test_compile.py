@@ -10,8 +10,8 @@ import pytest
 from crtgen.boards.core import CORES, HOST, Core
 from crtgen.kernels import Target
 from crtgen.ops import all_cases
-from tests.kernels.program import WARNINGS, Run, include_flags, one_unit, plan_runs, write_program
-from tests.support import require_tool
+from tests.kernels.program import Run, include_flags, one_unit, plan_runs, write_program
+from tests.support import WARNINGS, require_tool
 
 
 def _sources(directory: Path, core: Core, most: int | None = None) -> list[Path]:

@@ -15,8 +15,7 @@ from crtgen.ops import FullyConnected
 from crtgen.plan import make_plan
 from crtgen.resources import runtime_dir
 from tests.codegen.models import two_layers
-from tests.kernels.program import WARNINGS
-from tests.support import require_tool
+from tests.support import BRIEF, CHECKED, require_tool
 
 X = np.array([-128, 127, 3, 0, 60, -60, 5, 99, -99, 17, 1, -1], np.int8)
 
@@ -105,7 +104,7 @@ def test_every_way_to_call(tmp_path: Path, layer: str) -> None:
         (tmp_path / file).write_text(text)
     sources = [f for f in files if f.endswith(".c")]
     image, registry = Path(__file__).parent / "image.c", runtime_dir() / "src" / "crt_registry.c"
-    command = [require_tool("gcc"), "-O1", *WARNINGS, "-fsanitize=address,undefined", f"-I{tmp_path}"]
+    command = [require_tool("gcc"), *CHECKED, *BRIEF, f"-I{tmp_path}"]
     command += [f"-I{runtime_dir() / 'include'}", *sources, str(image), str(registry), "-o", "program"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
     done = subprocess.run([tmp_path / "program"], check=True, capture_output=True, text=True, timeout=120)

@@ -16,8 +16,7 @@ from crtgen.codegen.metadata import metadata_source
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.resources import runtime_dir
 from tests.codegen.models import two_layers
-from tests.kernels.program import WARNINGS
-from tests.support import require_tool, symbol_table
+from tests.support import WARNINGS, require_tool, symbol_table
 
 HERE = Path(__file__).parent
 COUNTS = (0, 1, 255, 256, 1000)

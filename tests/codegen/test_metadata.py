@@ -13,8 +13,7 @@ from crtgen.codegen.metadata import describe, metadata_source
 from crtgen.errors import UsageError
 from crtgen.resources import runtime_dir
 from tests.codegen.models import two_layers
-from tests.kernels.program import WARNINGS
-from tests.support import require_tool
+from tests.support import WARNINGS, require_tool
 
 
 def _module(name: str = "net") -> CModule:

@@ -15,7 +15,7 @@ from crtgen.ops import Add, Relu, Reshape
 from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.plan import Plan, loop_over_rows, make_plan
 from crtgen.resources import runtime_dir
-from tests.support import require_tool
+from tests.support import CHECKED, require_tool
 
 QUANT = Quant.tensor(0.1, 0)
 FIRST = np.array([[5, -6, 7]], np.int8)
@@ -83,8 +83,7 @@ def test_runs_and_reset(tmp_path: Path, initial: Array) -> None:
     (tmp_path / "main.c").write_text(_MAIN)
     sources = [str(tmp_path / f) for f in (*module.files, "main.c") if f.endswith((".c", ".S"))]
     sources = [path for path in sources if "registry" not in path]
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
-    command = [gcc, *flags, f"-I{tmp_path}", f"-I{runtime_dir() / 'include'}", *sources]
+    command = [gcc, *CHECKED, f"-I{tmp_path}", f"-I{runtime_dir() / 'include'}", *sources]
     subprocess.run([*command, "-o", str(tmp_path / "counter")], check=True, timeout=120)
     done = subprocess.run([tmp_path / "counter"], check=True, timeout=60, capture_output=True, text=True)
     x = np.array([[1, 2, 3]], np.int8)

@@ -23,7 +23,7 @@ from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.ops import Case
 from crtgen.resources import runtime_dir
 from tests.kernels.program import compile_program
-from tests.support import require_tool
+from tests.support import WARNINGS, require_tool
 
 __all__ = [
     "GUARDED",
@@ -38,7 +38,6 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent / "baremetal"
-_WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 _STACK = 8192
 _SETS = 4  # of inputs, for the largest output of float32
 _ROUNDS = 10  # that are measured together
@@ -289,7 +288,7 @@ def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str, *
         "HIGH_END": machine.high[1],
         "HIGH_BYTES": machine.high[1] - machine.high[0],
     }
-    command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, optimize, *_WARNINGS, *flags]
+    command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, optimize, *WARNINGS, *flags]
     command += [f"-D{name}={number}u" for name, number in symbols.items()]
     command += [] if core.unaligned else ["-DTRAP_UNALIGNED"]
     command += [f"-I{HERE}", f"-I{runtime_dir() / 'include'}", "-nostartfiles", "-specs=nano.specs"]

@@ -14,15 +14,11 @@ from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
 from crtgen.plan import Plan, make_plan
 from crtgen.resources import runtime_dir
-from tests.support import cached, require_tool
+from tests.support import BRIEF, CHECKED, WARNINGS, cached, require_tool
 
 HERE = Path(__file__).parent
 _MEMORY = {"mps2-an505": "an505.ld", "mps3-an547": "an547.ld"}
 _MOST_RUNS = 200
-_SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-_BRIEF = ("-fsanitize-undefined-trap-on-error", "--param", "asan-instrumentation-with-call-threshold=0")
-"""The same checks in less code, compiled in half of the time: what is undefined just ends the program."""
-WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
 @dataclass(frozen=True)
@@ -105,8 +101,8 @@ def run_plans_on_host(
     gcc = require_tool("gcc")
     sources = one_unit(directory, write_program(directory, runs))
     program = directory / "program"
-    command = [gcc, "-O0", *WARNINGS, *_SANITIZE, *flags, *include_flags(directory)]
-    compile_program([*command, *_BRIEF], sources, program)
+    command = [gcc, *CHECKED, *flags, *include_flags(directory)]
+    compile_program([*command, *BRIEF], sources, program)
     done = subprocess.run([program], timeout=120, capture_output=True, text=True)
     if done.returncode != 0:
         compile_program(command, sources, program)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import crtgen
-from tests.support import compile_each, models_dir, require_tool
+from tests.support import BRIEF, CHECKED, compile_each, models_dir, require_tool
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -66,5 +66,5 @@ def built(folder: Path, main: str, *options: str) -> Path:
     (folder / "main.c").write_text(main)
     sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
     includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
-    flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
-    return compile_each([require_tool("gcc"), *flags, *options, *includes], sources, folder / "program")
+    command = [require_tool("gcc"), *CHECKED, *BRIEF, *options, *includes]
+    return compile_each(command, sources, folder / "program")

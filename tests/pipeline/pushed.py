@@ -10,9 +10,9 @@ import numpy.typing as npt
 import crtgen
 from crtgen.boards.core import find_core
 from crtgen.pipeline import Event, JoinedPipeline, events_of, runs_of
-from tests.kernels.program import HERE, WARNINGS, qemu_command
+from tests.kernels.program import HERE, qemu_command
 from tests.pipeline.files import built
-from tests.support import compile_each, require_tool
+from tests.support import WARNINGS, compile_each, require_tool
 
 Samples = npt.NDArray[Any]
 

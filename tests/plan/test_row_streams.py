@@ -34,7 +34,7 @@ from crtgen.plan.schedule import RowLoop, RowStream
 from crtgen.resources import runtime_dir
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.passes.networks import Network, draw
-from tests.support import compile_each, model_path, nightly, require_tool
+from tests.support import BRIEF, CHECKED, compile_each, model_path, nightly, require_tool
 
 AROUND = Conv2d((1, 1), Padding(1, 1, 1, 1))
 HALVED = Conv2d((2, 2), Padding(0, 1, 0, 1))
@@ -115,12 +115,11 @@ def _program(folder: Path, plan: Plan) -> Path:
     for file, text in module.files.items():
         (folder / file).write_text(text)
     x, y = (plan.graph.values[names[0]] for names in (plan.graph.inputs, plan.graph.outputs))
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
-    flags += ['-DMODEL_HEADER="net.h"', "-DMODEL=net", f"-DOUTPUT={module.info.outputs[0].c_name}"]
+    flags = ['-DMODEL_HEADER="net.h"', "-DMODEL=net", f"-DOUTPUT={module.info.outputs[0].c_name}"]
     flags += [f"-DROW_BYTES={x.nbytes // x.shape[1]}", f"-DOUTPUT_BYTES={y.nbytes}"]
     sources = [folder / file for file in module.files if file.endswith(".c") and "registry" not in file]
     sources.append(Path(__file__).with_name("by_rows.c"))
-    command = [require_tool("gcc"), *flags, f"-I{folder}", f"-I{runtime_dir() / 'include'}"]
+    command = [require_tool("gcc"), *CHECKED, *BRIEF, *flags, f"-I{folder}", f"-I{runtime_dir() / 'include'}"]
     return compile_each(command, sources, folder / "program", ["-lm"])
 
 

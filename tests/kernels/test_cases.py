@@ -18,10 +18,11 @@ from tests.kernels.program import (
     Run,
     check_outputs,
     plan_runs,
-    run_on_host,
     run_on_qemu,
+    run_plans_on_host,
     run_plans_on_qemu,
 )
+from tests.support import few, nightly
 
 
 def _constant_inputs(case: Case, value: Value, number: int) -> Array:
@@ -31,6 +32,17 @@ def _constant_inputs(case: Case, value: Value, number: int) -> Array:
         low, high = -100.0, 100.0
     patterns = ([low], [high], [low, high])
     return np.resize(np.array(patterns[number], value.dtype.numpy), value.shape)
+
+
+_Planned = tuple[tuple[Case, Graph], tuple[Plan, bytes]]
+_PUSH = 2
+"""Cases of each design and type that a push runs; by night all are."""
+
+
+def _designs(item: _Planned) -> set[tuple[str, str, str]]:
+    (case, graph), (plan, _) = item
+    y = graph.signature(graph.nodes[0]).y.dtype
+    return {(type(case.op).__name__, step.kernel.design, y.value) for step in plan.steps}
 
 
 @cache
@@ -57,9 +69,12 @@ def _check(runs: list[Run], outputs: list[bytes]) -> None:
 
 
 @pytest.mark.cc
-def test_host(tmp_path: Path) -> None:
-    runs = _runs()
-    _check(runs, run_on_host(tmp_path, runs))
+@pytest.mark.parametrize("each", [_PUSH, nightly(10_000)], ids=["some", "all"])
+def test_host(tmp_path: Path, each: int) -> None:
+    items = few(zip(_cases(), _planned("host"), strict=True), _designs, each)
+    pairs = [(run, plan) for own, (plan, _) in items for run in _of(*own, extremes=True)]
+    assert len(pairs) > 1000
+    _check([run for run, _ in pairs], run_plans_on_host(tmp_path, pairs))
 
 
 @pytest.mark.qemu
@@ -74,6 +89,7 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.parametrize("each", [_PUSH, nightly(10_000)], ids=["some", "all"])
 @pytest.mark.parametrize(
     ("machine", "name", "other", "least"),
     [
@@ -83,14 +99,16 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
         ("mps3-an547", "cortex-m55", "cortex-m4", 100),
     ],
 )
-def test_what_another_core_has_not(tmp_path: Path, machine: str, name: str, other: str, least: int) -> None:
+def test_what_another_core_has_not(
+    tmp_path: Path, machine: str, name: str, other: str, least: int, each: int
+) -> None:
     """Code of which another core, or the host, runs not the same; all that an M0+ has an M3 has, too."""
     both = zip(_cases(), _planned(name), _planned(other), strict=True)
+    items = [(case, planned) for case, planned, (_, plain) in both if planned[1] != plain]
     own = [
         (run, plan)
-        for (case, graph), (plan, code), (_, plain) in both
-        if code != plain
-        for run in _of(case, graph, extremes=name == "cortex-m4")
+        for pair, (plan, _) in few(items, _designs, each)
+        for run in _of(*pair, extremes=name == "cortex-m4")
     ]
     assert len(own) >= least
     _check([run for run, _ in own], run_plans_on_qemu(tmp_path, own, machine, find_core(name)))

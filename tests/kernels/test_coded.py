@@ -15,6 +15,7 @@ from crtgen.kernels.huffman import HuffmanCode
 from crtgen.ops import Case, Conv2d, FullyConnected, Padding, all_cases
 from crtgen.ops.case import int8s, int16s, make, of_few_values, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
+from tests.support import nightly
 
 _OUT = Quant.tensor(0.4, 3)
 
@@ -55,7 +56,7 @@ def _coded(case: Case, target: Target) -> list[Kernel]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("optimize", ["speed", "size"])
+@pytest.mark.parametrize("optimize", ["speed", nightly("size")])
 @pytest.mark.parametrize(
     ("core", "designs"),
     [

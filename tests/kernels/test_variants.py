@@ -10,7 +10,7 @@ from crtgen.kernels import Target
 from crtgen.kernels.variants import VARIANTS, Candidate, candidates
 from crtgen.ops import Case, Conv2d, all_cases
 from tests.kernels.harness import MACHINES, Job, batches, describe, run_jobs
-from tests.support import nightly
+from tests.support import few, nightly
 
 _PLAIN = ("speed", "size")
 _CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55")
@@ -29,9 +29,10 @@ def _jobs(core: str) -> Iterator[Job]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("core", [c if c == "cortex-m4" else nightly(c) for c in _CORES])
-def test_every_variant_is_right(tmp_path: Path, core: str) -> None:
-    jobs = list(_jobs(core))
+@pytest.mark.parametrize(("core", "each"), [("cortex-m4", 3), *(nightly(core, 10_000) for core in _CORES)])
+def test_every_variant_is_right(tmp_path: Path, core: str, each: int) -> None:
+    """So many of each design for an operator."""
+    jobs = few(_jobs(core), lambda job: [(type(job.case.op), job.kernel.design)], each)
     wrong = []
     for number, batch in enumerate(batches(jobs)):
         folder = tmp_path / str(number)

@@ -12,7 +12,7 @@ from crtgen.codegen.module import cycles_of
 from crtgen.prove import CoreTiming, prove
 from crtgen.prove.image import DecodedInstruction
 from tests.prove.networks import rare
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, nightly, require_tool
 
 M4 = "mps2_an386"
 
@@ -100,7 +100,7 @@ def test_waits_of_boards() -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("board", ["mps2_an500", "mps2_an505", "mps3_an547"])
+@pytest.mark.parametrize("board", [nightly("mps2_an500"), "mps2_an505", nightly("mps3_an547")])
 def test_bounds_of_cores_without_a_table(board: str, tmp_path: Path) -> None:
     """No bound is below what QEMU counts as instructions, or what crtgen expects of the core."""
     require_tool("arm-none-eabi-gcc")

@@ -52,7 +52,7 @@ def test_meaning(name: str, form: str, file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "form", "board"),
     [
-        ("residual", "qdq_int8", "mps2_an386"),
+        nightly("residual", "qdq_int8", "mps2_an386"),
         nightly("residual", "qdq_int8", "mps3_an547"),
         nightly("separable", "qdq_uint8", "mps2_an386"),
         ("separable", "qdq_uint8", "mps3_an547"),
@@ -100,14 +100,14 @@ def place(image: DecodedImage, function: str, name: str, which: int) -> int:
     ("board", "function", "name", "which", "byte", "bit"),
     [
         ("mps2_an386", "quantize_", "word", -6, 0, 0),  # the scale of the input, by its last bit
-        ("mps2_an386", "quantize_", "word", -1, 3, 0),  # what is added to round
-        ("mps2_an386", "quantize_", "vdiv", 0, 2, 0),  # another register
-        ("mps2_an386", "dequantize_", "word", -1, 0, 0),  # the scale of the output
+        nightly("mps2_an386", "quantize_", "word", -1, 3, 0),  # what is added to round
+        nightly("mps2_an386", "quantize_", "vdiv", 0, 2, 0),  # another register
+        nightly("mps2_an386", "dequantize_", "word", -1, 0, 0),  # the scale of the output
         ("mps2_an386", "dense_", "vcvtr", 0, 2, 7),  # cut towards zero
-        ("mps2_an386", "dense_", "vcvtr", 0, 3, 4),  # nothing that an M4 knows
-        ("mps3_an547", "quantize_", "movw", 3, 2, 0),  # the scale of the input
+        nightly("mps2_an386", "dense_", "vcvtr", 0, 3, 4),  # nothing that an M4 knows
+        nightly("mps3_an547", "quantize_", "movw", 3, 2, 0),  # the scale of the input
         ("mps3_an547", "quantize_", "vfma", 0, 2, 0),  # another register
-        ("mps3_an547", "dequantize_", "movw", 0, 2, 0),
+        nightly("mps3_an547", "dequantize_", "movw", 0, 2, 0),
     ],
 )
 def test_a_changed_bit_is_rejected(

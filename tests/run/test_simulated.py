@@ -20,7 +20,7 @@ from crtgen.resources import rp2040_script
 from crtgen.run import Site, run_standalone, start_device
 from crtgen.run.rp2040 import find_rp2040js
 from tests.project.building import build, build_toy, toy_project
-from tests.support import ROOT, absent, model_path, require_tool
+from tests.support import ROOT, absent, model_path, nightly, require_tool
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
 
@@ -53,10 +53,10 @@ def _node(request: pytest.FixtureRequest) -> None:
             for b in ("bbc_microbit", "lm3s6965evb", "netduinoplus2", "rpi_pico", "rpi_pico_usb")
         ),
         ("digits", "stm32vldiscovery"),
-        ("kws_int8", "lm3s6965evb"),
+        nightly("kws_int8", "lm3s6965evb"),
         ("kws_int8", "netduinoplus2"),
-        ("kws_int8", "rpi_pico"),
-        ("ad01_int8", "netduinoplus2"),
+        nightly("kws_int8", "rpi_pico"),
+        nightly("ad01_int8", "netduinoplus2"),
         ("ad01_int8", "rpi_pico"),
     ],
 )
@@ -92,6 +92,7 @@ def test_a_standalone_image_prints_its_outputs(tmp_path: Path, board: str) -> No
     assert finished.code == 0
 
 
+@pytest.mark.nightly
 def test_clang_makes_the_pico_start_too(tmp_path: Path) -> None:
     """Its assembler reads the boot code, its linker places it, and USB enumerates."""
     if find_spec("ziglang") is None:

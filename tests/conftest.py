@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import shutil
+import subprocess
 import tempfile
 from importlib.util import find_spec
 from uuid import uuid4
@@ -21,6 +22,8 @@ if find_spec("cmake"):  # its program in the package, not a script of Python tha
     os.environ["PATH"] = os.pathsep.join([CMAKE_BIN_DIR, os.environ["PATH"]])
 if shutil.which("ccache"):
     os.environ.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
+    place = ["ccache", "--get-config", "cache_dir"]  # for tests with another home, too
+    os.environ.setdefault("CCACHE_DIR", subprocess.run(place, capture_output=True, text=True).stdout.strip())
     os.environ.setdefault("CCACHE_BASEDIR", tempfile.gettempdir())
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 

@@ -1,4 +1,4 @@
-"""A plugin for pytest: firmware as a fixture, on three rungs.
+"""A plugin for pytest: firmware as a fixture, on three targets.
 
 ::
 
@@ -13,7 +13,7 @@
         board.expect(r"^Zephyr version (\\d+)")
 
 Each test that asks for ``firmware`` runs on this computer (``host``), in an emulator of the board or of its
-core (``emulator``), and with ``--crtgen-rung board`` on a board that is connected. ``dut`` runs an image of
+core (``emulator``), and with ``--crtgen-target board`` on a board that is connected. ``dut`` runs an image of
 anybody's making: it is built for one board, so it runs in the emulator of that, or on the board.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Firmware"]
 
-_RUNGS = ("host", "emulator", "board")
+_TARGETS = ("host", "emulator", "board")
 _BOARD = "mps2_an386"
 
 
@@ -43,9 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the plugin."""
     group = parser.getgroup("crtgen", "models on Cortex-M")
     group.addoption(
-        "--crtgen-rung",
+        "--crtgen-target",
         action="append",
-        choices=_RUNGS,
+        choices=_TARGETS,
         help="where tests with firmware run; host and emulator if not given",
     )
     group.addoption("--crtgen-board", help=f"the board of tests that name none; else {_BOARD}")
@@ -54,12 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of firmware is a test on each rung."""
+    """A test of firmware is a test on each target."""
     if "firmware" in metafunc.fixturenames:
-        rungs = metafunc.config.getoption("--crtgen-rung") or _RUNGS[:2]
-        metafunc.parametrize("firmware", list(dict.fromkeys(rungs)), indirect=True)
+        targets = metafunc.config.getoption("--crtgen-target") or _TARGETS[:2]
+        metafunc.parametrize("firmware", list(dict.fromkeys(targets)), indirect=True)
     if "dut" in metafunc.fixturenames:
-        chosen = [rung for rung in metafunc.config.getoption("--crtgen-rung") or () if rung != "host"]
+        chosen = [target for target in metafunc.config.getoption("--crtgen-target") or () if target != "host"]
         metafunc.parametrize("dut", list(dict.fromkeys(chosen)) or ["emulator"], indirect=True)
 
 
@@ -68,7 +68,7 @@ class Firmware:
     """A model on a board: built when it is made, started when something is asked of it."""
 
     path: Path
-    rung: str
+    target: str
     board: "Board"
     image: "Image"
     _start: "Callable[[Image], Session]" = field(repr=False)
@@ -120,69 +120,69 @@ class Firmware:
 
 @pytest.fixture
 def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]]:
-    """``firmware(path, board=None, **options)`` builds a model for the rung; options as of ``compile``."""
+    """``firmware(path, board=None, **options)`` builds a model for the target; options as of ``compile``."""
     from crtgen import api
     from crtgen.run import Site
     from crtgen.settings import trust_of
 
-    config, rung = request.config, request.param
+    config, target = request.config, request.param
     site = Site(
         port=config.getoption("--crtgen-port"), hardware_map=config.getoption("--crtgen-hardware-map")
     )
     with ExitStack() as stack:
 
         def start(image: "Image") -> "Session":
-            return stack.enter_context(image.run(site=site if rung == "board" else Site(simulate=True)))
+            return stack.enter_context(image.run(site=site if target == "board" else Site(simulate=True)))
 
         def make(path: str | Path, board: str | None = None, **options: Any) -> Firmware:
-            target = _board(rung, board or config.getoption("--crtgen-board") or _BOARD, site)
+            wanted = _board(target, board or config.getoption("--crtgen-board") or _BOARD, site)
             loaded = api.load(path, trust=trust_of(Path(path)))
-            image = loaded.compile(target, **options).generate("server").build()
-            return Firmware(Path(path), rung, target, image, start)
+            image = loaded.compile(wanted, **options).generate("server").build()
+            return Firmware(Path(path), target, wanted, image, start)
 
         yield make
 
 
 @pytest.fixture
 def dut(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Dut]]":
-    """``dut(image, board=None)`` starts an ELF where the rung says; what it prints can be expected."""
+    """``dut(image, board=None)`` starts an ELF where the target says; what it prints can be expected."""
     from crtgen.run import Dut, Site, start_device
 
-    config, rung = request.config, request.param
+    config, target = request.config, request.param
     site = Site(
         port=config.getoption("--crtgen-port"), hardware_map=config.getoption("--crtgen-hardware-map")
     )
     with ExitStack() as stack:
 
         def make(image: str | Path, board: str | None = None) -> Dut:
-            target = _own_board(rung, board or config.getoption("--crtgen-board") or _BOARD, site)
-            where = site if rung == "board" else Site(simulate=True)
-            device = start_device(Path(image), target, counting=False, site=where)
+            wanted = _own_board(target, board or config.getoption("--crtgen-board") or _BOARD, site)
+            where = site if target == "board" else Site(simulate=True)
+            device = start_device(Path(image), wanted, counting=False, site=where)
             stack.enter_context(device)
             return Dut(device)
 
         yield make
 
 
-def _own_board(rung: str, name: str, site: Any) -> "Board":
+def _own_board(target: str, name: str, site: Any) -> "Board":
     """The board of an image that is built for it, and for no other; a test that has none is skipped."""
     from crtgen.boards import find_board
 
     board = find_board(name)
-    if rung == "emulator" and not board.simulator:
-        pytest.skip(f"nothing simulates {board.name}: --crtgen-rung board")
-    return _board(rung, name, site)
+    if target == "emulator" and not board.simulator:
+        pytest.skip(f"nothing simulates {board.name}: --crtgen-target board")
+    return _board(target, name, site)
 
 
-def _board(rung: str, name: str, site: Any) -> "Board":
-    """The board of a rung; a test that has none is skipped."""
+def _board(target: str, name: str, site: Any) -> "Board":
+    """The board of a target; a test that has none is skipped."""
     from crtgen.boards import find_board, stand_in
     from crtgen.local_boards import is_connected
 
     wanted = find_board(name)
-    if rung == "host":
+    if target == "host":
         return find_board("host")
-    if rung == "board":
+    if target == "board":
         if site.port is None and not is_connected(wanted, site.hardware_map):
             pytest.skip(f"no {wanted.name} is connected")
         return wanted

@@ -21,7 +21,7 @@ def test_digits(firmware):
     digits.verify("digits.npz")
     assert digits.ram_bytes == digits.report.arena_bytes < digits.report.image_ram_bytes
     assert 2000 < digits.flash_bytes < digits.report.image_flash_bytes
-    if digits.rung == "emulator":
+    if digits.target == "emulator":
         assert digits.board.name == "mps2_an386"
         assert 10_000 < digits.instructions < 100_000
     else:
@@ -45,9 +45,9 @@ def test_a_test_runs_on_host_and_emulator(suite: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*test_digits[[]host[]] PASSED*", "*test_digits[[]emulator[]] PASSED*"])
 
 
-def test_a_rung_that_is_not_there_is_skipped(suite: pytest.Pytester) -> None:
+def test_a_target_that_is_not_there_is_skipped(suite: pytest.Pytester) -> None:
     suite.makepyfile(TESTS.format(board="nucleo_l4r5zi"))
-    result = suite.runpytest_subprocess("-rs", "--crtgen-rung", "board")
+    result = suite.runpytest_subprocess("-rs", "--crtgen-target", "board")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*no nucleo_l4r5zi is connected*"])
 
@@ -60,7 +60,7 @@ def test_wrong_outputs_fail_with_case_and_place(suite: pytest.Pytester) -> None:
     cases["case2_output0"][0, 1] ^= 4
     np.savez(Path("digits.npz"), **cases)
     suite.makepyfile(TESTS.format(board="mps2_an386"))
-    result = suite.runpytest_subprocess("--crtgen-rung", "host")
+    result = suite.runpytest_subprocess("--crtgen-target", "host")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*digits.tflite on host*", "*case2: output probabilities[[]0, 1[]]: expected*"]
@@ -68,7 +68,7 @@ def test_wrong_outputs_fail_with_case_and_place(suite: pytest.Pytester) -> None:
 
 
 @pytest.mark.qemu
-def test_three_rungs(suite: pytest.Pytester) -> None:
+def test_three_targets(suite: pytest.Pytester) -> None:
     """The board is a QEMU that gdb writes the image to, with a serial port."""
     project = api.load("digits.tflite").compile("mps2_an386").generate().extract("firmware")
     project.build()
@@ -81,11 +81,11 @@ def test_three_rungs(suite: pytest.Pytester) -> None:
     with empty_board("mps2_an386") as (gdb, serial, _):
         arguments = ["flash", str(project.directory), "--runner", "gdb", "--gdb-server", gdb]
         assert CliRunner().invoke(app, arguments).exit_code == 0
-        rungs = [word for rung in ("host", "emulator", "board") for word in ("--crtgen-rung", rung)]
-        result = suite.runpytest_subprocess("-v", "--junitxml=r.xml", *rungs, "--crtgen-port", serial)
+        targets = [word for target in ("host", "emulator", "board") for word in ("--crtgen-target", target)]
+        result = suite.runpytest_subprocess("-v", "--junitxml=r.xml", *targets, "--crtgen-port", serial)
     result.assert_outcomes(passed=3)
     text = Path("r.xml").read_text()
-    assert all(f'name="test_digits[{rung}]"' in text for rung in ("host", "emulator", "board"))
+    assert all(f'name="test_digits[{target}]"' in text for target in ("host", "emulator", "board"))
 
 
 OWN = """
@@ -119,4 +119,4 @@ def test_own_firmware_of_a_board_that_nothing_simulates_is_skipped(suite: pytest
     suite.makepyfile("def test_own(dut):\n    dut('x.elf', board='nucleo_l4r5zi')\n")
     result = suite.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*nothing simulates nucleo_l4r5zi: --crtgen-rung board*"])
+    result.stdout.fnmatch_lines(["*nothing simulates nucleo_l4r5zi: --crtgen-target board*"])

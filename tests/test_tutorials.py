@@ -152,7 +152,7 @@ def test_the_example_is_built_and_tested(tmp_path: Path) -> None:
         str(example),
     ]
     done = subprocess.run(
-        [*suite, "--crtgen-rung", "host", str(example)], capture_output=True, text=True, timeout=300
+        [*suite, "--crtgen-target", "host", str(example)], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout

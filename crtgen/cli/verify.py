@@ -21,7 +21,7 @@ from crtgen.ir import Graph
 from crtgen.measure.against import Loss, losses, within_range
 from crtgen.measure.cases import ReferenceRun, first_runs
 from crtgen.measure.layers import LayerVerdict, verify_against_host, verify_layers
-from crtgen.measure.rungs import TargetOutcome, junit, rung_of
+from crtgen.measure.targets import TargetOutcome, junit, target_of
 from crtgen.measure.verification import Verdict, cases_of, verify_cases
 from crtgen.pipeline import PIPELINE, Borders, count_borders
 from crtgen.session import Session
@@ -86,8 +86,8 @@ def command(
         borders = _borders(source, files, image.board, given)
         verified = Verified(image.board, results, watched, lost, borders)
         if junit_file:
-            rung = rung_of(find_board(image.board), site)
-            write(junit_file, junit([TargetOutcome(source.stem, image.board, rung, results)]))
+            target = target_of(find_board(image.board), site)
+            write(junit_file, junit([TargetOutcome(source.stem, image.board, target, results)]))
         out.result(verified.to_dict(), verified.print)
         if not verified.is_right:
             raise typer.Exit(MismatchError.exit_code)

@@ -16,7 +16,7 @@ from crtgen.library.mlf import export_time
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.evaluation import Evaluation, evaluate_here
 from crtgen.measure.fit import Fit, FitChoice, Fits
-from crtgen.measure.rungs import TargetOutcome, verify_on
+from crtgen.measure.targets import TargetOutcome, verify_on
 from crtgen.passes import FoldedLayer, Rewrite
 from crtgen.plan import Plan
 from crtgen.report import Report

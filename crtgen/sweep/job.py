@@ -16,7 +16,7 @@ from crtgen.byoc import read_generator
 from crtgen.errors import CrtgenError, DeviceFault, FlashError, LinkError, MismatchError, RemoteError
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.lock import figures_of, instructions_of_layers, source_of
-from crtgen.measure.rungs import rung_of
+from crtgen.measure.targets import target_of
 from crtgen.measure.verification import Verdict, verify
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.run import Site
@@ -174,7 +174,7 @@ def _measured(job: Job, contents: Mapping[str, bytes], folder: Path, site: Site 
         verdicts.extend(verify(session, model, expect, job.cases))
 
     where = site or job.site(compiled.board)
-    if rung_of(compiled.board, where) == "board":
+    if target_of(compiled.board, where) == "board":
         where = replace(where, slot=job.push)
     report = measure_model(
         compiled,

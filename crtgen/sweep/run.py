@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crtgen.boards import find_board
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.local_boards import connected_units
-from crtgen.measure.rungs import rung_of
+from crtgen.measure.targets import target_of
 from crtgen.resources import code_digest
 from crtgen.sweep.address import tool_version, toolchain_text
 from crtgen.sweep.engine import PATIENCE, Function, run_tasks
@@ -102,7 +102,7 @@ def _tasks(jobs: Sequence[Job], client: "Client | None") -> list[Task]:
     made = []
     for job, listed in zip(jobs, tools, strict=True):
         own = {name: versions[name] for name in listed}
-        board = job.board if rung_of(boards[job.board], job.site(boards[job.board])) == "board" else ""
+        board = job.board if target_of(boards[job.board], job.site(boards[job.board])) == "board" else ""
         made.append(Task(job, job.digest(code, toolchain_text(own)), code, own, board))
     return made
 

@@ -1,4 +1,4 @@
-"""The model on this computer, in an emulator and, with --crtgen-rung board, on a board."""
+"""The model on this computer, in an emulator and, with --crtgen-target board, on a board."""
 
 from pathlib import Path
 
@@ -17,5 +17,5 @@ def test_a_seven(firmware):
     (image,) = np.load(DEMO / "digit.npz").values()
     (probabilities,) = digits.infer(image)
     assert probabilities.argmax() == 7
-    if digits.rung == "emulator":
+    if digits.target == "emulator":
         assert digits.instructions < 50_000

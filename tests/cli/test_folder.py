@@ -234,14 +234,14 @@ def test_check_names_the_layer(folder: Path) -> None:
 
 
 @pytest.mark.qemu
-def test_test_runs_every_rung_that_is_there(folder: Path) -> None:
+def test_test_runs_every_target_that_is_there(folder: Path) -> None:
     """Of a board that is not here the image is built, and an emulator with its core runs the kernels."""
     require_tool("qemu-system-arm")
     (folder / "crtgen.toml").write_text(
         'boards = ["nucleo_l4r5zi"]\n[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n'
     )
     outcomes = as_json("test", "--junit", "r.xml")["outcomes"]
-    assert [(o["board"], o["rung"], o["cases"], o["stand_in"]) for o in outcomes] == [
+    assert [(o["board"], o["target"], o["cases"], o["stand_in"]) for o in outcomes] == [
         ("host", "host", 10, None),
         ("nucleo_l4r5zi", "emulator", 10, "mps2_an386"),
     ]
@@ -257,7 +257,7 @@ def test_test_runs_every_rung_that_is_there(folder: Path) -> None:
 def test_a_board_that_nothing_stands_for_is_built_and_said_to_be_untested(folder: Path) -> None:
     (folder / "crtgen.toml").write_text('boards = ["ek_ra8m1"]\n[[model]]\nfile = "digits.tflite"\n')
     outcomes = as_json("test", "--cases", "1")["outcomes"]
-    assert [(o["rung"], o["skipped"]) for o in outcomes] == [
+    assert [(o["target"], o["skipped"]) for o in outcomes] == [
         ("host", None),
         ("board", "built; no ek_ra8m1 is connected, no emulator has its core"),
     ]
@@ -265,7 +265,7 @@ def test_a_board_that_nothing_stands_for_is_built_and_said_to_be_untested(folder
 
 
 @pytest.mark.cc
-def test_what_is_wrong_on_a_rung(folder: Path) -> None:
+def test_what_is_wrong_on_a_target(folder: Path) -> None:
     import numpy as np
 
     cases = dict(np.load("digits.npz"))

@@ -295,7 +295,7 @@ def test_a_sweep_and_a_test_of_pytest_read_the_digest(archive: Path, clone: Path
     (clone / "test_it.py").write_text(
         "def test_it(firmware):\n    firmware('digits.tar', board='host').verify('digits.npz')\n"
     )
-    pytest_here = [sys.executable, "-m", "pytest", "-q", "--crtgen-rung", "host", "-p", "no:cacheprovider"]
+    pytest_here = [sys.executable, "-m", "pytest", "-q", "--crtgen-target", "host", "-p", "no:cacheprovider"]
     assert subprocess.run(pytest_here, capture_output=True, timeout=300).returncode == 1
     assert crtgen("trust", "--yes").exit_code == 0
     from crtgen.sweep.matrix import read_sweep

@@ -17,7 +17,7 @@ from crtgen.errors import ProtocolError, UsageError
 from crtgen.html import Met, Study, read_baseline, render_page, study
 from crtgen.measure.drift import DriftWindow
 from crtgen.measure.evaluation import Classified, Evaluation, Threshold
-from crtgen.measure.rungs import TargetOutcome
+from crtgen.measure.targets import TargetOutcome
 from tests.html.browser import check_shown
 from tests.support import ROOT, require_tool
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from crtgen.errors import RemoteError
-from crtgen.measure.rungs import TargetOutcome, junit
+from crtgen.measure.targets import TargetOutcome, junit
 from crtgen.measure.verification import Verdict
 from crtgen.rpc import Client, Server, ServerStream
 from crtgen.text import printable

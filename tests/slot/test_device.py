@@ -299,7 +299,7 @@ def test_connected_boards_keep_their_firmware(tmp_path: Path, monkeypatch: pytes
         swept = run_job(job, {job.source: data}, Site(unit=unit))
     assert swept.error == "", swept.message
     assert swept.figures["seconds"] > 0
-    ran = [(o["rung"], o["cases"], o["failed"]) for o in json.loads(done.stdout)["outcomes"]]
+    ran = [(o["target"], o["cases"], o["failed"]) for o in json.loads(done.stdout)["outcomes"]]
     assert ran == [("host", 2, 0), ("board", 2, 0)] * 2
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from crtgen.boards import find_board
 from crtgen.errors import UsageError
-from crtgen.measure.rungs import rung_of
+from crtgen.measure.targets import target_of
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.matrix import read_sweep
 from tests.support import ROOT
@@ -142,8 +142,8 @@ def test_boards_that_could_be_connected_may_be_simulated(tmp_path: Path) -> None
     real = read_sweep(written(tmp_path, text)).jobs
     simulated = read_sweep(written(tmp_path, text + "simulate = true\n")).jobs
     pico, nordic = find_board("rpi_pico"), find_board("nrf52840dk")
-    assert [rung_of(pico, jobs[0].site(pico)) for jobs in (real, simulated)] == ["board", "emulator"]
-    assert rung_of(nordic, simulated[1].site(nordic)) == "board"
+    assert [target_of(pico, jobs[0].site(pico)) for jobs in (real, simulated)] == ["board", "emulator"]
+    assert target_of(nordic, simulated[1].site(nordic)) == "board"
     assert [jobs[0].tools(pico) for jobs in (real, simulated)] == [("gcc",), ("gcc", "rp2040js")]
     assert real[0].digest("c", "t") != simulated[0].digest("c", "t")
     with pytest.raises(UsageError, match="true or false is wanted"):

@@ -1,4 +1,4 @@
-"""Tests on three rungs: this computer, an emulator, a real board; and their results as JUnit XML."""
+"""Tests on three targets: this computer, an emulator, a real board; and their results as JUnit XML."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ from crtgen.slot import build_server, start_server
 from crtgen.text import printable
 from crtgen.tuned import Tuned
 
-__all__ = ["RUNGS", "TargetOutcome", "junit", "rung_of", "verify_on"]
+__all__ = ["TARGETS", "TargetOutcome", "junit", "target_of", "verify_on"]
 
-RUNGS = ("host", "emulator", "board")
+TARGETS = ("host", "emulator", "board")
 """Where a model is tested, the cheapest first."""
 
 
@@ -35,7 +35,7 @@ class TargetOutcome:
 
     model: str
     board: str
-    rung: str
+    target: str
     verdicts: tuple[Verdict, ...] = ()
     error: CrtgenError | None = None
     skipped: str = ""
@@ -56,7 +56,7 @@ class TargetOutcome:
         return {
             "model": self.model,
             "board": self.board,
-            "rung": self.rung,
+            "target": self.target,
             "cases": len(self.verdicts),
             "failed": self.failed,
             "differences": {v.case: str(v.difference) for v in self.verdicts if v.difference},
@@ -66,7 +66,7 @@ class TargetOutcome:
         }
 
 
-def rung_of(board: Board, site: Site = _ANYWHERE) -> str:
+def target_of(board: Board, site: Site = _ANYWHERE) -> str:
     """Where a board's image runs."""
     if board.is_host:
         return "host"
@@ -90,21 +90,21 @@ def verify_on(
     an emulator with the same core runs the same kernels. ``trust`` is the digest of an archive's code that
     may run.
     """
-    target = find_board(board)
-    away = target.is_real and site.port is None and not is_connected(target, site.hardware_map)
-    if away and target.simulator:
+    wanted = find_board(board)
+    away = wanted.is_real and site.port is None and not is_connected(wanted, site.hardware_map)
+    if away and wanted.simulator:
         site = replace(site, simulate=True)
-    outcome = TargetOutcome(path.stem, board, rung_of(target, site))
+    outcome = TargetOutcome(path.stem, board, target_of(wanted, site))
     try:
         say(f"{path.name} on {board}")
-        compiled = api.load(path, trust=trust).compile(target, optimize=optimize, tuned=tuned)
-        if away and not target.simulator:
+        compiled = api.load(path, trust=trust).compile(wanted, optimize=optimize, tuned=tuned)
+        if away and not wanted.simulator:
             build_for(compiled, say)
             if compiled.stand_in is None:
                 return replace(outcome, skipped=f"built; no {board} is connected, no emulator has its core")
             compiled = compiled.stand_in
-            outcome = replace(outcome, rung="emulator", stand_in=compiled.board.name)
-        site = site if outcome.rung == "board" else replace(site, slot="")
+            outcome = replace(outcome, target="emulator", stand_in=compiled.board.name)
+        site = site if outcome.target == "board" else replace(site, slot="")
         image = build_server(compiled, site, say=say)
         with start_server(image, site, counting=False) as session:
             return replace(outcome, verdicts=verify(session, path, expect, cases, say))

@@ -51,13 +51,15 @@ def find_board(name: str) -> Board:
     """
     if name.endswith(".toml"):
         return name_board(Path(name))
-    known = _known()
-    boards = {entry.name: board for board in all_boards() for entry in board.zephyr}
-    boards |= {board.name: board for board in all_boards()}
-    found = known.get(name)
+    found = _known(name).get(name)
     if isinstance(found, UsageError):
         raise found
+    if found is not None:
+        return found
+    known = all_boards()
+    boards = {entry.name: board for board in known for entry in board.zephyr}
     if name not in boards:
+        boards |= {board.name: board for board in known}
         close = get_close_matches(name, boards, n=1)
         others = "`crtgen boards` lists them; of another chip write a file (boards/README.md)"
         hint = f"did you mean {close[0]}?" if close else f"{others}, or for a library name its --core"
@@ -68,7 +70,7 @@ def find_board(name: str) -> Board:
 def name_board(file: Path, name: str = "") -> Board:
     """The board of a file, which is known by its name from now on, as long as this process runs."""
     board = load_board(file, name)
-    before = _known().get(board.name)
+    before = _known(board.name).get(board.name)
     if isinstance(before, Board) and before.file != file:
         raise _twice(board.name, file, before.file)
     _named[board.name] = file
@@ -96,13 +98,23 @@ def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
     return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
 
 
-def _known() -> Mapping[str, Board | UsageError]:
+def _known(only: str = "") -> Mapping[str, Board | UsageError]:
+    """Boards and what is wrong with files, by name; of ``only`` one name, if there is one."""
     folders = [boards_dir(), *map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))]
     folder = current_folder()
     if folder is not None:
         folders.append(folder / "boards")
     files = [(file.stem, file) for folder in folders for file in sorted(folder.glob("*.toml"))]
-    return _loaded(tuple((name, file, _changed(file)) for name, file in (*files, *_named.items())))
+    found: dict[str, Board | UsageError] = {}
+    for name, file in (*files, *_named.items()):
+        if only not in ("", name):
+            continue
+        before = found.get(name)
+        if isinstance(before, Board) and before.file != file:
+            found[name] = _twice(name, file, before.file)
+        else:
+            found[name] = _loaded(name, file, _changed(file))
+    return found
 
 
 def _changed(file: Path) -> int:
@@ -114,17 +126,12 @@ def _changed(file: Path) -> int:
 
 
 @cache
-def _loaded(files: tuple[tuple[str, Path, int], ...]) -> Mapping[str, Board | UsageError]:
-    found: dict[str, Board | UsageError] = {}
-    for name, file, _ in files:
-        before = found.get(name)
-        try:
-            if isinstance(before, Board) and before.file != file:
-                raise _twice(name, file, before.file)
-            found[name] = load_board(file, name)
-        except UsageError as error:
-            found[name] = error
-    return found
+def _loaded(name: str, file: Path, changed: int) -> Board | UsageError:
+    """A file as it is since it was ``changed``."""
+    try:
+        return load_board(file, name)
+    except UsageError as error:
+        return error
 
 
 def _twice(name: str, file: Path, other: Path | None) -> UsageError:

@@ -21,6 +21,8 @@ _TERMS = (
     (re.compile(r"(?<![-+*/%] )(?<![\w.])0 \+ "), ""),
 )
 """Terms that do nothing, each with what is left of it."""
+_SOME = re.compile(r"\b[01]\b|\(\d+\)")
+"""What is in each of them."""
 
 
 def tidy(source: str) -> str:
@@ -35,7 +37,7 @@ def tidy(source: str) -> str:
 
 def _without_terms(line: str) -> str:
     before = ""
-    while before != line:
+    while before != line and _SOME.search(line):
         before = line
         for pattern, rest in _TERMS:
             line = pattern.sub(rest, line)

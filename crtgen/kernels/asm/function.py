@@ -80,10 +80,10 @@ class Function:
         """Append an instruction of the table in ``isa``; all registers that it names have to be taken."""
         row = find(mnemonic)
         for operand in operands:
-            unknown = _registers_in(operand) - self._taken
-            if unknown:
-                raise ValueError(f"{mnemonic} {', '.join(operands)}: {', '.join(unknown)} is not taken")
-        if self._narrow and not (row.branch or is_narrow(mnemonic, operands)):
+            if not _registers_in(operand) <= self._taken:
+                unknown = ", ".join(_registers_in(operand) - self._taken)
+                raise ValueError(f"{mnemonic} {', '.join(operands)}: {unknown} is not taken")
+        if self._narrow and not is_narrow(mnemonic, operands):
             raise ValueError(f"{mnemonic} {', '.join(operands)}: is no narrow instruction")
         self._block.append(Instruction(mnemonic, operands, note))
         if row.ends:

@@ -64,7 +64,7 @@ def find(mnemonic: str) -> Mnemonic:
 
 @lru_cache(maxsize=16384)
 def is_narrow(mnemonic: str, operands: Operands) -> bool:
-    """Whether the instruction, no branch, takes two bytes."""
+    """Whether the instruction takes two bytes; of branches whether near ones do."""
     rule = find(mnemonic).narrow
     shifted = operands and operands[-1].startswith(SHIFTED)
     return rule is not None and not shifted and rule(operands)
@@ -249,7 +249,7 @@ _TABLE: Mapping[str, Mnemonic] = {
     "vpush": Mnemonic(moves="store", stack=True),
     "vstr vstrb vstrh vstrw vstrd": Mnemonic(moves="store"),
     # where to go on
-    "b": Mnemonic(0, branch=True, ends=True),
+    "b": Mnemonic(0, branch=True, ends=True, narrow=_always),
     "bx cbz cbnz": Mnemonic(0, ends=True, narrow=_always),
     "dls wls dlstp wlstp le letp": Mnemonic(0, ends=True),
     # vectors stay on their side of an IT block
@@ -282,8 +282,9 @@ _TABLE: Mapping[str, Mnemonic] = {
     "vshrnb vshrnt vrshrnb vrshrnt vqrshrnb vqrshrnt": Mnemonic(accumulates=True, unit="narrow"),
 }
 _CONDITIONS = ("eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le")
-_CONDITIONAL: Mapping[str, Rule | None] = dict.fromkeys(("b", "ldr", "add", "sub", "rsb", "mvn", "vmov")) | {
-    "mov": _move_if
+_CONDITIONAL: Mapping[str, Rule | None] = dict.fromkeys(("ldr", "add", "sub", "rsb", "mvn", "vmov")) | {
+    "b": _always,
+    "mov": _move_if,
 }
 """What there is with a condition, and when it is narrow within an IT block."""
 

@@ -25,7 +25,7 @@ from crtgen.kernels.asm.effects import FLAGS, effects, words_of
 from crtgen.kernels.asm.isa import SHIFTED, find, follows
 from crtgen.kernels.asm.routine import Instruction
 
-__all__ = ["Clock", "CorePipeline", "Timing", "pipeline_of"]
+__all__ = ["Clock", "CorePipeline", "Demand", "Timing", "pipeline_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +58,43 @@ class CorePipeline:
     compiled: float
     timed: Callable[[Instruction], Timing]
 
-    def timing(self, line: Instruction) -> Timing:
-        """What it keeps busy."""
-        return _demand(line, self.timed).timing
+    def demands(self, lines: Iterable[Instruction]) -> list["Demand"]:
+        """What instructions demand. The end of a hardware loop takes no time."""
+        return [_demand(line, self.timed) for line in lines if line.mnemonic not in ("le", "letp")]
 
     def cycles(self, lines: Sequence[Instruction], again: bool = False) -> int:
         """Of instructions in a row; ``again``: of each round of a loop over them."""
-        clock = Clock(self)
-        clock.run(lines)
+        clock, demands = Clock(self.width), self.demands(lines)
+        clock.run(demands)
         once = clock.end
         if again:
-            clock.run(lines)
+            clock.run(demands)
         branches = bool(lines) and _goes_away(lines[-1])
         return clock.end - once * again + self.branch * branches
 
 
+class Demand(NamedTuple):
+    """What an instruction keeps busy, what it reads, and how many cycles later what it writes is there."""
+
+    timing: Timing
+    reads: tuple[str, ...]
+    writes: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=16384)
+def _demand(line: Instruction, timed: Callable[[Instruction], Timing]) -> Demand:
+    timing, done = timed(line), effects(line)
+    late = {word: timing.address if word in done.updated else timing.latency for word in done.writes}
+    if FLAGS in late:
+        late[FLAGS] = 1
+    return Demand(timing, tuple(done.reads), tuple(late.items()))
+
+
 @dataclass(slots=True)
 class Clock:
-    """Goes through instructions: when each begins."""
+    """Goes through instructions, up to ``width`` in a cycle: when each begins."""
 
-    pipeline: CorePipeline
+    width: int
     now: int = 0
     issued: int = 0
     others: int = 0
@@ -90,51 +107,33 @@ class Clock:
         """When the next instruction can begin that waits for nothing."""
         return max(self.now + (self.issued > 0), self._alone[1])
 
-    def start(self, line: Instruction) -> int:
+    def start(self, demand: Demand) -> int:
         """When the instruction would begin if it were next."""
-        timing, reads, _ = _demand(line, self.pipeline.timed)
+        timing = demand.timing
         at = max(self.now, self.units.get(timing.unit, 0))
         if self._alone[0] != timing.unit:
             at = max(at, self._alone[1])
-        for word in reads:
+        for word in demand.reads:
             if word in self.ready and self.ready[word] > at:
                 at = self.ready[word]
-        full = at == self.now and self.issued + timing.slots > self.pipeline.width
+        full = at == self.now and self.issued + timing.slots > self.width
         return at + (full and self.issued > 0)
 
-    def issue(self, line: Instruction) -> None:
+    def issue(self, demand: Demand) -> None:
         """The instruction is next."""
-        at, (timing, _, writes) = self.start(line), _demand(line, self.pipeline.timed)
+        at, timing = self.start(demand), demand.timing
         self.issued = timing.slots + (self.issued if at == self.now else 0)
         self.now = at
         self.units[timing.unit] = at + timing.hold
         if timing.alone:
             self._alone = timing.unit, at + timing.alone
-        for word, late in writes:
+        for word, late in demand.writes:
             self.ready[word] = at + late
 
-    def run(self, lines: Iterable[Instruction]) -> None:
-        """All of these. The end of a hardware loop takes no time."""
-        for line in lines:
-            if line.mnemonic not in ("le", "letp"):
-                self.issue(line)
-
-
-class _Demand(NamedTuple):
-    """What an instruction keeps busy, what it reads, and how many cycles later what it writes is there."""
-
-    timing: Timing
-    reads: tuple[str, ...]
-    writes: tuple[tuple[str, int], ...]
-
-
-@lru_cache(maxsize=16384)
-def _demand(line: Instruction, timed: Callable[[Instruction], Timing]) -> _Demand:
-    timing, done = timed(line), effects(line)
-    late = {word: timing.address if word in done.updated else timing.latency for word in done.writes}
-    if FLAGS in late:
-        late[FLAGS] = 1
-    return _Demand(timing, tuple(done.reads), tuple(late.items()))
+    def run(self, demands: Iterable[Demand]) -> None:
+        """All of these."""
+        for demand in demands:
+            self.issue(demand)
 
 
 def pipeline_of(core: Core) -> CorePipeline | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class Instruction(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes; of branches those of near ones."""
-        return 2 if find(self.mnemonic).branch or is_narrow(self.mnemonic, self.operands) else 4
+        return 2 if is_narrow(self.mnemonic, self.operands) else 4
 
 
 class Label(NamedTuple):
@@ -79,7 +80,7 @@ class BasicBlock:
         return self.lines[len(self.lines) - self.branches :]
 
     def runs(self, rounds: Mapping[str, float]) -> float:
-        return self.factor * prod(rounds[name] for name in self.loops)
+        return self.factor * prod(map(rounds.__getitem__, self.loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,18 +230,18 @@ class Routine:
     @cached_property
     def code_bytes(self) -> int:
         """Bytes of the instructions; branches are as long as they have to be."""
-        lines = (*self.frame.begin, *self.body, *self.frame.end)
-        wide: set[int] = set()
+        around = sum(line.size for line in (*self.frame.begin, *self.frame.end))
+        sizes = [sum(line.size for line in block.lines) for block in self.blocks]
+        near = {n: block.end[0] for n, block in enumerate(self.blocks) if block.branches}
         while True:
-            places, at = [], 0
-            for number, line in enumerate(lines):
-                places.append(at)
-                at += _length(line, number in wide)
-            labels = {a.name: p for a, p in zip(lines, places, strict=True) if isinstance(a, Label)}
-            far = {n for n, line in enumerate(lines) if _is_far(line, places[n], labels)} - wide
+            *places, end = accumulate(sizes, initial=0)
+            labels = {b.label.name: place for b, place in zip(self.blocks, places, strict=True) if b.label}
+            far = [n for n, line in near.items() if _is_far(line, places[n] + sizes[n] - 2, labels)]
             if not far:
-                return at + sum(4 * len(words) for _, words in self.tables)
-            wide |= far
+                return around + end + sum(4 * len(words) for _, words in self.tables)
+            for n in far:
+                sizes[n] += 2
+                del near[n]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,14 +289,8 @@ class Runs:
         return Runs(tuple(replace(call, in_ram=True) for call in self.calls))
 
 
-def _length(line: Line, wide: bool) -> int:
-    if isinstance(line, Label):
-        return 0
-    return 4 if wide else line.size
-
-
-def _is_far(line: Line, place: int, labels: dict[str, int]) -> bool:
-    if isinstance(line, Label) or not find(line.mnemonic).branch:
+def _is_far(line: Instruction, place: int, labels: Mapping[str, int]) -> bool:
+    if not find(line.mnemonic).branch:
         return False
     low, high = _NEAR[line.mnemonic != "b"]
     return not low <= labels[line.operands[0]] - place <= high

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from crtgen.kernels.asm.effects import Effects, effects
 from crtgen.kernels.asm.isa import follows
-from crtgen.kernels.asm.pipelines import Clock, CorePipeline
+from crtgen.kernels.asm.pipelines import Clock, CorePipeline, Demand
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Routine, Runs
 
 __all__ = ["cycles", "each_block", "scheduled"]
@@ -63,12 +63,14 @@ def _block(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> BasicBl
 def _orders(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> Iterator[tuple[Instruction, ...]]:
     """Those to choose from, without the branch."""
     groups = tuple(_groups(block.straight))
-    units = [pipeline.timing(group[0]).unit for group in groups]
+    demands = list(map(pipeline.demands, groups))
+    units = [first.timing.unit for first, *_ in demands]
     for apart in (False, True) if no_alias else (False,):
         after = _followers(groups, apart)
-        heights = _heights(groups, after, pipeline)
+        heights = _heights(demands, after)
         for prefer in _PREFERENCES:
-            yield tuple(_ordered(groups, after, list(map(prefer, heights, units)), pipeline))
+            order = _ordered(demands, after, list(map(prefer, heights, units)), pipeline.width)
+            yield tuple(line for number in order for line in groups[number])
 
 
 def _groups(lines: Sequence[Instruction]) -> Iterator[_Group]:
@@ -125,34 +127,33 @@ def _behind(after: list[set[int]], before: Iterable[int], number: int) -> None:
 
 
 def _ordered(
-    groups: Sequence[_Group],
+    demands: Sequence[Sequence[Demand]],
     after: Sequence[set[int]],
     ranks: Sequence[tuple[int, ...]],
-    pipeline: CorePipeline,
-) -> Iterator[Instruction]:
-    """Of what can begin first, what has the least rank comes next."""
-    waits = [0] * len(groups)
+    width: int,
+) -> Iterator[int]:
+    """Numbers of groups: of what can begin first, what has the least rank comes next."""
+    waits = [0] * len(demands)
     for followers in after:
         for number in followers:
             waits[number] += 1
     ready = [number for number, count in enumerate(waits) if not count]
-    clock = Clock(pipeline)
+    clock = Clock(width)
     while ready:
-        number = min(ready, key=lambda n: (clock.start(groups[n][0]), ranks[n], n))
+        number = min(ready, key=lambda n: (clock.start(demands[n][0]), ranks[n], n))
         ready.remove(number)
-        clock.run(groups[number])
-        yield from groups[number]
+        clock.run(demands[number])
+        yield number
         for other in after[number]:
             waits[other] -= 1
             if not waits[other]:
                 ready.append(other)
 
 
-def _heights(groups: Sequence[_Group], after: Sequence[set[int]], pipeline: CorePipeline) -> Sequence[int]:
+def _heights(demands: Sequence[Sequence[Demand]], after: Sequence[set[int]]) -> Sequence[int]:
     """The cycles from a group to the end, along the longest way."""
-    heights = [0] * len(groups)
-    for number in reversed(range(len(groups))):
-        timings = [pipeline.timing(line) for line in groups[number]]
-        own = max(max(timing.latency, timing.hold) for timing in timings)
+    heights = [0] * len(demands)
+    for number in reversed(range(len(demands))):
+        own = max(max(demand.timing.latency, demand.timing.hold) for demand in demands[number])
         heights[number] = own + max((heights[other] for other in after[number]), default=0)
     return heights

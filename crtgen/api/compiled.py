@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
+from crtgen import report
 from crtgen.api.image import GeneratedProject, require_trust
 from crtgen.api.source import Source
 from crtgen.boards import Board, Core, stand_in
@@ -40,8 +41,10 @@ from crtgen.project import (
 from crtgen.project.footprint import footprint
 from crtgen.project.options import TARGETS
 from crtgen.project.pattern import pattern
-from crtgen.report import Report, reports_of
 from crtgen.request import Request
+
+if TYPE_CHECKING:
+    from crtgen.report import Report
 
 __all__ = ["Compiled"]
 
@@ -81,10 +84,10 @@ class Compiled:
         return tuple(part.module for part in self.parts)
 
     @property
-    def reports(self) -> tuple[Report, ...]:
+    def reports(self) -> tuple["Report", ...]:
         """What is known of each model."""
         infos = [module.info for module in self.modules]
-        return reports_of(infos, self.board, self.request.optimize, self.plans)
+        return report.reports_of(infos, self.board, self.request.optimize, self.plans)
 
     @property
     def trees(self) -> tuple[Module, ...]:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 from crtgen import build, report
 from crtgen.boards import find_board
-from crtgen.build import SizeReport, build_project, built_image, check_stack, measure
 from crtgen.errors import BuildError, UsageError
 from crtgen.project import Project, read_manifest
-from crtgen.report import Report
-from crtgen.rpc import Client
-from crtgen.run import Site
-from crtgen.session import Session
 from crtgen.temporary import TemporaryFolder
 
-if TYPE_CHECKING:  # an image that was built before needs no compiler
+if TYPE_CHECKING:  # an image that was built before needs no compiler, and a project no device
     from crtgen.plan import Plan
+    from crtgen.report import Report
+    from crtgen.rpc import Client
+    from crtgen.run import Site
+    from crtgen.session import Session
 
 __all__ = ["Extracted", "GeneratedProject", "Image", "Say", "open_project", "require_trust", "silent"]
 
@@ -79,26 +78,26 @@ class Extracted:
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
         """Build it, or what has changed of it, and measure the image."""
         require_trust(self.untrusted)
-        built = build_project(self.directory, toolchain=toolchain, progress=say)
-        size = measure(built)
-        check_stack(size, built.board)
+        built = build.build_project(self.directory, toolchain=toolchain, progress=say)
+        size = build.measure(built)
+        build.check_stack(size, built.board)
         return Image(built, size, self.plans, self._temporary)
 
     def built(self) -> "Image | None":
         """What was built of it last, as it is; None if nothing was."""
-        found = built_image(self.directory)
-        return Image(found, measure(found), self.plans, self._temporary) if found else None
+        found = build.built_image(self.directory)
+        return Image(found, build.measure(found), self.plans, self._temporary) if found else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Image:
     """A built image: an ELF with its sizes and the manifest of its project."""
 
-    built: build.BuiltImage
-    size: SizeReport
+    built: "build.BuiltImage"
+    size: "build.SizeReport"
     plans: tuple["Plan", ...] = ()
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
-    known: tuple[Report, ...] = ()
+    known: tuple["Report", ...] = ()
     """The reports, where they were made before."""
 
     def __repr__(self) -> str:
@@ -122,7 +121,7 @@ class Image:
         return self.built.board
 
     @property
-    def reports(self) -> tuple[Report, ...]:
+    def reports(self) -> tuple["Report", ...]:
         """What is known of each model. A project that was generated before has no plans any more."""
         manifest = self.built.manifest
         return self.known or report.reports_of(
@@ -134,14 +133,16 @@ class Image:
         *,
         counting: bool = True,
         on_log: Say = silent,
-        site: Site | None = None,
-        prepare: Callable[[Client], object] | None = None,
-    ) -> Session:
+        site: "Site | None" = None,
+        prepare: "Callable[[Client], object] | None" = None,
+    ) -> "Session":
         """Start it on its board and connect; a context manager that stops it again.
 
         The image for a slot is run by a device that runs, of which ``site`` has the port: ``prepare`` is
         called when it is connected, and pushes it.
         """
+        from crtgen.session import Session
+
         return Session.start(
             self.built, counting=counting, on_log=on_log, site=site, owner=self, prepare=prepare
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crtgen import api
 from crtgen.boards import CR2032, Board, Duty, Energy, find_board
@@ -19,9 +19,11 @@ from crtgen.errors import UsageError
 from crtgen.files import seen
 from crtgen.ir import Array
 from crtgen.project import read_manifest
-from crtgen.report import Report
-from crtgen.run import Site
 from crtgen.settings import trust_of
+
+if TYPE_CHECKING:
+    from crtgen.report import Report
+    from crtgen.run import Site
 
 __all__ = ["Battery", "Building", "Compiling", "Connecting", "Files", "Generating", "Loaded", "flattened"]
 
@@ -85,7 +87,7 @@ class Battery:
     power: options.Power = None
     volts: options.Volts = None
 
-    def days(self, board: Board, report: Report) -> float | None:
+    def days(self, board: Board, report: "Report") -> float | None:
         """How long the cell lasts; None where nobody says how often the model runs, or what that takes."""
         for name, value in (("--every", self.every), ("--cell", self.cell), ("--volts", self.volts)):
             if value is not None and not 0 < value < math.inf:
@@ -215,7 +217,7 @@ class Building:
         generating: Generating,
         say: api.Say,
         check: Callable[[Sequence[ModelInfo]], object] = lambda models: None,
-        site: Site | None = None,
+        site: "Site | None" = None,
         with_plans: bool = False,
         loaded: "Loaded | None" = None,
     ) -> api.Image:
@@ -288,8 +290,10 @@ class Connecting:
     simulate: options.Simulate = False
     push: options.Push = None
 
-    def site(self) -> Site:
+    def site(self) -> "Site":
         """The same for what starts devices."""
+        from crtgen.run import Site
+
         return Site(
             self.fvp_path,
             self.port,

@@ -73,9 +73,7 @@ def test_an_image_that_runs_already_is_not_built_again(
     crtgen("generate", DIGITS, str(project), "--board", "host")
     groups = (Files(), Compiling(), Generating(), lambda text: None)
     first = Building().image(project, *groups, site=Site(port="a port"))
-    monkeypatch.setattr(
-        "crtgen.api.image.build_project", lambda *args, **options: pytest.fail("it was built")
-    )
+    monkeypatch.setattr("crtgen.build.build_project", lambda *args, **options: pytest.fail("it was built"))
     assert Building().image(project, *groups, site=Site(port="a port")).path == first.path
 
 

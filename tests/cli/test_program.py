@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from crtgen.cli import app
 from crtgen.version import __version__
-from tests.support import is_gone, require_tool
+from tests.support import is_gone, nightly, require_tool
 
 PROGRAM = """
 import signal, sys
@@ -32,7 +32,7 @@ with image.run() as session:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, nightly(signal.SIGHUP)])
 def test_a_signal_ends_qemu(number: signal.Signals) -> None:
     require_tool("qemu-system-arm")
     model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
@@ -68,7 +68,7 @@ def test_a_signal_while_an_object_is_removed_ends_the_program_without_a_tracebac
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, b"")
 
 
-@pytest.mark.parametrize("place", ["a b", "/proc"])
+@pytest.mark.parametrize("place", ["a b", nightly("/proc")])
 def test_a_build_that_is_ended_leaves_no_word_and_no_process(tmp_path: Path, place: str) -> None:
     """Temporary folders have a space in their name, or are where no file can be."""
     model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")

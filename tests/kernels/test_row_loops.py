@@ -179,7 +179,7 @@ def test_host_in_place(tmp_path: Path, cases: list[Case]) -> None:
     [
         nightly("mps2-an385", "cortex-m3", "balanced"),
         nightly("mps2-an386", "cortex-m4", "speed"),
-        ("mps2-an386", "cortex-m4", "size"),
+        nightly("mps2-an386", "cortex-m4", "size"),
         nightly("mps2-an505", "cortex-m33", "balanced"),
         ("mps3-an547", "cortex-m55", "balanced"),
         nightly("mps3-an547", "cortex-m55", "size"),

@@ -68,6 +68,7 @@ def test_safe(built: Built, board: str) -> None:
     assert proof.reset.stopped == ""
 
 
+@pytest.mark.nightly
 def test_command(built: Built) -> None:
     done = CliRunner().invoke(app, ["prove", str(model_path(NAME)), "--image", str(built(M55))])
     assert done.exit_code == MismatchError.exit_code

@@ -68,7 +68,7 @@ def test_every_run(lstm: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("core", ["cortex-m0plus", nightly("cortex-m3"), "cortex-m4"])
+@pytest.mark.parametrize("core", ["cortex-m4", nightly("cortex-m3"), nightly("cortex-m0plus")])
 def test_registers_take_the_name_of_a_cell(core: str, tmp_path: Path) -> None:
     """Where C computes it, a cell state is in a register when its tanh is looked up."""
     board = replace(find_board(M4 if core == "cortex-m4" else M3), core=find_core(core))

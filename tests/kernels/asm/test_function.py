@@ -16,7 +16,7 @@ from crtgen.kernels.asm import EVEN, HIGH, LOW, Function, Routine, Writer, assem
 from crtgen.kernels.asm.isa import is_narrow
 from crtgen.kernels.asm.routine import Instruction
 from crtgen.ops import all_cases
-from tests.support import require_tool, symbol_table
+from tests.support import nightly, require_tool, symbol_table
 
 
 def _copy(elements: int = 40) -> Function:
@@ -291,7 +291,9 @@ def _routines(core: Core) -> list[Routine]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize(("core", "least"), [("cortex-m55", 50), ("cortex-m3", 5), ("cortex-m0plus", 5)])
+@pytest.mark.parametrize(
+    ("core", "least"), [("cortex-m55", 50), ("cortex-m3", 5), nightly("cortex-m0plus", 5)]
+)
 def test_sizes_stack_and_unwinding_of_all_routines(tmp_path: Path, core: str, least: int) -> None:
     """Code is as long as is told, and the call frame after the prologue is the stack that is declared."""
     routines = {"nested": _nested()} if core == "cortex-m55" else {}

@@ -15,7 +15,7 @@ from crtgen.kernels.asm.effects import effects
 from crtgen.kernels.asm.routine import BasicBlock, Instruction, Label
 from crtgen.ops import all_cases
 from tests.kernels.measured import is_measured, kernels_of
-from tests.support import require_tool
+from tests.support import nightly, require_tool
 
 _MCA = "llvm-mca-19"
 _TRIPLES = {"cortex-m55": "thumbv8.1m.main-none-eabi", "cortex-m7": "thumbv7em-none-eabi"}
@@ -152,7 +152,7 @@ def _routines(core: str) -> tuple[Routine, ...]:
     return tuple(seen)
 
 
-@pytest.mark.parametrize("core", sorted(_TRIPLES))
+@pytest.mark.parametrize("core", ["cortex-m55", nightly("cortex-m7")])
 def test_all_routines_keep_what_they_are_made_of(core: str) -> None:
     """Blocks, labels, branches and instructions; and none gets slower by the model."""
     pipeline, count = _pipeline(core), 0
@@ -167,7 +167,7 @@ def test_all_routines_keep_what_they_are_made_of(core: str) -> None:
     assert count > 50
 
 
-@pytest.mark.parametrize(("core", "within"), [("cortex-m55", 0.12), ("cortex-m7", 0.3)])
+@pytest.mark.parametrize(("core", "within"), [("cortex-m55", 0.12), nightly("cortex-m7", 0.3)])
 def test_the_model_is_as_good_as_llvms(core: str, within: float) -> None:
     """Loops of kernels, nine of ten. Gathers are left out, which take it two cycles, and IT on the M7."""
     require_tool(_MCA)

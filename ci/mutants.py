@@ -50,7 +50,8 @@ _WORDS = {
 }
 _C_TOKEN = re.compile(r"(?<= )(<=|>=|==|!=|&&|\|\||<<|>>|[<>+*%&|-])(?= )|\b\d+(?=u?\b)")
 _PYTHON_TOKEN = re.compile(
-    r"(?<= )(<=|>=|==|!=|//|<<|>>|and|or|[<>+*%&|-])(?= )|\b(min|max)(?=\()|\bTrue\b|\bFalse\b|\b\d+\b"
+    r"(?<= )(<=|>=|==|!=|//|<<|>>|and|or|[<>+*%&|-])(?= )|\b(min|max)(?=\()"
+    r"|(?<!strict=)\bTrue\b|\bFalse\b|\b\d+\b"
 )
 
 
@@ -127,7 +128,7 @@ def near(file: Path) -> list[str]:
     more = {
         "kernels": ["tests/ops"],
         "ops": ["tests/kernels/test_cases.py"],
-        "codegen": ["tests/kernels/test_cases.py"],
+        "codegen": ["tests/kernels/test_cases.py", "tests/pipeline"],
     }
     found = [f"tests/{room}", f"tests/test_{room}.py", *more.get(room, [])]
     return [path for path in found if (ROOT / path).exists()] or ["tests/test_api.py", "tests/cli"]

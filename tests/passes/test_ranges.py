@@ -22,7 +22,7 @@ from crtgen.ops import (
     all_cases,
 )
 from crtgen.ops.case import Case
-from crtgen.passes.ranges import intervals
+from crtgen.passes.ranges import intervals, is_affordable
 from tests.passes.networks import Network
 
 INT8_CASES = [c for c in all_cases() if all(v.dtype is not DType.FLOAT32 for v in c.sig.inputs)]
@@ -136,3 +136,14 @@ def test_refused_ranges(inputs: dict[str, tuple[int, int]], message: str) -> Non
     graph = net.graph(net.node("pool", AveragePool2d((1, 1), (1, 1)), net.input("x", 1, 2, 2, 1)))
     with pytest.raises(UsageError, match=message):
         intervals(graph, inputs)
+
+
+def test_neither_memory_nor_time_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Network()
+    graph = net.graph(net.layer("conv", Conv2d(), net.input("x", 1, 4, 4, 3), (8, 3, 3, 3)))
+    assert is_affordable(graph)
+    with monkeypatch.context() as patch:
+        patch.setattr("crtgen.passes.ranges.memory_limit", lambda: 1000)
+        assert not is_affordable(graph)
+    monkeypatch.setattr("crtgen.passes.ranges._MOST_MACS", 100)
+    assert not is_affordable(graph)

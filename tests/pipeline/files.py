@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import crtgen
+from crtgen.pipeline.stream import times_of
 from tests.support import BRIEF, CHECKED, compile_each, models_dir, require_tool
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -55,9 +56,16 @@ def yes_or_no(folder: Path) -> Path:
 
 
 def program(file: Path, folder: Path, main: str) -> Path:
-    """The library of a pipeline with a program around it, compiled with sanitizers."""
+    """The library of a pipeline with a program around it, compiled with sanitizers.
+
+    Its header says when the first run is, where it has samples.
+    """
     model = crtgen.load(file)
+    assert isinstance(model, crtgen.Model)
+    assert model.pipeline is not None
     model.compile("host").generate("library").extract(folder / "library")
+    first, number = f"{model.name.upper()}_FIRST", next(times_of(model.pipeline))
+    main += f'#ifdef {first}\n_Static_assert({first} == {number}, "the first run");\n#endif\n'
     return built(folder, main.replace("NAME", model.name))
 
 

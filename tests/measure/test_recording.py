@@ -17,10 +17,9 @@ from crtgen.measure.cases import read_cases
 from crtgen.measure.layers import verify_layers
 from crtgen.measure.recording import RecordedRun, read_memory, write_recording, write_sds
 from crtgen.session import Session
-from tests.support import ROOT
+from tests.support import ROOT, models_dir
 
 DIGITS = ROOT / "demo" / "digits.tflite"
-WAKE_WORD = ROOT.parent / "shared" / "networks" / "streaming" / "v2_okay_nabu.tflite"
 RUNS = 8
 
 
@@ -67,7 +66,8 @@ def test_the_last_runs_are_read_and_replayed(tmp_path: Path) -> None:
 @pytest.mark.models
 def test_states_are_recorded_and_set_again(tmp_path: Path) -> None:
     """The oldest runs are overwritten: the recording begins with what lived before those that are left."""
-    model = crtgen.load(WAKE_WORD)
+    network = models_dir().parent / "networks" / "streaming" / "v2_okay_nabu.tflite"
+    model = crtgen.load(network)
     assert isinstance(model, Model)
     image = model.compile(board="mps2_an386").generate(record=RUNS).build()
     file = tmp_path / "recorded.npz"
@@ -81,7 +81,7 @@ def test_states_are_recorded_and_set_again(tmp_path: Path) -> None:
         info = session.model()
     assert read_cases(file, info.inputs, info.outputs)[0].state == runs[0].state
     for board in ("host", "mps2_an385"):
-        done = CliRunner().invoke(app, ["replay", str(file), str(WAKE_WORD), "--board", board, "--json"])
+        done = CliRunner().invoke(app, ["replay", str(file), str(network), "--board", board, "--json"])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["cases"] == len(runs)
 

@@ -29,7 +29,7 @@ from crtgen.slot import Delta, make_slot, push
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Job, run_job
 from crtgen.text import DeviceText
-from tests.support import ROOT, model_path, nightly, require_tool
+from tests.support import ROOT, model_path, models_dir, nightly, require_tool
 
 pytestmark = pytest.mark.qemu
 
@@ -187,7 +187,7 @@ def _board(folder: Path, name: str) -> Board:
 
 
 def _network(name: str) -> Model:
-    streaming = ROOT.parent / "shared" / "networks" / "streaming" / f"{name}.tflite"
+    streaming = models_dir().parent / "networks" / "streaming" / f"{name}.tflite"
     model = crtgen.load(streaming if name.startswith("v2") else model_path(name))
     assert isinstance(model, Model)
     return model

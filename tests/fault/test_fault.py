@@ -1,6 +1,7 @@
 """Reports of faults: read from lines, put into words, written as a core dump."""
 
 import struct
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from crtgen.fault import Fault, FaultReader, Symbols, core_dump, describe
 from crtgen.fault.decode import kind_of, status_words
 from crtgen.fault.record import REGISTERS
+from tests.support import require_tool
 
 BOTTOM, TOP, RECORD = 0x20000000, 0x20000100, 0x20001000
 
@@ -159,3 +161,33 @@ def test_a_core_dump_has_registers_and_memory() -> None:
         (TOP - 0x40, b"a" * 32 + b"b" * 32),
         (RECORD, b"cccc"),
     ]
+
+
+CALLS = """
+.syntax unified
+.thumb
+.global whole
+.type whole, %function
+whole:
+    bl whole
+    blx r3
+    b.w whole
+    bx r3
+    movw r0, #0xd000
+    nop
+.size whole, . - whole
+"""
+
+
+@pytest.mark.qemu
+def test_what_is_behind_a_call(tmp_path: Path) -> None:
+    """BL and BLX are calls; other instructions of the same halfwords are none."""
+    (tmp_path / "calls.s").write_text(CALLS)
+    command = [require_tool("arm-none-eabi-gcc"), "-mcpu=cortex-m4", "-nostdlib", "-Wl,-Ttext=0x1000"]
+    command += ["-Wl,--entry=whole", "calls.s", "-o", "calls.elf"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    symbols = Symbols(tmp_path / "calls.elf")
+    behind = {"bl": 0x1004, "blx": 0x1006, "b.w": 0x100A, "bx": 0x100C, "movw": 0x1010}
+    assert [name for name, at in behind.items() if symbols.is_return(at | 1)] == ["bl", "blx"]
+    assert not symbols.is_return(behind["bl"])  # a return to Thumb has the lowest bit
+    assert not symbols.is_return(0x2001)

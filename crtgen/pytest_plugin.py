@@ -145,7 +145,7 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
 
 @pytest.fixture
 def dut(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Dut]]":
-    """``dut(image, board=None)`` starts an ELF where the target says; what it prints can be expected."""
+    """``dut(image, board=None)`` starts an ELF on the target; what it prints can be expected."""
     from crtgen.run import Dut, Site, start_device
 
     config, target = request.config, request.param

@@ -11,7 +11,7 @@ from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import CrtgenError, MismatchError, UsageError
-from crtgen.measure.targets import TARGETS, TargetOutcome, junit, verify_on
+from crtgen.measure.targets import TEST_TARGETS, TargetOutcome, junit, verify_on
 from crtgen.run import Site
 from crtgen.settings import trust_of
 
@@ -25,8 +25,8 @@ def command(
     tune: options.Tune = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases, where a model has no file.")] = 4,
     require: Annotated[
-        str, typer.Option(help=f"Fail for a board tested on less than this: {', '.join(TARGETS)}.")
-    ] = TARGETS[0],
+        str, typer.Option(help=f"Fail for a board tested on less than this: {', '.join(TEST_TARGETS)}.")
+    ] = TEST_TARGETS[0],
     hardware_map: options.HardwareMap = None,
     push: options.Push = None,
     fvp_path: options.FvpPath = None,
@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Verify models on this computer, emulators, connected boards."""
     with guarded(as_json, debug) as out:
-        if require not in TARGETS:
-            raise UsageError(f"unknown target {require}", hint=f"known: {', '.join(TARGETS)}")
+        if require not in TEST_TARGETS:
+            raise UsageError(f"unknown target {require}", hint=f"known: {', '.join(TEST_TARGETS)}")
         if junit_file is not None:
             files.check_writable(junit_file)
         site = Site(fvp=fvp_path, hardware_map=hardware_map, slot=push or "")
@@ -68,10 +68,10 @@ def command(
 
 
 def _is_below(outcome: TargetOutcome, require: str) -> bool:
-    """Whether a board was tested on a lower target than is required; this computer is there for itself."""
-    if outcome.target == TARGETS[0] or require == TARGETS[0]:
+    """Whether a board was tested on less than is required; this computer is there for itself."""
+    if outcome.target == TEST_TARGETS[0] or require == TEST_TARGETS[0]:
         return False
-    return bool(outcome.skipped) or TARGETS.index(outcome.target) < TARGETS.index(require)
+    return bool(outcome.skipped) or TEST_TARGETS.index(outcome.target) < TEST_TARGETS.index(require)
 
 
 def _print(console: Console, outcomes: Sequence[TargetOutcome]) -> None:

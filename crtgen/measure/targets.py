@@ -17,9 +17,9 @@ from crtgen.slot import build_server, start_server
 from crtgen.text import printable
 from crtgen.tuned import Tuned
 
-__all__ = ["TARGETS", "TargetOutcome", "junit", "target_of", "verify_on"]
+__all__ = ["TEST_TARGETS", "TargetOutcome", "junit", "target_of", "verify_on"]
 
-TARGETS = ("host", "emulator", "board")
+TEST_TARGETS = ("host", "emulator", "board")
 """Where a model is tested, the cheapest first."""
 
 

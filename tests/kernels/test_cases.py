@@ -59,7 +59,7 @@ def _of(case: Case, graph: Graph, extremes: bool) -> list[Run]:
     return runs
 
 
-def _runs(extremes: bool = True) -> list[Run]:
+def _runs(extremes: bool) -> list[Run]:
     return [run for case, graph in _cases() for run in _of(case, graph, extremes)]
 
 

@@ -88,7 +88,7 @@ def test_kernels_have_figures(core: str, flag: str) -> None:
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("core", "flag", "part"),
-    [("cortex-m4", "-O2", 6), nightly("cortex-m4", "-O2", 1), nightly("cortex-m55", "-Os", 1)],
+    [("cortex-m4", "-O2", 2), nightly("cortex-m4", "-O2", 1), nightly("cortex-m55", "-Os", 1)],
 )
 def test_a_few_layers(core: str, flag: str, part: int) -> None:
     """Half of all are within 5 %, code within 6 %, and nine of ten of each kernel of which there are some."""

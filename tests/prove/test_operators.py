@@ -74,12 +74,9 @@ NOT_FOLLOWED = {
 
 
 LSTMS = {case.name for case in CASES if case.name.startswith("lstm")}
-STEPS = {"logistic_int16_0.00024", "tanh_int16_0.00024"}
-LONG = {
-    "mps2_an386": STEPS | {"softmax_fine"} | LSTMS - {"lstm_int16"},
-    "mps3_an547": STEPS | LSTMS - {"lstm_int8_time"},
-}
-"""Left to the night: others take the same kernels, and test_lstm.py proves lstm_int8 on both cores."""
+_REPEATED = {"tanh_int16_0.00024"} | LSTMS - {"lstm_int16"}
+LONG = {"mps2_an386": _REPEATED | {"softmax_fine"}, "mps3_an547": _REPEATED}
+"""Left to the night: test_lstm.py proves lstm_int8 on both cores, and digits has a softmax."""
 
 
 @pytest.mark.qemu

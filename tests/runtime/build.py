@@ -6,11 +6,22 @@ from pathlib import Path
 
 from tests.support import ROOT, absent, compile_each, require_tool
 
-__all__ = ["RUNTIME", "SANITIZE", "WARNINGS", "compile_program", "runtime_sources", "vectors_header", "zig"]
+__all__ = [
+    "RUNTIME",
+    "SANITIZE",
+    "TRAPPED",
+    "WARNINGS",
+    "compile_program",
+    "runtime_sources",
+    "vectors_header",
+    "zig",
+]
 
 RUNTIME = ROOT / "crtgen" / "runtime"
 C_DIR = Path(__file__).parent / "c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+TRAPPED = ("-O1", "-fsanitize=undefined", "-fsanitize-trap=undefined")
+"""Of Clang, also in the package ziglang: what is undefined ends the program."""
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 

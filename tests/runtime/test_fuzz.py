@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.build import SANITIZE, compile_program, zig
+from tests.runtime.build import SANITIZE, TRAPPED, compile_program, zig
 
 pytestmark = pytest.mark.cc
 
@@ -20,7 +20,7 @@ def test_fuzz(tmp_path: Path, compiler: str, extra: tuple[str, ...]) -> None:
     command: tuple[str, ...] = (compiler,)
     flags: tuple[str, ...] = SANITIZE
     if compiler == "clang" and shutil.which("clang") is None:
-        command, flags = zig(), ("-fsanitize=undefined", "-fsanitize-trap=undefined")
+        command, flags = zig(), TRAPPED
     flags = (*flags, "-DCRT_PROFILE", *extra)
     program = compile_program(tmp_path / "fuzz", "fuzz.c", compiler=command, flags=flags)
     seconds = int(os.environ.get("CRTGEN_FUZZ_SECONDS", "1"))

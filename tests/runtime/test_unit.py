@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.build import SANITIZE, compile_program, vectors_header, zig
+from tests.runtime.build import SANITIZE, TRAPPED, compile_program, vectors_header, zig
 
 pytestmark = pytest.mark.cc
 
@@ -17,7 +17,6 @@ def test_units(tmp_path: Path, compiler: str) -> None:
     if compiler == "gcc":
         program = compile_program(tmp_path / "unit", "unit.c", flags=SANITIZE)
     else:
-        flags = ("-O1", "-fsanitize=undefined", "-fsanitize-trap=undefined")
-        program = compile_program(tmp_path / "unit", "unit.c", compiler=zig(), flags=flags)
+        program = compile_program(tmp_path / "unit", "unit.c", compiler=zig(), flags=TRAPPED)
     done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

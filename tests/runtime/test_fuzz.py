@@ -1,4 +1,4 @@
-"""A bounded fuzz of the server under ASan and UBSan. CRTGEN_FUZZ_SECONDS makes it longer."""
+"""A bounded fuzz of the server under ASan and UBSan. CRTGEN_FUZZ_CONVERSATIONS makes it longer."""
 
 import os
 import shutil
@@ -23,10 +23,9 @@ def test_fuzz(tmp_path: Path, compiler: str, extra: tuple[str, ...]) -> None:
         command, flags = zig(), TRAPPED
     flags = (*flags, "-DCRT_PROFILE", *extra)
     program = compile_program(tmp_path / "fuzz", "fuzz.c", compiler=command, flags=flags)
-    seconds = int(os.environ.get("CRTGEN_FUZZ_SECONDS", "1"))
+    count = int(os.environ.get("CRTGEN_FUZZ_CONVERSATIONS", "2000"))
     done = subprocess.run(
-        [program, str(seconds), "1"], capture_output=True, text=True, timeout=seconds + 120, check=False
+        [program, str(count), "1"], capture_output=True, text=True, timeout=120 + count, check=False
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    conversations, packets = (int(part.split()[0]) for part in done.stdout.split(","))
-    assert packets > conversations > 100
+    assert int(done.stdout.split()[0]) > count

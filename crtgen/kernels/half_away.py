@@ -6,7 +6,6 @@ sums are not all cut off, sums get an offset that lifts those that matter above 
 whole number of steps: the zero point takes it away again.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,23 +92,22 @@ def _lift(multiplier: int, zero_point: int, ends: tuple[int, int], steps: tuple[
     """
     levels, reached = steps
     low, high = ends
+    offsets = _offsets(multiplier, int(1 - reached.min()))[:, None]
 
-    def high_word(acc: Int64, offset: int) -> Int64:
-        lifted = acc + offset
+    def high_word(acc: Int64) -> Int64:
+        lifted = acc + offsets
         return saturating_rounding_doubling_high_mul(lifted, multiplier) - (lifted < 0)
 
-    for offset in _offsets(multiplier, int(-reached.min() + 1)):
-        none = high_word(np.zeros(1, np.int64), offset) - zero_point
-        at, before = (high_word(np.clip(acc, low, high), offset) - none for acc in (reached, reached - 1))
-        if ((at >= levels) | (reached > high)).all() and ((before < levels) | (reached <= low)).all():
-            return offset
-    return None
+    none = high_word(np.zeros(1, np.int64)) - zero_point
+    at, before = (high_word(np.clip(acc, low, high)) - none for acc in (reached, reached - 1))
+    right = ((at >= levels) | (reached > high)) & ((before < levels) | (reached <= low))
+    exact = offsets[right.all(axis=1)]
+    return int(exact[0, 0]) if exact.size else None
 
 
-def _offsets(multiplier: int, least: int) -> Iterator[int]:
+def _offsets(multiplier: int, least: int) -> Int64:
     """None, and those that are nearest to a whole number of steps, from the ``least`` one that will do."""
-    yield 0
     several = np.arange(max(least, 0), max(least, 0) + _OFFSETS, dtype=np.int64)
     part = (several * multiplier) & ((1 << _BITS) - 1)
     order = np.argsort(np.minimum(part, (1 << _BITS) - part), kind="stable")
-    yield from several[order[:_NEAREST]].tolist()
+    return np.append(0, several[order[:_NEAREST]])

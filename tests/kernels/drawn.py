@@ -16,15 +16,15 @@ from hypothesis.errors import FlakyFailure, Unsatisfiable
 from crtgen.boards.core import find_core
 from crtgen.kernels import Kernel, Target, applicable
 from crtgen.kernels.registry import RegisteredDesign, registered
+from crtgen.level import find_level
 from crtgen.ops import Case
 from tests.kernels.harness import GUARDED, MACHINES, Job, batches, describe, run_jobs
 
 __all__ = ["Layer", "Trial", "check", "covering", "draw", "drawn", "name", "package"]
 
-_LEVEL = {"speed": "-O3", "size": "-Os"}
 _LAYERS = 50  # that run together
 _CHOSEN = "chosen:"
-_EACH = 3  # layers of a design
+_EACH = 2  # layers of a design
 
 _log = logging.getLogger(__name__)
 
@@ -63,13 +63,13 @@ class Trial:
 
     def run(self, cases: Sequence[Case]) -> list[str]:
         """What is wrong with each layer; empty where it is right."""
-        texts, level = [""] * len(cases), _LEVEL[self.optimize]
+        texts, flag = [""] * len(cases), find_level(self.optimize).flag
         guarded, spacious = GUARDED[self.core], MACHINES[self.core]
         jobs = {job: i for i, case in enumerate(cases) for job in self.jobs(case)}
         for machine in dict.fromkeys([guarded, spacious]):
             fit = [job for job in jobs if (job.arena <= guarded.room) == (machine is guarded)]
             for batch in batches(fit):
-                for job, result in zip(batch, run_jobs(batch, self.folder, machine, level), strict=True):
+                for job, result in zip(batch, run_jobs(batch, self.folder, machine, flag), strict=True):
                     if result.wrong:
                         texts[jobs[job]] += f"{job.kernel.design}: {'; '.join(result.wrong)}\n"
         return [f"{describe(c)}\n{text}" if text else "" for c, text in zip(cases, texts, strict=True)]

@@ -1,6 +1,6 @@
 """What the random layers of a push are to reach, and the seeds of layers that do.
 
-``seeds.csv`` has seeds of four layers for each target and kind, and of those that hit what is seldom hit
+``seeds.csv`` has seeds of two layers for each target and kind, and of those that hit what is seldom hit
 among many. The search for them takes longer than to run the layers, so a push draws no others. Where
 ``test_random.py`` says that a design or a kind has no layer, they are searched anew, in a minute:
 
@@ -22,7 +22,7 @@ from tests.kernels.layers import KINDS, Kind
 __all__ = ["PACKAGES", "designs", "read", "targets", "wanted"]
 
 _SEEDS = Path(__file__).with_name("seeds.csv")
-_FEW = 4
+_FEW = 2
 _MOST, _MOST_FOR_SIZE = 160, 60
 """Layers of a kind that are drawn in search of some for each design."""
 

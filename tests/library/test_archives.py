@@ -71,8 +71,6 @@ def check(path: Path, board: str, expect: Path) -> api.Image:
 _BY_LLVM = "kws_llvmthumbcpu_graph_link"
 _IN_CI = (
     "kws_c_aot_unpacked_usmp",
-    "ad01_c_graph_link",
-    "synth_byoc_c_graph",
     "multi_kwsaot_ad01graph_c",
     _BY_LLVM,
 )

@@ -25,7 +25,7 @@ _TOP = 1 << 31
 
 def wrap(v: V) -> V:
     """The lower 32 bits as a signed number."""
-    return ((v + _TOP) & M32) - _TOP
+    return ((v + _TOP) & M32) - _TOP if isinstance(v, int) else v.astype(np.int32).astype(np.int64)
 
 
 def clip(v: V, low: int, high: int) -> V:
@@ -41,11 +41,12 @@ def _flag(v: V) -> V:
 
 
 def _umulhi(a: V, b: V) -> V:
-    """The upper half of the product of unsigned words, by halves: it has to fit 64 bits with a sign."""
+    """The upper half of the product of unsigned words."""
     a, b = a & M32, b & M32
-    al, ah, bl, bh = a & 0xFFFF, a >> 16, b & 0xFFFF, b >> 16
-    middle = ah * bl + (al * bl >> 16)
-    return wrap(ah * bh + (middle >> 16) + ((middle & 0xFFFF) + al * bh >> 16))
+    if isinstance(a, int) and isinstance(b, int):
+        return wrap(a * b >> 32)
+    product = np.asarray(a, np.uint64) * np.asarray(b, np.uint64)
+    return wrap((product >> 32).astype(np.int64))
 
 
 def _vrshl(v: V, shift: V) -> V:
@@ -70,9 +71,9 @@ def _shift(left: bool) -> Callable[[V, V], V]:
 
     def shifted(v: V, n: V) -> V:
         n = n & 255
-        small = clip(n, 0, 31)
+        small = min(n, 31) if isinstance(n, int) else np.minimum(n, 31)
         moved = (v & M32) << small if left else (v & M32) >> small
-        return where(_flag(n > 31), v * 0, wrap(moved))
+        return wrap(moved) * (n < 32)
 
     return shifted
 

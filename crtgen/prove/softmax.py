@@ -240,7 +240,7 @@ class _Element:
             others = {
                 k: np.broadcast_to(evaluate(e, _no_leaf, memo), total.shape) for k, e in self.of_total.items()
             }
-            for shift in np.unique(shifts):
+            for shift in np.flatnonzero(np.bincount(shifts)):
                 self._note(
                     found,
                     int(shift),

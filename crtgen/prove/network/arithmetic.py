@@ -43,10 +43,11 @@ def quantized_multiplier(m: float) -> tuple[int, int]:
 
 
 def high_mul(a: Any, m: Any) -> Any:
-    """SaturatingRoundingDoublingHighMul of values that are not both -2^31."""
-    product = a * m
-    v = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    return np.where(v >= 0, v >> 31, -((-v) >> 31))
+    """SaturatingRoundingDoublingHighMul of values that are not both -2^31.
+
+    TFLite cuts a * m + (1 << 30), or + 1 - (1 << 30) below 0, towards zero: both are this, halves go up.
+    """
+    return (a * m + (1 << 30)) >> 31
 
 
 def rounded_shift(v: Any, n: Any) -> Any:

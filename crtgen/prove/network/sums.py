@@ -123,14 +123,17 @@ class SumLayer(Layer):
 
 def steps_of(function: Callable[[Ints], Any], low: int, high: int) -> Ints:
     """Both ends, and the numbers on both sides of each step, of a function that never falls."""
-    first, last = function(np.array((low, high), np.int64))
-    v = np.arange(first + 1, last + 1, dtype=np.int64)
-    a, b = np.full(v.shape, low, np.int64), np.full(v.shape, high, np.int64)
+    places = np.append(np.arange(low, high, max(1, (high - low) >> 10)), high)
+    found = function(places)
+    v = np.arange(found[0] + 1, found[-1] + 1, dtype=np.int64)
+    at = np.searchsorted(found, v)
+    a, b = places[at - 1], places[at]
     while (b - a > 1).any():  # f(a) < v <= f(b)
         middle = (a + b) >> 1
         above = function(middle) >= v
         a, b = np.where(above, a, middle), np.where(above, middle, b)
-    return np.unique(np.concatenate([a, b, [low, high]]))
+    steps = np.sort(np.concatenate([a, b, [low, high]]))
+    return steps[np.diff(steps, prepend=low - 1) > 0]
 
 
 def bounds_of(values: Iterable[Value]) -> tuple[Ints, Ints]:

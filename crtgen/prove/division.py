@@ -7,9 +7,9 @@ Nobody has to believe that the function divides: its results are kept as a table
 from typing import TYPE_CHECKING, NamedTuple
 
 from crtgen.prove.meaning import table
-from crtgen.prove.memory import tried_values
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.refusal import Refusal
+from crtgen.prove.tried import tried_values
 from crtgen.prove.value import M32, Word, WordOp, signed, unknown
 from crtgen.prove.words import add
 

@@ -1,14 +1,15 @@
 """The memory of an image: constants, and what a run may write, which holds nothing known before it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from crtgen.prove.expression import evaluate, leaves
+from crtgen.prove.expression import leaves
 from crtgen.prove.greatest import greatest_of, single_symbol
 from crtgen.prove.meaning import table
 from crtgen.prove.refusal import Refusal
+from crtgen.prove.tried import TriedIndices
 from crtgen.prove.value import M32, Byte, Bytes, Halves, LinearSum, Word, WordByte, WordOp, signed, unknown
 from crtgen.prove.words import (
     add,
@@ -24,10 +25,9 @@ from crtgen.prove.words import (
     word_of,
 )
 
-__all__ = ["Content", "WordMemory", "tried_values"]
+__all__ = ["Content", "WordMemory"]
 
 _LONGEST_TABLE = 1024
-_MOST_TRIED = 1 << 20
 
 Content: TypeAlias = Word | list[Byte]
 Pick: TypeAlias = Callable[[Word, Word], Word]
@@ -53,6 +53,7 @@ class WordMemory:
         """What holds, and what does not, on the way that is run."""
         self._tables: dict[tuple[object, ...], int] = {}
         """Numbers of tables that were read and stay as they are, by how they were read."""
+        self._tried = TriedIndices()
         for first, data in constant:
             padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
             words = dict(enumerate(np.frombuffer(padded, "<u4").tolist(), first >> 2))
@@ -108,21 +109,19 @@ class WordMemory:
             index, scale = (inner, scale + by) if isinstance(by, int) else (index, scale)
         bounds = range_of(index)
         wide = bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE
-        tried = tried_values(index, self.assumed) if wide or isinstance(index, LinearSum) else None
-        step = 1 << _even_bits(tried)
-        if tried is not None:
-            bounds = int(tried.min()), int(tried.max())
-        if bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE * step:
+        tried = self._tried.span(index, self.assumed) if wide or isinstance(index, LinearSum) else None
+        found = tried or (bounds and (*bounds, 0))
+        if found is None or found[1] - found[0] >= _LONGEST_TABLE << found[2]:
             raise Refusal("an address depends on an input")
-        low, high = bounds
-        key = read, base, scale, low, high, step
+        low, high, bits = found
+        key = read, base, scale, found
         number = self._tables.get(key)
         if number is None:
-            places = [(base + (i << scale)) & M32 for i in range(low, high + 1, step)]
+            places = [(base + (i << scale)) & M32 for i in range(low, high + 1, 1 << bits)]
             number = self._number([read(place) for place in places])
             if self.writable.isdisjoint(word for place in places for word in (place >> 2, place + 3 >> 2)):
                 self._tables[key] = number
-        return WordOp("table", number, shifted("lsr", add(index, -low & M32), step.bit_length() - 1))
+        return WordOp("table", number, shifted("lsr", add(index, -low & M32), bits))
 
     def _number(self, entries: Sequence[Word]) -> int:
         """That of a table with these entries."""
@@ -310,49 +309,6 @@ def range_of(v: Word) -> tuple[int, int] | None:
     if isinstance(v, Bytes):
         return 0, sum(_most(b) << 8 * i for i, b in enumerate(v.parts))
     return _range_of_operation(v) if isinstance(v, WordOp) else None
-
-
-def tried_values(v: Word, assumed: Iterable[tuple[WordOp, bool]] = ()) -> Any:
-    """All values of a function of one symbol or one sum where conditions of it are as ``assumed``, if few."""
-    found = leaves(v)
-    if not found:
-        return None
-    first = found[0].terms()
-    if len(first) == 1 and all(leaf.terms().keys() == first.keys() for leaf in found):
-        (symbol,) = first
-        low, high = symbol.low, symbol.high
-    elif all(leaf.terms() == first for leaf in found):
-        symbol, (low, high) = None, (end - found[0].constant for end in found[0].bounds())
-    else:
-        return None
-    if high - low >= _MOST_TRIED:
-        return None
-    values = np.arange(low, high + 1, dtype=np.int64)
-
-    def value(s: LinearSum) -> Any:
-        return s.constant + (s.terms()[symbol] if symbol else 1) * values
-
-    def known(e: Word) -> Any:
-        try:
-            return np.broadcast_to(evaluate(e, value, {}), values.shape)
-        except Refusal:
-            return None
-
-    got, taken = known(v), np.ones(values.shape, bool)
-    for condition, holds in assumed:
-        of = leaves(condition)
-        if of and all(s.terms().keys() == first.keys() if symbol else s.terms() == first for s in of):
-            said = known(condition)
-            taken &= True if said is None else (said != 0) == holds
-    return got[taken] if got is not None and taken.any() else got
-
-
-def _even_bits(values: Any) -> int:
-    """By how many bits the differences of addresses can be shifted to the right: 0, 1 or 2."""
-    if values is None:
-        return 0
-    rest = int(np.bitwise_or.reduce(values - values.min(), axis=None))
-    return 2 if rest & 3 == 0 and rest else 1 if rest & 1 == 0 and rest else 0
 
 
 def _range_of_operation(v: WordOp) -> tuple[int, int] | None:

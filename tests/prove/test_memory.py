@@ -1,39 +1,13 @@
-"""Which values an index may have: those of its symbol, as far as the way that is run lets them."""
+"""Constants of an image, and tables of them."""
 
 import numpy as np
 
 from crtgen.prove.expression import evaluate
-from crtgen.prove.memory import WordMemory, tried_values
-from crtgen.prove.value import Symbol, Word, WordOp, unknown
+from crtgen.prove.memory import WordMemory
+from crtgen.prove.value import Symbol, Word, WordOp
 
 X = Symbol(0, 0, -128, 127)
 PLACE = WordOp("lsr", WordOp("add", X.word, 128), 4)
-BELOW = WordOp("cc", PLACE, 8)
-
-
-def test_values_of_a_way() -> None:
-    assert sorted({*tried_values(PLACE).tolist()}) == list(range(16))
-    assert sorted({*tried_values(PLACE, [(BELOW, True)]).tolist()}) == list(range(8))
-    assert sorted({*tried_values(PLACE, [(BELOW, False)]).tolist()}) == list(range(8, 16))
-
-
-def test_conditions_of_something_else() -> None:
-    """Of another symbol, or of what is not known: nothing is left out."""
-    other = WordOp("cc", Symbol(0, 1, -128, 127).word, 8)
-    for condition in (other, WordOp("eq", unknown(), 0), WordOp("eq", WordOp("add", X.word, unknown()), 0)):
-        assert tried_values(PLACE, [(condition, True)]).size == 256
-
-
-def test_a_way_that_no_value_takes() -> None:
-    assert tried_values(PLACE, [(BELOW, True), (BELOW, False)]).size == 256
-
-
-def test_symbols_with_too_many_values() -> None:
-    """Of a word: there is no list of four thousand million numbers."""
-    word = Symbol(0, 0, -(1 << 31), (1 << 31) - 1, 32).word
-    assert tried_values(WordOp("lsr", word, 4)) is None
-    short = Symbol(0, 0, -(1 << 15), (1 << 15) - 1, 16).word
-    assert np.ptp(tried_values(WordOp("asr", short, 4))) == 4095
 
 
 def test_a_table_of_constants_is_read_once() -> None:

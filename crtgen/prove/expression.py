@@ -1,13 +1,13 @@
 """Expressions as functions of their leaves: the sums and the symbols in them."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from crtgen.prove.meaning import OPS, wrap
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Bytes, Halves, LinearSum, Symbol, Word, WordByte, WordOp, signed
 
-__all__ = ["Node", "evaluate", "leaves", "parts_of", "shape_of"]
+__all__ = ["Node", "evaluate", "has_leaf", "leaves", "parts_of", "shape_of"]
 
 Node = Word | Symbol | WordByte
 
@@ -25,7 +25,15 @@ def parts_of(e: Node) -> tuple[Node, ...]:
 
 def leaves(e: Node) -> list[LinearSum]:
     """The sums that an expression depends on, each object once."""
-    found: list[LinearSum] = []
+    return list(_leaves(e))
+
+
+def has_leaf(e: Node) -> bool:
+    """Whether it depends on any."""
+    return next(_leaves(e), None) is not None
+
+
+def _leaves(e: Node) -> Iterator[LinearSum]:
     seen: set[int] = set()
     todo: list[Node] = [e]
     while todo:
@@ -37,10 +45,9 @@ def leaves(e: Node) -> list[LinearSum]:
         seen.add(id(node))
         if isinstance(node, LinearSum):
             if node.terms():
-                found.append(node)
+                yield node
         else:
             todo.extend(parts_of(node))
-    return found
 
 
 _SHAPES: dict[Hashable, int] = {}

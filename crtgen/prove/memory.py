@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crtgen.prove.expression import leaves
+from crtgen.prove.expression import has_leaf
 from crtgen.prove.greatest import greatest_of, single_symbol
 from crtgen.prove.meaning import table
 from crtgen.prove.refusal import Refusal
@@ -266,7 +266,7 @@ class WordMemory:
 
     def _seen(self, word: Word, part: WordByte) -> Byte:
         """Within a branch that depends on inputs a byte need not be what it is in the end."""
-        if self.undo or _is_symbol(part.word) or not leaves(word):
+        if self.undo or _is_symbol(part.word) or not has_leaf(word):
             return part
         found = self.recognise(word, 8)
         return WordByte(unknown(), 0) if found is None else low_byte(found)

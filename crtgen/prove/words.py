@@ -1,5 +1,6 @@
 """Operations on words that keep sums as sums, and bytes and halves as such, wherever that is exact."""
 
+from collections.abc import Hashable
 from typing import TypeVar
 
 from crtgen.prove.expression import shape_of
@@ -461,9 +462,13 @@ _PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge", "f_
 
 
 def _alike(a: WordOp, b: WordOp) -> bool:
-    """Whether two expressions are the same, operation by operation."""
-    both = [shape_of(e, lambda s: (s.constant, frozenset(s.terms().items())), {}) for e in (a, b)]
-    return both[0] == both[1]
+    """Whether two choices are the same, operation by operation."""
+    memo: dict[int, Hashable] = {}
+
+    def shape(e: Word) -> Hashable:
+        return shape_of(e, lambda s: (s.constant, frozenset(s.terms().items())), memo)
+
+    return all(shape(x) == shape(y) for x, y in zip(a.args, b.args, strict=True))
 
 
 def _is(a: Word, b: Word) -> bool:

@@ -7,7 +7,7 @@ from importlib import import_module
 from math import inf
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from crtgen.boards.core import Core
 from crtgen.errors import UnsupportedError
@@ -102,22 +102,32 @@ def design(
 
 
 @cache
-def _load_designs() -> None:
-    """Import every module of the package: those with designs register them."""
+def _load_designs(core: Core | None) -> None:
+    """Import the modules with designs: of the packages for a feature, those of what the core has."""
     package = import_module(__package__)
     for module in iter_modules(package.__path__):
-        import_module(f"{__package__}.{module.name}")
+        if core is None or module.name not in get_args(Feature) or getattr(core, module.name):
+            import_module(f"{__package__}.{module.name}")
 
 
-def registered(operator: type[Op]) -> tuple[RegisteredDesign, ...]:
-    """Every design of an operator: its own, then those of the traits that it has."""
-    _load_designs()
-    return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
+def registered(operator: type[Op], core: Core | None = None) -> tuple[RegisteredDesign, ...]:
+    """Every design of an operator, its own and then those of the traits that it has.
+
+    With a ``core``, others may be missing that are for what it has not. Their order is that of their modules'
+    names, whatever was imported first.
+    """
+    _load_designs(core)
+    own = (sorted(_DESIGNS.get(kind, ()), key=_module_of) for kind in operator.__mro__)
+    return tuple(entry for entries in own for entry in entries)
+
+
+def _module_of(entry: RegisteredDesign) -> str:
+    return entry.function.__module__
 
 
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     """Every kernel that computes ``op`` on ``target``, cheapest first."""
-    return _by_time(registered(type(op)), op, sig, target)
+    return _by_time(registered(type(op), target.core), op, sig, target)
 
 
 def most_special(op: Op, sig: Signature, target: Target) -> list[Kernel]:
@@ -126,7 +136,7 @@ def most_special(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     Only if there is none, those that need nothing: these are hardly ever as fast.
     """
     for rank in sorted({*_RANKS.values()}):
-        entries = (entry for entry in registered(type(op)) if _RANKS[entry.needs] == rank)
+        entries = (entry for entry in registered(type(op), target.core) if _RANKS[entry.needs] == rank)
         if kernels := _by_time(entries, op, sig, target):
             return kernels
     return []

@@ -95,8 +95,8 @@ Place = tuple[int, int]
 
 
 def _spared_of_python(text: str) -> list[tuple[Place, Place]]:
-    """From where to where there are strings and annotations."""
-    tree, parts = ast.parse(text), list[ast.expr]()
+    """From where to where there are strings and annotations, and cases that tests run."""
+    tree, parts = ast.parse(text), list[ast.expr | ast.stmt]()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) or (
             isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
@@ -104,6 +104,8 @@ def _spared_of_python(text: str) -> list[tuple[Place, Place]]:
             parts.append(node)
         elif isinstance(node, ast.AnnAssign):
             parts.append(node.annotation)
+        elif isinstance(node, ast.FunctionDef) and node.name == "cases":
+            parts.append(node)
     return [
         ((part.lineno - 1, part.col_offset), (part.end_lineno - 1, part.end_col_offset))
         for part in parts
@@ -127,7 +129,7 @@ def near(file: Path) -> list[str]:
     room = file.parts[1].removesuffix(".py")
     more = {
         "kernels": ["tests/ops"],
-        "ops": ["tests/kernels/test_cases.py"],
+        "ops": ["tests/kernels/test_cases.py", "tests/plan"],
         "codegen": ["tests/kernels/test_cases.py", "tests/pipeline"],
     }
     found = [f"tests/{room}", f"tests/test_{room}.py", *more.get(room, [])]

@@ -151,6 +151,24 @@ def test_a_naked_function_is_read_from_its_code(tmp_path: Path) -> None:
     assert (report.path[1].own, report.path[1].kind) == (36, "code")
 
 
+def test_a_clone_has_the_frame_of_its_original(tmp_path: Path) -> None:
+    assembly = """
+    .syntax unified
+    .thumb
+    .text
+    .global leaf.isra.0
+    .type leaf.isra.0, %function
+    leaf.isra.0:
+        bx lr
+    .size leaf.isra.0, . - leaf.isra.0
+    """
+    main = 'void clone(void) __asm__("leaf.isra.0"); void crt_reset(void) { for (;;) clone(); }'
+    elf = compile_image(tmp_path, main_c=main, kernel_S=assembly)
+    (tmp_path / "leaf.su").write_text("leaf.c:3:5:leaf\t24\tstatic\n")
+    report = analyse(elf)
+    assert [(f.name, f.own, f.kind) for f in report.path[1:]] == [("leaf.isra.0", 24, "static")]
+
+
 def test_library_functions_are_read_from_their_code(tmp_path: Path) -> None:
     main = """
     volatile long long a, b;

@@ -6,9 +6,9 @@ sum. An output is a function of d, of what the sum gives, and of the product of 
 the sum: for each d and each shift that a sum can ask for, it is compared along all products.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,13 @@ __all__ = ["SoftmaxRow", "rounded_product", "softmax_output"]
 _DIFFERENCES = np.arange(-255, 1, dtype=np.int64)
 _CHUNK = 1 << 14
 _MOST_SUMS = 1 << 30
+
+_Shifts: TypeAlias = dict[int, tuple[int, int, tuple[int, ...]]]
+"""By shift: the least and the greatest reciprocal, and what else an element takes of the sum."""
+
+_MOST_TRIED = 64
+_TRIED: dict[Hashable, _Shifts] = {}
+"""Of functions that are right for all sums, by these and by what they are: the next run has them, too."""
 
 
 def softmax_output(layer: SoftmaxLayer, word: Word, verdicts: dict[Any, bool]) -> int | None:
@@ -214,51 +221,51 @@ class _Element:
         for zero in self.zeros:
             if self._depends(zero) != (True, False) and evaluate(zero, _no_leaf, self.row.values(d)).any():
                 raise Refusal("the sign of a power of softmax is another one")
-        for shift, (least, most, fixed) in self._shifts().items():
+        for shift, (least, most, given) in self._shifts().items():
+            fixed = dict(zip(self.of_total, given, strict=True))
             for i, difference in enumerate(d):
                 power = int(powers[i])
                 ends = (power * least + (1 << 30)) >> 31, (power * most + (1 << 30)) >> 31
                 self._along(int(difference), shift, ends, fixed)
 
-    def _shifts(self) -> dict[int, tuple[int, int, dict[int, int]]]:
-        """By shift: the least and the greatest reciprocal, and what else the sum gives, for all sums."""
+    def _shifts(self) -> _Shifts:
+        """For all sums. Functions of a sum that were tried for it before are not tried again."""
         assert self.product is not None  # looked at before
-        layer, scale = self.layer, self.product[2]
-        one = int(layer.share(np.array([0]))[0])
-        first, last = one, one * layer.depth
-        if last - first > _MOST_SUMS:
+        one = int(self.layer.share(np.array([0]))[0])
+        sums = range(one, one * self.layer.depth + 1)
+        if sums[-1] - one > _MOST_SUMS:
             raise Refusal("the sum of softmax has too many values to try")
-        found: dict[int, tuple[int, int, dict[int, int]]] = {}
-        for start in range(first, last + 1, _CHUNK):
-            total = np.arange(start, min(last + 1, start + _CHUNK), dtype=np.int64)
+        zeros = [zero for zero in self.zeros if self._depends(zero)[0]]
+        memo: dict[int, Any] = {id(self.total): "total"}
+        shapes = (shape_of(e, _no_leaf, memo) for e in (self.product[2], *zeros, *self.of_total.values()))
+        name = sums, len(zeros), *shapes
+        if name not in _TRIED:
+            if len(_TRIED) == _MOST_TRIED:
+                _TRIED.clear()
+            _TRIED[name] = self._tried(sums, self.product[2], zeros)
+        return _TRIED[name]
+
+    def _tried(self, sums: range, scale: Word, zeros: list[Word]) -> _Shifts:
+        found: _Shifts = {}
+        for start in range(sums.start, sums.stop, _CHUNK):
+            total = np.arange(start, min(sums.stop, start + _CHUNK), dtype=np.int64)
             memo: dict[int, Any] = {id(self.total): total}
-            reciprocals, shifts = layer.scale_of(total)
+            reciprocals, shifts = self.layer.scale_of(total)
             if not (evaluate(scale, _no_leaf, memo) == reciprocals).all() or (reciprocals < 0).any():
                 raise Refusal("the reciprocal of softmax's sum is another one")
-            if any(np.any(evaluate(z, _no_leaf, memo)) for z in self.zeros if self._depends(z)[0]):
+            if any(np.any(evaluate(zero, _no_leaf, memo)) for zero in zeros):
                 raise Refusal("the sign of the reciprocal of softmax's sum is another one")
-            others = {
-                k: np.broadcast_to(evaluate(e, _no_leaf, memo), total.shape) for k, e in self.of_total.items()
-            }
+            given = [evaluate(e, _no_leaf, memo) for e in self.of_total.values()]
             for shift in np.flatnonzero(np.bincount(shifts)):
-                self._note(
-                    found,
-                    int(shift),
-                    reciprocals[shifts == shift],
-                    {k: v[shifts == shift] for k, v in others.items()},
-                )
+                which = shifts == shift
+                others = [np.broadcast_to(v, total.shape)[which] for v in given]
+                self._note(found, int(shift), reciprocals[which], others)
         return found
 
-    def _note(
-        self,
-        found: dict[int, tuple[int, int, dict[int, int]]],
-        shift: int,
-        scales: Any,
-        others: dict[int, Any],
-    ) -> None:
-        fixed = {k: int(v[0]) for k, v in others.items()}
+    def _note(self, found: _Shifts, shift: int, scales: Any, others: list[Any]) -> None:
+        fixed = tuple(int(v[0]) for v in others)
         least, most, before = found.get(shift, (int(scales.min()), int(scales.max()), fixed))
-        if before != fixed or any((v != v[0]).any() for v in others.values()):
+        if before != fixed or any((v != v[0]).any() for v in others):
             raise Refusal("what softmax makes of its sum is not a shift")
         found[shift] = min(least, int(scales.min())), max(most, int(scales.max())), fixed
 

@@ -55,7 +55,7 @@ class Symbols:
         if not value & 1 or self._function(address) is None:
             return False
         long, short = self._halfwords(address - 4, 2), self._halfwords(address - 2, 1)
-        if len(long) == 2 and long[0] & 0xF800 == 0xF000 and long[1] & 0xD000 == 0xD000:
+        if len(long) == 2 and _is_bl(*long):
             return True
         return len(short) == 1 and short[0] & 0xFF87 == 0x4780
 
@@ -82,7 +82,7 @@ class Symbols:
         """Return address and target of each BL (encoding T1, Armv8-M ARM C2.4.16)."""
         code = self._halfwords(caller.start, (caller.end - caller.start) // 2)
         for i, (high, low) in enumerate(pairwise(code)):
-            if high & 0xF800 == 0xF000 and low & 0xD000 == 0xD000:
+            if _is_bl(high, low):
                 sign = high >> 10 & 1
                 bits = (1 ^ (low >> 13 & 1) ^ sign, 1 ^ (low >> 11 & 1) ^ sign)
                 offset = -(sign << 24) + (bits[0] << 23) + (bits[1] << 22)
@@ -138,3 +138,8 @@ def _memory(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
     for section in elf.iter_sections():
         if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_type"] == "SHT_PROGBITS":
             yield section["sh_addr"], section.data()
+
+
+def _is_bl(high: int, low: int) -> bool:
+    """Whether two halfwords are a BL, encoding T1."""
+    return high & 0xF800 == 0xF000 and low & 0xD000 == 0xD000

@@ -157,10 +157,10 @@ class MelSettings:
         _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
         _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
         if self.log == "pcen":
-            good = self.pcen_time > 0 and self.pcen_bias > 0 and 0 < self.pcen_power <= 1
-            _require(
-                good and 0 <= self.pcen_gain <= 1, "a pcen with times, biases or powers that are not above 0"
-            )
+            _require(self.pcen_time > 0, f"a pcen_time of {self.pcen_time}, not above 0")
+            _require(self.pcen_bias > 0, f"a pcen_bias of {self.pcen_bias}, not above 0")
+            _require(0 < self.pcen_power <= 1, f"a pcen_power of {self.pcen_power}; supported: above 0, to 1")
+            _require(0 <= self.pcen_gain <= 1, f"a pcen_gain of {self.pcen_gain}; supported: 0 to 1")
             hint = "a window begins anew in each run: leave per out"
             _require(self.per == "stream", "pcen follows the energy of a stream", hint)
         _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")

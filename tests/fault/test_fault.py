@@ -179,15 +179,61 @@ whole:
 """
 
 
+def _linked(folder: Path, entry: str, assembly: str) -> Path:
+    """An image of it, from 0x1000 on."""
+    (folder / "code.s").write_text(assembly)
+    command = [require_tool("arm-none-eabi-gcc"), "-mcpu=cortex-m4", "-nostdlib", "-Wl,-Ttext=0x1000"]
+    command += [f"-Wl,--entry={entry}", "code.s", "-o", "code.elf"]
+    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    return folder / "code.elf"
+
+
 @pytest.mark.qemu
 def test_what_is_behind_a_call(tmp_path: Path) -> None:
     """BL and BLX are calls; other instructions of the same halfwords are none."""
-    (tmp_path / "calls.s").write_text(CALLS)
-    command = [require_tool("arm-none-eabi-gcc"), "-mcpu=cortex-m4", "-nostdlib", "-Wl,-Ttext=0x1000"]
-    command += ["-Wl,--entry=whole", "calls.s", "-o", "calls.elf"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
-    symbols = Symbols(tmp_path / "calls.elf")
+    symbols = Symbols(_linked(tmp_path, "whole", CALLS))
     behind = {"bl": 0x1004, "blx": 0x1006, "b.w": 0x100A, "bx": 0x100C, "movw": 0x1010}
     assert [name for name, at in behind.items() if symbols.is_return(at | 1)] == ["bl", "blx"]
     assert not symbols.is_return(behind["bl"])  # a return to Thumb has the lowest bit
     assert not symbols.is_return(0x2001)
+
+
+LAYERS = """
+.syntax unified
+.thumb
+.text
+.type early, %function
+early:
+    bx lr
+.size early, . - early
+.space 0x1800
+.global model
+.type model, %function
+model:
+    bl early
+    b.w early
+    bl late
+    bl early
+    bl late
+    bx lr
+.size model, . - model
+.space 0x1800
+.type late, %function
+late:
+    bx lr
+.size late, . - late
+"""
+
+
+@pytest.mark.qemu
+def test_which_layer_of_those_that_share_a_function(tmp_path: Path) -> None:
+    """It is the one whose call, of those in the model's code, the function returns to; else it is any."""
+    layers = [("a", ["early"]), ("b", ["late"]), ("c", ["early"]), ("d", ["late"]), ("e", ["other"])]
+    symbols = Symbols(_linked(tmp_path, "model", LAYERS), layers)
+    model = 0x1000 + 2 + 0x1800
+    behind = {"a": model + 4, "b": model + 12, "c": model + 16, "d": model + 20}
+    for layer, function in (("a", "early"), ("b", "late"), ("c", "early"), ("d", "late")):
+        assert symbols.layer_of(function, [0x2001, behind[layer] | 1]) == layer
+    assert symbols.layer_of("early", [behind["b"] | 1]) == "a, c"
+    assert symbols.layer_of("other", []) == "e"
+    assert symbols.layer_of("none", []) == ""

@@ -242,3 +242,13 @@ def test_energies_over_what_they_were() -> None:
     assert float(np.abs(made.astype(np.float64) - whole).max()) < _CLOSE * float(np.ptp(whole))
     with pytest.raises(UsageError, match="pcen follows the energy of a stream"):
         Features("librosa-mel", log="pcen", per="window")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("time", 0.0), ("bias", 0.0), ("power", 0.0), ("power", 1.5), ("gain", -0.1), ("gain", 1.5)],
+)
+def test_what_pcen_cannot_be(name: str, value: float) -> None:
+    options: dict[str, Any] = {f"pcen_{name}": value}
+    with pytest.raises(UsageError, match=f"a pcen_{name} of {value}"):
+        Features("librosa-mel", log="pcen", **options)

@@ -129,7 +129,9 @@ def test_terminate_ends_the_session() -> None:
 def test_close_tells_the_peer() -> None:
     host, device = paired()
     host.close()
-    assert device.receive(host.take_output()) == [Lost()]
+    wire = host.take_output()
+    assert wire == GOLDEN["terminate"]
+    assert device.receive(wire) == [Lost()]
 
 
 def test_terminate_without_a_session_is_nothing() -> None:

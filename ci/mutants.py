@@ -51,7 +51,7 @@ _WORDS = {
 _C_TOKEN = re.compile(r"(?<= )(<=|>=|==|!=|&&|\|\||<<|>>|[<>+*%&|-])(?= )|\b\d+(?=u?\b)")
 _PYTHON_TOKEN = re.compile(
     r"(?<= )(<=|>=|==|!=|//|<<|>>|and|or|[<>+*%&|-])(?= )|\b(min|max)(?=\()"
-    r"|(?<!strict=)\bTrue\b|\bFalse\b|\b\d+\b"
+    r"|(?<!strict=)\bTrue\b|\bFalse\b|(?<!\.)\b\d+\b(?!\.)"
 )
 
 
@@ -131,6 +131,7 @@ def near(file: Path) -> list[str]:
         "kernels": ["tests/ops"],
         "ops": ["tests/kernels/test_cases.py", "tests/plan"],
         "codegen": ["tests/kernels/test_cases.py", "tests/pipeline"],
+        "runtime": ["tests/slot"],
     }
     found = [f"tests/{room}", f"tests/test_{room}.py", *more.get(room, [])]
     return [path for path in found if (ROOT / path).exists()] or ["tests/test_api.py", "tests/cli"]

@@ -8,6 +8,9 @@ PYTHON = '''"""One + two."""
 x: dict[str, 3] = {}
 def f(a: int = 4) -> int:
     return a + max(a, 5) if a < 6 else f"{a} + 7"
+y = 0.5
+def cases() -> list[int]:
+    return [8, 9]
 '''
 C = """/* 1 + 2 */
 #include <x.h>
@@ -16,7 +19,7 @@ int f(int a) { return a < 3u ? a : "4 + 5"[6]; } // 7
 
 
 def test_what_is_changed() -> None:
-    """Numbers and operators of the code; no strings, types, comments and signatures."""
+    """Whole numbers and operators of the code; no strings, types, comments, signatures and cases."""
     found = [(m.line, m.old, m.new) for m in mutants(Path("x.py"), PYTHON)]
     assert found == [(3, "+", "-"), (3, "max", "min"), (3, "5", "6"), (3, "<", "<="), (3, "6", "7")]
     found = [(m.line, m.old, m.new) for m in mutants(Path("x.c"), C)]

@@ -89,7 +89,7 @@ class Bounds:
         low = high = _as_float(line.constant) / line.divisor
         sizes, errors = abs(low), 0.0
         whole = -self.reach, self.reach
-        for s, factor in line.terms:
+        for s, factor in sorted(line.terms, key=_place):  # sums of floats depend on their order
             k = _as_float(factor) / line.divisor
             a, b = self.span.get(s, whole)
             a, b = (k * a, k * b) if k > 0 else (k * b, k * a)
@@ -213,6 +213,10 @@ def _chosen(e: WordOp) -> tuple[bool, Node, int] | None:
 
 
 _GREATER = {"f_gt": True, "f_ge": True, "f_lt": False, "f_le": False}
+
+
+def _place(term: tuple[Symbol, int]) -> tuple[int, int]:
+    return term[0].tensor, term[0].index
 
 
 def _line(e: Node) -> LinearForm:

@@ -42,6 +42,7 @@ def within(name: str, board: str, reach: float, folder: Path, runs: int) -> tupl
     compiled = api.load(model).compile(board)
     built = compiled.generate("standalone").build()
     proof = prove(built.path, model, reach=reach)
+    assert prove(built.path, model, reach=reach).error == proof.error, "another order, another sum"
     info, rng, worst = compiled.modules[0].info, np.random.default_rng(5), 0.0
     layers = layers_of(model)
     with compiled.generate().build().run() as session:

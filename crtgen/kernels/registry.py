@@ -1,5 +1,6 @@
 """Which designs there are for an operator, and which one a layer gets."""
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -70,6 +71,11 @@ def _is_bare(op: Op, sig: Signature) -> bool:
 
 _DESIGNS: dict[type, list[RegisteredDesign]] = {}
 
+
+def _module_of(entry: RegisteredDesign) -> str:
+    return entry.function.__module__
+
+
 _RANKS: Mapping[Feature | None, int] = {"mve": 0, "dsp": 1, "vfp": 1, "base": 1, "narrow": 1, None: 2}
 """In this order, designs of row loops are tried until one is there."""
 
@@ -93,9 +99,8 @@ def design(
 
     def register(function: _D) -> _D:
         for operator in operators:
-            _DESIGNS.setdefault(operator, []).append(
-                RegisteredDesign(function, types, needs, weights, to, packed)
-            )
+            entry = RegisteredDesign(function, types, needs, weights, to, packed)
+            insort(_DESIGNS.setdefault(operator, []), entry, key=_module_of)
         return function
 
     return register
@@ -117,12 +122,7 @@ def registered(operator: type[Op], core: Core | None = None) -> tuple[Registered
     names, whatever was imported first.
     """
     _load_designs(core)
-    own = (sorted(_DESIGNS.get(kind, ()), key=_module_of) for kind in operator.__mro__)
-    return tuple(entry for entries in own for entry in entries)
-
-
-def _module_of(entry: RegisteredDesign) -> str:
-    return entry.function.__module__
+    return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
 
 
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:

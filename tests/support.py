@@ -43,6 +43,16 @@ def require_tool(program: str, hint: str = "see the README") -> str:
     return str(path)
 
 
+def copy_checkout(folder: Path) -> None:
+    """Copy what a checkout of crtgen runs from into ``folder``, which becomes the root of a repository."""
+    for name in ("crtgen", "boards", "templates", "demo", "zephyr", "zephyr_app"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("LICENSE", "docs/misra.md"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    (folder / ".git").mkdir()
+
+
 def cached(command: Sequence[str]) -> list[str]:
     """The command that compiles one source; gcc's asks the cache first, where there is one."""
     return ["ccache", *command] if "gcc" in Path(command[0]).name and shutil.which("ccache") else [*command]

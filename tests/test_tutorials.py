@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from crtgen.boards import CORES
 from crtgen.cli.app import app
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, copy_checkout, require_tool
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 
@@ -22,8 +23,11 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def type_commands(page: str) -> None:
-    """Every command of a page; what is printed there has to be in its output."""
+def type_commands(page: str, *crtgen: str | Path) -> None:
+    """Type every command of a page; what the page says is printed has to be in its output.
+
+    ``crtgen`` is the command line that starts it; without one the commands run in this process.
+    """
     for block in blocks(page, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *expected = part.splitlines()
@@ -31,10 +35,19 @@ def type_commands(page: str) -> None:
             if program == "pip":
                 continue
             assert program == "crtgen"
-            done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-            assert done.exit_code == 0, f"{command}\n{done.output}"
+            code, stdout, output = _typed(crtgen, arguments)
+            assert code == 0, f"{command}\n{output}"
             for line in expected:
-                assert line in done.stdout, f"{command}: {line}\n{done.stdout}"
+                assert line in stdout, f"{command}: {line}\n{stdout}"
+
+
+def _typed(crtgen: Sequence[str | Path], arguments: list[str]) -> tuple[int, str, str]:
+    """Exit code, standard output, and all output."""
+    if not crtgen:
+        here = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        return here.exit_code, here.stdout, here.output
+    done = subprocess.run([*crtgen, *arguments], capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stdout + done.stderr
 
 
 def compile_c(page: str, library: Path) -> None:
@@ -62,11 +75,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout of crtgen that may be written to, as the current folder."""
+    copy_checkout(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.mark.qemu
-def test_first_steps(folder: Path) -> None:
+def test_first_steps_in_a_checkout(checkout: Path) -> None:
+    """A checkout with settings of its own is still crtgen's: the same steps work a second time."""
     require_tool("qemu-system-arm")
-    type_commands("first-steps.md")
-    assert (folder / "crtgen.lock.json").exists()
+    crtgen = (sys.executable, "-m", "crtgen")
+    type_commands("first-steps.md", *crtgen)
+    assert (checkout / "crtgen.lock.json").exists()
+    arguments = ["run", "demo/digits.tflite", "--board", "mps2_an386", "--input", "demo/digit.npz"]
+    code, shown, output = _typed(crtgen, arguments)
+    assert code == 0, output
+    assert "[7] 0.996094" in shown
+    assert not (checkout / "tests").exists(), "it is the copy that ran"
 
 
 @pytest.mark.qemu

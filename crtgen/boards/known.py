@@ -1,11 +1,13 @@
 """The boards that there are: crtgen's own, those of folders that somebody names, and single files.
 
-Boards of one's own lie in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml`` that
-is in force (``crtgen.folder``).
+A person's own boards are in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml``
+that is in force (``crtgen.folder``). A checkout of crtgen becomes such a folder as soon as somebody types
+``crtgen init`` in it. Its ``boards/`` are crtgen's own, or those of another version, and are left out.
 """
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -71,7 +73,7 @@ def name_board(file: Path, name: str = "") -> Board:
     """The board of a file, which is known by its name from now on, as long as this process runs."""
     board = load_board(file, name)
     before = _known(board.name).get(board.name)
-    if isinstance(before, Board) and before.file != file:
+    if isinstance(before, Board) and not _is_same(before.file, file):
         raise _twice(board.name, file, before.file)
     _named[board.name] = file
     return board
@@ -100,21 +102,38 @@ def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
 
 def _known(only: str = "") -> Mapping[str, Board | UsageError]:
     """Boards and what is wrong with files, by name; of ``only`` one name, if there is one."""
-    folders = [boards_dir(), *map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))]
-    folder = current_folder()
-    if folder is not None:
-        folders.append(folder / "boards")
-    files = [(file.stem, file) for folder in folders for file in sorted(folder.glob("*.toml"))]
+    files = [(file.stem, file) for folder in _folders() for file in sorted(folder.glob("*.toml"))]
     found: dict[str, Board | UsageError] = {}
     for name, file in (*files, *_named.items()):
         if only not in ("", name):
             continue
         before = found.get(name)
-        if isinstance(before, Board) and before.file != file:
-            found[name] = _twice(name, file, before.file)
-        else:
+        if not isinstance(before, Board):
             found[name] = _loaded(name, file, _changed(file))
+        elif not _is_same(before.file, file):
+            found[name] = _twice(name, file, before.file)
     return found
+
+
+def _folders() -> list[Path]:
+    folders = [boards_dir(), *map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))]
+    folder = current_folder()
+    if folder is not None and not _is_checkout(folder):
+        folders.append(folder / "boards")
+    return folders
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "crtgen" / "version.py").is_file()
+
+
+def _is_same(one: Path | None, other: Path) -> bool:
+    """True for one file under two names, and for copies: an installed crtgen meets those of a checkout."""
+    if one is None:
+        return False
+    with suppress(OSError):
+        return one.samefile(other) or one.read_bytes() == other.read_bytes()
+    return False
 
 
 def _changed(file: Path) -> int:

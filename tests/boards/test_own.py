@@ -63,6 +63,29 @@ def test_a_name_is_one_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "there is a board rpi_pico already" in str(wrong_boards()["rpi_pico"])
 
 
+def test_a_copy_is_the_same_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mps2_an386.toml").write_text(TEXT)
+    monkeypatch.setenv("CRTGEN_BOARDS", str(tmp_path))
+    assert not wrong_boards()
+    assert find_board(str(tmp_path / "mps2_an386.toml")).core == find_board("mps2_an386").core
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_checkout_has_no_boards_of_its_own(
+    is_checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody types ``crtgen init`` in a checkout of another version, whose boards differ."""
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "mps2_an386.toml").write_text(TEXT.replace("cortex-m4", "cortex-m3"))
+    if is_checkout:
+        (tmp_path / "crtgen").mkdir()
+        (tmp_path / "crtgen" / "version.py").touch()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "crtgen.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert list(wrong_boards()) == ([] if is_checkout else ["mps2_an386"])
+
+
 @pytest.mark.qemu
 def test_a_project_takes_its_board_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_tool("qemu-system-arm")

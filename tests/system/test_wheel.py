@@ -11,7 +11,8 @@ from sysconfig import get_paths
 import pytest
 
 from ci.sbom import bill_of_materials
-from tests.support import ROOT, nightly, require_tool
+from tests.support import ROOT, copy_checkout, nightly, require_tool
+from tests.test_tutorials import type_commands
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
@@ -23,7 +24,9 @@ def _run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("with_dependencies", [False, nightly(True)])
-def test_the_wheel_runs_the_main_job(tmp_path: Path, with_dependencies: bool) -> None:
+def test_the_wheel_runs_the_main_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_dependencies: bool
+) -> None:
     """On a push it finds the packages of this environment, by night it installs those that it names."""
     require_tool("qemu-system-arm")
     pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
@@ -39,10 +42,19 @@ def test_the_wheel_runs_the_main_job(tmp_path: Path, with_dependencies: bool) ->
     where = _run(python, "-c", "import crtgen; print(crtgen.__file__)", cwd=tmp_path)
     assert str(tmp_path) in where
     program = tmp_path / "venv" / "bin" / "crtgen"
-    digits, digit = ROOT / "demo" / "digits.tflite", ROOT / "demo" / "digit.npz"
     _check_bill(bill_of_materials(wheel), wheel)
-    shown = _run(program, "run", digits, "--board", "mps2_an386", "--input", digit, cwd=tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    copy_checkout(_made(tmp_path / "checkout"))
+    monkeypatch.chdir(tmp_path / "checkout")
+    type_commands("first-steps.md", program)  # in a checkout, though it is the installed crtgen that runs
+    _run(program, "init", "--example", cwd=_made(tmp_path / "empty"))
+    shown = _run(program, "run", "--input", "digit.npz", cwd=tmp_path / "empty")
     assert "[7] 0.996094" in shown
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def _check_bill(text: str, wheel: Path) -> None:

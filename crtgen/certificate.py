@@ -74,25 +74,25 @@ def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
 
 
 def lines_of(proof: Proof) -> list[str]:
-    """What is proven and what not, in words; the last line is the verdict."""
+    """Say what was checked and what could not be; the last line is the verdict."""
     if proof.stopped:
         return [
             f"it stopped at {proof.stopped}",
-            f"{proof.model}: not proven, the run could not be followed to its end",
+            f"{proof.model}: not checked, the run could not be followed to its end",
         ]
     least, most = proof.instructions
     count = (
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
-    verdict, last = "proven", "each is the network's for every input"
+    verdict, last = "checked", "each is the network's for every input"
     if proof.network.slides:
         last = "each is the network's on every window of every signal"
     if proof.network.uncompared:
-        verdict, last = "safe", proof.network.uncompared
+        verdict, last = "memory and registers are checked", proof.network.uncompared
         if proof.error is not None:
             last += _error(proof.error, proof.outputs)
     elif not proof.is_proven:
-        verdict, last = "not proven", "the rest is not"
+        verdict, last = "not checked", "the rest is not"
         if proof.first_reason:
             last = f"the first that is not recognised: {proof.first_reason}"
     alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"

@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "": {
         "run": "Generate, build, start and infer.",
         "verify": "Compare what the board computes with what is expected.",
-        "prove": "Prove that the image computes the network, for every input.",
+        "prove": "Check that the image computes the network, for every input.",
         "generate": "Write a firmware project or a library.",
         "build": "Build a project; prints its files, flash, RAM, worst-case stack.",
         "flash": "Build what has changed, and write the image to the board.",

@@ -28,7 +28,7 @@ def command(
     building: Building,
     files: Files,
     image: Annotated[
-        Path | None, typer.Option(help="Prove this ELF file; nothing is generated and built then.")
+        Path | None, typer.Option(help="Check this ELF file; nothing is generated and built then.")
     ] = None,
     counterexample: Annotated[
         Path | None,
@@ -49,10 +49,11 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Prove that the image computes the network, for every input.
+    """Check that the image computes the network, for every input, from its machine code.
 
-    See docs/prove.md for what a proof says. The exit code is 0 only if every byte of the result is proven.
-    Where something is not, an input that shows a fault is looked for.
+    The exit code is 0 only if every byte of the result was followed to the network's output. Otherwise crtgen
+    looks for an input that shows a fault. docs/soundness.md lists images that the checker is known to accept
+    wrongly.
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
@@ -85,7 +86,7 @@ def command(
 
 
 def _print(console: Console, proof: Proof, depth: int | None, found: Refutation | None) -> None:
-    rows = table("", "layer", "outputs", "proven", "needed", "missing", right=("outputs", "proven", "needed"))
+    rows = table("", "layer", "outputs", "checked", "needed", "missing", right=("outputs", "checked", "needed"))
     for layer in proof.layers:
         missing = f"{layer.missing:,}" if layer.needed else ""
         counts = (f"{n:,}" for n in (layer.outputs, layer.proven, layer.needed))

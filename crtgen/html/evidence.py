@@ -180,7 +180,7 @@ def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, byte
     try:
         proof = prove_built(image, model, board)
     except (ModelError, ToolMissingError) as error:  # zig alone has no objdump
-        found = Claim(what, False, f"not proven: {error}", "proof.json")
+        found = Claim(what, False, f"not checked: {error}", "proof.json")
         return {"proof.json": _json({"refused": str(error)})}, (found,)
     made = {"proof.json": _json(as_dict(proof))}
     if proof.is_proven:

@@ -212,11 +212,11 @@ def test_command(digits: Path, tmp_path: Path) -> None:
     result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(digits), "--header", str(header)])
     assert result.exit_code == 0, result.output
     assert "#define DIGITS_WORST_INSTRUCTIONS " in header.read_text()
-    assert "digits: proven, 10 of 10 outputs" in result.output
+    assert "digits: checked, 10 of 10 outputs" in result.output
     changed = flipped(digits, symbol(digits, "__tvm_param__digits_conv2d_weights") + 5, 0, tmp_path)
     result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(changed)])
     assert result.exit_code == 8
-    assert "not proven" in result.output
+    assert "not checked" in result.output
 
 
 @pytest.mark.models

@@ -237,7 +237,7 @@ def _within(board: Board, origin: int, size: int, *names: str) -> bool:
 def _slots_are_blocks(board: Board) -> Iterator[Finding]:
     if board.slots is None:
         return
-    erased, _ = FLASH_DRIVERS[board.slots.driver]
+    erased = FLASH_DRIVERS[board.slots.driver].erase_size
     for key, origin, size in board.slots.ranges:
         if key != "work" and (origin % erased or size % erased):
             yield key, f"origin and size have to be multiples of {erased} B, which are erased at once"

@@ -1,21 +1,35 @@
 """Where on a board models lie that are exchanged without the firmware, and what writes its flash."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crtgen.errors import UsageError
 
-__all__ = ["FLASH_DRIVERS", "Slot", "Slots"]
+__all__ = ["FLASH_DRIVERS", "FlashDriver", "Slot", "Slots"]
+
+
+class FlashDriver(NamedTuple):
+    """Bytes that are erased and written at once, and what a load of a torn unit does.
+
+    ``torn`` is ``"nmi"`` or ``"fault"`` (a bus fault) for flash with error correction: a load of bytes that a
+    power cut left half written raises it. It is empty where such bytes are loaded as any.
+    """
+
+    erase_size: int
+    write_size: int
+    torn: str
+
 
 FLASH_DRIVERS = {
-    "ram": (4096, 8),
-    "kinetis": (4096, 8),
-    "nrf_nvmc": (4096, 4),
-    "rp2040": (4096, 256),
-    "stm32f4": (128 << 10, 4),
-    "stm32h7": (128 << 10, 32),
-    "stm32l4": (4096, 8),
+    "ram": FlashDriver(4096, 8, ""),
+    "kinetis": FlashDriver(4096, 8, ""),
+    "nrf_nvmc": FlashDriver(4096, 4, ""),
+    "rp2040": FlashDriver(4096, 256, ""),
+    "stm32f4": FlashDriver(128 << 10, 4, ""),
+    "stm32h7": FlashDriver(128 << 10, 32, "fault"),
+    "stm32l4": FlashDriver(4096, 8, "nmi"),
 }
-"""Drivers that erase and write flash while firmware runs: bytes that are erased and written at once.
+"""Drivers that erase and write flash while firmware runs.
 
 ``ram`` is for simulators, whose flash is memory; the STM32F4 has such sectors behind its first 128 KiB.
 """

@@ -78,7 +78,7 @@ def _delta(old: SlotImage, new: SlotImage, board: Board) -> Delta:
         hint = "name another one with --slot: the old image is read while the new one is written"
         raise UsageError("both images are for one slot", hint=hint)
     assert board.slots is not None
-    return Delta.between(old, new, max(16, FLASH_DRIVERS[board.slots.driver][1]))
+    return Delta.between(old, new, max(16, FLASH_DRIVERS[board.slots.driver].write_size))
 
 
 def _about(image: SlotImage) -> dict[str, Any]:

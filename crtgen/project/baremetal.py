@@ -100,6 +100,7 @@ class _SlotsView:
     flash_size: int
     erase_size: int
     write_size: int
+    torn: str
     places: tuple[_SlotView, ...]
     work: str
     work_size: int
@@ -273,13 +274,14 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
 
 
 def _slots(board: Board, slots: Slots, stack: int) -> _SlotsView:
-    erase_size, write_size = FLASH_DRIVERS[slots.driver]
+    driver = FLASH_DRIVERS[slots.driver]
     return _SlotsView(
         driver=slots.driver,
         flash_origin=f"{board.memory(board.code).origin:#010x}",
         flash_size=board.flash,
-        erase_size=erase_size,
-        write_size=write_size,
+        erase_size=driver.erase_size,
+        write_size=driver.write_size,
+        torn=driver.torn,
         places=tuple(
             _SlotView(s.name, f"{s.origin:#010x}", s.size, stack, board.memory(s.memory).kind == "ram")
             for s in slots.places

@@ -24,8 +24,8 @@ SERVER_TEXT = 15_950
 Growth needs a reason.
 """
 
-SLOT_TEXT = 1024
-"""The same of what opens a model in a slot."""
+SLOT_TEXT = 1152
+"""The same of what opens a model in a slot, of which reading with care takes a hundred."""
 
 OPTIONAL = ("crt_slot", "crt_record", "crt_drift", "crt_cores")
 """What only some images have begins with these."""

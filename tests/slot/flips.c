@@ -55,6 +55,19 @@ int main(void)
         memcpy(image + 8, &lie, 4);
         refused += crt_slot_check(&place) != 0;
     }
+    /* Addresses that a core without unaligned loads would fault on, with a CRC that is right. */
+    for (uint32_t off = 1; off < 8; off++) {
+        const struct crt_slot_header whole = header;
+        struct crt_slot_header *const there = (struct crt_slot_header *)image;
+        for (uint32_t field = 0; field < 2; field++) {
+            *there = whole;
+            there->work_size = 32;
+            there->entry += (field == 0) ? off : 0;
+            there->work += (field == 1) ? off : 0;
+            there->crc = crt_crc32(0, image + 16, IMAGE - 16);
+            refused += crt_slot_check(&place) == CRT_SLOT_ELSEWHERE;
+        }
+    }
     printf("%u\n", refused);
     return 0;
 }

@@ -1,6 +1,9 @@
 /*
  * A device that gets new models, on a flash whose power may be cut at any erasing or writing, which is then done in
  * part. After each start there has to be a model that runs: the one before, or the new one. Prints how many cuts.
+ *
+ * Every other flash has error correction: a unit that was cut is torn, and may be read by the port alone. Where the
+ * sanitizer is on, its bytes are poisoned, so that any other load of them ends the program.
  */
 #define _GNU_SOURCE
 #include "images.h"
@@ -14,11 +17,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address))
+#endif
+
 #define SLOT 512u
 #define TRIES 2u
+#define FLASH_MOST (2u * SLOT + 2u * 512u)
 
 static uint8_t *flash; /* two slots, then the log; below 4 GiB, as the addresses of a device */
 static uint32_t work[4];
+static int corrects; /* the flash has error correction */
+static uint8_t torn[FLASH_MOST / 4u]; /* its units that may not be loaded */
+static uint64_t refused;
 static uint32_t erase_size, write_size;
 static uint64_t operations, cut, cuts;
 static uint32_t noise;
@@ -46,6 +60,36 @@ static int is_cut(void)
     return operations == cut;
 }
 
+/* Of a unit: whole again, or torn, which one that a cut left as it was is not. */
+static void set_torn(uintptr_t address, int is)
+{
+    torn[(address - (uintptr_t)flash) / write_size] = (uint8_t)is;
+    if (is) {
+        ASAN_POISON_MEMORY_REGION((void *)address, write_size);
+    } else {
+        ASAN_UNPOISON_MEMORY_REGION((void *)address, write_size);
+    }
+}
+
+static int may_tear(void)
+{
+    return corrects && (next_random() & 3u) != 0;
+}
+
+static int32_t flash_read(void *context, uintptr_t address, void *data, uint32_t size)
+{
+    (void)context;
+    for (uint32_t i = 0; i < size; i++) {
+        const uintptr_t offset = address + i - (uintptr_t)flash;
+        if (torn[offset / write_size] != 0) {
+            refused++;
+            return -5;
+        }
+    }
+    memcpy(data, (const void *)address, size);
+    return 0;
+}
+
 static int32_t flash_erase(void *context, uintptr_t address, uint32_t size)
 {
     (void)context;
@@ -53,9 +97,15 @@ static int32_t flash_erase(void *context, uintptr_t address, uint32_t size)
     for (uint32_t block = 0; block < size; block += erase_size) {
         uint8_t *bytes = (uint8_t *)address + block;
         const int stops = is_cut();
+        for (uint32_t unit = 0; unit < erase_size; unit += write_size) {
+            set_torn((uintptr_t)bytes + unit, 0);
+        }
         for (uint32_t i = 0; i < erase_size; i++) {
             const uint32_t any = next_random();
             bytes[i] = (!stops || (any & 3u) == 0) ? 0xffu : (any & 4u) != 0 ? (uint8_t)(any >> 8) : bytes[i];
+        }
+        for (uint32_t unit = 0; stops && unit < erase_size; unit += write_size) {
+            set_torn((uintptr_t)bytes + unit, may_tear());
         }
         if (stops) {
             longjmp(power, 1);
@@ -72,11 +122,13 @@ static int32_t flash_write(void *context, uintptr_t address, const void *data, u
     for (uint32_t unit = 0; unit < size; unit += write_size) {
         uint8_t *bytes = (uint8_t *)address + unit;
         const int stops = is_cut();
+        expect(torn[(address + unit - (uintptr_t)flash) / write_size] == 0, "a torn unit is written");
         for (uint32_t i = 0; i < write_size; i++) {
             expect(bytes[i] == 0xffu, "a byte is written twice");
             bytes[i] = stops ? (uint8_t)(from[unit + i] | next_random()) : from[unit + i];
         }
         if (stops) {
+            set_torn((uintptr_t)bytes, may_tear());
             longjmp(power, 1);
         }
     }
@@ -92,7 +144,8 @@ static struct crt_slots slots;
 
 static int32_t start(void)
 {
-    const struct crt_flash driver = {erase_size, write_size, NULL, flash_erase, flash_write};
+    const struct crt_flash driver = {.erase_size = erase_size, .write_size = write_size, .erase = flash_erase,
+                                     .write = flash_write, .read = corrects ? flash_read : NULL};
     static struct crt_flash kept;
     static struct crt_slot_place places[2];
     kept = driver;
@@ -112,6 +165,7 @@ static void update(uint32_t version)
     uint8_t image[IMAGE];
     const uint32_t other = 1u - (uint32_t)slots.active;
     const uint32_t step = (write_size > 64u) ? write_size : 64u;
+    expect(crt_slots_check(&slots, other) == CRT_OK || crt_slots_commit(&slots, other) != CRT_OK, "what is torn is committed");
     if (crt_slots_begin(&slots, other) == CRT_ERR_STATE) {
         return; /* it is needed until the next start */
     }
@@ -163,6 +217,8 @@ static int run(uint64_t first)
     uint8_t image[IMAGE];
     cut = UINT64_MAX;
     operations = 0;
+    ASAN_UNPOISON_MEMORY_REGION(flash, FLASH_MOST);
+    memset(torn, 0, sizeof torn);
     memset(flash, 0xff, 2 * SLOT + 2 * erase_size);
     base = 1;
     target = 2;
@@ -194,9 +250,10 @@ int main(int argc, char **argv)
         erase_size = shapes[seed % 5][0];
         write_size = shapes[seed % 5][1];
         noise = seed * 2654435761u;
+        corrects = write_size >= 8u && seed % 2u != 0;
         for (uint64_t first = 1; run(first) != 0; first++) {
         }
     }
-    printf("%llu\n", (unsigned long long)cuts);
+    printf("%llu %llu\n", (unsigned long long)cuts, (unsigned long long)refused);
     return 0;
 }

@@ -160,6 +160,20 @@ def test_bad_images_are_refused_and_the_model_runs_on() -> None:
             push(client, replace(b, origin=0x12345000))
         with pytest.raises(RemoteError, match="there is no such slot"):
             client.slot_call(endpoints.SLOT_COMMIT, 7)
+        for slot in (1 << 32, (1 << 32) + 1, -1, -(1 << 32)):  # of 64 bits: none is slot 0 or 1
+            for call in (endpoints.SLOT_BEGIN, endpoints.SLOT_COMMIT):
+                with pytest.raises(RemoteError, match="there is no such slot"):
+                    client.slot_call(call, slot)
+        client.slot_call(endpoints.SLOT_BEGIN, 1)
+        for words in (
+            (1, 1 << 32, 0, 0, 16),
+            (1, 0, 1 << 32, 0, 16),
+            (1, 0, 0, 1 << 32, 16),
+            (1, 0, 0, 0, 1 << 32),
+        ):
+            with pytest.raises(RemoteError, match="there is no such slot, or place in it"):
+                client.slot_call(endpoints.SLOT_COPY, *words)
+        client.slot_call(endpoints.SLOT_COPY, 1, 0, 0, 0, 16)
         with client.allocate((8,), np.uint8) as place, pytest.raises(RemoteError, match="nothing was begun"):
             client.slot_call(endpoints.SLOT_WRITE, 0, 0, place)
         _assert_exact(client, digits)

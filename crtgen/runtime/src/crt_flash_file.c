@@ -71,6 +71,7 @@ int32_t crt_flash_of_file(struct crt_flash *flash, struct crt_flash_file *file, 
         return CRT_ERR_ARGUMENT;
     }
     file->bytes = bytes;
+    (void)memset(flash, 0, sizeof *flash);
     flash->erase_size = file->erase_size;
     flash->write_size = file->write_size;
     flash->context = file;

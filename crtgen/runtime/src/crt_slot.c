@@ -10,6 +10,13 @@
 /* Bytes that the CRC does not cover: up to it, and itself. */
 #define CRT_SLOT_BEFORE ((uint32_t)offsetof(struct crt_slot_header, crc) + 4u)
 
+/* Bytes that are read at once. */
+#define CRT_SLOT_BLOCK 128u
+
+/* The linker scripts of images align code and arenas to these. */
+#define CRT_SLOT_ALIGN 8u
+#define CRT_SLOT_ALIGN_WORK 16u
+
 /* What this core has, as far as the compiler was told. */
 static uint32_t crt_slot_core(void)
 {
@@ -46,33 +53,51 @@ static int crt_slot_within(uintptr_t at, uint32_t bytes, uintptr_t origin, uint3
     return (at >= origin) && (offset <= size) && (bytes <= (size - offset));
 }
 
-int32_t crt_slot_check(const struct crt_slot_place *place)
+int32_t crt_flash_read(const struct crt_flash *flash, uintptr_t address, void *data, uint32_t size)
 {
-    const uint8_t *image = (const uint8_t *)place->origin;
-    const struct crt_slot_header *header = (const struct crt_slot_header *)place->origin;
-    uint32_t behind = 0;
-    if (place->verify != NULL) {
-        behind = CRT_SLOT_SIGNATURE;
+    if ((flash != NULL) && (flash->read != NULL)) {
+        return flash->read(flash->context, address, data, size);
     }
-    if (header->magic != CRT_SLOT_MAGIC) {
-        return CRT_SLOT_EMPTY;
+    (void)memcpy(data, (const void *)address, size);
+    return CRT_OK;
+}
+
+/*
+ * Returns 0 if the CRC of the header is that of the bytes. They go through a block on the stack, read with care: any of
+ * them may be torn. After that they may be loaded as memory.
+ */
+static int32_t crt_slot_read(const struct crt_slot_place *place, const struct crt_slot_header *header)
+{
+    uint8_t block[CRT_SLOT_BLOCK];
+    uint32_t crc = 0;
+    uint32_t size = 0;
+    for (uint32_t at = CRT_SLOT_BEFORE; at < header->size; at += size) {
+        size = ((header->size - at) < CRT_SLOT_BLOCK) ? (header->size - at) : CRT_SLOT_BLOCK;
+        if (crt_flash_read(place->flash, place->origin + at, block, size) != 0) {
+            return CRT_SLOT_DAMAGED;
+        }
+        crc = crt_crc32(crc, block, size);
     }
-    if ((header->format != CRT_SLOT_FORMAT) || (header->abi != CRT_SLOT_ABI)) {
-        return CRT_SLOT_UNKNOWN;
-    }
-    if ((header->size < sizeof *header) || (header->size > place->size) || (behind > (place->size - header->size))) {
-        return CRT_SLOT_SIZE;
-    }
-    if (crt_crc32(0, &image[CRT_SLOT_BEFORE], header->size - CRT_SLOT_BEFORE) != header->crc) {
-        return CRT_SLOT_DAMAGED;
-    }
-    if ((place->verify != NULL) && (place->verify(image, header->size, &image[header->size]) != 0)) {
-        return CRT_SLOT_UNSIGNED;
-    }
+    return (crc == header->crc) ? 0 : (int32_t)CRT_SLOT_DAMAGED;
+}
+
+/* Returns 0 if the signature behind an image, which was read, is that of a key that the firmware trusts. */
+static int32_t crt_slot_signed(const struct crt_slot_place *place, uint32_t size)
+{
+    uint8_t signature[CRT_SLOT_SIGNATURE];
+    const int32_t error = crt_flash_read(place->flash, place->origin + size, signature, CRT_SLOT_SIGNATURE);
+    const int trusted = (error == 0) && (place->verify((const void *)place->origin, size, signature) == 0);
+    return trusted ? 0 : (int32_t)CRT_SLOT_UNSIGNED;
+}
+
+/* Returns 0 if this core, at this place, can run an image. */
+static int32_t crt_slot_fits(const struct crt_slot_place *place, const struct crt_slot_header *header)
+{
     if ((header->core & ~crt_slot_core()) != 0) {
         return CRT_SLOT_CORE;
     }
-    if ((header->origin != place->origin) ||
+    if ((header->origin != place->origin) || ((header->origin % CRT_SLOT_ALIGN) != 0u) ||
+        ((header->work % CRT_SLOT_ALIGN_WORK) != 0u) || ((header->entry % CRT_SLOT_ALIGN) != 0u) ||
         !crt_slot_within(header->work, header->work_size, place->work, place->work_size) ||
         !crt_slot_within(header->entry, (uint32_t)sizeof(struct crt_slot_entry), place->origin, header->size)) {
         return CRT_SLOT_ELSEWHERE;
@@ -87,6 +112,36 @@ int32_t crt_slot_check(const struct crt_slot_place *place)
         return CRT_SLOT_OTHER;
     }
     return CRT_OK;
+}
+
+int32_t crt_slot_check(const struct crt_slot_place *place)
+{
+    struct crt_slot_header header;
+    const uint32_t least = (uint32_t)sizeof header;
+    uint32_t behind = 0;
+    if (place->verify != NULL) {
+        behind = CRT_SLOT_SIGNATURE;
+    }
+    if ((place->size < least) || (behind > (place->size - least))) {
+        return CRT_SLOT_SIZE;
+    }
+    if (crt_flash_read(place->flash, place->origin, &header, (uint32_t)sizeof header) != 0) {
+        return CRT_SLOT_DAMAGED;
+    }
+    if (header.magic != CRT_SLOT_MAGIC) {
+        return CRT_SLOT_EMPTY;
+    }
+    if ((header.format != CRT_SLOT_FORMAT) || (header.abi != CRT_SLOT_ABI)) {
+        return CRT_SLOT_UNKNOWN;
+    }
+    if ((header.size < sizeof header) || (header.size > place->size) || (behind > (place->size - header.size))) {
+        return CRT_SLOT_SIZE;
+    }
+    int32_t error = crt_slot_read(place, &header);
+    if ((error == CRT_OK) && (place->verify != NULL)) {
+        error = crt_slot_signed(place, header.size);
+    }
+    return (error == CRT_OK) ? crt_slot_fits(place, &header) : error;
 }
 
 int32_t crt_slot_open(const struct crt_slot_place *place, struct crt_slot *slot)

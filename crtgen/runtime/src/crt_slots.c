@@ -28,17 +28,42 @@ static uintptr_t crt_slots_block(const struct crt_slots *slots, uintptr_t at)
     return at - ((at - slots->config.log) % slots->config.flash->erase_size);
 }
 
-static int crt_slots_is_erased(uintptr_t at, uint32_t size)
+/* Whether a place of the log, read with care, can be written. One that is torn cannot. */
+static int crt_slots_is_erased(const struct crt_flash *flash, uintptr_t at, uint32_t size)
 {
-    const uint8_t *bytes = (const uint8_t *)at;
+    uint8_t bytes[CRT_FLASH_WRITE_MOST];
     uint32_t i = 0;
+    if (crt_flash_read(flash, at, bytes, size) != 0) {
+        return 0;
+    }
     while ((i < size) && (bytes[i] == 0xffu)) {
         i++;
     }
     return i == size;
 }
 
-/* The newest record that is whole. */
+/* Whether a place of the log took these bytes. */
+static int crt_slots_took(const struct crt_flash *flash, uintptr_t at, const uint8_t *bytes, uint32_t size)
+{
+    uint8_t there[CRT_FLASH_WRITE_MOST];
+    return (crt_flash_read(flash, at, there, size) == 0) && (memcmp(there, bytes, size) == 0);
+}
+
+/* A place whose bytes are read by the port of the flash, if it is in flash. */
+static struct crt_slot_place crt_slots_place(const struct crt_slots *slots, uint32_t slot)
+{
+    struct crt_slot_place place = slots->config.places[slot];
+    place.flash = (place.in_ram != 0u) ? NULL : slots->config.flash;
+    return place;
+}
+
+int32_t crt_slots_check(const struct crt_slots *slots, uint32_t slot)
+{
+    const struct crt_slot_place place = crt_slots_place(slots, slot);
+    return crt_slot_check(&place);
+}
+
+/* The newest record that is whole. One that is torn is none. */
 static int crt_slots_read(struct crt_slots *slots)
 {
     const uint32_t cell = crt_slots_cell(slots);
@@ -46,8 +71,9 @@ static int crt_slots_read(struct crt_slots *slots)
     slots->next = slots->config.log;
     for (uint32_t offset = 0; offset < slots->config.log_size; offset += cell) {
         struct crt_slots_record record;
-        (void)memcpy(&record, (const void *)(slots->config.log + offset), sizeof record);
-        const int whole = (record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED)) &&
+        const int32_t error =
+            crt_flash_read(slots->config.flash, slots->config.log + offset, &record, (uint32_t)sizeof record);
+        const int whole = (error == 0) && (record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED)) &&
                           (record.active < slots->config.count) && (record.previous < slots->config.count);
         if (whole && (!found || ((int32_t)(record.sequence - slots->last.sequence) > 0))) {
             slots->last = record;
@@ -84,9 +110,9 @@ static int32_t crt_slots_decide(struct crt_slots *slots, uint32_t active, uint32
             }
             error = flash->erase(flash->context, at, flash->erase_size);
         }
-        if ((error == CRT_OK) && crt_slots_is_erased(at, cell)) {
+        if ((error == CRT_OK) && crt_slots_is_erased(flash, at, cell)) {
             error = flash->write(flash->context, at, bytes, cell);
-            if ((error == CRT_OK) && (memcmp((const void *)at, bytes, cell) == 0)) {
+            if ((error == CRT_OK) && crt_slots_took(flash, at, bytes, cell)) {
                 slots->last = record;
                 slots->newest = at;
                 return CRT_OK;
@@ -104,7 +130,8 @@ static int crt_slots_keeps(const struct crt_slots *slots, uint32_t slot)
 
 static int32_t crt_slots_use(struct crt_slots *slots, uint32_t slot)
 {
-    const int32_t error = crt_slot_open(&slots->config.places[slot], &slots->slot);
+    const struct crt_slot_place place = crt_slots_place(slots, slot);
+    const int32_t error = crt_slot_open(&place, &slots->slot);
     slots->active = (error == CRT_OK) ? (int32_t)slot : -1;
     return error;
 }
@@ -169,7 +196,7 @@ static int crt_slots_needs(const struct crt_slots *slots, uint32_t slot)
     if (!crt_slots_keeps(slots, slot) || (slots->newest == 0u)) {
         return 0;
     }
-    return ((int32_t)slot == slots->active) || (decided && (crt_slot_check(&slots->config.places[slot]) == CRT_OK));
+    return ((int32_t)slot == slots->active) || (decided && (crt_slots_check(slots, slot) == CRT_OK));
 }
 
 int32_t crt_slots_begin(struct crt_slots *slots, uint32_t slot)
@@ -222,7 +249,7 @@ int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot)
     if (slot >= slots->config.count) {
         return CRT_ERR_NAME;
     }
-    int32_t error = crt_slot_check(&slots->config.places[slot]);
+    int32_t error = crt_slots_check(slots, slot);
     if (error != CRT_OK) {
         return error;
     }
@@ -253,6 +280,26 @@ int32_t crt_slots_load(struct crt_slots *slots, uint32_t slot, const struct crt_
     return (error == CRT_OK) ? crt_slots_commit(slots, slot) : error;
 }
 
+int32_t crt_slots_copy(struct crt_slots *slots, uint32_t slot, uint32_t offset, const struct crt_slots_span *from)
+{
+    uint8_t block[CRT_FLASH_WRITE_MOST];
+    int32_t error = CRT_OK;
+    if ((from->slot >= slots->config.count) || (from->offset > slots->config.places[from->slot].size) ||
+        (from->size > (slots->config.places[from->slot].size - from->offset))) {
+        return CRT_ERR_ADDRESS;
+    }
+    const struct crt_slot_place other = crt_slots_place(slots, from->slot);
+    for (uint32_t done = 0; (error == CRT_OK) && (done < from->size); done += CRT_FLASH_WRITE_MOST) {
+        const uint32_t left = from->size - done;
+        const uint32_t size = (left < CRT_FLASH_WRITE_MOST) ? left : CRT_FLASH_WRITE_MOST;
+        if (crt_flash_read(other.flash, other.origin + from->offset + done, block, size) != 0) {
+            return CRT_SLOT_DAMAGED;
+        }
+        error = crt_slots_write(slots, slot, offset + done, block, size);
+    }
+    return error;
+}
+
 int32_t crt_slots_confirm(struct crt_slots *slots)
 {
     const struct crt_slots_record *last = &slots->last;
@@ -268,6 +315,6 @@ int32_t crt_slots_revert(struct crt_slots *slots)
     if ((slots->newest == 0u) || (last->previous == last->active)) {
         return CRT_ERR_STATE;
     }
-    const int32_t error = crt_slot_check(&slots->config.places[last->previous]);
+    const int32_t error = crt_slots_check(slots, last->previous);
     return (error == CRT_OK) ? crt_slots_decide(slots, last->previous, last->active, 0, 0) : error;
 }

@@ -6,6 +6,13 @@
 
 #include <string.h>
 
+/* An argument that has to fit 32 bits; else a number that no slot, offset or size has. */
+static uint32_t crt_slots_number(const struct crt_call *call, uint32_t argument)
+{
+    const int64_t value = call->values[argument].v_int64;
+    return ((value < 0) || (value > (int64_t)UINT32_MAX)) ? UINT32_MAX : (uint32_t)value;
+}
+
 /* What became of a call. A model that runs, or does no more, is known to the server. */
 static int crt_slots_answer(struct crt_call *call, int32_t error)
 {
@@ -53,7 +60,7 @@ int crt_slots_about(struct crt_call *call)
         words[count++] = (int32_t)place->size;
         words[count++] = (int32_t)place->work;
         words[count++] = (int32_t)place->work_size;
-        words[count++] = crt_slot_check(place);
+        words[count++] = crt_slots_check(slots, i);
     }
     uint64_t *result = crt_call_results(call, (count + 1u) / 2u);
     if (result == NULL) {
@@ -67,7 +74,7 @@ int crt_slots_about(struct crt_call *call)
 int crt_slots_erase(struct crt_call *call)
 {
     struct crt_slots *slots = crt_slots_of(call);
-    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_begin(slots, (uint32_t)call->values[0].v_int64));
+    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_begin(slots, crt_slots_number(call, 0u)));
 }
 
 int crt_slots_store(struct crt_call *call)
@@ -82,7 +89,7 @@ int crt_slots_store(struct crt_call *call)
     if (error != CRT_OK) {
         return error;
     }
-    const int32_t written = crt_slots_write(slots, (uint32_t)call->values[0].v_int64, (uint32_t)call->values[1].v_int64,
+    const int32_t written = crt_slots_write(slots, crt_slots_number(call, 0u), crt_slots_number(call, 1u),
                                             crt_tensor_bytes(tensor), size);
     return (written == CRT_ERR_STATE) ? crt_fail(call->server, CRT_ERR_STATE, "nothing was begun in that slot")
                                       : crt_slots_answer(call, written);
@@ -91,25 +98,17 @@ int crt_slots_store(struct crt_call *call)
 int crt_slots_transfer(struct crt_call *call)
 {
     struct crt_slots *slots = crt_slots_of(call);
-    const uint64_t other = (uint64_t)call->values[2].v_int64;
-    const uint64_t offset = (uint64_t)call->values[3].v_int64;
-    const uint64_t size = (uint64_t)call->values[4].v_int64;
-    if (slots == NULL) {
-        return CRT_ERR_STATE;
-    }
-    if ((other >= slots->config.count) || (offset > slots->config.places[other].size) ||
-        (size > (slots->config.places[other].size - offset))) {
-        return crt_slots_answer(call, CRT_ERR_ADDRESS);
-    }
-    const void *from = (const void *)(slots->config.places[other].origin + (uintptr_t)offset);
-    return crt_slots_answer(call, crt_slots_write(slots, (uint32_t)call->values[0].v_int64,
-                                                  (uint32_t)call->values[1].v_int64, from, (uint32_t)size));
+    const struct crt_slots_span from = {crt_slots_number(call, 2u), crt_slots_number(call, 3u),
+                                        crt_slots_number(call, 4u)};
+    return (slots == NULL)
+               ? CRT_ERR_STATE
+               : crt_slots_answer(call, crt_slots_copy(slots, crt_slots_number(call, 0u), crt_slots_number(call, 1u), &from));
 }
 
 int crt_slots_decide_for(struct crt_call *call)
 {
     struct crt_slots *slots = crt_slots_of(call);
-    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_commit(slots, (uint32_t)call->values[0].v_int64));
+    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_commit(slots, crt_slots_number(call, 0u)));
 }
 
 int crt_slots_again(struct crt_call *call)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A flash, as its driver offers it. It is read as memory.
+ * A flash, as its driver offers it. What was written whole is read as memory.
  */
 #ifndef CRT_FLASH_H
 #define CRT_FLASH_H
@@ -21,6 +21,16 @@ struct crt_flash {
 
     /* Where its first block begins; a simulated flash may be anywhere. That of a chip needs no more than 0. */
     uintptr_t base;
+
+    /*
+     * Copy bytes that a cut of the power may have left torn, half written or half erased. A flash with error correction
+     * answers a plain load of them with an NMI or a bus fault; this returns a negative number instead, else 0. NULL: any
+     * byte may be loaded.
+     */
+    int32_t (*read)(void *context, uintptr_t address, void *data, uint32_t size);
 };
+
+/* Copy bytes by the port of a flash, or as memory: `flash` may be NULL. Returns 0, or a negative number for torn ones. */
+int32_t crt_flash_read(const struct crt_flash *flash, uintptr_t address, void *data, uint32_t size);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include <crt/flash.h>
 #include <crt/model.h>
 
 #define CRT_SLOT_MAGIC 0x53545243u /* "CRTS" */
@@ -85,6 +86,9 @@ struct crt_slot_place {
      * firmware, Ed25519 for one. NULL: images need no signature, and whoever can write one can run code.
      */
     int32_t (*verify)(const void *image, uint32_t size, const uint8_t *signature);
+
+    /* The flash that the slot is in, if loads of torn bytes are faults there (crt/flash.h); NULL: any byte may be loaded. */
+    const struct crt_flash *flash;
 };
 
 /* Why a model is refused. */
@@ -92,10 +96,10 @@ enum crt_slot_error {
     CRT_SLOT_EMPTY = -32,     /* there is no image */
     CRT_SLOT_UNKNOWN = -33,   /* a format or an ABI of another release of crtgen */
     CRT_SLOT_SIZE = -34,      /* it says that it is larger than the slot, or smaller than a header */
-    CRT_SLOT_DAMAGED = -35,   /* the CRC is not that of the bytes */
+    CRT_SLOT_DAMAGED = -35,   /* the CRC is not that of the bytes, or some of them cannot be read */
     CRT_SLOT_UNSIGNED = -36,  /* the signature is missing or wrong */
     CRT_SLOT_CORE = -37,      /* it has instructions that this core has not */
-    CRT_SLOT_ELSEWHERE = -38, /* it was linked for another place, or works in memory that it is not given */
+    CRT_SLOT_ELSEWHERE = -38, /* it was linked for another place, or works in memory that it is not given or not aligned */
     CRT_SLOT_STACK = -39,     /* a run takes more of the stack than it is given */
     CRT_SLOT_OLD = -40,       /* its version is below the least one */
     CRT_SLOT_OTHER = -41,     /* it has other inputs or outputs */
@@ -107,7 +111,7 @@ struct crt_slot {
     const struct crt_slot_entry *entry;
 };
 
-/* Whether the image at a place can be used: 0, or one of enum crt_slot_error. It looks at every byte. */
+/* Returns 0 if the image at a place can be used, or one of enum crt_slot_error. It reads every byte, with care. */
 int32_t crt_slot_check(const struct crt_slot_place *place);
 
 /*

@@ -85,6 +85,22 @@ struct crt_slots_source {
 /* Begin, write and commit such an image. Returns what those do, or what `read` does. */
 int32_t crt_slots_load(struct crt_slots *slots, uint32_t slot, const struct crt_slots_source *source);
 
+/* Bytes in a slot. */
+struct crt_slots_span {
+    uint32_t slot;
+    uint32_t offset;
+    uint32_t size;
+};
+
+/*
+ * Write bytes of another slot into the one that was begun, as crt_slots_write does. Returns CRT_SLOT_DAMAGED if they
+ * cannot be read.
+ */
+int32_t crt_slots_copy(struct crt_slots *slots, uint32_t slot, uint32_t offset, const struct crt_slots_span *from);
+
+/* Returns 0 if the image in a slot can be used, or one of enum crt_slot_error. */
+int32_t crt_slots_check(const struct crt_slots *slots, uint32_t slot);
+
 /* The model that runs is good: it stays. */
 int32_t crt_slots_confirm(struct crt_slots *slots);
 

@@ -169,17 +169,17 @@ def digest(path: Path) -> str:
         raise UsageError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True) -> None:
+def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, private: bool = False) -> None:
     """Make ``path`` a file with this content, whole or in pieces: either all of it, or what was there before.
 
-    ``durable`` brings it to the disk before the call returns: it survives a power cut. Raises ``UsageError``
-    if it cannot be written.
+    Only this user can read a ``private`` file. ``durable`` brings it to the disk before the call returns: it
+    survives a power cut. Raises ``UsageError`` if it cannot be written.
     """
     beside = path.with_name(f".{path.name}{LEFTOVER}")
     try:
         _remove(beside)
         step("write", beside)
-        with open(os.open(beside, _NEW, 0o666), "wb") as file:
+        with open(os.open(beside, _NEW, 0o600 if private else 0o666), "wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             if durable:

@@ -96,8 +96,13 @@ class Settings:
         trust.require(self.path, self.digest, asks)
 
     def leads_out(self, path: Path) -> bool:
-        """Whether a path, links followed, is outside of the folder."""
+        """True if a path, links followed, is outside of the folder."""
         return not path.resolve().is_relative_to(self.folder.resolve())
+
+    def hidden_part(self, path: Path) -> str:
+        """First name with a dot on the way to a path, links followed: ``.git``; empty without one."""
+        place, folder = path.resolve(), self.folder.resolve()
+        return next((part for part in place.relative_to(folder).parts if part.startswith(".")), "")
 
     def check_options(self, known: Iterable[str]) -> None:
         """Raise ``UsageError`` for an option that no command has."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from crtgen import files
 from crtgen.boards import find_board
 from crtgen.build.failure import explain_failure
+from crtgen.build.folder import own_build
 from crtgen.build.formats import write_formats
 from crtgen.build.image import BuiltImage
 from crtgen.build.process import follow
@@ -41,6 +42,8 @@ def build_project(
 ) -> BuiltImage:
     """Build the project in ``directory`` into its ``build/``; what is up to date is not built again.
 
+    A ``build/`` that this person's last build did not leave as it is starts from nothing (``own_build``).
+
     Two builds of one project take turns. Raises ``UsageError`` for a path that CMake does not build in,
     ``ToolMissingError``, ``DoesNotFitError`` where the linker runs out of a memory, ``BuildError`` with the
     compiler's first errors otherwise. All that was printed is in ``build/build.log``.
@@ -58,7 +61,7 @@ def build_project(
         raise UsageError(
             f"a library for {framework} is built there", where=str(root), hint=FRAMEWORKS[framework].use
         )
-    with files.alone(root / manifest.locked):
+    with files.alone(root / manifest.locked), own_build(root):
         _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)

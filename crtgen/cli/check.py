@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api
+from crtgen import api, trust
 from crtgen.certificate import lines_of, proof_key, prove_built
 from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded
@@ -38,7 +38,8 @@ __all__ = ["command"]
 class _Job:
     """A model for a board, at a level; ``before`` is what is locked, ``after`` what is there now.
 
-    ``unproven`` says why its image is not proven, where the settings ask for that.
+    ``unproven`` says why its image is not proven, if the settings ask for that. ``claimed``: the lock says
+    that it is, and this computer has not proven it.
     """
 
     settings: ModelSettings
@@ -46,6 +47,7 @@ class _Job:
     before: LockEntry | None
     after: LockEntry
     unproven: str = ""
+    claimed: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -62,14 +64,17 @@ def command(
     tune: options.Tune = None,
     lock: Annotated[Path, typer.Option(help="What models cost when it was written.")] = Path(LOCK),
     update: Annotated[bool, typer.Option("--update", help="Measure, and write the lock.")] = False,
+    prove_again: Annotated[
+        bool, typer.Option("--prove-again", help="Prove what the lock only claims, as CI should.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Hold models to their budgets and to crtgen.lock.json.
 
     What was generated, and what it cost on each board, is in the lock: where nothing changed, nothing is
-    measured. What became worse is said by layer. Models with "proven = true" in crtgen.toml are proven,
-    unless the lock has a proof of the same; those with labelled data are evaluated on this computer.
+    measured. What became worse is said by layer. Models with "proven = true" in crtgen.toml are proven;
+    what the lock says was proven elsewhere is called claimed. Those with labelled data are evaluated here.
     """
     with guarded(as_json, debug) as out:
         if not lock.exists() and not update:
@@ -85,7 +90,7 @@ def command(
                     compiled = model.compile(
                         name, optimize=level, passes=choices.passes(fold), tuned=choices.tuned(tune)
                     )
-                    job = _job(settings, compiled, known, update, say)
+                    job = _job(settings, compiled, known, update, prove_again, say)
                     jobs.append(replace(job, after=replace(job.after, quality=quality)))
         if update:
             write_lock(lock, known.updated([job.after for job in jobs]))
@@ -98,7 +103,8 @@ def command(
                     "board": j.after.board,
                     "optimize": j.after.optimize,
                     "changed": j.is_new,
-                    "proven": bool(j.after.proof) if j.settings.proven else None,
+                    "proven": bool(j.after.proof and not j.claimed) if j.settings.proven else None,
+                    **({"claimed": j.claimed} if j.settings.proven else {}),
                     **j.after.figures,
                     **j.after.quality,
                 }
@@ -127,7 +133,9 @@ def _targets(
     return found
 
 
-def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bool, say: api.Say) -> _Job:
+def _job(
+    settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bool, prove_again: bool, say: api.Say
+) -> _Job:
     """What was locked stands for a model of which everything that is generated is the same."""
     name = compiled.modules[0].info.name
     before = lock.find((name, compiled.board.name, compiled.request.optimize))
@@ -136,16 +144,30 @@ def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bo
         raise UsageError("nothing is locked for it", where=where, hint="crtgen check --update locks it")
     same = before is not None and not update and before.source == source_of(compiled)
     after = before if same and before is not None else lock_entry(compiled)
-    if not settings.proven:
-        return _Job(settings, compiled, before, after)
-    key = proof_key(compiled, settings.file, after.toolchain)
-    if before is None or before.proof != key:
-        say(f"proving {name} on {compiled.board.name}")
-        image = compiled.generate("standalone").build(say=say)
-        proof = prove_built(image, settings.file, compiled.board, compiled.request.sliding)
-        if not proof.is_proven:
-            return _Job(settings, compiled, before, replace(after, proof=""), "; ".join(lines_of(proof)))
-    return _Job(settings, compiled, before, replace(after, proof=key))
+    job = _Job(settings, compiled, before, after)
+    return _proven(job, update, prove_again, say) if settings.proven else job
+
+
+def _proven(job: _Job, update: bool, prove_again: bool, say: api.Say) -> _Job:
+    """Prove the image, unless this computer did; a proof that only the lock knows is a claim.
+
+    The key of a proof is a public digest, so that anybody can write it into a lock. Only the person's own
+    data say that it was proven here.
+    """
+    compiled, file, after = job.compiled, job.settings.file, job.after
+    key = proof_key(compiled, file, after.toolchain)
+    done = replace(job, after=replace(after, proof=key))
+    if trust.has_made(f"proof {key}") and not prove_again:
+        return done
+    if job.before is not None and job.before.proof == key and not (update or prove_again):
+        return replace(done, claimed=True)
+    say(f"proving {after.model} on {compiled.board.name}")
+    image = compiled.generate("standalone").build(say=say)
+    proof = prove_built(image, file, compiled.board, compiled.request.sliding)
+    if not proof.is_proven:
+        return replace(job, after=replace(after, proof=""), unproven="; ".join(lines_of(proof)))
+    trust.made(f"proof {key}")
+    return done
 
 
 def _quality(settings: ModelSettings, say: api.Say) -> Mapping[str, float]:
@@ -191,6 +213,8 @@ def _print(
 def _proof(job: _Job) -> str:
     if job.unproven:
         return f"NOT PROVEN: {job.unproven}"
+    if job.claimed:
+        return "CLAIMED: the lock says that it is proven, this computer did not prove it; --prove-again does"
     held = job.before is not None and job.before.proof == job.after.proof
     return "proven, by the same proof as it was locked" if held else "proven"
 

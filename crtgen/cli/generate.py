@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files
+from crtgen import api, files, trust
 from crtgen.boards import (
     HOST,
     Board,
@@ -26,15 +26,14 @@ from crtgen.cli.show import arena_line, print_real
 from crtgen.codegen.drift import DriftReference
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ToolMissingError, UsageError
-from crtgen.folder import current_folder
 from crtgen.ir import Array
 from crtgen.measure.cases import read_inputs
 from crtgen.measure.drift import usual
 from crtgen.passes import FoldedLayer
 from crtgen.project import FRAMEWORKS, Project, framework_of
+from crtgen.project.manifest import MANIFEST
 from crtgen.settings import trust_of
 from crtgen.temporary import TemporaryFolder
-from crtgen.trust import claim
 
 __all__ = ["command"]
 
@@ -89,6 +88,7 @@ def command(
     Model, runtime, start-up, linker script, CMake files.
     """
     with guarded(as_json, debug) as out:
+        _require_own(directory, named=_is_typed(context, "directory"))
         with out.stage() as say:
             loaded = [
                 api.load(model, trust=trust or trust_of(model), shapes=choices.shapes(shape))
@@ -107,9 +107,7 @@ def command(
             share = False if own_arenas else None
             watched = _watched(watch, watch_layers, compiled)
             generated = generating.generate(compiled, kind, samples, share, registry, framework, watched)
-            kept = generated.extract(directory, force=force).kept
-            if current_folder() is not None:
-                claim(directory)
+            kept = _extract(generated, directory, force)
         project, reports = generated.project, compiled.reports
         data = {
             "directory": str(directory),
@@ -144,6 +142,36 @@ def command(
             _print_clock(console, board if chip else find_board(HOST.name))
 
         out.result(data, render)
+
+
+def _require_own(directory: Path, *, named: bool) -> None:
+    """Refuse a project that came along: files that crtgen does not know would be built with it.
+
+    A computer that remembers nothing has the person's word for a directory that is ``named``.
+    """
+    if not (directory / MANIFEST).exists() or trust.is_claimed(directory):
+        return
+    if not named or trust.remembers():
+        raise UsageError(
+            "you did not generate the project there",
+            where=str(directory),
+            hint=f"name a new directory; or look at it, and if you agree: crtgen trust {directory}",
+        )
+
+
+def _extract(generated: api.GeneratedProject, directory: Path, force: bool) -> tuple[str, ...]:
+    """Write the project and claim its directory; a new one before, so that a kill leaves no stranger."""
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        trust.claim(directory)
+    kept = generated.extract(directory, force=force).kept
+    trust.claim(directory)
+    return kept
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """True if a value is from the command line, and not from crtgen.toml."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _is_named(context: typer.Context, option: str) -> bool:

@@ -1,8 +1,9 @@
 """Images that were built before: a second ``run`` of the same model builds nothing.
 
 Each is a folder in ``$XDG_CACHE_HOME/crtgen/images``, whose name is a digest of crtgen itself, the options,
-the board and the compiler. What is in it names every file that was read, and every file that is kept, by its
-SHA-256: an image is taken only if none of them has changed.
+the board and the compiler. ``kept.json`` names every file that was read, and every file that is kept, by its
+SHA-256: an image is taken only if none of them has changed. Its first line is the person's mark over the rest
+(``crtgen.trust``), since a cache may be filled by others: a runner of CI, a home that was copied.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from crtgen import api, files
+from crtgen import api, files, trust
 from crtgen.boards import Board
 from crtgen.build import TOOLCHAINS, BuiltImage, find_toolchain
 from crtgen.cli.output import note
@@ -92,8 +93,11 @@ class KeptImage:
         path = self.folder / _CONTENT
         if not path.is_file():
             return None
+        found, _, text = files.read(path).partition(b"\n")
+        if not trust.Seal(path).fits([text], found.decode(errors="replace")):
+            return None
         try:
-            return _ADAPTER.validate_json(files.read(path))
+            return _ADAPTER.validate_json(text)
         except ValidationError:  # another version of a library wrote it, or a disk that was full
             return None
 
@@ -115,7 +119,9 @@ class KeptImage:
             compiler = find_toolchain(toolchain or image.built.manifest.toolchain).program
             read = {**read, str(compiler): files.digest(compiler)}
             content = _Content(read, made, tuple(notes), image.reports)
-            files.write(self.folder / _CONTENT, _ADAPTER.dump_json(content), durable=False)
+            text, path = _ADAPTER.dump_json(content), self.folder / _CONTENT
+            mark = trust.Seal(path).mark([text])
+            files.write(path, [mark.encode(), b"\n", text], durable=False)
             _remove_old(self.folder.parent)
 
 

@@ -46,7 +46,6 @@ READ = frozenset(
         "hardware-map",
         "image",
         "input",
-        "key",
         "labels",
         "pack",
         "params",
@@ -83,6 +82,7 @@ ASKS: Mapping[str, str] = {
     "codegen": "gives the code generator options: {}",
     "fvp-path": "runs the program {}",
     "gdb-server": "connects to {}",
+    "key": "signs with the key {}",
     "port": "opens the line {}",
     "scheduler": "lets {} run programs here",
 }
@@ -131,6 +131,7 @@ DATA = frozenset(
         "platform",
         "pool",
         "profile",
+        "prove-again",
         "push",
         "quantize-input",
         "ram",
@@ -233,7 +234,7 @@ def _one_or_all(values: list[str], several: bool) -> Any:
 
 def _in_folder(settings: Settings, name: str, value: Any) -> Any:
     """Paths are relative to the file that has them."""
-    is_path = name in READ | WRITTEN | {"cmsis-nn", "fvp-path"} and isinstance(value, str)
+    is_path = name in READ | WRITTEN | {"cmsis-nn", "fvp-path", "key"} and isinstance(value, str)
     return str(settings.folder / value) if is_path else value
 
 
@@ -259,6 +260,8 @@ def _asks(settings: Settings, name: str, value: Any) -> Iterator[str]:
 def _writes(settings: Settings, name: str, path: Path) -> Iterator[str]:
     if settings.leads_out(path):
         yield f"writes outside of the folder, to {path.resolve()} ({name})"
+    elif hidden := settings.hidden_part(path):
+        yield f"writes below {hidden}, which other programs obey ({name})"
 
 
 def _allowed(settings: Settings, asks: Sequence[str], value: Any) -> Callable[[], Any]:

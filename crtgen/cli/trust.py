@@ -1,7 +1,7 @@
 """``crtgen trust``: what a folder's files ask for, and the person's answer."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,10 +15,13 @@ from crtgen.cli.output import Debug, Json, guarded, log
 from crtgen.cli.settings import asks_of
 from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder, ignored_folder
+from crtgen.formats.database import is_database
 from crtgen.library import SUFFIXES
 from crtgen.local_boards import asks_of_map
+from crtgen.project.manifest import MANIFEST, read_manifest
 from crtgen.settings import Settings, read_settings
 from crtgen.sweep.matrix import asks_of_sweep
+from crtgen.sweep.store import adopt, measurements_in
 
 __all__ = ["command"]
 
@@ -27,12 +30,23 @@ _MAPS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A file, what it asks for, and its digest; ``is_code`` if the file itself is what is to run."""
+    """A file, what it asks for, and its digest; ``is_code`` if the file itself is what is to run.
+
+    State has no digest: ``accept`` makes it this person's.
+    """
 
     file: Path
     asks: Sequence[str]
-    digest: str
+    digest: str = ""
     is_code: bool = False
+    accept: Callable[[], None] | None = None
+
+    def allow(self) -> None:
+        """Remember a yes."""
+        if self.accept is not None:
+            self.accept()
+        else:
+            trust.allow(self.digest, None if self.is_code else self.file)
 
 
 def command(
@@ -40,7 +54,7 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="An archive, a hardware map, a sweep, crtgen.toml; what that here names if none is given.",
+            help="Archives, maps, sweeps, stores, projects; if none is given, what crtgen.toml names.",
             show_default=False,
         ),
     ] = None,
@@ -58,7 +72,7 @@ def command(
         requests = _requests(paths, settings)
         _agree(requests, yes)
         for each in requests:
-            trust.allow(each.digest, None if each.is_code else each.file)
+            each.allow()
         pinned = False
         if settings is not None:
             agreed = any(each.file == settings.path for each in requests) or settings.is_allowed
@@ -109,7 +123,14 @@ def _request(path: Path) -> _Request:
     if path.suffix in _MAPS:
         asks, content = asks_of_map(path)
         return _Request(path, asks, content)
-    hint = f"archives, libraries, hardware maps (.yaml), sweeps and {SETTINGS} do"
+    if path.is_file() and is_database(path):
+        asks = (f"holds {measurements_in(path):,} measurements, which are believed",)
+        return _Request(path, asks, accept=lambda: adopt(path))
+    if (path / MANIFEST).is_file():
+        read_manifest(path)
+        asks = ("is a project, whose CMake files run what they say when it is built",)
+        return _Request(path, asks, accept=lambda: trust.claim(path))
+    hint = f"archives, libraries, hardware maps (.yaml), sweeps, stores, projects and {SETTINGS} do"
     raise UsageError("such a file asks for nothing", where=str(path), hint=hint)
 
 

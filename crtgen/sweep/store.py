@@ -3,11 +3,13 @@
 A row is made before its job runs and gets its outcome in one transaction, so a kill at any moment leaves a
 store that goes on. Rows are never made twice: the address is unique. A sweep is the set of its jobs, so the
 same sweep run again is the same sweep. Other measurements (``kind``) may lie beside those of models.
+
+A store may come with a clone, so it is used only if this person made it at this path, and each row has the
+person's mark over all of its columns (``crtgen.trust``). ``adopt`` marks a store that somebody else made.
 """
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,18 +17,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from crtgen import files
+from crtgen import files, trust
 from crtgen.errors import UsageError
+from crtgen.formats.database import Connection, DatabaseError, open_database
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Outcome
 
-__all__ = ["STORE", "JobStore", "StoreEntry", "StoreRow", "SweepInfo"]
+__all__ = ["STORE", "JobStore", "StoreEntry", "StoreRow", "SweepInfo", "adopt", "measurements_in"]
 
 STORE = "sweep.db"
 _APPLICATION = 0x63727473
-_VERSION = 1
-_BUSY = 60.0
-"""Seconds that a write waits for another process's."""
+_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE job (
@@ -49,7 +50,8 @@ CREATE TABLE job (
   log TEXT NOT NULL DEFAULT '',
   worker TEXT NOT NULL DEFAULT '',
   seconds REAL NOT NULL DEFAULT 0,
-  finished TEXT NOT NULL DEFAULT ''
+  finished TEXT NOT NULL DEFAULT '',
+  mark TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE sweep (
   id INTEGER PRIMARY KEY,
@@ -135,37 +137,35 @@ class SweepInfo:
     started: str
 
 
-def _refuse_links(path: Path) -> None:
-    """SQLite would follow a link, of the store or of what it writes beside, out of the folder."""
-    for end in ("", "-journal", "-shm", "-wal"):
-        file = path.with_name(path.name + end)
-        if file.is_symlink():
-            raise UsageError("it is a link, which could lead elsewhere", where=str(file), hint="remove it")
-
-
 class JobStore:
     """A store in a file; a context manager that closes it."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the store, or make it. Raises ``UsageError`` for a file that is none."""
+    def __init__(self, path: Path, *, adopted: bool = False) -> None:
+        """Open the store, or make it.
+
+        Raises ``UsageError`` for a file that is none, and for one that this person did not make, unless it
+        is ``adopted``.
+        """
         self.path = path
         files.check_writable(path)
-        _refuse_links(path)
+        if not path.exists():
+            trust.claim(path)
+        elif not (adopted or trust.is_claimed(path)):
+            raise self._strange("you did not make this store")
+        self._seal = trust.Seal(path)
         try:
-            self._db = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
-            self._open()
-        except sqlite3.Error as error:
+            self._db = open_database(path, _fill)
+        except DatabaseError as error:
             raise self._error(error) from error
+        try:
+            self._check_tables()
+            if not adopted:
+                self._check_marks()
+        except BaseException:
+            self._db.close()
+            raise
 
-    def _open(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        with self._transaction():
-            if self._pragma("application_id") == 0 and not self._tables():
-                for statement in _SCHEMA.split(";"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+    def _check_tables(self) -> None:
         if self._pragma("application_id") != _APPLICATION:
             raise UsageError("it is a database, but no store of sweeps", where=str(self.path))
         if (version := self._pragma("user_version")) != _VERSION:
@@ -176,6 +176,28 @@ class JobStore:
             )
         if self._tables() != {" ".join(statement.split()) for statement in _SCHEMA.split(";")[:-1]}:
             raise self._damaged("its tables are not those that crtgen makes")
+
+    def _check_marks(self) -> None:
+        if trust.everything():
+            return
+        for *values, found in self._read(f"SELECT {', '.join(_COLUMNS)}, mark FROM job"):
+            if not self._seal.fits(_parts(values), str(found)):
+                raise self._strange(f"you did not make the measurement {values[1]!s:.40}")
+
+    def _strange(self, what: str) -> UsageError:
+        return UsageError(
+            f"{what}, so it is not believed",
+            where=str(self.path),
+            hint=f"crtgen trust {self.path} believes all of it; or remove it, and it is measured anew",
+        )
+
+    def _sign(self, digests: Iterable[str]) -> None:
+        """Mark rows as they are, within a transaction."""
+        for digest in digests:
+            row = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM job WHERE digest = ?", (digest,))
+            if (values := row.fetchone()) is not None:
+                mark = self._seal.mark(_parts(values))
+                self._db.execute("UPDATE job SET mark = ? WHERE digest = ?", (mark, digest))
 
     def _pragma(self, name: str) -> int:
         return int(self._read(f"PRAGMA {name}")[0][0])
@@ -189,7 +211,7 @@ class JobStore:
         """All rows of a query."""
         try:
             return self._db.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             raise self._error(error) from error
 
     def _damaged(self, reason: str) -> UsageError:
@@ -197,7 +219,7 @@ class JobStore:
             f"the store is damaged: {reason}", where=str(self.path), hint="remove it, or name another file"
         )
 
-    def _error(self, error: sqlite3.Error) -> UsageError:
+    def _error(self, error: DatabaseError) -> UsageError:
         return UsageError(
             f"the store cannot be used: {error}", where=str(self.path), hint="name another file"
         )
@@ -219,7 +241,7 @@ class JobStore:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             raise self._error(error) from error
 
     def begin(self, name: str, entries: Sequence[StoreEntry]) -> SweepInfo:
@@ -229,6 +251,7 @@ class JobStore:
             marks = ", ".join("?" * len(_MADE))
             rows = ([getattr(entry, column) for column in _MADE] for entry in entries)
             self._db.executemany(f"INSERT OR IGNORE INTO job ({', '.join(_MADE)}) VALUES ({marks})", rows)
+            self._sign(d for (d,) in self._db.execute("SELECT digest FROM job WHERE mark = ''").fetchall())
             run = "(SELECT coalesce(max(run), 0) + 1 FROM sweep)"
             now = datetime.now(UTC).isoformat(timespec="seconds")
             (number, started) = self._db.execute(
@@ -269,21 +292,33 @@ class JobStore:
     def retry(self, sweep: SweepInfo) -> None:
         """Jobs that failed wait again."""
         with self._transaction():
-            self._db.execute(
+            changed = self._db.execute(
                 "UPDATE job SET state = 'waiting' WHERE state = 'failed'"
-                " AND id IN (SELECT job FROM member WHERE sweep = ?)",
+                " AND id IN (SELECT job FROM member WHERE sweep = ?) RETURNING digest",
                 (sweep.number,),
-            )
+            ).fetchall()
+            self._sign(digest for (digest,) in changed)
 
     def finish(self, outcomes: Iterable[tuple[str, Outcome]]) -> None:
         """Store outcomes by address, all in one transaction."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         columns = ", ".join(f"{column} = ?" for column in ("state", *_FOUND))
         with self._transaction():
-            self._db.executemany(
-                f"UPDATE job SET {columns} WHERE digest = ?",
-                ((*_stored(outcome), now, digest) for digest, outcome in outcomes),
-            )
+            for digest, outcome in outcomes:
+                self._db.execute(
+                    f"UPDATE job SET {columns} WHERE digest = ?", (*_stored(outcome), now, digest)
+                )
+                self._sign([digest])
+
+    def adopt(self) -> None:
+        """Mark all rows, whoever made them."""
+        with self._transaction():
+            self._sign(digest for (digest,) in self._db.execute("SELECT digest FROM job").fetchall())
+        trust.claim(self.path)
+
+    def size(self) -> int:
+        """Number of measurements, of all sweeps."""
+        return int(self._read("SELECT count(*) FROM job WHERE state != 'waiting'")[0][0])
 
     def rows(self, sweep: SweepInfo) -> Iterator[StoreRow]:
         """The jobs of a sweep, in the order in which they were first made."""
@@ -316,6 +351,30 @@ class JobStore:
             (sweep.number,),
         )
         return {"waiting": 0, "done": 0, "failed": 0} | dict(found)
+
+
+def measurements_in(path: Path) -> int:
+    """Number of measurements in a store, whoever made it. Raises ``UsageError``."""
+    with JobStore(path, adopted=True) as store:
+        return store.size()
+
+
+def adopt(path: Path) -> None:
+    """Believe what is in a store from now on."""
+    with JobStore(path, adopted=True) as store:
+        store.adopt()
+
+
+def _fill(db: Connection) -> None:
+    for statement in _SCHEMA.split(";"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _parts(values: Sequence[Any]) -> list[bytes]:
+    """Columns of a row, as a mark covers them."""
+    return [repr(value).encode(errors="surrogateescape") for value in values]
 
 
 def _is_number(value: Any) -> bool:

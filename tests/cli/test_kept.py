@@ -96,7 +96,24 @@ def test_a_kept_image_that_is_damaged_is_built_anew(model: Path, built: list[str
     image.write_bytes(image.read_bytes()[:-1] + b"!")
     run(model)
     assert len(built) == 2
-    (folder / "kept.json").write_text('{"read": {}, "made"')
+    for before, after in (('"made"', ""), ('"notes":[]', '"notes":["other"]')):
+        text = (folder / "kept.json").read_text()
+        assert before in text
+        (folder / "kept.json").write_text(text.replace(before, after))
+        run(model)
+    assert len(built) == 4
+
+
+def test_an_image_that_somebody_else_kept_is_built_anew(
+    model: Path, built: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``kept.json`` has all digests, so it is believed only with the person's mark."""
+    run(model)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "a colleague"))
+    run(model)
+    assert len(built) == 2
+    (folder,) = kept()
+    (folder / "kept.json").write_text((folder / "kept.json").read_text().partition("\n")[2])
     run(model)
     assert len(built) == 3
 

@@ -50,11 +50,38 @@ def test_a_proof_is_kept_and_holds_or_fails(folder: Path, monkeypatch: pytest.Mo
 
     other = folder / "other.tflite"
     other.write_bytes(elements())
+    monkeypatch.setattr(certificate, "checker_digest", lambda: "one more checker")
     monkeypatch.setattr(check, "prove_built", lambda image, model, board, _: prove(image.path, other))
     said = as_json("check", code=MismatchError.exit_code)
     assert [e["proven"] for e in said["entries"]] == [False], "its image is held against another network"
     assert said["unproven"][0].startswith("rare on mps2_an386: ")
     assert "not checked" in said["unproven"][0]
+
+
+def test_what_a_lock_says_was_proven_is_a_claim(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key is a public digest. A team's lock stays usable, and CI proves it again."""
+    assert crtgen("check", "--update").exit_code == 0
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "a colleague"))
+    monkeypatch.setenv("CRTGEN_TRUST", "1")  # an answer is no proof
+    (claimed,) = as_json("check")["entries"]
+    assert (claimed["proven"], claimed["claimed"]) == (False, True)
+    shown = " ".join(crtgen("check").stdout.split())
+    assert "CLAIMED: the lock says that it is proven, this computer did not prove it; --prove-again" in shown
+    (proven,) = as_json("check", "--prove-again")["entries"]
+    assert (proven["proven"], proven["claimed"]) == (True, False)
+    assert "proven, by the same proof as it was locked" in crtgen("check").stdout
+    other = folder / "other.tflite"
+    other.write_bytes(elements())
+    monkeypatch.setattr(check, "prove_built", lambda image, model, board, _: prove(image.path, other))
+    said = as_json("check", "--prove-again", code=MismatchError.exit_code)
+    assert [e["proven"] for e in said["entries"]] == [False], "what was proven here is proven again, too"
+
+
+def test_an_update_proves_what_was_only_claimed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert crtgen("check", "--update").exit_code == 0
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "a colleague"))
+    (entry,) = as_json("check", "--update")["entries"]
+    assert (entry["proven"], entry["claimed"]) == (True, False)
 
 
 def test_a_key_that_is_no_truth(folder: Path) -> None:

@@ -12,13 +12,15 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crtgen import trust
 from crtgen.boards import find_board
 from crtgen.boards.loader import load_board
 from crtgen.cli.app import app
-from crtgen.cli.settings import ASKS, DATA, READ, SAID, WRITTEN
+from crtgen.cli.settings import ASKS, DATA, READ, SAID, WRITTEN, asks_of
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.flash import FlashJob, flash, flasher
 from crtgen.run.rp2040 import find_rp2040js
+from crtgen.settings import read_settings
 from crtgen.sweep.store import JobStore
 from tests.support import ROOT, require_tool
 
@@ -80,6 +82,10 @@ def in_clone(folder: Path) -> list[str]:
         ('fvp-path = "bin/pwn.sh"', ["run", "--board", "corstone300_fvp"], "runs the program bin/pwn.sh"),
         ('fvp_path = "bin/pwn.sh"', ["test"], "runs the program bin/pwn.sh"),
         ('port = "socket://somebody:1"', ["monitor", "firmware"], "opens the line socket://somebody:1"),
+        ('key = "../mine.pem"', ["slot", "digits.tflite"], "signs with the key ../mine.pem"),
+        ('output = ".git/hooks/pre-commit"', ["run"], "writes below .git, which other programs obey"),
+        ('junit = "hooks/post-checkout"', ["test"], "writes below .git, which other programs obey"),
+        ('header = "src/.vscode/tasks.json"', ["slot", "digits.tflite"], "writes below .vscode"),
         ('gdb-server = "somebody:1"', ["flash", "firmware"], "connects to somebody:1"),
         ('cmsis-nn = "sources"', ["run"], "compiles and runs the C in sources"),
         ('codegen = ["cmsis-nn:path=sources"]', ["generate"], "gives the code generator options"),
@@ -87,6 +93,7 @@ def in_clone(folder: Path) -> list[str]:
 )
 def test_what_only_a_person_can_allow(clone: Path, text: str, command: list[str], asks: str) -> None:
     (clone / "link").symlink_to(clone.parent)
+    (clone / "hooks").symlink_to(".git/hooks")
     settings(clone, text)
     before = in_clone(clone)
     result = crtgen(*command)
@@ -138,6 +145,88 @@ def test_a_project_that_came_along_is_not_built_unnamed(clone: Path) -> None:
         assert "firmware: you did not generate this project hint: if it is yours, name it: firmware" in said(
             result
         )
+
+
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_no_output_goes_below_a_hidden_folder(clone: Path, name: str) -> None:
+    """For every setting that names something to write, also through a link."""
+    (clone / "way").symlink_to(".git")
+    for target in (".git/config", "way/config", f"{clone}/.git/hooks/x", "a/../.git/config", ".envrc"):
+        settings(clone, f"{name} = {json.dumps(target)}")
+        found = read_settings(clone)
+        assert found is not None
+        hidden = ".envrc" if target == ".envrc" else ".git"
+        assert f"writes below {hidden}, which other programs obey ({name})" in asks_of(found)
+
+
+def test_a_link_borrows_no_answer(clone: Path, tmp_path: Path) -> None:
+    """An answer counts for the place of a file, not for what a link there leads to."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / ".git").mkdir()
+    shutil.copy(DIGITS, mine)
+    settings(mine, 'output = "../victim.npz"')
+    (mine / "map.yml").write_text("- {connected: true, platform: nrf52840dk, reset: ./switch}\n")
+    names = [mine / "crtgen.toml", mine / "map.yml"]
+    assert crtgen("trust", "--yes", *names).exit_code == 0
+    for name in names:
+        (clone / name.name).symlink_to(name)
+    assert "writes outside of the folder" in said(crtgen("run"))
+    (clone / "crtgen.toml").unlink()
+    settings(clone, 'hardware-map = "map.yml"')
+    assert "map.yml: it runs `./switch`, which only you can allow" in said(crtgen("boards", "--connected"))
+    trust.claim(mine)
+    (clone / "firmware").symlink_to(mine)
+    assert not trust.is_claimed(clone / "firmware")
+
+
+def theirs(clone: Path, monkeypatch: pytest.MonkeyPatch, platform: str = "baremetal") -> Path:
+    """A project in the clone's ``firmware/`` that somebody else generated, with their files around it."""
+    settings(clone)
+    home = os.environ["XDG_DATA_HOME"]
+    monkeypatch.setenv("XDG_DATA_HOME", str(clone.parent / "home of somebody"))
+    options = ("--board", "mps2_an386", "--platform", platform)
+    assert crtgen("generate", "digits.tflite", "firmware", *options).exit_code == 0
+    monkeypatch.setenv("XDG_DATA_HOME", home)
+    return clone / "firmware"
+
+
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("platform", ["baremetal", "zephyr"])
+def test_generate_claims_no_project_that_came_along(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    """Its leftovers would be built: a Kconfig runs what ``$(shell ...)`` says."""
+    firmware = theirs(clone, monkeypatch, platform)
+    (firmware / "Kconfig").write_text("X := $(shell, touch pwned)\n")
+    (firmware / "build").symlink_to(clone.parent)
+    before = in_clone(clone)
+    for command in (
+        ["generate"],
+        ["generate", "digits.tflite", "firmware", "--force"],
+        ["generate", "--force"],
+    ):
+        result = crtgen(*command)
+        assert result.exit_code == UsageError.exit_code
+        assert "firmware: you did not generate the project there" in said(result)
+        assert "and if you agree: crtgen trust firmware" in said(result)
+        assert "you did not generate this project" in said(crtgen("build"))
+    assert in_clone(clone) == before
+    (firmware / "build").unlink()
+    agreed = crtgen("trust", "firmware", "--yes")
+    assert "firmware: it is a project, whose CMake files run what they say when it is built" in said(agreed)
+    assert crtgen("generate").exit_code == 0
+
+
+def test_generate_goes_on_where_nothing_is_remembered(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container without a home, a directory that is named is the person's."""
+    (clone.parent / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(clone.parent / "file"))
+    for _ in range(2):
+        assert crtgen("generate", "digits.tflite", "firmware").exit_code == 0
+    settings(clone)
+    assert "you did not generate the project there" in said(crtgen("generate"))
 
 
 def test_a_store_that_is_a_link(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """The store: a row for each job, whatever happens."""
 
+import os
 import sqlite3
+import struct
 from pathlib import Path
 
 import pytest
 
+from crtgen import trust
 from crtgen.errors import UsageError
 from crtgen.sweep.job import Outcome
-from crtgen.sweep.store import JobStore, StoreEntry
+from crtgen.sweep.store import JobStore, StoreEntry, adopt
 
 GOOD = Outcome({"instructions": 7, "seconds": 0.5}, {"conv": 5}, project="p", worker="w", seconds=1.5)
 BAD = Outcome(error="BuildError", message="it failed", log="line")
@@ -79,6 +82,7 @@ def test_all_outcomes_of_a_batch_or_none(tmp_path: Path) -> None:
 
 def test_what_is_no_store(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
+    trust.claim(file)
     file.write_text("a text that is long enough to be no header of a database, whatever it says")
     with pytest.raises(UsageError, match="file is not a database"):
         JobStore(file)
@@ -94,8 +98,8 @@ def test_what_is_no_store(tmp_path: Path) -> None:
 def test_a_store_of_a_later_version(tmp_path: Path) -> None:
     JobStore(tmp_path / "s.db").__exit__()
     with sqlite3.connect(tmp_path / "s.db") as db:
-        db.execute("PRAGMA user_version = 2")
-    with pytest.raises(UsageError, match="the store is of version 2, this crtgen knows 1"):
+        db.execute("PRAGMA user_version = 3")
+    with pytest.raises(UsageError, match="the store is of version 3, this crtgen knows 2"):
         JobStore(tmp_path / "s.db")
 
 
@@ -107,6 +111,7 @@ def damage(path: Path, *statements: str) -> None:
         for statement in statements:
             db.execute(statement)
     db.close()
+    adopt(path)  # a mark would show it before
     with JobStore(path) as store:
         assert store.counts(sweep)["waiting"] == 0
         list(store.rows(sweep))
@@ -158,3 +163,95 @@ def test_damaged_pages(tmp_path: Path) -> None:
                 list(store.rows(store.begin("x", [entry("a")])))
         except UsageError:
             continue
+
+
+# What came along.
+
+
+def with_rows(path: Path) -> None:
+    with JobStore(path) as store:
+        store.begin("x", [entry("a"), entry("b")])
+        store.finish([("a", GOOD)])
+
+
+def hot_journal(path: Path, victim: Path) -> None:
+    """A rollback journal that names a file as its super-journal: SQLite would remove that."""
+    magic, name = bytes.fromhex("d9d505f920a163d7"), os.fsencode(victim)
+    head = magic + struct.pack(">5I", 0, 1234, path.stat().st_size // 4096, 512, 4096)
+    page = 0x40000000 // 4096 + 1
+    check = sum(struct.unpack(f"{len(name)}b", name)) & 0xFFFFFFFF
+    end = struct.pack(">I", page) + name + struct.pack(">II", len(name), check) + magic
+    path.with_name(f"{path.name}-journal").write_bytes(head.ljust(512, b"\0") + end)
+
+
+def test_a_journal_removes_nothing(tmp_path: Path) -> None:
+    path, victim = tmp_path / "s.db", tmp_path / "victim"
+    for mode in ("wal", "delete"):
+        with_rows(path)
+        with sqlite3.connect(path) as db:
+            db.execute(f"PRAGMA journal_mode = {mode}")
+        db.close()
+        victim.write_text("mine")
+        hot_journal(path, victim)
+        for use in (JobStore, adopt):
+            with pytest.raises(UsageError, match="it is a rollback journal, which could make SQLite remove"):
+                use(path)
+        assert victim.read_text() == "mine"
+        path.with_name("s.db-journal").unlink()
+        path.unlink()
+
+
+def test_a_new_store_takes_no_log_that_was_there(tmp_path: Path) -> None:
+    for end in ("-wal", "-shm", "-journal"):
+        beside = tmp_path / f"s.db{end}"
+        beside.write_bytes(b"x")
+        with pytest.raises(UsageError, match=r"it belongs to a database that is not there|rollback journal"):
+            JobStore(tmp_path / "s.db")
+        beside.unlink()
+
+
+def test_a_store_that_came_along_is_believed_once_the_person_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    with_rows(path)
+    with_rows(path)  # it goes on
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "a colleague"))
+    with pytest.raises(UsageError, match="you did not make this store, so it is not believed") as caught:
+        JobStore(path)
+    assert caught.value.hint.startswith(f"crtgen trust {path} believes all of it")
+    adopt(path)
+    with_rows(path)
+
+
+def test_a_store_that_was_moved_is_not_believed(tmp_path: Path) -> None:
+    with_rows(tmp_path / "s.db")
+    (tmp_path / "s.db").rename(tmp_path / "t.db")
+    trust.claim(tmp_path / "t.db")
+    with pytest.raises(UsageError, match="you did not make the measurement a"):
+        JobStore(tmp_path / "t.db")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE job SET figures = '{\"instructions\": 1}' WHERE digest = 'a'",
+        "UPDATE job SET state = 'done' WHERE digest = 'b'",
+        "UPDATE job SET digest = 'c' WHERE digest = 'a'",
+        "UPDATE job SET mark = ''",
+        "UPDATE job SET mark = (SELECT mark FROM job WHERE digest = 'b')",
+    ],
+)
+def test_a_row_that_a_pull_changed_is_not_believed(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "s.db"
+    with_rows(path)
+    with sqlite3.connect(path) as db:
+        db.execute(change)
+    db.close()
+    with pytest.raises(UsageError, match=r"you did not make the measurement [abc], so it is not believed"):
+        JobStore(path)
+    os.environ[trust.VARIABLE] = "1"
+    try:
+        JobStore(path).__exit__()
+    finally:
+        del os.environ[trust.VARIABLE]

@@ -86,7 +86,9 @@ def command(
 
 
 def _print(console: Console, proof: Proof, depth: int | None, found: Refutation | None) -> None:
-    rows = table("", "layer", "outputs", "checked", "needed", "missing", right=("outputs", "checked", "needed"))
+    rows = table(
+        "", "layer", "outputs", "checked", "needed", "missing", right=("outputs", "checked", "needed")
+    )
     for layer in proof.layers:
         missing = f"{layer.missing:,}" if layer.needed else ""
         counts = (f"{n:,}" for n in (layer.outputs, layer.proven, layer.needed))

@@ -155,7 +155,7 @@ PLAIN = {
 """The C of a library for the host."""
 
 RESERVED = re.compile(
-    "__(ARM_.*|builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
+    "__(ARM_.*|GNUC__|FAST_MATH__|clang__|builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
 )
 """What is the compiler's own, of the names with two underscores that MISRA's rule 21.1 reserves for it."""
 

@@ -82,7 +82,9 @@ def test_every_run(image: Proven) -> None:
     assert [(layer.needed, layer.missing) for layer in proof.layers] == [(28, 0), (24, 0), (2, 0)]
     *_, runs, verdict = lines_of(proof)
     assert runs == "runs: 8 after a start, of which the last is any later one"
-    assert verdict == "spotter: checked, 2 of 2 outputs; each is the network's on every window of every signal"
+    assert (
+        verdict == "spotter: checked, 2 of 2 outputs; each is the network's on every window of every signal"
+    )
 
 
 def test_windows_of_another_step(image: Proven) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,41 @@ def test_generated_sources_compile(tmp_path: Path, compiler: str, flags: tuple[s
                 text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
                 wanted |= {name for name in text.split() if name.startswith("TVM")}
     assert wanted == NEEDED
+
+
+ROUNDED = """
+#include <stdio.h>
+#include <crt/kernel.h>
+static float quotient(float x) { return x / 3.3f; }
+static float sum(float a, float b, float c) { const float product = a * b; return product + c; }
+int main(void)
+{
+    volatile float halves[] = {0.5f, 0.75f, 1.5f, -0.75f, 2.9f};
+    for (int i = 0; i < 5; i++) {
+        printf("%d ", (int)crt_evenf(halves[i]));
+    }
+    for (int i = 1; i < 9; i++) {
+        const volatile float a = 0.37f * (float)i, b = 1.1f + 0.001f * (float)i;
+        printf("%a %a ", (double)quotient(a), (double)sum(a, b, -a));
+    }
+    return 0;
+}
+"""
+
+
+def test_fast_math_changes_nothing(tmp_path: Path) -> None:
+    """Menus of Arduino have -Ofast, Keil and others clang's -ffast-math; GCC fuses if no standard is asked for."""
+    source, program = tmp_path / "rounded.c", tmp_path / "rounded"
+    source.write_text(ROUNDED)
+    options = (["-std=c11", "-O2"], ["-std=gnu17", "-O2"], ["-Ofast"], ["-O2", "-funsafe-math-optimizations"])
+    said = set()
+    for each in options:
+        command = [require_tool("gcc"), *each, *STRICT, f"-I{INCLUDE}", str(source), "-o", str(program)]
+        subprocess.run(command, check=True, timeout=60)
+        said.add(subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout)
+    (text,) = said
+    assert text.startswith("0 1 2 -1 3 0x")
+    clang = [sys.executable, "-m", "ziglang", "cc", f"-I{INCLUDE}", "-c", str(source), "-o", str(program)]
+    subprocess.run([*clang, "-ffast-math", "-fno-fast-math"], check=True, timeout=60)
+    refused = subprocess.run([*clang, "-ffast-math"], capture_output=True, text=True, timeout=60, check=False)
+    assert "-ffast-math changes results" in refused.stderr

@@ -2,7 +2,14 @@
 /*
  * What generated kernels share: integer scaling, clamping, copying, and the float functions of our own.
  *
- * Right shifts of negative numbers are arithmetic, as every supported compiler has them.
+ * Contract with the compiler:
+ *
+ * - Right shifts of negative values are arithmetic, and int has 32 bits.
+ * - Each float operation is rounded once, to the nearest float, in the order of the source. crt_evenf and the
+ *   requantisation of ONNX depend on it: -ffast-math removes the addition that rounds, takes a reciprocal where
+ *   the source divides, and fuses products with sums. An Arduino menu or a project's flags may ask for that, so
+ *   this header takes it back for all functions that follow it, or refuses. clang fuses under
+ *   -ffp-contract=fast whatever a source says, and no macro tells: do not use it for these files.
  */
 #ifndef CRT_KERNEL_H
 #define CRT_KERNEL_H
@@ -13,6 +20,15 @@
 #include <string.h>
 #ifdef __ARM_FEATURE_SIMD32
 #include <arm_acle.h>
+#endif
+
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC optimize("no-fast-math", "fp-contract=off")
+#endif
+#if defined(__FAST_MATH__) && (defined(__clang__) || !defined(__GNUC__))
+#error "-ffast-math changes results: compile the sources of generated models with -fno-fast-math"
 #endif
 
 /* a * b / 2^31, rounded to nearest, halves up. Not both may be INT32_MIN. */

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from crtgen.cli.app import app
 from tests.support import ROOT, copy_checkout, require_tool
 
 TUTORIALS = ROOT / "docs" / "tutorials"
+_WAIT = 60
+"""Seconds until a device has made its line."""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -28,17 +31,43 @@ def type_commands(page: str, *crtgen: str | Path) -> None:
 
     ``crtgen`` is the command line that starts it; without one the commands run in this process.
     """
+    devices: list[subprocess.Popen[bytes]] = []
+    try:
+        _type(page, devices, *crtgen)
+    finally:
+        for device in devices:
+            device.kill()
+            device.wait()
+
+
+def _type(page: str, devices: list[subprocess.Popen[bytes]], *crtgen: str | Path) -> None:
     for block in blocks(page, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *expected = part.splitlines()
             program, *arguments = command.split()
             if program == "pip":
                 continue
+            if program.startswith("qemu-"):
+                devices.append(_device(require_tool(program), arguments))
+                continue
             assert program == "crtgen"
             code, stdout, output = _typed(crtgen, arguments)
             assert code == 0, f"{command}\n{output}"
             for line in expected:
                 assert line in stdout, f"{command}: {line}\n{stdout}"
+
+
+def _device(program: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """A simulated board in the background, whose serial port is a socket."""
+    assert arguments.pop() == "&"
+    device = subprocess.Popen([program, *arguments])
+    line = Path(next(a for a in arguments if a.startswith("unix:")).removeprefix("unix:").partition(",")[0])
+    end = time.monotonic() + _WAIT
+    while not line.exists():
+        assert device.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return device
 
 
 def _typed(crtgen: Sequence[str | Path], arguments: list[str]) -> tuple[int, str, str]:
@@ -143,6 +172,14 @@ def test_an_evening_with_sounds(folder: Path) -> None:
     assert json.loads(right.stdout)["accuracy"] > 0.8
     type_commands("sound.md")
     compile_c("sound.md", Path("firmware"))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("page", ["recording.md", "slots.md"])
+def test_pages_that_need_a_device(page: str, folder: Path) -> None:
+    """A device of QEMU runs in the background, as the page says."""
+    require_tool("qemu-system-arm")
+    type_commands(f"../{page}")
 
 
 def test_coming_from_tensorflow_lite_micro(folder: Path) -> None:

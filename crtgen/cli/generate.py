@@ -132,6 +132,7 @@ def command(
             for report in reports:
                 console.print(f"{report.model}: {arena_line(report)}")
             print_real(console, reports)
+            _print_boxes(console, generating)
             for path in kept:
                 console.print(f"kept: {path}, which was edited; --force overwrites it")
             if compiled.untrusted:
@@ -187,6 +188,12 @@ def _next(project: Project, directory: Path) -> str:
         return f"{FRAMEWORKS[framework].use}: {directory}"
     is_part = (project.platform, project.type) == ("zephyr", "library")
     return f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
+
+
+def _print_boxes(console: Console, generating: Generating) -> None:
+    """Say which models a black box is not for."""
+    if generating.slots and generating.record:
+        console.print("models that are pushed into slots have no black box")
 
 
 def _print_clock(console: Console, board: Board) -> None:

@@ -34,24 +34,29 @@ def command(
     Also those before a reset or a fault. crtgen replay runs them again.
     """
     with guarded(as_json, debug) as out:
-        check_writable(output)
-        if cbor is not None:
-            check_writable(cbor)
+        if sds is not None:
+            files.make_directory(sds)
+        for file in filter(None, (output, cbor, sds / "records.sds" if sds else None)):
+            check_writable(file)
         with out.stage() as say:
             project = api.open_project(directory)
             image = (project.built() if connecting.port else None) or project.build(say=say)
+            _check_model(image, model)
             with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)
                 memory, box = session.recording(info.name)
                 counted = session.drift(info.name)
+        if cbor is not None and counted is None:
+            raise UsageError("the firmware counts nothing", hint="generate it with --watch FILE")
         runs = read_memory(memory, info, box.runs, box.state_bytes)
+        if not runs:
+            hint = "let it run, then record again by the same --port; without one a new device is started"
+            raise UsageError(f"{info.name} did not run yet: there is nothing to write", hint=hint)
         write_recording(output, info, runs)
         written = [output, *(write_sds(sds, info, runs) if sds else ())]
         unfinished = sum(not run.outputs for run in runs)
         window = read_window(counted) if counted else None
-        if cbor is not None:
-            if counted is None:
-                raise UsageError("the firmware counts nothing", hint="generate it with --watch FILE")
+        if cbor is not None and counted is not None:
             files.write(cbor, counted)
             written.append(cbor)
         data = {
@@ -70,3 +75,11 @@ def command(
                 console.print(f"  {unfinished} did not come to an end: the device stopped in them")
 
         out.result(data, render)
+
+
+def _check_model(image: api.Image, model: str | None) -> None:
+    """Refuse a model that is not in the firmware, as one that was pushed into a slot."""
+    names = [info.name for info in image.built.manifest.models]
+    if model is not None and model not in names:
+        hint = f"the project has {', '.join(names)}; a model that was pushed into a slot has no black box"
+        raise UsageError(f"there is no black box of {model}", hint=hint)

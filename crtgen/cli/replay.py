@@ -42,10 +42,14 @@ def command(
         if source.is_dir():
             raise UsageError("a project is no network", where=str(source), hint="name the model's file")
         with out.stage() as say:
-            generating = replace(generating, record=2, profile=layers)
             site = connecting.site()
+            box = 0 if site is not None and site.slot else 2  # it sets the states; a slot has none
+            generating = replace(generating, record=box, profile=layers)
             image = building.image(source, files, compiling, generating, say, site=site, with_plans=layers)
             cases = cases_of(image.built.manifest.models, source, recording)
+            if not box and any(case.state for runs in cases.values() for case in runs):
+                hint = "without --push: firmware with the model has one, which sets what lived before a run"
+                raise UsageError("a model in a slot has no black box", where=str(recording), hint=hint)
             say("starting")
             with start_server(image, site, counting=False, on_log=on_log) as session:
                 results = verify_cases(session, cases, say)

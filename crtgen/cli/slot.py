@@ -52,7 +52,8 @@ def command(
             loaded = api.load(model, trust=trust or trust_of(model), shapes=choices.shapes(shape))
             compiled = compiling.compile([loaded], say, choices.slotted(find_board(compiling.board)))
             image = make_slot(compiled, slot, version=version, toolchain=toolchain, say=say)
-        made = _delta(old, image, compiled.board) if old else sign(image, key) if key else image
+        image = sign(image, key) if key else image
+        made = _delta(old, image, compiled.board) if old else image
         files.write(path, made.data)
         if header is not None:
             files.write(header, interface_file(compiled, image).encode())
@@ -63,7 +64,7 @@ def command(
                 f"{path}: {image.name} {image.version} for the slot {slot} of {compiled.board.name}"
             )
             share = f", a delta: {len(made.data) / len(image.data):.1%} of the image" if old else ""
-            console.print(f"  {len(made.data):,} bytes{share}{', signed' if key and not old else ''}")
+            console.print(f"  {len(made.data):,} bytes{share}{', signed' if key else ''}")
             console.print(f"  works in {image.work_size:,} bytes, {image.stack:,} of the stack")
             for role, tensors in (("input", image.inputs), ("output", image.outputs)):
                 for tensor in tensors:

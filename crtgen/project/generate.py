@@ -160,6 +160,8 @@ def _model_files(firmware: FirmwareRequest) -> dict[str, bytes | Maker[bytes]]:
                 raise UsageError(f"two models make a file {name}", hint="give the models different names")
             files[name] = data
     files |= {f"{n}_drift.c": drift_file(n, r).encode() for n, r in firmware.watched.items()}
+    if firmware.type == "library" and firmware.request.cores == 2:
+        files["crt_cores.c"] = (runtime_dir() / "src" / "crt_cores.c").read_bytes()
     return files | _external_files(firmware)
 
 

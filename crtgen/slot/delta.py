@@ -2,7 +2,8 @@
 
 A delta names the old image by its CRC, and has those bytes of the new one that are others than at the same
 place of the old one. The device has the old image in one slot, and makes the new one in another: both were
-linked for their places, so a delta also has the addresses that differ.
+linked for their places, so a delta also has the addresses that differ. The signature of the new image is part
+of its last run, behind the image.
 """
 
 import struct
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.codegen.slot_image import SlotImage
+from crtgen.codegen.slot_image import SIGNATURE_BYTES, SlotImage
 from crtgen.errors import CorruptModelError, UsageError
 
 __all__ = ["DELTA_MAGIC", "Delta"]
@@ -24,7 +25,10 @@ _RUN = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Runs ``(offset, bytes)`` that make the image for ``origin`` of that for ``base_origin``."""
+    """Runs ``(offset, bytes)`` that make the image for ``origin`` of that for ``base_origin``.
+
+    ``size`` is that of both images, without signature; the last run may end with one behind it.
+    """
 
     base_origin: int
     base_crc: int
@@ -38,18 +42,20 @@ class Delta:
         """Runs are whole units of ``unit`` bytes, which the flash writes at once.
 
         Raises ``UsageError`` where more than weights differ: the images have to have one layout."""
-        if old.signature or new.signature:
-            raise UsageError(
-                "a delta is of images without signature", hint="sign the image that is sent whole"
-            )
-        a, b = old.data, new.data
+        a, b = old.image, new.image
         if len(a) != len(b) or old.interface != new.interface:
             raise UsageError(
                 f"{old.name} {old.version} and {new.name} {new.version} have other code or another plan",
                 hint="push the whole image: a delta is for weights alone",
             )
-        runs = tuple(_runs(a, b, unit))
+        unlike = bytes(byte ^ 0xFF for byte in new.signature)
+        runs = tuple(_runs(a + unlike, b + new.signature, unit))
         return cls(old.origin, zlib.crc32(a), new.origin, len(b), zlib.crc32(b), runs)
+
+    @property
+    def end(self) -> int:
+        """Bytes of the slot that are written."""
+        return max([self.size, *(offset + len(data) for offset, data in self.runs)])
 
     @property
     def data(self) -> bytes:
@@ -70,19 +76,22 @@ class Delta:
                 raise CorruptModelError("it is cut short", where=where)
             offset, length = _RUN.unpack_from(data, at)
             at += _RUN.size
-            if offset < end or offset + length > size or at + length > len(data):
+            if offset < end or offset + length > size + SIGNATURE_BYTES or at + length > len(data):
                 raise CorruptModelError("its runs do not lie in order in the image", where=where)
             runs.append((offset, data[at : at + length]))
             at, end = at + length, offset + length
+        if end > size and end != size + SIGNATURE_BYTES:
+            raise CorruptModelError("its signature is cut short", where=where)
         if at != len(data):
             raise CorruptModelError("bytes are left behind its runs", where=where)
         return cls(base_origin, base_crc, origin, size, crc, tuple(runs))
 
     def apply(self, old: bytes) -> bytes:
-        """The new image of the old one. Raises ``UsageError`` for another old one."""
-        if len(old) != self.size or zlib.crc32(old) != self.base_crc:
+        """The new image, with its signature, of the old one. Raises ``UsageError`` for another old one."""
+        image = old[: self.size]
+        if len(old) not in (self.size, self.size + SIGNATURE_BYTES) or zlib.crc32(image) != self.base_crc:
             raise UsageError("the delta is for another image than that")
-        made = bytearray(old)
+        made = bytearray(image)
         for offset, data in self.runs:
             made[offset : offset + len(data)] = data
         return bytes(made)

@@ -46,7 +46,7 @@ def push(client: Client, image: SlotImage | Delta, *, commit: bool = True, say: 
     """
     began, state = time.monotonic(), slots_of(client)
     slot = _slot_at(state, image.origin)
-    size = image.size if isinstance(image, Delta) else len(image.data)
+    size = image.end if isinstance(image, Delta) else len(image.data)
     if size > state.places[slot].size:
         raise UsageError(f"the image has {size:,} bytes, the slot {state.places[slot].size:,}")
     base = _slot_at(state, image.base_origin) if isinstance(image, Delta) else slot

@@ -60,6 +60,18 @@ def test_the_last_runs_are_read_and_replayed(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["replay", str(file), str(DIGITS), "--board", "host", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["cases"] == RUNS
+    for words, found in (
+        ([], "digits did not run yet: there is nothing to write"),
+        (["--cbor", str(tmp_path / "counted.cbor")], "the firmware counts nothing"),
+        (["--model", "kws"], "there is no black box of kws"),
+    ):
+        empty = tmp_path / "empty.npz"
+        words = [*words, "-o", str(empty), "--sds", str(tmp_path / "sds")]
+        done = CliRunner().invoke(app, ["record", str(project), *words])
+        assert done.exit_code == 2, done.output
+        assert found in done.output
+        assert not empty.exists(), "a half of what was asked for"
+        assert not list((tmp_path / "sds").iterdir())
 
 
 @pytest.mark.qemu

@@ -70,8 +70,8 @@ def cmake(*arguments: object) -> None:
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
 
 
-def library(board: str, directory: Path) -> Path:
-    crtgen.load(DIGITS).compile(board).generate("library").extract(directory)
+def library(board: str, directory: Path, cores: int = 1) -> Path:
+    crtgen.load(DIGITS).compile(board, cores=cores).generate("library").extract(directory)
     return directory
 
 
@@ -97,9 +97,10 @@ def expected() -> list[int]:
 
 
 @pytest.mark.cc
-def test_a_directory_of_somebodys_project(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_directory_of_somebodys_project(tmp_path: Path, cores: int) -> None:
     require_tool("gcc")
-    library("host", tmp_path / "app" / "digits")
+    library("host", tmp_path / "app" / "digits", cores)
     assert scores(str(app(tmp_path / "app", SUBDIRECTORY))) == expected()
 
 

@@ -79,6 +79,25 @@ def test_broken_deltas_are_refused() -> None:
         Delta.read(data[:first] + b"\xff\xff\xff\x7f" + data[first + 4 :], "file")
 
 
+@pytest.mark.parametrize("unit", [16, 32, 256])
+def test_a_delta_carries_the_signature(tmp_path: Path, unit: int) -> None:
+    """Of signed images, old or new: what is made is the signed image, in whole units of the flash."""
+    key = tmp_path / "key.pem"
+    secret = Ed25519PrivateKey.generate()
+    key.write_bytes(secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    new = sign(replace(IMAGE, version=4, origin=0x300000, entry=0x300080), key)
+    for old in (IMAGE, sign(IMAGE, key)):
+        delta = Delta.between(old, new, unit)
+        assert Delta.read(delta.data, "file") == delta
+        assert delta.apply(old.data) == new.data
+        assert delta.end == len(new.data)
+        assert all(offset % unit == 0 for offset, _ in delta.parts())
+        covered = [(at, len(p) if isinstance(p, bytes) else p) for at, p in delta.parts()]
+        assert sum(size for _, size in covered) == len(new.data)
+    with pytest.raises(CorruptModelError, match="its signature is cut short"):
+        Delta.read(replace(delta, runs=((len(IMAGE.image), b"short"),)).data, "file")
+
+
 def test_a_signature_is_of_the_whole_image(tmp_path: Path) -> None:
     secret = Ed25519PrivateKey.generate()
     key = tmp_path / "key.pem"
@@ -127,6 +146,13 @@ def test_the_command_writes_image_header_and_delta(tmp_path: Path) -> None:
     made = Delta.read(Path(delta).read_bytes(), delta).apply(image.data)
     assert SlotImage.read(made, delta).version == 2
     assert int(str(second["bytes"])) < len(image.data) / 10
+    key = tmp_path / "key.pem"
+    secret = Ed25519PrivateKey.generate()
+    key.write_bytes(secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    run("-o", delta, "--slot", "b", "--since", first, "--key", str(key))
+    made = Delta.read(Path(delta).read_bytes(), delta).apply(image.data)
+    signed = SlotImage.read(made, delta)
+    secret.public_key().verify(signed.signature, signed.image)
     refused = CliRunner().invoke(app, ["slot", model, "--slot", "c"])
     assert refused.exit_code == 2
     assert "there is no slot c" in refused.output

@@ -88,7 +88,7 @@ def lines_of(proof: Proof) -> list[str]:
     if proof.network.slides:
         last = "each is the network's on every window of every signal"
     if proof.network.uncompared:
-        verdict, last = "memory and registers are checked", proof.network.uncompared
+        verdict, last = "memory is checked", proof.network.uncompared
         if proof.error is not None:
             last += _error(proof.error, proof.outputs)
     elif not proof.is_proven:

@@ -132,7 +132,7 @@ def _between(op: Op, sig: Signature, axis: int, first: int, end: int) -> _Half |
     along = op.axis_map(sig, _axes(sig, axis))
     if along is None or along.axis != axis or len({v.shape[axis] for v in images}) != 1:
         return None
-    length = sig.x.shape[axis]
+    length = images[0].shape[axis]
     low = first * along.stride - along.before
     high = (end - 1) * along.stride - along.before + along.extent
     inside = max(low, 0), min(high, length)

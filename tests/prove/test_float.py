@@ -72,10 +72,8 @@ def test_safe(built: Built, board: str) -> None:
 def test_command(built: Built) -> None:
     done = CliRunner().invoke(app, ["prove", str(model_path(NAME)), "--image", str(built(M55))])
     assert done.exit_code == MismatchError.exit_code
-    assert (
-        "ad01_float32: memory and registers are checked, 0 of 640 outputs; outputs of float32 are not compared"
-        in " ".join(done.stdout.split())
-    )
+    verdict = "ad01_float32: memory is checked, 0 of 640 outputs; outputs of float32 are not compared"
+    assert verdict in " ".join(done.stdout.split())
     assert "no input was found" not in done.stdout
 
 

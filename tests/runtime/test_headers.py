@@ -129,7 +129,7 @@ int main(void)
 
 
 def test_fast_math_changes_nothing(tmp_path: Path) -> None:
-    """Menus of Arduino have -Ofast, Keil and others clang's -ffast-math; GCC fuses if no standard is asked for."""
+    """Arduino's menus offer -Ofast, Keil offers clang's -ffast-math, and GCC fuses under -std=gnu17."""
     source, program = tmp_path / "rounded.c", tmp_path / "rounded"
     source.write_text(ROUNDED)
     options = (["-std=c11", "-O2"], ["-std=gnu17", "-O2"], ["-Ofast"], ["-O2", "-funsafe-math-optimizations"])

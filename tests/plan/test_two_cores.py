@@ -12,6 +12,7 @@ import crtgen
 from crtgen.api import Model
 from crtgen.boards.core import find_core
 from crtgen.errors import CrtgenError, ToolMissingError, UsageError
+from crtgen.frontends import load_tflite
 from crtgen.ir import Graph
 from crtgen.kernels import Kernel, Parts, Target, on_two_cores, pair, select
 from crtgen.kernels.kernel import Share
@@ -21,6 +22,7 @@ from crtgen.plan.check import check_plan
 from crtgen.resources import runtime_dir
 from crtgen.run import Site
 from crtgen.run.rp2040 import find_rp2040js
+from tests import tflite_builder
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.support import ROOT, compile_each, few, model_path, nightly, require_tool
 
@@ -213,3 +215,17 @@ def test_two_cores_of_a_simulated_pico() -> None:
             np.testing.assert_array_equal(session.infer(picture)[0], next(model.graph.run([(picture,)]))[0])
             cycles.append(session.measure().cycles or 0)
     assert 0.4 < cycles[1] / cycles[0] < 0.6
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["constant second", "constant first"])
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (8, 8, 4), (1, 8, 8, 4)], ids=str)
+def test_a_constant_of_any_rank_on_either_side(shape: tuple[int, ...], order: tuple[int, int]) -> None:
+    """Whatever side a constant is on, and however many axes it has, the sum is cut or left to one core."""
+    tensors = [tflite_builder.Tensor(name, (1, 8, 8, 4), "int8", [0.1], [0]) for name in ("x", "y")]
+    tensors.append(tflite_builder.Tensor("c", shape, "int8", [0.1], [0], data=np.ones(shape, np.int8)))
+    add = tflite_builder.Operator(
+        "ADD", [("x", "c")[n] for n in order], ["y"], tflite_builder.Options("AddOptions")
+    )
+    data = tflite_builder.Model(tensors, [add], inputs=["x"], outputs=["y"]).to_bytes()
+    compiled = crtgen.compile([Model(load_tflite(data, "sum"))], "musca_b1", cores=2)
+    assert [step.name for step in compiled.plans[0].steps] == ["add"]

@@ -12,9 +12,11 @@ import pytest
 
 import crtgen
 from crtgen.codegen.module import Interface
+from crtgen.errors import UnsupportedError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array, Graph
 from crtgen.measure.cases import Difference, compare, random_inputs
+from crtgen.request import RequestFields
 from crtgen.session import Session
 from tests.support import nightly, require_tool
 from tests.system.grown import expected, network
@@ -32,10 +34,15 @@ class _Build:
     optimize: str = "balanced"
     keep_inputs: bool = False
     executor: str = "aot"
+    cores: int = 1
 
     def __str__(self) -> str:
         kept = "-kept" if self.keep_inputs else ""
-        return f"{self.board}-{self.toolchain or 'default'}-{self.optimize}-{self.executor}{kept}"
+        kept += f"-{self.cores}-cores" if self.cores > 1 else ""
+        return (
+            f"{self.board}-{self.toolchain or 'default'}-{self.optimize}-{self.executor}{kept}"
+            + f"-{self.cores}-cores" * (self.cores > 1)
+        )
 
 
 _IN_CI = (
@@ -57,6 +64,8 @@ _NIGHTLY = (
     _Build("mps3_an547", optimize="speed"),
     _Build("mps3_an547", optimize="size", keep_inputs=True),
     _Build("mps3_an547", toolchain="zig"),
+    _Build("musca_b1", cores=2),
+    _Build("musca_b1", optimize="ram", cores=2),
 )
 
 
@@ -79,6 +88,31 @@ def test_references(seeds: Sequence[int]) -> None:
         wanted = expected(data, runs, len(graph.outputs))
         wrong += [f"net{seed}: {d}" for d in _compared(outputs, [wanted], [list(graph.run(runs))])]
     assert wrong == []
+
+
+_CROSSED: tuple[tuple[str, RequestFields], ...] = (
+    ("musca_b1", {"cores": 2}),
+    ("rpi_pico", {"cores": 2, "optimize": "speed"}),
+    ("mps2_an386", {"optimize": "ram"}),
+    ("mps3_an547", {"optimize": "ram"}),
+    ("nucleo_l4r5zi", {"feed": "rows", "optimize": "ram"}),
+    ("musca_b1", {"cores": 2, "optimize": "size"}),
+)
+
+
+@pytest.mark.parametrize("seeds", [range(72), nightly(range(72, 3000))], ids=len)
+def test_options_cross(seeds: Sequence[int]) -> None:
+    """Every network compiles with every option, or is refused by name; what that computes others compare."""
+    compiled = 0
+    for seed in seeds:
+        board, options = _CROSSED[seed % len(_CROSSED)]
+        model = crtgen.Model(load_tflite(network(seed).to_bytes(), f"net{seed}"))
+        try:
+            crtgen.compile([model], board, **options)
+            compiled += 1
+        except UnsupportedError:
+            assert "feed" in options, f"net{seed} on {board}: {options}"
+    assert compiled > len(seeds) * 0.8
 
 
 def _interfaces(graph: Graph, names: Sequence[str]) -> list[Interface]:
@@ -113,6 +147,7 @@ def _check(build: _Build, seeds: Sequence[int]) -> None:
         optimize=build.optimize,
         keep_inputs=build.keep_inputs,
         executor=build.executor,
+        cores=build.cores,
     )
     project = compiled.generate(stack=1 << 15)
     image = project.build(toolchain=build.toolchain)

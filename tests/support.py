@@ -120,6 +120,14 @@ def models_dir() -> Path:
     return path
 
 
+def exporter_file(name: str) -> Path:
+    """A file that an exporter wrote, kept beside the reference models, or skip (fail in CI)."""
+    path = models_dir().parent / "exporters" / name
+    if not path.is_file():
+        absent(str(path), "set CRTGEN_MODELS to a folder beside exporters/")
+    return path
+
+
 def model_path(name: str) -> Path:
     """The `.tflite` file of a reference model."""
     return models_dir() / f"{name}.tflite"

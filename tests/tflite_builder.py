@@ -43,6 +43,7 @@ class Tensor:
     axis: int = 0
     data: npt.NDArray[Any] | None = None
     signature: Sequence[int] | None = None
+    is_sparse: bool = False
     is_variable: bool = False
 
 
@@ -172,6 +173,8 @@ class _Writer:
             parts["Quantization"] = self._table("QuantizationParameters", quantization)
         if tensor.is_variable:
             parts["IsVariable"] = True
+        if tensor.is_sparse:
+            parts["Sparsity"] = self._table("SparsityParameters", {})
         if tensor.signature is not None:
             parts["ShapeSignature"] = self._vector(tensor.signature, "int32")
         return self._table("Tensor", parts)

@@ -4,6 +4,7 @@ A front end reads its format into ``NamedTensor`` objects and a converter per op
 what follows from them, states, several outputs, subgraphs, refusals and errors are the builder's business.
 """
 
+import math
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -365,11 +366,17 @@ class GraphBuilder:
         self._check(op, sig)
         ask_for(op, sig)
         for tensor, data in zip(outputs, op.reference(sig, [v.array() for v in operands]), strict=True):
-            self._keep(tensor, data if self._is_resized(tensor) else data.reshape(tensor.shape))
+            self._keep(tensor, data if self._is_resized(tensor, data.shape) else data.reshape(tensor.shape))
 
-    def _is_resized(self, tensor: NamedTensor) -> bool:
-        """Whether the file does not know the shape of the tensor."""
-        return bool(self.shapes) or -1 in tensor.shape
+    def _is_resized(self, tensor: NamedTensor, shape: tuple[int, ...]) -> bool:
+        """Return whether the tensor has the computed ``shape``, not the one that the file records.
+
+        Files record other shapes of as many elements, which are kept: operators of 5 dimensions as 4, say.
+        A recorded shape of another size is wrong. TensorFlow writes such shapes where a length was open when
+        it converted, and behind SSD's post-processing. Its interpreter computes every shape anew, as here.
+        """
+        is_wrong = -1 in tensor.shape or math.prod(shape) != math.prod(tensor.shape)
+        return bool(self.shapes) or is_wrong
 
     def _result(self, tensor: NamedTensor, shape: tuple[int, ...], node: str, named: set[Hashable]) -> Value:
         """The value of an output, with the shape that the operator gives it."""
@@ -377,16 +384,13 @@ class GraphBuilder:
         assert tensor.dtype is not None
         if tensor.key in self._tensors:
             raise ValueError(f"it computes {tensor.name!r}, which was read or computed before")
-        if not self._is_resized(tensor) and np.prod(shape) != np.prod(tensor.shape):
-            text = f"its output is {shape_text(tensor.shape)} but the operator gives {shape_text(shape)}"
-            raise ValueError(text)
-        same = shape == tensor.shape or self._is_resized(tensor)
+        same = shape == tensor.shape or self._is_resized(tensor, shape)
         suggestion = _output_name(tensor, node, tensor.key in named) if same else f"{node}_flat"
         return self._register(Value(self.value_names.unique(suggestion), shape, tensor.dtype, tensor.quant))
 
     def _finish(self, tensor: NamedTensor, value: Value, node: str, named: set[Hashable]) -> None:
         """The tensor is the value, in the shape that the file gives it."""
-        if value.shape != tensor.shape and not self._is_resized(tensor):
+        if value.shape != tensor.shape and not self._is_resized(tensor, value.shape):
             name = self.value_names.unique(_output_name(tensor, node, tensor.key in named))
             shaped = self._register(replace(value, name=name, shape=tensor.shape))
             reshape = self.node_names.unique("reshape")

@@ -176,11 +176,14 @@ class _TfliteReader:
             raise self._corrupt(f"{label} has type {tensor.Type()}")
         if not 0 <= tensor.Buffer() < len(buffers):
             raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
+        if buffers[tensor.Buffer()] is None:
+            shape = self._opened(tensor, shape)
         packed = type_name == "INT4" and buffers[tensor.Buffer()] is not None
         dtype = _DTYPES.get("INT8" if packed else type_name)
         quant = self._quant(tensor.Quantization(), shape, dtype, label) if scaled else None
         data, one = buffers[tensor.Buffer()], common.lookups.get(key)
-        constant = None if one else self._constant(data, shape, type_name, dtype, label)
+        is_sparse = tensor.Sparsity() is not None
+        constant = None if one or is_sparse else self._constant(data, shape, type_name, dtype, label)
         made = FileTensor(
             key=key,
             name=name,
@@ -190,7 +193,7 @@ class _TfliteReader:
             quant=quant,
             data=constant,
             is_variable=bool(tensor.IsVariable()),
-            is_sparse=tensor.Sparsity() is not None,
+            is_sparse=is_sparse,
         )
         return made if one is None else replace(made, data=self._looked_up(made, data, buffers, one))
 
@@ -216,7 +219,7 @@ class _TfliteReader:
         return looked_up(indices, values.view(dtype).reshape(tables, -1), lookup.bits, tensor.shape, axis)
 
     def _shape(self, tensor: Any, label: str) -> tuple[int, ...]:
-        """The shape with -1 for a length that is not fixed; a batch that is not fixed is 1."""
+        """Read a shape, with -1 for a length that is not fixed; a batch that is not fixed is 1."""
         shape = self._numbers(tensor, "Shape", _MAX_RANK)
         if shape and shape[0] == -1:
             shape = (1, *shape[1:])
@@ -228,6 +231,14 @@ class _TfliteReader:
             hint = "" if most == _MAX_ELEMENTS else "raise --limit-memory"
             raise UnsupportedError(reason, where=self.where, hint=hint)
         return shape
+
+    def _opened(self, tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Put -1 for open lengths: converters record 1 for them, and say so in the signature only."""
+        signature = self._numbers(tensor, "ShapeSignature", _MAX_RANK)
+        if len(signature) != len(shape):
+            return shape
+        lengths = enumerate(zip(shape, signature, strict=True))
+        return tuple(-1 if axis and (d, s) == (1, -1) else d for axis, (d, s) in lengths)
 
     def _quant(self, quant: Any, shape: tuple[int, ...], dtype: DType | None, label: str) -> Quant | None:
         if quant is None or not quant.ScaleLength():

@@ -11,14 +11,17 @@ from crtgen.errors import CorruptModelError, UsageError
 from crtgen.frontends.builder import GraphBuilder, NamedTensor, RefusedOperator, Result
 from crtgen.frontends.naming import identifier
 from crtgen.frontends.onnx_convert import CONVERTERS, OnnxLayer
+from crtgen.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
 from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, read
 from crtgen.frontends.onnx_flow import FLOW, OnnxFlow, Tensors
 from crtgen.frontends.onnx_fold import folded, is_folded
 from crtgen.frontends.onnx_norms import with_norms_in_weights
 from crtgen.frontends.onnx_quant import with_integer_layers
+from crtgen.frontends.onnx_signed import PLACES
 from crtgen.frontends.onnx_types import held, note_of
 from crtgen.frontends.refusals import Refusals
-from crtgen.ir import Array, Graph, shape_text
+from crtgen.ir import Array, DType, Graph, shape_text
+from crtgen.ops.traits import Weighted
 
 __all__ = ["load_onnx"]
 
@@ -87,7 +90,7 @@ class _OnnxImporter(OnnxFlow):
         made = builder.graph(name, inputs, outputs)
         given = [file.tensors[key] for key in (*file.inputs, *file.outputs)]
         note = note_of((*self.types, *(tensor.type_name for tensor in given)))
-        return replace(made, notes=(note,) if note else ())
+        return replace(made, notes=tuple(filter(None, (note, _float_layers(file, made)))))
 
     def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
         """Add the nodes of a graph that an output follows from."""
@@ -118,6 +121,17 @@ class _OnnxImporter(OnnxFlow):
             stems = row.stems if row is not None else (identifier(node.code, "unknown"),)
             convert = partial(_convert, layer)
             builder.node(node.place, node.code, stems, layer.inputs, outputs, convert, results, node.name)
+
+
+def _float_layers(file: OnnxFileGraph, graph: Graph) -> str:
+    """Name the layers with weights that are computed in float32 though the file is quantised; empty if none."""
+    if not any(node.code in (QUANTIZE, DEQUANTIZE, *PLACES) for node in file.nodes):
+        return ""
+    layers = [node for node in graph.nodes if isinstance(node.op, Weighted)]
+    real = [node.name for node in layers if graph.signature(node).x.dtype is DType.FLOAT32]
+    shown = ", ".join(real[:3]) + (", ..." if len(real) > 3 else "")
+    what = f"{len(real)} of {len(layers)} layers with weights are computed in float32"
+    return f"{what} though the file is quantised: {shown}" if real else ""
 
 
 def _needed(file: OnnxFileGraph) -> list[FileNode]:

@@ -21,7 +21,7 @@ from crtgen.frontends.onnx_file import FileNode, constant
 from crtgen.frontends.onnx_shapes import COMPUTED, length_of
 from crtgen.ir import Array
 
-__all__ = ["evaluated", "folded", "is_folded"]
+__all__ = ["compute", "evaluated", "folded", "is_folded"]
 
 _RANDOM = {
     "Bernoulli",
@@ -102,13 +102,18 @@ def _by_package(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> list[Any]:
     """What the package's definition makes of a node."""
     names = (name for name in layer.node.reads if name)
     feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}
+    return compute(layer.node, feeds)
+
+
+def compute(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
+    """Compute a node of constants, by name, within the budget; ``ValueError`` if it makes nothing."""
     arrays = [array for array in feeds.values() if isinstance(array, np.ndarray)]
-    if layer.node.code in _SIZED:
+    if node.code in _SIZED:
         length = math.prod(int(abs(a.reshape(-1)[0])) + 1 for a in arrays[:2] if a.size)
     else:
         length = _repeated(arrays)
     _ask(_SETTING_UP * budget.CALL + _PER_ELEMENT * length, 4 * 8 * length)
-    return evaluated(layer.node, feeds)
+    return evaluated(node, feeds)
 
 
 def _repeated(arrays: Sequence[Array]) -> int:

@@ -28,6 +28,7 @@ from crtgen.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.frontends.onnx_lookup import lookup, results
 from crtgen.frontends.onnx_pairs import is_one
 from crtgen.frontends.onnx_signed import signed
+from crtgen.frontends.onnx_weights import with_quantised_weights
 
 __all__ = ["with_integer_layers"]
 
@@ -66,7 +67,7 @@ def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
 
     Raises ``ValueError`` with the node whose numbers make no quantisation.
     """
-    graph = with_turned_weights(decomposed(with_constants(graph)))
+    graph = with_turned_weights(decomposed(with_quantised_weights(with_constants(graph))))
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:

@@ -100,17 +100,15 @@ def _with_constants(
 ) -> FileNode:
     """The node with constants of int8 beside its quantised tensors, and with those that stand for zero."""
     given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
-    kind = graph.tensors[first].dtype if first else None
-    if not first or kind is None:
+    moved = _moved_by(node) if node.outputs[0] in quants else ()
+    places = [n for n, name in enumerate(moved) if graph.tensors[name].data is not None]  # a table, say
+    kind = graph.tensors[first or node.outputs[0]].dtype
+    if kind is None:
         return node
-    if node.code == "Concat":
-        places = [n for n, name in enumerate(given) if graph.tensors[name].data is not None]
-    elif node.code == "Pad" and node.attributes.get("mode", "constant") == "constant":
+    is_pad = node.code == "Pad" and node.attributes.get("mode", "constant") == "constant"
+    no_zero = node.code in _ZEROS and first == given[0] and (len(given) < 3 or not given[2])
+    if first and (is_pad or no_zero):
         places = [2]
-    elif node.code in _ZEROS and first == given[0]:
-        places = [2] if len(given) < 3 or not given[2] else []
-    else:
-        return node
     for place in places:
         given += [""] * (place + 1 - len(given))
         data = graph.tensors[given[place]].data if given[place] else np.zeros((), kind.numpy)

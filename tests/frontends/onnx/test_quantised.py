@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.shape_inference
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -27,6 +28,7 @@ from tests.frontends.onnx.quantised import (
     summed,
 )
 from tests.kernels.program import Run, run_on_host, run_on_qemu
+from tests.support import exporter_file
 
 # ONNX Runtime computes convolutions of int8 in float32 where their outputs are read twice: a sum near a half
 # may be rounded otherwise, on another PC again otherwise.
@@ -162,3 +164,84 @@ def test_weights_of_nine_bits(zero: int) -> None:
 def test_a_scale_that_is_none(scale: float) -> None:
     with pytest.raises(CorruptModelError, match=f"start.*a scale of {scale}"):
         load_onnx(_small(s=np.float32(scale)))
+
+
+def _trained(limit: int, way: str) -> bytes:
+    """A convolution as training with quantisation exports it: ``way`` says what its weights are."""
+    random = np.random.default_rng(3)
+    real = (random.normal(size=(4, 3, 3, 3)) * 0.3).astype(np.float32)
+    scales = (np.abs(real).reshape(4, -1).max(1) / limit).astype(np.float32)
+    whole = np.clip(np.rint(real / scales[:, None, None, None]), -limit, limit).astype(np.int8)
+    constants = {"s": np.float32(0.02), "z": np.int8(0), "ws": scales, "wz": np.zeros(4, np.int8)}
+    constants |= {"ys": np.float32(0.05), "yz": np.int8(-3), "low": np.int8(-limit), "high": np.int8(limit)}
+    constants |= {
+        "b": (random.normal(size=4) * 0.1).astype(np.float32),
+        "w": whole if way == "int8" else real,
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+    ]
+    name = "w"
+    if way == "turned":
+        constants["w"] = np.ascontiguousarray(real.transpose(1, 2, 3, 0))
+        nodes.append(helper.make_node("Transpose", [name], ["wt"], perm=[3, 0, 1, 2]))
+        name = "wt"
+    if way != "int8":
+        nodes.append(helper.make_node("QuantizeLinear", [name, "ws", "wz"], ["wq"], axis=0))
+        nodes.append(helper.make_node("Clip", ["wq", "low", "high"], ["wc"]))
+        name = "wc"
+    nodes += [
+        helper.make_node("DequantizeLinear", [name, "ws", "wz"], ["wd"], axis=0),
+        helper.make_node("Conv", ["d", "wd", "b"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, [1, 3, 6, 6]), ("y", 1, [1, 4, 4, 4]))]
+    held = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("way", ["float", "turned", "int8"])
+@pytest.mark.parametrize("limit", [127, 7])
+def test_weights_that_training_left_as_floats_are_quantised(limit: int, way: str) -> None:
+    """What ONNX Runtime would compute of them at each run are weights of an integer layer."""
+    data = _trained(limit, way)
+    graph = load_onnx(data)
+    (layer,) = (node for node in graph.nodes if type(node.op).__name__ == "Conv2d")
+    assert [v.dtype for v in graph.signature(layer).inputs] == [DType.INT8, DType.INT8, DType.INT32]
+    assert graph.notes == ()
+    x = np.random.default_rng(1).normal(size=(1, 3, 6, 6)).astype(np.float32)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": x})
+    ((found,),) = graph.run([[x]])
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_layers_that_stay_float_are_named() -> None:
+    """Without a QuantizeLinear behind it, a layer has no integers to give."""
+    model = onnx.load_from_string(_trained(127, "int8"))
+    del model.graph.node[-2:]
+    model.graph.node[-1].output[0] = "y"
+    (note,) = load_onnx(model.SerializeToString()).notes
+    assert note.startswith(
+        "1 of 1 layers with weights are computed in float32 though the file is quantised: "
+    )
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("name", "most"), [("embed_uint8.onnx", 0), ("bert_dynamic_gather_uint8.onnx", 1e-6)]
+)
+def test_quantised_embeddings(name: str, most: float) -> None:
+    """Tables of uint8 that Gather reads, as ``quantize_dynamic`` writes them."""
+    path = exporter_file(f"truth/{name}")
+    graph = load_onnx(path)
+    (x,) = (graph.values[name] for name in graph.inputs)
+    tokens = np.random.default_rng(2).integers(0, 30, x.shape)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {session.get_inputs()[0].name: tokens})
+    ((found,),) = graph.run([[tokens.astype(x.dtype.numpy)]])
+    np.testing.assert_allclose(found, wanted, atol=most)

@@ -70,6 +70,7 @@ def command(
         def render(console: Console) -> None:
             if window is not None:
                 console.print(f"{window.alarms} of {window.windows} windows of runs are beyond a limit")
+                console.print(f"  {window.lasting} of the last 16 are unusual: seven are an alarm")
             console.print(f"{output}: {len(runs)} runs of {info.name}")
             if unfinished:
                 console.print(f"  {unfinished} did not come to an end: the device stopped in them")

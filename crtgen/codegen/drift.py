@@ -35,6 +35,8 @@ class WatchedLayer:
 class DriftReference:
     """What a window of ``runs`` runs should count, by part, and the greatest usual distance of each part.
 
+    ``lasting`` are distances that one usual window of ten exceeds in a part: seven of 16 are an alarm.
+
     ``input`` is what is counted of the first input; ``scores`` are the elements of the first output, 0 if
     they are not counted. ``entropy`` has 256 times ``-p log2(p)`` for each score from -128 on, where scores
     are probabilities. ``ends`` are elements at the ends of their range.
@@ -48,6 +50,7 @@ class DriftReference:
     expected: dict[str, tuple[int, ...]]
     ends: int
     limits: tuple[int, ...]
+    lasting: tuple[int, ...]
 
     @property
     def watched(self) -> int:

@@ -2,8 +2,31 @@
 
 A window of runs is counted in bins: elements of the input, the greatest of the scores, by how much it is the
 greatest, the entropy of the scores, and what layers have at the ends of their range. The distance of two
-counts is the sum of the differences of their bins. A limit is what windows of runs do not reach that are
-drawn from the reference, with replacement.
+counts is the sum of the differences of their bins. An alarm is a window beyond a limit: a distance that usual
+windows do not reach. So the question is how far usual windows are from their mean, and the answer depends on
+how runs follow each other.
+
+In a recording runs are not independent. A word, a person before the camera, a state of a machine lasts 16
+runs, say: a window of 64 has seen four of them, not 64. Windows that are drawn run by run from the recording
+are then much closer to the mean than real ones: the limits were so low that a recording, played again, was
+beyond them in 75 to 100 % of its windows. Windows are therefore drawn as blocks of consecutive runs (the
+circular block bootstrap of Politis and Romano, 1992), each from a random place, the end joined to the
+beginning, so that every run is as likely as any other.
+
+How long a block has to be is read from the recording: its correlation time tau = 1 + 2 (rho_1 + rho_2 + ...)
+up to the first rho that is noise, where rho_k is the correlation of what runs count with what the k-th run
+behind them counts. For classes that last d runs each, rho_k = 1 - k/d, so tau = d. A block is the least
+divisor of the window that is 2 tau long or longer, or all of the window. Independent runs have blocks of one
+run. Real windows of the recording, from each run on, count as drawn ones: played again, the recording
+itself is quiet. The mean is known only as well as N runs show it: distances are taken sqrt(1 + window / N)
+times as large.
+
+Inputs in any order, of a calibration for example, are not consecutive: their runs are drawn one by one.
+
+Wide limits find what is grossly wrong in one window, and miss what is a little wrong for ever. That is the
+second horizon: ``lasting`` are the distances that 2 % of the usual windows exceed in a part, 10 % at most in
+any of the five. Seven such windows of the last sixteen are an alarm, too; if windows are independent that
+comes by chance once in 2,000 windows at most: sum of C(16, k) 0.1^k 0.9^(16-k) for k from 7 on is 0.0005.
 """
 
 from collections.abc import Sequence
@@ -24,10 +47,13 @@ from crtgen.plan import Plan
 __all__ = [
     "DriftLayer",
     "DriftWindow",
+    "UsualRuns",
+    "block_of",
     "ks",
     "make_reference",
     "psi",
     "read_window",
+    "run_counts",
     "usual",
     "usual_layers",
     "usual_runs",
@@ -43,17 +69,27 @@ _MOST_SCORES = 128
 _AT_ONCE = 10_000
 _LEAST_RUNS = 50
 _SAFETY = 1.1
+_UNUSUAL = 0.02
+"""Of the usual windows, those beyond a part's lasting limit."""
+
+_NOISE = 2.0
+"""Correlations of N independent runs are within this times 1/sqrt(N), mostly."""
+
 _TYPES = {"int8": (0, 1), "uint8": (0, 0), "int16": (1, 1), "uint16": (1, 0)}
 
 
 @dataclass(frozen=True, slots=True)
 class DriftWindow:
-    """What a device says: whole windows, those beyond a limit, the last one's distances, counts since."""
+    """What a device says: whole windows, those beyond a limit, the last one's distances, counts since.
+
+    ``lasting`` of the last sixteen windows were unusual: seven are an alarm.
+    """
 
     windows: int
     alarms: int
     distances: tuple[int, ...]
     limits: tuple[int, ...]
+    lasting: int
     runs: int
     counts: dict[str, tuple[int, ...]]
     ends: int
@@ -76,12 +112,14 @@ def make_reference(
     layers: Sequence[DriftLayer] = (),
     runs: int = 64,
     windows: int = 1_000_000,
+    consecutive: bool = True,
 ) -> DriftReference:
     """The reference of a model, of first inputs and first outputs of runs on data that it was made for.
 
     Elements of up to four ``layers`` are counted that are at the ends of their type's range. The limits are
-    1.1 times the greatest distance of ``windows`` windows that are drawn from these runs. Raises
-    ``UnsupportedError`` for what is not quantised, ``UsageError`` for fewer than 50 runs.
+    1.1 times the greatest distance of ``windows`` windows that are drawn from these runs, in blocks if they
+    are ``consecutive``. Raises ``UnsupportedError`` for what is not quantised, ``UsageError`` for fewer than
+    50 runs.
     """
     x, y = info.inputs[0], info.outputs[0]
     counted = _counted(x.name, inputs[0], _SAMPLES)
@@ -95,9 +133,7 @@ def make_reference(
         for each in [_LAYER_SAMPLES // max(1, len(layers))]
         for layer in layers
     ]
-    counts = {part: np.zeros((len(inputs), size), np.int64) for part, size in SIZES.items()}
-    counts["inputs"] = np.stack([_bins(array, counted.step) for array in inputs])
-    counts |= _scores(outputs, entropy) if has_scores else {}
+    counts = _counts(inputs, outputs, counted.step, has_scores, entropy)
     for n, (layer, seen) in enumerate(zip(layers, watched, strict=True)):
         counts["saturated"][:, n] = [_ends(array, seen.values.step) for array in layer.outputs]
     most = max(int(numbers.sum(axis=1).max()) for numbers in counts.values())
@@ -105,7 +141,9 @@ def make_reference(
         hint = f"at most {_MOST_COUNTED // most} runs"
         raise UsageError(f"a window of {runs} runs is too long to be counted in 16 bits", hint=hint)
     expected = {part: np.rint(counts[part].mean(axis=0) * runs).astype(np.int64) for part in PARTS}
-    greatest = [_greatest(counts[part], expected[part], runs, windows) for part in PARTS]
+    block = block_of(list(counts.values()), runs) if consecutive else 1
+    found = [_distances(counts[part], expected[part], runs, windows, block, consecutive) for part in PARTS]
+    unsure = np.sqrt(1 + runs / len(inputs))
     ends = np.mean([_ends(array, counted.step) for array in inputs]) * runs
     return DriftReference(
         runs=runs,
@@ -115,27 +153,56 @@ def make_reference(
         layers=tuple(watched),
         expected={part: tuple(map(int, expected[part])) for part in PARTS},
         ends=round(float(ends)),
-        limits=tuple(int(np.ceil(_SAFETY * distance)) for distance in greatest),
+        limits=tuple(int(np.ceil(_SAFETY * unsure * max(map(np.max, d)))) for d in found),
+        lasting=tuple(int(np.ceil(unsure * max(np.quantile(e, 1 - _UNUSUAL) for e in d))) for d in found),
     )
+
+
+def run_counts(
+    reference: DriftReference, inputs: Sequence[Array], outputs: Sequence[Array]
+) -> dict[str, Counts]:
+    """What a device counts of each run, by part: a row for a run. Layers are left out."""
+    return _counts(inputs, outputs, reference.input.step, reference.scores > 0, reference.entropy)
+
+
+def _counts(
+    inputs: Sequence[Array], outputs: Sequence[Array], step: int, has_scores: bool, entropy: Sequence[int]
+) -> dict[str, Counts]:
+    counts = {part: np.zeros((len(inputs), size), np.int64) for part, size in SIZES.items()}
+    counts["inputs"] = np.stack([_bins(array, step) for array in inputs])
+    return counts | (_scores(outputs, entropy) if has_scores else {})
 
 
 def usual(path: Path, info: ModelInfo, plan: Plan, layers: Sequence[str] = ()) -> DriftReference:
     """The reference of a network, of a file of usual runs, which watches these layers."""
-    inputs, outputs = usual_runs(path, info, plan.graph)
-    return make_reference(info, inputs, outputs, usual_layers(info, plan, layers, inputs))
+    found = usual_runs(path, info, plan.graph)
+    watched = usual_layers(info, plan, layers, found.inputs)
+    return make_reference(info, found.inputs, found.outputs, watched, consecutive=found.consecutive)
 
 
-def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> tuple[list[Array], list[Array]]:
-    """First inputs and first outputs of the runs of a file: cases, a recording, or inputs alone.
+@dataclass(frozen=True, slots=True, eq=False)
+class UsualRuns:
+    """First inputs and first outputs; ``consecutive`` runs followed each other."""
 
-    The numpy reference computes the outputs of the latter, each input by itself.
+    inputs: list[Array]
+    outputs: list[Array]
+    consecutive: bool
+
+
+def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> UsualRuns:
+    """The runs of a file: cases, a recording, or inputs alone.
+
+    The numpy reference computes the outputs of the latter, each input by itself. Cases are consecutive, and
+    inputs alone, of a calibration for example, are in any order.
     """
     try:
         cases = read_cases(path, info.inputs, info.outputs)
     except UsageError:
-        given = read_inputs(path, info.inputs).runs
-        return [run[0] for run in given], [next(iter(graph.run([run])))[0] for run in given]
-    return [case.inputs[0] for case in cases], [case.outputs[0] for case in cases]
+        given = read_inputs(path, info.inputs)
+        inputs = [run[0] for run in given.runs]
+        outputs = [next(iter(graph.run([run])))[0] for run in given.runs]
+        return UsualRuns(inputs, outputs, False)
+    return UsualRuns([case.inputs[0] for case in cases], [case.outputs[0] for case in cases], True)
 
 
 def usual_layers(
@@ -211,15 +278,53 @@ def _scores(outputs: Sequence[Array], entropy: Sequence[int]) -> dict[str, Count
     }
 
 
-def _greatest(counts: Counts, expected: Counts, runs: int, windows: int) -> int:
-    """The greatest distance of windows that are drawn with a seed; equal runs are one kind."""
-    kinds, often = np.unique(counts, axis=0, return_counts=True)
-    rng, most = np.random.default_rng(0), 0
+def block_of(parts: Sequence[Counts], runs: int) -> int:
+    """Runs of a block: twice the correlation time of what is counted, as a divisor of the window."""
+    wanted = 2 * max(map(_correlation_time, parts))
+    return next(n for n in range(1, runs + 1) if runs % n == 0 and (n >= wanted or n == runs))
+
+
+def _correlation_time(counts: Counts) -> float:
+    """0.5 for runs that tell nothing of each other, so that a block is one run; d for what lasts d runs."""
+    centred = counts - counts.mean(axis=0)
+    whole = float((centred**2).sum())
+    total, count = 1.0, len(counts)
+    for lag in range(1, count // 3):
+        share = float((centred[lag:] * centred[:-lag]).sum()) / whole if whole else 0.0
+        if share <= _NOISE / count**0.5:
+            break
+        total += 2 * share
+    return total if total > 1 else 0.5
+
+
+def _distances(
+    counts: Counts, expected: Counts, runs: int, windows: int, block: int, consecutive: bool
+) -> list[npt.NDArray[np.float32]]:
+    """Distances of windows that are drawn with a seed, and of the real ones if runs are consecutive."""
+    found = [_drawn(counts, expected, runs, windows, block)]
+    if consecutive:
+        real = _sums(counts, runs)
+        found.append(np.abs(real - expected).sum(axis=1).astype(np.float32))
+    return found
+
+
+def _sums(counts: Counts, length: int) -> Counts:
+    """The sum of so many consecutive runs from each run on; the first follows the last."""
+    laps = -(-length // len(counts)) + 1
+    running = np.concatenate(
+        [np.zeros((1, counts.shape[1]), np.int64), np.cumsum(np.tile(counts, (laps, 1)), 0)]
+    )
+    return running[length : length + len(counts)] - running[: len(counts)]
+
+
+def _drawn(counts: Counts, expected: Counts, runs: int, windows: int, block: int) -> npt.NDArray[np.float32]:
+    """Windows of blocks from random places; equal blocks are one kind."""
+    kinds, often = np.unique(_sums(counts, block), axis=0, return_counts=True)
+    rng, found = np.random.default_rng(0), []
     for start in range(0, windows, _AT_ONCE):
-        drawn = rng.multinomial(runs, often / often.sum(), size=min(_AT_ONCE, windows - start))
-        distances = np.abs(drawn.astype(np.float32) @ kinds.astype(np.float32) - expected).sum(axis=1)
-        most = max(most, int(distances.max()))
-    return most
+        drawn = rng.multinomial(runs // block, often / often.sum(), size=min(_AT_ONCE, windows - start))
+        found.append(np.abs(drawn.astype(np.float32) @ kinds.astype(np.float32) - expected).sum(axis=1))
+    return np.concatenate(found).astype(np.float32)
 
 
 def read_window(data: bytes) -> DriftWindow:
@@ -233,6 +338,7 @@ def read_window(data: bytes) -> DriftWindow:
             alarms=int(found["alarms"]),
             distances=tuple(found["distances"]),
             limits=tuple(found["limits"]),
+            lasting=int(found["lasting"]),
             runs=int(found["runs"]),
             counts={part: _numbers(found[part]) for part in PARTS},
             ends=int(found["ends"]),

@@ -150,9 +150,11 @@ def test_what_a_device_met(planned: Study, tmp_path: Path) -> None:
     """Distances beside limits, and shares of the inputs; of a file that cannot be read, an error."""
     counts = {"inputs": (8, 8, *[0] * 14), "classes": (1,) * 8, "margins": (2,) * 8}
     counts |= {"saturated": (0,) * 4, "entropy": (7,)}
-    window = DriftWindow(3, 1, (1234, 0, 0, 0, 0), (1000, 5, 5, 5, 5), 4, counts, 0)
+    window = DriftWindow(3, 1, (1234, 0, 0, 0, 0), (1000, 5, 5, 5, 5), 0, 4, counts, 0)
     values = Counted(64, 2, 0, 1)
-    usual = DriftReference(4, values, 10, (), (), {**counts, "inputs": (16, *[0] * 15)}, 0, window.limits)
+    usual = DriftReference(
+        4, values, 10, (), (), {**counts, "inputs": (16, *[0] * 15)}, 0, window.limits, window.limits
+    )
     page = render_page(planned, met=Met(window, usual))
     assert "What a device met: 1 of 3 windows beyond a limit" in page
     assert re.search(r"1,234</td>\s*<td[^>]*>1,000</td>\s*<td[^>]*>beyond</td>", page)

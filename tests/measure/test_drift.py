@@ -1,6 +1,7 @@
 """Drift: a device counts as numpy does, usual windows stay within limits, and shifts are found."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,20 @@ import pytest
 
 import crtgen
 from crtgen.api import Model
-from crtgen.codegen.drift import DriftReference
+from crtgen.codegen.drift import PARTS, DriftReference
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
 from crtgen.ir import Array
-from crtgen.measure.drift import ks, make_reference, psi, read_window, usual_layers, usual_runs
+from crtgen.measure.drift import (
+    block_of,
+    ks,
+    make_reference,
+    psi,
+    read_window,
+    run_counts,
+    usual_layers,
+    usual_runs,
+)
 from tests.support import ROOT
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -113,6 +123,91 @@ def _entropy(output: Array) -> int:
     return int(sum(round(-256 * x * math.log2(x)) for x in p if x > 0) // 4)
 
 
+def _lasting(rng: np.random.Generator, count: int, last: int) -> list[Array]:
+    """Pictures of a class that lasts so many runs: a stroke at one of six places, then at another."""
+    found: list[Array] = []
+    while len(found) < count:
+        at, bright = rng.integers(1, 6), rng.integers(30, 110)
+        for _ in range(last):
+            picture = np.full((1, 8, 8, 1), -128, np.int64)
+            picture[:, 1:7, at : at + 2] = bright
+            picture += rng.integers(0, 16, picture.shape)
+            found.append(np.clip(picture, -128, 127).astype(np.int8))
+    return found[:count]
+
+
+def _brighter(x: Array) -> Array:
+    return np.clip(x.astype(np.int64) + (x > -100) * 30, -128, 127).astype(np.int8)
+
+
+class _Counter:
+    """What a device counts of runs, and the share of windows in which it alarms."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def outputs(self, inputs: list[Array]) -> list[Array]:
+        return [next(iter(self.model.graph.run([(x,)])))[0] for x in inputs]
+
+    def alarms(self, reference: DriftReference, inputs: list[Array], outputs: list[Array]) -> float:
+        counts = run_counts(reference, inputs, outputs)
+        unusual, alarms = [False] * 16, 0
+        windows = len(inputs) // reference.runs
+        for n in range(windows):
+            rows = slice(n * reference.runs, (n + 1) * reference.runs)
+            far = [int(np.abs(counts[p][rows].sum(axis=0) - reference.expected[p]).sum()) for p in PARTS]
+            unusual = [*unusual[1:], any(d > most for d, most in zip(far, reference.lasting, strict=True))]
+            beyond = any(d > most for d, most in zip(far, reference.limits, strict=True))
+            alarms += beyond or sum(unusual) >= 7
+        return alarms / windows
+
+
+@pytest.mark.parametrize("last", [1, 8, 16])
+def test_a_recording_played_again_is_quiet(last: int) -> None:
+    """Classes last so many runs: the recording is quiet, from any run on, and later runs nearly so.
+
+    What shifts is found all the same: gain and noise in one window, what is a little brighter in time.
+    """
+    model, _ = _digits()
+    counter = _Counter(model)
+    (info,) = (module.info for module in model.compile(board="mps2_an386").modules)
+    rng = np.random.default_rng(5)
+    recorded = _lasting(rng, 640, last)
+    outputs = counter.outputs(recorded)
+    reference = make_reference(info, recorded, outputs, (), windows=20_000)
+    for start in range(0, 640, 50):
+        again, after = ((x[start:] + x[:start]) * 2 for x in (recorded, outputs))
+        assert counter.alarms(reference, again, after) == 0
+    later = _lasting(rng, 64 * 40, last)
+    assert counter.alarms(reference, later, counter.outputs(later)) <= 0.05
+    for how in ("gain", "noise", "dead"):
+        shifted = [_shifted(how, x, rng) for x in later[: 64 * 5]]
+        assert counter.alarms(reference, shifted, counter.outputs(shifted)) == 1, how
+    little = [_brighter(x) for x in later]
+    assert counter.alarms(reference, little, counter.outputs(little)) > 0.4
+
+
+@pytest.mark.cc
+def test_seven_unusual_windows_of_sixteen_are_an_alarm() -> None:
+    model, pictures = _digits()
+    info, reference = _reference(model, pictures, windows=100)
+    patient = replace(reference, layers=(), runs=1, limits=(0xFFFF,) * 5, lasting=(0,) * 5)
+    image = model.compile(board="host").generate(watched={info.name: patient}).build()
+    with image.run() as session:
+        for window in range(1, 19):
+            session.infer(pictures[0])
+            found = read_window(session.drift() or b"")
+            assert (found.windows, found.lasting) == (window, min(window, 16))
+            assert found.alarms == max(0, window - 6)
+
+
+def test_blocks_are_as_long_as_what_lasts() -> None:
+    rng = np.random.default_rng(1)
+    for last, block in ((1, 1), (4, 8), (8, 16), (16, 32), (60, 64)):
+        kinds = np.repeat(rng.integers(0, 6, 4096 // last + 1), last)[:4096]
+        assert block_of([np.eye(6, dtype=np.int64)[kinds]], 64) in (block, min(64, 2 * block))
+
+
 @pytest.mark.nightly
 def test_usual_windows_hardly_ever_reach_a_limit() -> None:
     """Of 10^6 windows that are drawn with another seed, fewer than 100."""
@@ -156,9 +251,10 @@ def test_runs_of_a_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "inputs.npz", image=np.stack(pictures[:3]))
     np.savez(tmp_path / "cases.npz", allow_pickle=False, **arrays)
     for name in ("inputs.npz", "cases.npz"):
-        inputs, outputs = usual_runs(tmp_path / name, info, model.graph)
-        np.testing.assert_array_equal(np.stack(inputs), np.stack(pictures[:3]))
-        np.testing.assert_array_equal(np.stack(outputs), np.stack(expected))
+        found = usual_runs(tmp_path / name, info, model.graph)
+        np.testing.assert_array_equal(np.stack(found.inputs), np.stack(pictures[:3]))
+        np.testing.assert_array_equal(np.stack(found.outputs), np.stack(expected))
+        assert found.consecutive == (name == "cases.npz")
 
 
 def test_indices() -> None:

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct crt_drift) <= 96u, "the counts are small on purpose");
+_Static_assert(sizeof(struct crt_drift) <= 100u, "the counts are small on purpose");
 
 /* An element is at an end of its range, which goes from 0 to `most`. */
 #define CRT_DRIFT_AT_END(element, most) (((((element) + 1u) & (most)) < 2u) ? 1u : 0u)
@@ -103,6 +103,15 @@ static void crt_drift_scores(const struct crt_drift_reference *reference, const 
     counts->margins[(uint32_t)(first - second) / 32u % CRT_DRIFT_MARGINS]++;
 }
 
+static uint32_t crt_drift_lasting(const struct crt_drift *drift)
+{
+    uint32_t count = 0;
+    for (uint32_t bits = drift->unusual; bits != 0u; bits &= bits - 1u) {
+        count++;
+    }
+    return count;
+}
+
 void crt_drift_end(const struct crt_drift_reference *reference, const void *output)
 {
     struct crt_drift *drift = reference->drift;
@@ -120,11 +129,14 @@ void crt_drift_end(const struct crt_drift_reference *reference, const void *outp
     drift->distances[3] = crt_drift_distance(drift->counts.saturated, expected->saturated, CRT_DRIFT_LAYERS);
     drift->distances[4] = crt_drift_distance(&drift->counts.entropy, &expected->entropy, 1);
     uint32_t beyond = 0;
+    uint32_t unusual = 0;
     for (uint32_t i = 0; i < CRT_DRIFT_PARTS; i++) {
         beyond |= (drift->distances[i] > reference->limits[i]) ? 1u : 0u;
+        unusual |= (drift->distances[i] > reference->lasting[i]) ? 1u : 0u;
     }
+    drift->unusual = (uint16_t)((((uint32_t)drift->unusual << 1) | unusual) & 0xffffu);
     drift->windows++;
-    drift->alarms += beyond;
+    drift->alarms += ((beyond != 0u) || (crt_drift_lasting(drift) >= CRT_DRIFT_LASTING)) ? 1u : 0u;
     drift->runs = 0;
     (void)memset(&drift->counts, 0, sizeof drift->counts);
 }
@@ -184,11 +196,12 @@ size_t crt_drift_cbor(const struct crt_drift_reference *reference, uint8_t *byte
     if (room < CRT_DRIFT_CBOR) {
         return 0;
     }
-    crt_drift_item(&writer, 5, 11);
+    crt_drift_item(&writer, 5, 12);
     crt_drift_number(&writer, "windows", drift->windows);
     crt_drift_number(&writer, "alarms", drift->alarms);
     crt_drift_halves(&writer, "distances", drift->distances, CRT_DRIFT_PARTS);
     crt_drift_halves(&writer, "limits", reference->limits, CRT_DRIFT_PARTS);
+    crt_drift_number(&writer, "lasting", crt_drift_lasting(drift));
     crt_drift_number(&writer, "runs", drift->runs);
     crt_drift_halves(&writer, "inputs", drift->counts.inputs, CRT_DRIFT_BINS);
     crt_drift_halves(&writer, "classes", drift->counts.classes, CRT_DRIFT_CLASSES);

@@ -15,6 +15,9 @@
 #define CRT_DRIFT_LAYERS 4u   /* whose outputs are looked at */
 #define CRT_DRIFT_PARTS 5u    /* that are compared: inputs, classes, margins, saturated, entropy */
 
+/* So many unusual windows of 16 are an alarm: one of ten is unusual by chance, seven of 16 are once in 2,000. */
+#define CRT_DRIFT_LASTING 7u
+
 /* What a window has in common with its reference. */
 struct crt_drift_counts {
     uint16_t inputs[CRT_DRIFT_BINS];
@@ -30,8 +33,9 @@ struct crt_drift {
     struct crt_drift_counts counts; /* of the runs of this window */
     uint16_t runs;
     uint16_t distances[CRT_DRIFT_PARTS]; /* of the last window */
+    uint16_t unusual; /* a bit for each of the last 16 windows, the last one is bit 0: it was beyond a lasting limit */
     uint32_t windows; /* that are whole */
-    uint32_t alarms;  /* of them, those beyond a limit */
+    uint32_t alarms;  /* of them, those beyond a limit, or behind which CRT_DRIFT_LASTING of 16 were unusual */
 };
 
 /* Every so many elements of a row of integers: (signed) bytes, or halves where `shift` is 1. */
@@ -59,7 +63,8 @@ struct crt_drift_reference {
     uint32_t num_layers;
     uint32_t watched; /* bit n: one of the layers has a number that is n modulo 32 */
     uint16_t runs;                    /* of a window */
-    uint16_t limits[CRT_DRIFT_PARTS]; /* of the distances */
+    uint16_t limits[CRT_DRIFT_PARTS]; /* of the distances: a window beyond one is an alarm */
+    uint16_t lasting[CRT_DRIFT_PARTS]; /* lower ones: a window beyond one is unusual */
     struct crt_drift_counts expected;
 };
 
@@ -69,8 +74,8 @@ void crt_drift_layer(const struct crt_drift_reference *reference, uint16_t layer
 void crt_drift_end(const struct crt_drift_reference *reference, const void *output);
 
 /*
- * The last window, as CBOR: a map of "windows", "alarms", "distances", "limits", and of this window "runs", "inputs",
- * "classes", "margins", "saturated", "entropy" and "ends". Returns its bytes; 0 if there is no room for CRT_DRIFT_CBOR.
+ * The last window, as CBOR: a map of "windows", "alarms", "distances", "limits", "lasting" (how many of the last 16
+ * were unusual), and of this window "runs", "inputs", "classes", "margins", "saturated", "entropy" and "ends". Returns its bytes; 0 if there is no room for CRT_DRIFT_CBOR.
  */
 #define CRT_DRIFT_CBOR 256u
 size_t crt_drift_cbor(const struct crt_drift_reference *reference, uint8_t *bytes, size_t room);

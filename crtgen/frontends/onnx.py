@@ -124,7 +124,7 @@ class _OnnxImporter(OnnxFlow):
 
 
 def _float_layers(file: OnnxFileGraph, graph: Graph) -> str:
-    """Name the layers with weights that are computed in float32 though the file is quantised; empty if none."""
+    """Name layers with weights that are computed in float32 though the file is quantised; empty if none."""
     if not any(node.code in (QUANTIZE, DEQUANTIZE, *PLACES) for node in file.nodes):
         return ""
     layers = [node for node in graph.nodes if isinstance(node.op, Weighted)]

@@ -5,7 +5,8 @@ often with a Clip to fewer bits, and a DequantizeLinear reads the result. Nothin
 As constants of eight bits they are the weights of an integer layer, as in files of other exporters.
 
 Example: ``w -> QuantizeLinear -> Clip(-7, 7) -> DequantizeLinear -> Conv`` becomes
-``w' -> DequantizeLinear -> Conv`` with ``w' = clip(rint(w / scale) + zero, -7, 7)``, which is what ONNX Runtime computes at each run.
+``w' -> DequantizeLinear -> Conv`` with ``w' = clip(rint(w / scale) + zero, -7, 7)``,
+which is what ONNX Runtime computes at each run.
 """
 
 from dataclasses import replace

@@ -244,4 +244,4 @@ def test_quantised_embeddings(name: str, most: float) -> None:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (wanted,) = session.run(None, {session.get_inputs()[0].name: tokens})
     ((found,),) = graph.run([[tokens.astype(x.dtype.numpy)]])
-    np.testing.assert_allclose(found, wanted, atol=most)
+    assert np.abs(found - np.asarray(wanted)).max() <= most

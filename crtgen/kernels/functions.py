@@ -15,7 +15,7 @@ from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
-from crtgen.ops.function import Abs, Cast, LogicalNot, RealFunction
+from crtgen.ops.function import Abs, Cast, LogicalNot, RealFunction, Rsqrt
 from crtgen.ops.interpolation import Interpolation
 from crtgen.ops.narrow import RoundTo
 from crtgen.ops.scheme import is_plain
@@ -53,6 +53,20 @@ def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
 def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
     """Plain int16."""
     return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")]) if is_plain(sig.x) else None
+
+
+@design(Rsqrt, types=(DType.INT16,))
+def rsqrt16(op: Rsqrt, sig: Signature, target: Target) -> Kernel:
+    """By Newton steps of 32 bits for each element, as TFLite Micro; int8 has a table of all its values."""
+    p = op.parameters(sig)
+    lines = [
+        "int32_t shift;",
+        "const int32_t inverse = crt_inverse_sqrt(a, &shift);",
+        "const int32_t root = crt_scale(1, inverse, shift + 20);",
+        f"const int32_t scaled = crt_scale(root, {p.multiplier}, {p.shift - 20});",
+        stored(sig.y, "(a <= 0) ? 32767 : crt_int16(scaled, -32768, 32767)"),
+    ]
+    return elements(sig, "rsqrt", lines)
 
 
 @design(Interpolation)

@@ -126,7 +126,10 @@ class Rsqrt(RealFunction):
         """The factor ``1 / (sqrt(in) * out)`` in float32, as TFLite Micro's."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         product = float(np.float32(np.sqrt(np.float32(x.scale)) * np.float32(y.scale)))
-        return RsqrtParams(-x.zero_point, y.zero_point, *quantize_multiplier(1 / product))
+        multiplier, shift = quantize_multiplier(1 / product)
+        if not -11 <= shift <= 20:
+            raise ValueError(f"scales {x.scale:g} and {y.scale:g}, which leave no digits of 1/sqrt(x)")
+        return RsqrtParams(-x.zero_point, y.zero_point, multiplier, shift)
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
         p, scheme = self.parameters(sig), scheme_of(sig.y)
@@ -367,6 +370,11 @@ def cases() -> Iterator[Case]:
             yield make(f"scale_{scale}", op, [x], out)
         lowest = int8s("x", (1, 5, 3, 11), scale, -128)
         yield make(f"scale_{scale}", Rsqrt(), [lowest], Quant.tensor(0.09, -11))
+    for scale, out_scale in ((0.001, 0.001), (1 / 32768, 0.01), (0.0005, 0.02)):
+        positive = int16s("x", (3, 35), scale)
+        yield make(
+            f"int16_{scale:.4f}", Rsqrt(), [positive], Quant.tensor(out_scale), limits={"x": (0, 32767)}
+        )
     yield make("equal", Abs(), [int8s("x", (3, 17), 0.05, 9)])
     yield make("int16", Abs(), [int16s("x", (3, 35))], Quant.tensor(0.0007))
     near = [int16s("x", (1, 9000), 0.00136619)]

@@ -36,6 +36,10 @@ class SwishParams:
         gate = _short(*quantize_multiplier(single(fine / single(3 / 32768))))
         if output[1] > 0:
             raise ValueError("the output's scale is too fine for the input's")
+        if min(output[1], gate[1]) < -15:
+            raise ValueError(
+                f"the input's scale {x.scale:g} is too fine: TFLite shifts 16 bits by more than 15"
+            )
         return cls(x.zero_point, y.zero_point, *output, *gate)
 
 

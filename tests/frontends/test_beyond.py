@@ -73,9 +73,6 @@ def test_what_is_scattered_to_one_place_is_added() -> None:
 @pytest.mark.parametrize(
     ("code", "dtype", "least", "x", "y", "crc"),
     [
-        ("RSQRT", "int16", 1, (1 / 32768, 0), (0.0004, 0), 0x39F25E97),
-        ("RSQRT", "int16", 1, (0.001, 0), (0.0009, 0), 0xADABDFF3),
-        ("RSQRT", "int16", 1, (0.0002, 0), (0.01, 0), 0x3B7A6C2B),
         ("LOG", "int16", -(1 << 15), (0.001, 0), (0.0003, 0), 0xE4EFEBF3),
         ("LOG", "int16", -(1 << 15), (0.00002, 0), (0.0009, 0), 0x7CD0D57A),
         ("LOG", "int8", -(1 << 7), (0.05, -30), (0.03, 5), 0x7C4F55FB),

@@ -36,6 +36,7 @@ from crtgen.ops.function import (
     LogicalNot,
     Neg,
     Round,
+    Rsqrt,
     Sin,
     Sqrt,
     Square,
@@ -121,6 +122,7 @@ _QUANTISED = (
 )
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
+    "RSQRT": TfliteConverter(unary(Rsqrt()), ("rsqrt",), types=_SHORT),
     "ABS": TfliteConverter(unary(Abs()), ("abs",), types=_SHORT),
     "ADD": TfliteConverter(_binary(Add), ("add",), "AddOptions", _FUSED, _WHOLE),
     "ADD_N": TfliteConverter(_add_n, ("add_n",)),

@@ -8,7 +8,7 @@ import numpy as np
 from crtgen.frontends.builder import Converted
 from crtgen.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
 from crtgen.ir import Array, DType, Op, Quant
-from crtgen.ops.function import Exp, Log, Rsqrt
+from crtgen.ops.function import Exp, Log
 from crtgen.ops.interpolation import Interpolation, Reals, table_of
 from crtgen.ops.lookup import Lookup
 from crtgen.ops.scheme import INT8, INT16
@@ -63,16 +63,9 @@ def _log(x: Reals, y: Quant, dtype: DType) -> Reals:
     return np.where(x <= 0, least, np.log(np.where(x <= 0, 1, x).astype(np.float64)).astype(np.float32))
 
 
-def _rsqrt(x: Reals, y: Quant, dtype: DType) -> Reals:
-    """Of what is not positive, the greatest number that the output has."""
-    most = np.float32(INT16.high) * np.float32(y.scale)
-    return np.where(x <= 0, most, np.float32(1) / np.sqrt(np.where(x <= 0, np.float32(1), x)))
-
-
 _TYPES = same(DType.FLOAT32, DType.INT8, DType.INT16)
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "EXP": TfliteConverter(_Function(Exp(), _exp).convert, ("exp",), types=_TYPES),
     "LOG": TfliteConverter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
-    "RSQRT": TfliteConverter(_Function(Rsqrt(), _rsqrt, (DType.INT16,)).convert, ("rsqrt",), types=_TYPES),
 }

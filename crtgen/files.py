@@ -28,6 +28,7 @@ __all__ = [
     "hold",
     "inside",
     "make_directory",
+    "opened",
     "opened_lock",
     "private_directory",
     "read",
@@ -104,6 +105,14 @@ def read(path: Path, what: str = "the file") -> bytes:
     if (found := _seen.get()) is not None:
         found[str(path.absolute())] = hashlib.sha256(data).hexdigest()
     return data
+
+
+def opened(path: Path, what: str) -> IO[bytes]:
+    """Open a regular file that is too large to be read as a whole. Raises ``UsageError``."""
+    try:
+        return open(_regular(path, os.O_RDONLY, what), "rb")
+    except OSError as error:
+        raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def read_start(path: Path, size: int) -> bytes:

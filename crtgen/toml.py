@@ -1,6 +1,5 @@
 """Files in TOML that people write: every key is checked, and what is wrong is said with its full name."""
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 
 from crtgen import files, trust
 from crtgen.errors import UsageError
+from crtgen.formats.toml_text import parse_toml
 
 __all__ = ["TomlTable", "load_toml", "table", "text", "yes_or_no"]
 
@@ -84,11 +84,8 @@ class TomlTable:
 
 def load_toml(file: Path, what: str) -> TomlTable:
     """The file as a table; ``what`` it is, for errors. Raises ``UsageError``."""
-    try:
-        content = files.read_text(file, what)
-        return TomlTable(file, "", tomllib.loads(content), trust.digest(content.encode()))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"cannot be read: {error}", where=str(file)) from error
+    content = files.read_text(file, what)
+    return TomlTable(file, "", parse_toml(content, file, what), trust.digest(content.encode()))
 
 
 def table(value: Any) -> Mapping[str, Any]:

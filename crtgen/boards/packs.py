@@ -4,25 +4,26 @@ The format is Open-CMSIS-Pack's ``.pdsc``, which every ``.pack`` holds: what a f
 devices and variants inherit. A pack says nothing of clocks after a reset, pins or serial ports.
 """
 
-import io
+import json
 import os
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from xml.etree import ElementTree
 
-from crtgen import budget, files
+from crtgen import files
 from crtgen.boards.board import Board, Memory, ZephyrName
 from crtgen.boards.core import CORES, Core
 from crtgen.boards.families import complete_text
 from crtgen.boards.units import size_text
 from crtgen.errors import UsageError
+from crtgen.formats.xml_text import Element, parse_xml
+from crtgen.formats.zips import opened_zip
 
 __all__ = ["board_file", "board_text", "chip_board", "installed_packs"]
 
+_CHIP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 VARIABLE = "CMSIS_PACK_ROOT"
 """Of the environment: where packs are installed, as for the tools of Open-CMSIS-Pack."""
 
@@ -31,8 +32,6 @@ _LEVELS = ("subFamily", "device", "variant")
 _NAMES = {"family": "Dfamily", "subFamily": "DsubFamily", "device": "Dname", "variant": "Dvariant"}
 _NO_FPU, _DOUBLE = ("", "0", "NO_FPU"), "DP_FPU"
 _NO_MVE = ("", "0", "NO_MVE")
-
-Element = ElementTree.Element
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,8 @@ def chip_board(name: str, pack: Path | None = None) -> Board:
     for file in (pack,) if pack is not None else installed_packs():
         for chip in _chips(file):
             if chip.name.lower() == wanted.lower():
+                if not _CHIP.fullmatch(chip.name):
+                    raise UsageError(f"no chip can be called {chip.name!r}", where=str(file))
                 return _board(chip, core, file)
             known[chip.name] = None
     close = get_close_matches(wanted.upper(), known, n=3)
@@ -82,10 +83,7 @@ def chip_board(name: str, pack: Path | None = None) -> Board:
 
 def _chips(file: Path) -> Iterator[_Chip]:
     """Every device and variant of a pack."""
-    try:
-        root = ElementTree.fromstring(_description(file))
-    except (ElementTree.ParseError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raise UsageError(f"it is no CMSIS pack: {error}", where=str(file)) from error
+    root = parse_xml(_description(file), file, "the CMSIS pack")
     for family in root.iterfind("./devices/family"):
         yield from _below(_Chip().below(family, "family"), family, _LEVELS)
 
@@ -103,13 +101,11 @@ def _description(file: Path) -> bytes:
     content = files.read(file, "the pack")
     if file.suffix.lower() != ".pack":
         return content
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        found = [each for each in archive.infolist() if each.filename.lower().endswith(".pdsc")]
+    with opened_zip(file, "the CMSIS pack", data=content) as members:
+        found = [name for name in members.names if name.lower().endswith(".pdsc")]
         if not found:
             raise UsageError("it holds no .pdsc", where=str(file))
-        if found[0].file_size > budget.memory_limit(4):
-            raise UsageError("its .pdsc is too large", where=str(file))
-        return archive.read(found[0])
+        return members.read(found[0])
 
 
 def _board(chip: _Chip, core: str, file: Path) -> Board:
@@ -145,6 +141,7 @@ def _largest(memories: tuple[Memory, ...], kind: str) -> Memory | None:
 
 
 def _memories(chip: _Chip, core: str, where: str) -> Iterator[Memory]:
+    taken: set[str] = set()
     for name, each in chip.memories.items():
         if each.get("Pname", core) != core and core:
             continue
@@ -152,7 +149,10 @@ def _memories(chip: _Chip, core: str, where: str) -> Iterator[Memory]:
         kind = "ram" if "w" in access else "flash"
         origin, size = (_number(each.get(key, "0"), where) for key in ("start", "size"))
         if size and origin + size <= 1 << 32:
-            yield Memory(re.sub(r"\W+", "_", name.lower()), kind, origin, size)
+            plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+            plain = f"{plain or kind}_{origin:08x}" if plain in ("", *taken) else plain
+            taken.add(plain)
+            yield Memory(plain, kind, origin, size)
 
 
 def _number(text: str, where: str) -> int:
@@ -191,11 +191,17 @@ def board_file(chip: Board, pins: str = "") -> str:
     return complete_text(chip, board_text(chip), pins)
 
 
+def _quoted(text: str) -> str:
+    """A string of TOML, whatever a maker or a file is called."""
+    shown = "".join(each if each.isprintable() else "?" for each in text)
+    return json.dumps(shown, ensure_ascii=False)
+
+
 def board_text(board: Board) -> str:
     """The start of a board's file: what the pack knows. A serial port and a clock are to be added."""
-    lines = [f'summary = "{board.summary}"', f'core = "{board.core.name}"']
+    lines = [f"summary = {_quoted(board.summary)}", f'core = "{board.core.name}"']
     lines += [f'clock = "{board.clock // 1000} kHz"'] if board.clock else []
-    lines += [f'source = "{board.source}"', "start = [", "]"]
+    lines += [f"source = {_quoted(board.source)}", "start = [", "]"]
     for memory in board.memories:
         lines += ["", f"[memory.{memory.name}]", f'kind = "{memory.kind}"']
         lines += [f"origin = {memory.origin:#010x}", f'size = "{size_text(memory.size)}"']

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tomlkit
 import typer
 from rich.console import Console
 
@@ -16,6 +15,7 @@ from crtgen.cli.settings import asks_of
 from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder, ignored_folder
 from crtgen.formats.database import is_database
+from crtgen.formats.toml_text import parse_toml_to_edit
 from crtgen.library import SUFFIXES
 from crtgen.local_boards import asks_of_map
 from crtgen.project.manifest import MANIFEST, read_manifest
@@ -159,7 +159,7 @@ def _pin(settings: Settings, pins: Mapping[Path, str], agreed: bool) -> bool:
     before = files.read(settings.path, "the settings")
     if trust.digest(before) != settings.digest:
         raise UsageError("it has just been changed", where=str(settings.path), hint="look at it again")
-    document = tomlkit.parse(before)
+    document = parse_toml_to_edit(before.decode(), settings.path, "the settings")
     by_file = {file.resolve(): content for file, content in pins.items()}
     tables = document.get("model", [])
     for table, model in zip(tables, settings.models, strict=True):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSet
         alike = listed or isinstance(value, type(now)) or (isinstance(now, float) and type(value) is int)
         if now is not None and (not alike or isinstance(value, bool) is not isinstance(now, bool)):
             raise UsageError(f"[features] {name} is {value!r}", hint=f"such as {now!r}")
+        words = isinstance(now, str) or (isinstance(now, tuple) and isinstance(next(iter(now), 0), str))
+        if value is None and now is None:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if not (isinstance(each, str) if words else isinstance(each, int | float) and isfinite(each)):
+                hint = "give texts" if words else "give finite numbers"
+                raise UsageError(f"[features] {name} is {value!r}", hint=hint)
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
     made: FeatureSettings = replace(settings, **changes)
     return made

@@ -1,16 +1,15 @@
 """Features less their mean and over their deviation, as a scaler learned them in the training."""
 
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features.settings import FeatureSettings, ImageSettings, MelSettings, MicroSettings
 from crtgen.features.steps import Handle, Steps
+from crtgen.formats.arrays import read_arrays
 from crtgen.ir import Array
 from crtgen.ops import Mul, Sub
 
@@ -49,12 +48,8 @@ def check_numbers(name: str, array: Array, shape: tuple[int, ...], path: Path, h
 
 def read_scaler(path: Path) -> Scaler:
     """The scaler in a ``.npz``. Raises ``UsageError`` for arrays that are none."""
-    data = files.read(path, "the scaler")
-    try:
-        with np.load(BytesIO(data), allow_pickle=False) as arrays:
-            mean, scale = np.asarray(arrays["mean"]), np.asarray(arrays["scale"])
-    except (ValueError, KeyError, EOFError, OSError, AttributeError, TypeError) as error:
-        raise UsageError(f"the scaler cannot be read: {error}", where=str(path), hint=_HINT) from error
+    held = read_arrays(path, "the scaler", _HINT, needed=("mean", "scale"))
+    mean, scale = held["mean"], held["scale"]
     width = mean.size
     check_numbers("mean", mean, (width,), path, _HINT)
     check_numbers("scale", scale, (width,), path, _HINT)

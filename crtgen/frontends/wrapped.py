@@ -2,16 +2,13 @@
 
 import re
 import string
-import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path, PurePosixPath
-from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from crtgen import budget, files
 from crtgen.errors import UsageError
+from crtgen.formats.zips import opened_zip
 
 __all__ = ["WRAPPINGS", "Wrapped", "unwrap"]
 
@@ -38,19 +35,6 @@ _ARENA = re.compile(
     rb"|kTensorArenaSize\s*+=\s*+(\d{1,12})\s*+;"
 )
 _COMPILED = re.compile(r"(^|/)tflite_learn_\d+_compiled\.(c|cpp)$")
-
-
-_DAMAGES = (
-    BadZipFile,
-    EOFError,
-    NotImplementedError,
-    OSError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
-"""What Python raises of damaged archives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +114,17 @@ def _arena(text: bytes | bytearray) -> int | None:
 
 def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
     """Models in a zip archive, and in sources there; names in it are never paths."""
-    try:
-        with ZipFile(BytesIO(data)) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
-            size = sum(member.file_size for member in members)
-            if size > budget.memory_limit(4):
-                raise UsageError(
-                    f"it holds {size:,} bytes; at most {budget.memory_limit(4):,} are read", where=str(path)
-                )
-            arena = None
-            found = []
-            for member in members:
-                suffix = PurePosixPath(member.filename).suffix.lower()
-                if suffix in (".tflite", ".onnx"):
-                    found.append(Wrapped(_content(archive, member), suffix, member.filename))
-                elif suffix in _SOURCES:
-                    text = _content(archive, member)
-                    found += _in_source(member.filename, text)
-                    arena = arena or _arena(text)
-    except _DAMAGES as error:
-        raise UsageError(f"the archive cannot be read: {error}", where=str(path)) from error
-    if not found and any(_COMPILED.search(member.filename) for member in members):
+    with opened_zip(path, "the archive", data=data) as members:
+        names, arena, found = members.names, None, []
+        for name in names:
+            suffix = PurePosixPath(name).suffix.lower()
+            if suffix in (".tflite", ".onnx"):
+                found.append(Wrapped(members.read(name), suffix, name))
+            elif suffix in _SOURCES:
+                text = members.read(name)
+                found += _in_source(name, text)
+                arena = arena or _arena(text)
+    if not found and any(map(_COMPILED.search, names)):
         raise UsageError(
             "EON has compiled the model in it to code",
             where=str(path),
@@ -158,10 +132,3 @@ def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
         )
     for model in found:
         yield Wrapped(model.data, model.kind, model.where, model.arena_bytes or arena)
-
-
-def _content(archive: ZipFile, member: ZipInfo) -> bytes:
-    """A member, no longer than it says."""
-    budget.current().take(member.file_size, member.filename)
-    with archive.open(member) as file:
-        return file.read(member.file_size)

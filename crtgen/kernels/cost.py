@@ -6,7 +6,6 @@ measured on random layers and lies in ``costs.csv``, which ``python -m benchmark
 without figures counts ``UNKNOWN``.
 """
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from functools import cache
 from math import prod
 
 from crtgen.boards.core import Core
+from crtgen.formats.tables import rows_of
 from crtgen.kernels.asm import Runs
 from crtgen.kernels.loops import Loop
 from crtgen.ops.scheme import INT8, INT16, UINT8
@@ -157,7 +157,7 @@ def estimate(kernel: str, work: Work, core: Core, flag: str) -> BlockFigures:
 def figures(core: str, flag: str) -> Mapping[tuple[str, str], BlockFigures]:
     """What blocks take on a core at an option of the compiler, by kernel and name."""
     with costs_file().open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
+        rows = rows_of(file)
         column = next(rows).index(f"{core} {flag}")
         cells = ((row[0], row[1], row[column].split()) for row in rows)
         return {(kernel, name): BlockFigures(*map(float, cell)) for kernel, name, cell in cells if cell}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from serial.tools import list_ports
 
 from crtgen import files, trust
 from crtgen.boards import Board, all_boards, find_board
 from crtgen.errors import LinkError, UsageError
+from crtgen.formats.yaml_text import parse_yaml
 from crtgen.text import DeviceText
 
 __all__ = ["LocalBoard", "asks_of_map", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
@@ -110,10 +110,7 @@ def asks_of_map(file: Path) -> tuple[tuple[str, ...], str]:
 def _read(file: Path) -> tuple[tuple[LocalBoard, ...], str]:
     """The boards of a map, and the digest of its content."""
     text = files.read_text(file, "the hardware map")
-    try:
-        entries = yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UsageError(f"cannot be read: {error}", where=str(file)) from error
+    entries = parse_yaml(text, file, "the hardware map")
     if not isinstance(entries, list):
         raise UsageError("a hardware map is a list of boards", where=str(file))
     units = (_unit(entry, f"{file}: entry {number}") for number, entry in enumerate(entries, 1))

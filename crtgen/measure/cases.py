@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import count, pairwise, takewhile
-from math import prod
 from pathlib import Path
-from warnings import catch_warnings
 from zipfile import ZipFile
 
 import numpy as np
 
-from crtgen import budget, files
+from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
+from crtgen.formats.arrays import read_arrays
 from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.measure.media import MEDIA, Scaling, read_media
 
@@ -39,7 +38,6 @@ FLOAT_TOLERANCE = 1e-5
 
 _AS_IT_SUITS = Scaling()
 _TINY = float(np.finfo(np.float32).tiny)
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
 
 
@@ -289,46 +287,7 @@ def compare(
 def _load(path: Path) -> dict[str, Array]:
     if not path.exists():
         raise UsageError("no such file", where=str(path))
-    data = files.read(path)
-    try:
-        if data[:2] != b"PK":
-            return {"": _array(data)}
-        with ZipFile(BytesIO(data)) as archive:
-            _check_size(archive)
-            return {name.removesuffix(".npy"): _array(_member(archive, name)) for name in archive.namelist()}
-    except UsageError as error:
-        raise UsageError(error.message, where=str(path)) from None
-    except Exception as error:  # a damaged file makes NumPy and zipfile raise what their parsers do
-        why, hint = str(error) or type(error).__name__, "write it with numpy.save or numpy.savez"
-        raise UsageError(f"not a .npy or .npz file: {why}", where=str(path), hint=hint) from None
-
-
-def _check_size(archive: ZipFile) -> None:
-    """Before anything is allocated; a member cannot be larger than it says."""
-    size = sum(member.file_size for member in archive.infolist())
-    if size > budget.memory_limit(4):
-        raise UsageError(f"its arrays have {size:,} bytes; at most {budget.memory_limit(4):,} are read")
-
-
-def _member(archive: ZipFile, name: str) -> bytes:
-    if not name.endswith(".npy"):
-        raise UsageError(f"{name} is not an array")
-    return archive.read(name)
-
-
-def _array(data: bytes) -> Array:
-    """The array of a ``.npy`` file; ``ValueError`` if it is none of plain numbers, or of another size."""
-    stream = BytesIO(data)
-    version = np.lib.format.read_magic(stream)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
-    with catch_warnings(action="ignore"):  # of Python, which evaluates the header
-        shape, by_columns, dtype = _HEADERS[version](stream)
-    rest = len(data) - stream.tell()
-    if dtype.hasobject or prod(shape) * dtype.itemsize != rest:
-        raise ValueError(f"it is not an array of numbers, or its shape does not fit its {rest} bytes")
-    array = np.frombuffer(data, dtype, offset=stream.tell())
-    return array.reshape(shape, order="F" if by_columns else "C")
+    return read_arrays(path, "the arrays")
 
 
 def _quantized(array: Array, interface: Interface, where: str) -> Array:

@@ -40,6 +40,7 @@ import numpy.typing as npt
 from crtgen.codegen.drift import LAYERS, PARTS, SIZES, Counted, DriftReference, WatchedLayer
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
+from crtgen.formats.cbor import parse_cbor
 from crtgen.ir import Array, DType, Graph, Quant
 from crtgen.measure.cases import read_cases, read_inputs
 from crtgen.plan import Plan
@@ -330,44 +331,31 @@ def _drawn(counts: Counts, expected: Counts, runs: int, windows: int, block: int
 def read_window(data: bytes) -> DriftWindow:
     """What ``crt_drift_cbor`` wrote. Raises ``ProtocolError`` for anything else."""
     try:
-        found, rest = _item(data, 0)
-        if rest != len(data) or not isinstance(found, dict):
+        found = parse_cbor(data)
+        if not isinstance(found, dict):
             raise ValueError
         return DriftWindow(
-            windows=int(found["windows"]),
-            alarms=int(found["alarms"]),
-            distances=tuple(found["distances"]),
-            limits=tuple(found["limits"]),
-            lasting=int(found["lasting"]),
-            runs=int(found["runs"]),
+            windows=_number(found["windows"]),
+            alarms=_number(found["alarms"]),
+            distances=_numbers(found["distances"]),
+            limits=_numbers(found["limits"]),
+            lasting=_number(found["lasting"]),
+            runs=_number(found["runs"]),
             counts={part: _numbers(found[part]) for part in PARTS},
-            ends=int(found["ends"]),
+            ends=_number(found["ends"]),
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ProtocolError("what the device counted cannot be read") from error
 
 
 def _numbers(item: Any) -> tuple[int, ...]:
-    return (item,) if isinstance(item, int) else tuple(item)
+    return tuple(map(_number, item)) if isinstance(item, list) else (_number(item),)
 
 
-def _item(data: bytes, at: int) -> tuple[Any, int]:
-    """An item of CBOR (RFC 8949): numbers from 0 on, texts, arrays and maps of definite length."""
-    kind, short = data[at] >> 5, data[at] & 31
-    size = {24: 1, 25: 2, 26: 4}.get(short, 0)
-    if short > 26:
-        raise ValueError("an item of another kind")
-    number = int.from_bytes(data[at + 1 : at + 1 + size], "big") if size else short
-    at += 1 + size
-    if kind == 0:
-        return number, at
-    if kind == 3:
-        return data[at : at + number].decode("ascii"), at + number
-    items = []
-    for _ in range(number * {4: 1, 5: 2}[kind]):
-        item, at = _item(data, at)
-        items.append(item)
-    return (dict(zip(items[::2], items[1::2], strict=True)) if kind == 5 else items), at
+def _number(item: Any) -> int:
+    if not isinstance(item, int):
+        raise ValueError("an integer is wanted")
+    return item
 
 
 def psi(counts: Sequence[int], expected: Sequence[int]) -> float:

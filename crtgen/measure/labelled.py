@@ -1,16 +1,13 @@
 """Data that somebody labelled: clips in folders, arrays, or recordings with times of events."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO, StringIO
 from pathlib import Path
 
-import numpy as np
-
-from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.files import PICTURES
+from crtgen.formats import arrays
+from crtgen.formats.tables import read_table
 from crtgen.ir import Array
 
 __all__ = ["NORMAL", "Clip", "Recording", "read_arrays", "read_clips", "read_recordings"]
@@ -61,12 +58,8 @@ def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]
 def read_arrays(path: Path, count: int | None) -> list[Clip]:
     """The rows of ``x`` with the numbers in ``y`` as labels, below ``count``, of a ``.npz``."""
     hint = "numpy.savez with x [N, ...] and y [N] of whole numbers from 0 on"
-    data = files.read(path, "the data")
-    try:
-        with np.load(BytesIO(data), allow_pickle=False) as arrays:
-            x, y = np.asarray(arrays["x"]), np.asarray(arrays["y"])
-    except (ValueError, KeyError, EOFError, OSError, AttributeError, TypeError) as error:
-        raise UsageError(f"the data cannot be read: {error}", where=str(path), hint=hint) from error
+    held = arrays.read_arrays(path, "the data", hint, needed=("x", "y"))
+    x, y = held["x"], held["y"]
     if y.ndim != 1 or y.dtype.kind not in "iu" or x.ndim < 2 or len(x) != len(y) or not len(y):
         what = f"x of shape {x.shape} and y of {y.dtype}, shape {y.shape}"
         raise UsageError(what, where=str(path), hint=hint)
@@ -82,8 +75,7 @@ def read_recordings(path: Path) -> list[Recording]:
     Files are named from the table's folder. Raises ``UsageError`` with the row that is wrong.
     """
     found: dict[Path, list[tuple[float, float]]] = {}
-    rows = csv.reader(StringIO(files.read_text(path, "the table")))
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(read_table(path, "the table"), 1):
         cells = [cell.strip() for cell in row]
         if not any(cells) or (number == 1 and cells[:1] == ["file"]):
             continue

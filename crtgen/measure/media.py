@@ -1,18 +1,17 @@
 """Inputs as people have them: pictures, sound, tables. They become real numbers as a model reads them."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.files import PICTURES
+from crtgen.formats.pictures import read_picture
+from crtgen.formats.sounds import read_sound
+from crtgen.formats.tables import read_table
 from crtgen.ir import Array, shape_text
 
 __all__ = ["MEDIA", "Scaling", "read_media"]
@@ -20,10 +19,6 @@ __all__ = ["MEDIA", "Scaling", "read_media"]
 _SOUNDS = (".wav", ".flac", ".ogg")
 MEDIA = (*PICTURES, *_SOUNDS, ".csv")
 """The suffixes of files that are not arrays."""
-
-_INSTALL = "pip install 'crtgen[media]'"
-_MOST = 1 << 26
-"""Pixels of a picture, and numbers of a file, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +54,12 @@ def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list
 
 
 def _picture(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UsageError("pictures need Pillow", where=str(path), hint=_INSTALL) from error
     height, width, channels, first = _image_of(interface, path)
-    try:
-        picture: Any = Image.open(BytesIO(files.read(path, "the picture")))
-        size = picture.size
-        if size[0] * size[1] > _MOST:
-            raise ValueError(f"it has {size[0]} x {size[1]} pixels")
-        picture = picture.convert("L" if channels == 1 else "RGB")
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UsageError(
-            f"the picture cannot be read: {error}",
-            where=str(path),
-            hint="export it again, as PNG say",
-        ) from error
     mean, std = scaling.of(interface)
     if not std:
         raise UsageError("--std is 0", where=str(path))
-    real = ((np.asarray(picture, np.float32) - np.float32(mean)) / np.float32(std)).reshape(
+    picture, size = read_picture(path, (width, height), grey=channels == 1)
+    real = ((picture.astype(np.float32) - np.float32(mean)) / np.float32(std)).reshape(
         height, width, channels
     )
     real = real.transpose(2, 0, 1) if first else real
@@ -101,10 +80,6 @@ def _image_of(interface: Interface, path: Path) -> tuple[int, int, int, bool]:
 
 
 def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
-    try:
-        import soundfile  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise UsageError("sound needs soundfile", where=str(path), hint=_INSTALL) from error
     count = int(np.prod(interface.shape))
     if max(interface.shape) != count:
         raise UsageError(
@@ -112,21 +87,13 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
             where=str(path),
             hint="compute them as in training, and give them as .npy",
         )
-    try:
-        samples, rate = soundfile.read(
-            BytesIO(files.read(path, "the sound")), frames=_MOST, dtype="float32", always_2d=True
-        )
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise UsageError(
-            f"the sound cannot be read: {error}", where=str(path), hint="export it again, as WAV for example"
-        ) from error
+    mono, rate = read_sound(path)
     if interface.dtype.value in ("int8", "uint8"):
         raise UsageError(
             f"{interface.name} is {interface.dtype.value}: it reads features of sound, not samples",
             where=str(path),
             hint="describe which ones in a pipeline (docs/pipelines.md), or give them as .npy",
         )
-    mono = samples.mean(axis=1, dtype=np.float32)
     if not len(mono):
         raise UsageError("it has no samples", where=str(path))
     runs = -(-len(mono) // count)
@@ -142,8 +109,7 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
 
 
 def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:
-    rows = list(csv.reader(StringIO(files.read_text(path, "the table"))))
-    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    rows = [row for row in read_table(path, "the table") if any(cell.strip() for cell in row)]
     if rows and not _numbers(rows[0]):
         rows = rows[1:]
     count = int(np.prod(interface.shape))

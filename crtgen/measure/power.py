@@ -5,24 +5,24 @@ Read are ``.jls`` and CSV of a Joulescope, ``.ppk2`` and CSV of Nordic's Power P
 before it is exported.
 """
 
-import csv
-import json
 import re
-import zipfile
 from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
-from crtgen import budget
+from crtgen import budget, files
 from crtgen.errors import UsageError
+from crtgen.formats.foreign import foreign
+from crtgen.formats.recordings import jls_means, ppk2_currents
+from crtgen.formats.tables import rows_of
 
 __all__ = ["mean_power"]
 
 _SCALES = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}
 _COLUMN = re.compile(r"^#?\s*(current|voltage|power)\s*(?:[\[(]?\s*([mnuµ]?)[AVW]\s*[\])]?)?$", re.IGNORECASE)
-_PPK2_SAMPLE = np.dtype([("microamperes", "<f4"), ("pins", "<u2")])
 
 
 def mean_power(path: Path, volts: float | None = None) -> float:
@@ -37,10 +37,8 @@ def mean_power(path: Path, volts: float | None = None) -> float:
             hint = f"export less of it, or crtgen --limit-memory {path.stat().st_size} allows it"
             raise UsageError("the recording is too large", where=str(path), hint=hint)
         read = {".jls": _jls, ".ppk2": _ppk2}.get(path.suffix.lower(), _csv)
-        try:
+        with foreign(path, "the recording"):
             watts = read(path, volts)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, csv.Error) as error:
-            raise UsageError(f"the recording cannot be read: {error}", where=str(path)) from error
         spent.check()
     if not 0 < watts < 1e3:
         raise UsageError(f"a mean of {watts:g} W is no power of a board", where=str(path))
@@ -55,8 +53,8 @@ def _times(amperes: float, volts: float | None, path: Path) -> float:
 
 
 def _csv(path: Path, volts: float | None) -> float:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(_data(file))
+    with files.opened(path, "the recording") as binary:
+        rows = rows_of(_data(TextIOWrapper(binary, encoding="utf-8-sig", newline="")))
         header = [name.strip() for name in next(rows, [])]
         if header == ["scope", "metric", "value"]:
             return _hpx(rows)
@@ -112,34 +110,16 @@ def _hpx(rows: Iterable[list[str]]) -> float:
 
 
 def _ppk2(path: Path, volts: float | None) -> float:
-    """A ZIP file: samples of microamperes as float32, each with 16 bits of the digital pins."""
-    with zipfile.ZipFile(path) as archive:
-        if json.loads(archive.read("metadata.json")).get("formatVersion") not in (1, 2):
-            raise ValueError("its format is newer than 2; export it as CSV")
-        if archive.getinfo("session.raw").file_size > budget.memory_limit():
-            raise ValueError("it is too large; export a part of it as CSV")
-        raw = archive.read("session.raw")
-    samples = np.frombuffer(raw[: len(raw) - len(raw) % _PPK2_SAMPLE.itemsize], _PPK2_SAMPLE)["microamperes"]
-    samples = samples[np.isfinite(samples)]  # what was lost on the way is marked so
+    samples = ppk2_currents(path, "the recording")
     if not samples.size:
         raise ValueError("it has no samples")
     return _times(float(samples.mean(dtype=np.float64)) * 1e-6, volts, path)
 
 
 def _jls(path: Path, volts: float | None) -> float:
-    try:
-        from pyjls import Reader  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise UsageError(
-            "reading .jls needs the package pyjls", where=str(path), hint="pip install pyjls, or export CSV"
-        ) from error
-    with Reader(str(path)) as reader:
-        signals = {signal.name: signal for signal in reader.signals.values()}
-        if "power" in signals:
-            return _jls_mean(reader, signals["power"])
-        return _jls_mean(reader, signals["current"]) * (volts or _jls_mean(reader, signals["voltage"]))
-
-
-def _jls_mean(reader: Any, signal: Any) -> float:
-    """By the statistics of the file, which it has for each level of zoom."""
-    return float(reader.fsr_statistics(signal.signal_id, 0, signal.length, 1)[0][0])
+    means = jls_means(path, "the recording")
+    if "power" in means:
+        return means["power"]
+    if "current" not in means:
+        raise ValueError("it has no signal of a current or a power")
+    return _times(means["current"], volts or means.get("voltage"), path)

@@ -1,13 +1,12 @@
 """Clusters of what is normal, as a file holds them."""
 
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
-from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features.scaler import check_numbers
+from crtgen.formats.arrays import read_arrays
 from crtgen.pipeline.decision import Clusters
 
 __all__ = ["read_clusters"]
@@ -17,13 +16,8 @@ _HINT = "numpy.savez with centroids [K, N], radii [K] and, where a scaler was fi
 
 def read_clusters(path: Path) -> Clusters:
     """The clusters in a ``.npz``. Raises ``UsageError`` for arrays that are none."""
-    data = files.read(path, "the clusters")
-    try:
-        with np.load(BytesIO(data), allow_pickle=False) as arrays:
-            held = {name: np.asarray(arrays[name]) for name in arrays.files}
-        centroids, radii = held.pop("centroids"), held.pop("radii")
-    except (ValueError, KeyError, EOFError, OSError, AttributeError, TypeError) as error:
-        raise UsageError(f"the clusters cannot be read: {error}", where=str(path), hint=_HINT) from error
+    held = read_arrays(path, "the clusters", _HINT, needed=("centroids", "radii"))
+    centroids, radii = held.pop("centroids"), held.pop("radii")
     if centroids.ndim != 2 or not centroids.size:
         raise UsageError(f"centroids of shape {centroids.shape}", where=str(path), hint=_HINT)
     count, width = centroids.shape

@@ -1,21 +1,16 @@
 """Pictures and arrays in files as the frames of a pipeline's camera."""
 
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features import ImageSettings
+from crtgen.formats import pictures
 from crtgen.ir import Array
 
 __all__ = ["frame_of", "read_picture"]
-
-_MOST = 1 << 26
-"""Pixels of a picture, at most."""
 
 _RED = {"bayer_rggb": (0, 0), "bayer_grbg": (0, 1), "bayer_gbrg": (1, 0), "bayer_bggr": (1, 1)}
 _YUV = np.array([[65.481, 128.553, 24.966], [-37.797, -74.203, 112.0], [112.0, -93.786, -18.214]]) / 255
@@ -29,25 +24,15 @@ def read_picture(path: Path, settings: ImageSettings) -> Array:
 
     Raises ``UsageError`` for one that cannot be read, or of other proportions.
     """
-    try:
-        from PIL import Image
-    except ImportError as error:
-        hint = "pip install 'crtgen[media]'"
-        raise UsageError("pictures need Pillow", where=str(path), hint=hint) from error
     size = (settings.frame_width, settings.frame_height)
-    try:
-        picture: Any = Image.open(BytesIO(files.read(path, "the picture")))
-        given = picture.size
-        if given[0] * given[1] > _MOST:
-            raise ValueError(f"it has {given[0]} x {given[1]} pixels")
-        picture = picture.convert("L" if settings.format == "grey" else "RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        hint = "export it again, as PNG say"
-        raise UsageError(f"the picture cannot be read: {error}", where=str(path), hint=hint) from error
-    if given[0] * size[1] != given[1] * size[0]:
-        what = f"it has {given[0]}x{given[1]} pixels, the sensor {size[0]}x{size[1]}"
-        raise UsageError(what, where=str(path), hint="cut it to the sensor's proportions")
-    return frame_of(np.asarray(picture.resize(size, Image.Resampling.BOX)), settings.format)
+
+    def check(width: int, height: int) -> None:
+        if width * size[1] != height * size[0]:
+            what = f"it has {width}x{height} pixels, the sensor {size[0]}x{size[1]}"
+            raise UsageError(what, where=str(path), hint="cut it to the sensor's proportions")
+
+    pixels, _ = pictures.read_picture(path, size, grey=settings.format == "grey", box=True, check=check)
+    return frame_of(pixels, settings.format)
 
 
 def frame_of(colours: Bytes, form: str) -> Array:

@@ -90,9 +90,17 @@ class JoinedPipeline:
 def join(description: Description, network: Graph | None, gate: Graph | None = None) -> JoinedPipeline:
     """One graph from samples to the outputs of the network, with a score of the second one behind them.
 
-    Raises ``UsageError`` for a network that does not take such features.
+    Raises ``UsageError`` for a network that does not take such features, and for settings of which no
+    operator can be made.
     """
-    networks = _Networks(network, gate)
+    try:
+        made = _joined(description, _Networks(network, gate))
+    except ValueError as error:  # what an operator says of its shapes
+        raise UsageError(f"such features cannot be computed: {error}", where=description.name) from error
+    return replace(made, again=lambda other: join(replace(description, settings=other), network, gate))
+
+
+def _joined(description: Description, networks: "_Networks") -> JoinedPipeline:
     if isinstance(description.settings, VibrationSettings):
         made = _of_vibrations(description, description.settings, networks)
     elif isinstance(description.settings, ImageSettings):
@@ -100,7 +108,7 @@ def join(description: Description, network: Graph | None, gate: Graph | None = N
     else:
         made = _of_sound(description, description.settings, networks)
     _check_decision(made)
-    return replace(made, again=lambda other: join(replace(description, settings=other), network, gate))
+    return made
 
 
 @dataclass(frozen=True, slots=True)

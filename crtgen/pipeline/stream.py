@@ -1,25 +1,21 @@
 """A recording as the runs of a pipeline, and the events in what came out."""
 
-import wave
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features import ImageSettings
 from crtgen.files import PICTURES
+from crtgen.formats.arrays import read_array
+from crtgen.formats.sounds import read_wav
 from crtgen.ir import Array, DType, Value
 from crtgen.pipeline.decider import Decider, Event
 from crtgen.pipeline.frames import read_picture
 from crtgen.pipeline.join import JoinedPipeline
 
 __all__ = ["events_of", "read_samples", "runs_of", "times_of"]
-
-Shorts = npt.NDArray[np.int16]
 
 
 def read_samples(path: Path, pipeline: JoinedPipeline) -> Array:
@@ -30,33 +26,17 @@ def read_samples(path: Path, pipeline: JoinedPipeline) -> Array:
     """
     if isinstance(pipeline.settings, ImageSettings):
         return _frames(path, pipeline.settings, pipeline.samples)
-    data = files.read(path, "the recording")
     if path.suffix.lower() == ".npy":
-        return _array(path, data, pipeline.samples)
+        return _array(path, pipeline.samples)
     if pipeline.samples.dtype is not DType.INT16:
         raise UsageError("it is no recording of a sensor with axes", where=str(path), hint="give a .npy")
-    return _sound(path, data, pipeline.rate)
-
-
-def _sound(path: Path, data: bytes, rate: int) -> Shorts:
-    try:
-        with wave.open(BytesIO(data)) as sound:
-            form = (sound.getnchannels(), 8 * sound.getsampwidth(), sound.getframerate())
-            frames = sound.readframes(sound.getnframes())
-    except (wave.Error, EOFError, ValueError) as error:
-        hint = "export it as WAV, 16 bits, one channel"
-        raise UsageError(f"the sound cannot be read: {error}", where=str(path), hint=hint) from error
-    if form != (1, 16, rate):
-        what = f"it has {form[0]} channels of {form[1]} bits at {form[2]} Hz"
-        hint = f"convert it to one channel of 16 bits at {rate} Hz: another rate gives other features"
-        raise UsageError(what, where=str(path), hint=hint)
-    return np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int16)
+    return np.frombuffer(read_wav(path, 1, 16, pipeline.rate), "<i2").astype(np.int16)
 
 
 def _frames(path: Path, settings: ImageSettings, wanted: Value) -> Array:
     if path.suffix.lower() in PICTURES:
         return read_picture(path, settings)
-    array = _loaded(path, files.read(path, "the frames"))
+    array = read_array(path, "the frames")
     several = array.shape[1:] == wanted.shape
     if array.dtype != wanted.dtype.numpy or not (several or array.shape == wanted.shape):
         what = f"it is no frame of {wanted.dtype.value} and shape {list(wanted.shape)}"
@@ -64,16 +44,8 @@ def _frames(path: Path, settings: ImageSettings, wanted: Value) -> Array:
     return array.reshape(-1, *wanted.shape[1:])
 
 
-def _loaded(path: Path, data: bytes) -> Array:
-    try:
-        array = np.load(BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise UsageError(f"the samples cannot be read: {error}", where=str(path)) from error
-    return np.asarray(array)
-
-
-def _array(path: Path, data: bytes, wanted: Value) -> Array:
-    array = _loaded(path, data)
+def _array(path: Path, wanted: Value) -> Array:
+    array = read_array(path, "the samples")
     if array.dtype != wanted.dtype.numpy or not array.ndim or array.shape[1:] != wanted.shape[1:]:
         axes = "".join(f", {length}" for length in wanted.shape[1:])
         what = f"it is no array of {wanted.dtype.value}"

@@ -5,7 +5,6 @@ blocks took (see ``crtgen.kernels.cost``). What is around the models has been me
 12.2: ``footprints.csv``, which ``python -m benchmarks.fit_footprints`` writes.
 """
 
-import csv
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any
 
 from crtgen.boards import BOOTS, Board
 from crtgen.errors import DoesNotFitError
+from crtgen.formats.tables import rows_of
 from crtgen.ir import DType
 from crtgen.kernels import Kernel
 from crtgen.plan import Plan
@@ -74,7 +74,8 @@ def around(core: str, flag: str, type: str) -> Around:
     The type ``zephyr`` is what that system adds.
     """
     with footprints_file().open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
+        names, *rows = rows_of(file)
+        for row in (dict(zip(names, each, strict=True)) for each in rows):
             if (row["core"], row["flag"], row["type"]) == (core, flag, type):
                 return Around(*(float(row[field.name]) for field in fields(Around)))
     raise KeyError((core, flag, type))

@@ -219,7 +219,7 @@ class JobStore:
             f"the store is damaged: {reason}", where=str(self.path), hint="remove it, or name another file"
         )
 
-    def _error(self, error: DatabaseError) -> UsageError:
+    def _error(self, error: Exception) -> UsageError:
         return UsageError(
             f"the store cannot be used: {error}", where=str(self.path), hint="name another file"
         )

@@ -46,6 +46,7 @@ from tests.frontends.compressed import coding, maximum, packed_bits
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
 from tests.fuzz.folders import folder_target
+from tests.fuzz.formats import format_targets
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.fuzz.onnx_costs import costs_target
 from tests.fuzz.onnx_files import onnx_target
@@ -348,6 +349,7 @@ TARGETS = {
         onnx_target(compiled_graph),
         costs_target(compiled_graph),
         folder_target(),
+        *format_targets(),
         Target("manifests", _manifest_seeds, _by_json, _manifest),
     )
 }

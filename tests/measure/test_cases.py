@@ -79,7 +79,7 @@ def test_wrong_inputs_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray],
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"\x93NUMPY\x01"])
 def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(UsageError, match=r"not a \.npy"):
+    with pytest.raises(UsageError, match="the arrays cannot be read"):
         read_inputs(tmp_path / "x.npz", (A,))
 
 
@@ -88,10 +88,10 @@ def test_an_archive_with_a_damaged_or_a_pickled_array_is_refused(tmp_path: Path)
     whole = (tmp_path / "x.npz").read_bytes()
     for position in range(30, len(whole) - 80, 7):
         (tmp_path / "x.npz").write_bytes(whole[:position] + b"\xff\xff\xff" + whole[position + 3 :])
-        with pytest.raises(UsageError, match=r"not a \.npy|no array for input"):
+        with pytest.raises(UsageError, match=r"the arrays cannot be read|no array for input"):
             read_inputs(tmp_path / "x.npz", (A, A))
     np.savez(tmp_path / "x.npz", a=np.array([object()]))
-    with pytest.raises(UsageError, match=r"x\.npz: not a \.npy.*not an array of numbers"):
+    with pytest.raises(UsageError, match=r"x\.npz: the arrays cannot be read.*not an array of numbers"):
         read_inputs(tmp_path / "x.npz", (A,))
 
 
@@ -107,18 +107,18 @@ def _npy(header: str) -> bytes:
             "its shape does not fit its 0 bytes",
         ),
         ("{'descr': '|i1', 'fortran_order': False, 'shape': ((((\n", "EOF in multi-line statement"),
-        ("-" * 9000 + "1\n", "MemoryError"),
+        ("-" * 9000 + "1\n", "its header is nested too deeply"),
     ],
 )
 def test_a_damaged_header_is_refused(tmp_path: Path, header: str, reason: str) -> None:
     (tmp_path / "x.npy").write_bytes(_npy(header))
-    with pytest.raises(UsageError, match=rf"x\.npy: not a \.npy or \.npz file: .*{reason}"):
+    with pytest.raises(UsageError, match=rf"x\.npy: the arrays cannot be read: .*{reason}"):
         read_inputs(tmp_path / "x.npy", (A,))
 
 
 @pytest.mark.parametrize(
     ("offsets", "value", "reason"),
-    [((8, 10), 99, "compression method is not supported"), ((6, 8), 1, "is encrypted")],
+    [((8, 10), 99, "compressed in another way than by deflate"), ((6, 8), 1, "is encrypted")],
 )
 def test_an_archive_of_another_kind_is_refused(
     tmp_path: Path, offsets: tuple[int, int], value: int, reason: str
@@ -135,7 +135,7 @@ def test_an_archive_of_another_kind_is_refused(
 def test_an_archive_of_something_else_than_arrays_is_refused(tmp_path: Path) -> None:
     with ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("input0", "text")
-    with pytest.raises(UsageError, match=r"x\.npz: input0 is not an array"):
+    with pytest.raises(UsageError, match=r"x\.npz: the arrays cannot be read: input0 is not an array"):
         read_inputs(tmp_path / "x.npz", (A,))
 
 

@@ -165,7 +165,12 @@ FAULT = Endpoint(
     repeatable=True,
 )
 PROFILE = Endpoint(
-    "crtgen.profile", ("executor",), bytes, "u64 ticks of each layer", "crt_profile", only="CRT_PROFILE"
+    "crtgen.profile",
+    ("executor", "int first layer"),
+    bytes,
+    "u64 ticks of each layer from that one on in one run, as many as there is room for; none behind the last",
+    "crt_profile",
+    only="CRT_PROFILE",
 )
 WATCH = Endpoint(
     "crtgen.watch",

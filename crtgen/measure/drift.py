@@ -312,10 +312,10 @@ def _distances(
 def _sums(counts: Counts, length: int) -> Counts:
     """The sum of so many consecutive runs from each run on; the first follows the last."""
     laps = -(-length // len(counts)) + 1
-    running = np.concatenate(
-        [np.zeros((1, counts.shape[1]), np.int64), np.cumsum(np.tile(counts, (laps, 1)), 0)]
-    )
-    return running[length : length + len(counts)] - running[: len(counts)]
+    running = np.zeros((laps * len(counts) + 1, counts.shape[1]), np.int64)
+    running[1:] = np.cumsum(np.tile(counts, (laps, 1)), axis=0)
+    sums: Counts = running[length : length + len(counts)] - running[: len(counts)]
+    return sums
 
 
 def _drawn(counts: Counts, expected: Counts, runs: int, windows: int, block: int) -> npt.NDArray[np.float32]:

@@ -181,9 +181,20 @@ class Client(Connection):
         return self._array(b"".join(parts), "<u8")
 
     def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
-        """Ticks of each layer of one inference; None also when the firmware was built without profiling."""
-        data = self._ask(endpoints.PROFILE, executor.module, timeout=timeout)
-        return None if data is None else self._array(data, "<u8")
+        """Ticks of each layer; None also when the firmware was built without profiling.
+
+        An answer has the layers that a packet has room for, of one inference: a model of many layers takes
+        several. ``timeout`` is for each.
+        """
+        room = max(1, (self.max_packet - _CALL_BYTES) // 8)
+        layers = b""
+        while True:
+            data = self._ask(endpoints.PROFILE, executor.module, len(layers) // 8, timeout=timeout)
+            if data is None:
+                return None
+            layers += data
+            if len(data) < 8 * room:
+                return self._array(layers, "<u8")
 
     def watch(
         self,

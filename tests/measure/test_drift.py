@@ -137,7 +137,8 @@ def _lasting(rng: np.random.Generator, count: int, last: int) -> list[Array]:
 
 
 def _brighter(x: Array) -> Array:
-    return np.clip(x.astype(np.int64) + (x > -100) * 30, -128, 127).astype(np.int8)
+    wide = np.asarray(x, np.int64)
+    return np.asarray(np.clip(wide + (wide > -100) * 30, -128, 127), np.int8)
 
 
 class _Counter:

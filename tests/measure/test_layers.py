@@ -19,6 +19,7 @@ from crtgen.measure.layers import compare_values, verify_layers
 from crtgen.measure.quantization import quantize
 from crtgen.session import Session
 from tests.support import ROOT, model_path
+from tests.tflite_builder import Model, Operator, Options, Tensor
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -45,6 +46,40 @@ def test_every_layer_is_as_the_reference_says(executor: str) -> None:
         names = [layer.name for layer in session.model().layers]
     assert [v.layer for v in verdicts] == names
     assert not any(v.wrong for v in verdicts)
+
+
+def _deep(path: Path, layers: int) -> Path:
+    """A network of so many fully connected layers of two outputs."""
+    weights = np.array([[100, -60], [50, 110]], np.int8)
+    tensors = [Tensor("x0", (1, 2), "int8", (0.05,), (0,))]
+    operators = []
+    for n in range(layers):
+        tensors += [
+            Tensor(f"w{n}", (2, 2), "int8", (0.01,), (0,), data=np.roll(weights, n)),
+            Tensor(f"x{n + 1}", (1, 2), "int8", (0.05,), (0,)),
+        ]
+        operators.append(
+            Operator(
+                "FULLY_CONNECTED",
+                [f"x{n}", f"w{n}", None],
+                [f"x{n + 1}"],
+                Options("FullyConnectedOptions"),
+                version=4,
+            )
+        )
+    path.write_bytes(Model(tensors, operators, ["x0"], [f"x{layers}"]).to_bytes())
+    return path
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("layers", [23, 24, 60])
+def test_layers_of_a_deep_network_come_in_several_answers(tmp_path: Path, layers: int) -> None:
+    """A packet of 256 bytes has room for 24; each layer took some time, and is named once."""
+    compiled = api.load(_deep(tmp_path / "deep.tflite", layers)).compile("host")
+    with compiled.generate(profile=True, receive_buffer=256).build().run() as session:
+        ticks = session.profile()
+        assert len(ticks) == len(session.model().layers) == layers
+        assert min(ticks) > 0
 
 
 @pytest.mark.cc

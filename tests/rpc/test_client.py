@@ -189,7 +189,7 @@ def test_what_our_own_firmware_has() -> None:
         "crtgen.ticks_per_second": lambda: 25_000_000,
         "crtgen.calibrate": lambda loops: 2 * loops,
         "crtgen.measure": measure,
-        "crtgen.profile": lambda module: struct.pack("<2Q", 1 << 40, 7),
+        "crtgen.profile": lambda module, first: struct.pack("<2Q", 1 << 40, 7),
     }
     with Client(ServerStream(Server(functions, [ARGS_MODEL], version="1.2"))) as client:
         assert client.info() == Info("1.2", ("sum",))

@@ -148,7 +148,7 @@ static const struct crt_endpoint crt_global_table[] = {
     {"crtgen.crc32\0" "iii", crt_global_crc32},
     {"crtgen.fault\0", crt_global_fault},
 #ifdef CRT_PROFILE
-    {"crtgen.profile\0" "m", crt_profile},
+    {"crtgen.profile\0" "mi", crt_profile},
 #endif
 #ifdef CRT_PROFILE
     {"crtgen.watch\0" "miit", crt_watch},

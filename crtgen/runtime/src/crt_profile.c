@@ -14,6 +14,7 @@ static struct {
     const struct crt_server *server; /* NULL: nobody profiles */
     uint64_t *ticks;
     uint64_t last;
+    uint32_t first;
     uint32_t count;
 } crt_profiler;
 
@@ -29,28 +30,42 @@ void crt_layer_done(uint16_t layer)
     if (crt_watch_of.to != NULL && layer == crt_watch_of.layer) {
         (void)memcpy(crt_watch_of.to, crt_watch_of.from, crt_watch_of.nbytes);
     }
-    if (crt_profiler.server != NULL && layer < crt_profiler.count) {
+    if (crt_profiler.server != NULL) {
         const uint64_t now = crt_time_now(crt_profiler.server);
-        crt_profiler.ticks[layer] += now - crt_profiler.last;
+        const uint32_t place = (uint32_t)layer - crt_profiler.first; /* a layer before it is far beyond the count */
+        if (place < crt_profiler.count) {
+            crt_profiler.ticks[place] += now - crt_profiler.last;
+        }
         crt_profiler.last = crt_time_now(crt_profiler.server);
     }
 }
 
-/* Argument: executor. Bytes: the ticks of each layer in one run, u64. */
+/*
+ * Arguments: executor, first layer. Bytes: the ticks of each layer from that one on in one run, u64, as many as an answer
+ * has room for; none, and no run, behind the last layer.
+ */
 int crt_profile(struct crt_call *call)
 {
     const int model = crt_call_model(call);
     if (model < 0) {
         return model;
     }
-    const uint32_t layers = call->server->config.models[model]->num_layers;
+    const int64_t first = call->values[1].v_int64;
+    const int64_t left = (int64_t)call->server->config.models[model]->num_layers - first;
+    const int64_t room = (int64_t)(call->server->scratch_size / 8u);
+    const uint32_t layers = ((first < 0) || (left <= 0)) ? 0u : (uint32_t)((left < room) ? left : room);
     uint64_t *results = crt_call_results(call, layers);
     if (results == NULL) {
         return CRT_ERR_MEMORY;
     }
+    if (layers == 0u) {
+        crt_call_return_bytes(call, results, 0);
+        return CRT_OK;
+    }
     struct crt_call run = {.server = call->server, .index = (uint32_t)model, .timing = 1};
     (void)memset(results, 0, layers * sizeof *results);
     crt_profiler.ticks = results;
+    crt_profiler.first = (uint32_t)first;
     crt_profiler.count = layers;
     crt_profiler.server = call->server;
     crt_profiler.last = crt_time_now(call->server);

@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
-__all__ = ["CR2032", "Duty", "Energy"]
+__all__ = ["ASSUMED_SLEEP_UW", "CR2032", "Duty", "Energy"]
 
 CR2032 = 675.0
 """Milliwatt-hours of the usual coin cell: 225 mAh at 3 V."""
+
+ASSUMED_SLEEP_UW = 10.0
+"""Microwatts asleep where nobody says: 3 µA at 3 V, of a low-power chip that keeps hundreds of KiB of RAM.
+
+Chips that are not made for batteries take ten to a hundred times as much.
+"""
 
 _SECONDS_A_DAY = 86_400
 _MICROJOULES_PER_MWH = 3.6e6
@@ -21,6 +27,16 @@ class Energy:
     pj_per_cycle: float
     sleep_uw: float | None
     source: str
+
+    @property
+    def asleep_uw(self) -> float:
+        """``sleep_uw``, or what is assumed."""
+        return ASSUMED_SLEEP_UW if self.sleep_uw is None else self.sleep_uw
+
+    @property
+    def asleep(self) -> str:
+        """The same for people."""
+        return f"{self.asleep_uw:g} µW asleep{', assumed' if self.sleep_uw is None else ''}"
 
     @classmethod
     def of_power(cls, watts: float, clock: int, source: str) -> "Energy":
@@ -38,11 +54,11 @@ class Duty:
     def days(self, energy: Energy, microjoules: float, clock: int) -> float | None:
         """How long the cell lasts if a run at so many Hz takes so much; None if the next run would be late.
 
-        The chip sleeps between runs. Where nobody says what that takes, it counts as nothing; the radio, the
-        sensor and what the cell loses by itself always do.
+        The chip sleeps between runs and takes ``energy.asleep_uw`` then. The radio, the sensor and what the
+        cell loses by itself are not counted.
         """
         seconds = microjoules * 1e6 / energy.pj_per_cycle / clock
         if seconds > self.every:
             return None
-        asleep = (energy.sleep_uw or 0.0) * (self.every - seconds)
+        asleep = energy.asleep_uw * (self.every - seconds)
         return self.cell * _MICROJOULES_PER_MWH * self.every / (microjoules + asleep) / _SECONDS_A_DAY

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -87,23 +87,36 @@ def command(
         on_boards = {each.name: each for each in boards}
         days = [battery.days(on_boards[r.board], r) for results in groups for r in results]
         data = [
-            r.to_dict() | {"days": lasts} | ({"on_front": good} if pareto else {})
-            for (r, good), lasts in zip(
-                (pair for results in groups for pair in zip(results, front(results), strict=True)),
-                days,
-                strict=True,
-            )
+            r.to_dict() | battery.to_dict(on_boards[r.board], r) | ({"on_front": good} if pareto else {})
+            for results in groups
+            for r, good in zip(results, front(results), strict=True)
         ]
-        out.result({"results": data}, _printer(groups, pareto, layers, days if battery.every else ()))
+        out.result(
+            {"results": data},
+            _printer(groups, pareto, layers, days if battery.every else (), [*battery.asleep(boards)]),
+        )
+
+
+class _Days(NamedTuple):
+    """Days on a cell of each report, and what they take for granted."""
+
+    each: Sequence[float | None]
+    notes: Sequence[str]
 
 
 def _printer(
-    groups: Sequence[Sequence[Report]], pareto: bool, layers: bool, days: Sequence[float | None]
+    groups: Sequence[Sequence[Report]],
+    pareto: bool,
+    layers: bool,
+    days: Sequence[float | None],
+    asleep: Sequence[str],
 ) -> Callable[[Console], None]:
     every = [report for results in groups for report in results]
 
     def render(console: Console) -> None:
-        console.print(figures_table(every, days))
+        console.print(figures_table(every, days.each))
+        for line in days.notes:
+            console.print(line)
         print_real(console, every)
         for results in groups if pareto else ():
             _print_front(console, results)

@@ -66,7 +66,7 @@ def command(
             sys.stdout.write(_csv(found))
         else:
             out.result(
-                {"fits": [fit.to_dict() | {"days": battery.days(fit.board, fit.report)} for fit in found]},
+                {"fits": [fit.to_dict() | battery.to_dict(fit.board, fit.report) for fit in found]},
                 lambda console: _print(console, found, battery),
             )
         if named and not all(fit.fits for fit in found):
@@ -129,8 +129,8 @@ def _sources(found: Sequence[Fit]) -> dict[str, dict[str, None]]:
     said: dict[str, dict[str, None]] = {}
     for fit in found:
         if fit.board.energy is not None:
-            asleep = "" if fit.board.energy.sleep_uw else ", nothing while it sleeps"
-            said.setdefault(f"{fit.board.energy.pj_per_cycle:.0f} pJ a cycle{asleep}", {})[fit.board.name] = (
+            energy = fit.board.energy
+            said.setdefault(f"{energy.pj_per_cycle:.0f} pJ a cycle, {energy.asleep}", {})[fit.board.name] = (
                 None
             )
     return said

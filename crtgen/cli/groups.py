@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -95,6 +95,21 @@ class Battery:
         if self.every is None or board.energy is None or report.energy_uj is None:
             return None
         return Duty(self.every, self.cell).days(board.energy, report.energy_uj, board.clock)
+
+    def to_dict(self, board: Board, report: "Report") -> dict[str, float | bool | None]:
+        """For JSON: the days, and what they take for granted of the chip asleep."""
+        energy = board.energy
+        return {
+            "days": self.days(board, report),
+            "sleep_uw": energy.asleep_uw if energy else None,
+            "sleep_is_assumed": energy is not None and energy.sleep_uw is None,
+        }
+
+    def asleep(self, boards: Sequence[Board]) -> Iterator[str]:
+        """A line for each board about what it takes between runs, if days are asked for."""
+        for board in boards if self.every is not None else ():
+            if board.energy is not None:
+                yield f"days on {board.name}: {board.energy.asleep}"
 
     def boards(self, boards: Sequence[Board]) -> list[Board]:
         """The boards; the only one takes what was recorded of it."""

@@ -153,6 +153,11 @@ def _milliseconds(fit: Fit | None) -> str:
     return f"{'~ ' * fit.is_assumed}{fit.seconds * 1e3:,.2f}"
 
 
+def _asleep(on: OnBoard) -> str:
+    energy = on.fit.board.energy if on.fit is not None else None
+    return f", {energy.asleep}" if energy is not None else ""
+
+
 def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
     """Figures, of which those that are not known are left out."""
     report = on.report
@@ -163,7 +168,7 @@ def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
         ("instructions", report.instructions),
         ("cycles, estimated", report.cycles_estimated),
         ("energy, µJ", report.energy_uj),
-        ("days on a cell", None if days is None else round(days)),
+        (f"days on a cell{_asleep(on)}", None if days is None else round(days)),
         ("flash, bytes", flash),
         ("RAM, bytes", ram),
         ("flash of the image, bytes", report.image_flash_bytes),

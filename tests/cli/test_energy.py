@@ -22,7 +22,16 @@ def fit(*args: str) -> dict[str, float]:
 
 def test_days_follow_from_the_figures_of_the_board() -> None:
     found = fit("--every", "2", "--cell", "100")
-    assert found["days"] == pytest.approx(100 * 3.6e6 * 2 / found["energy_uj"] / 86400)
+    asleep = 10 * (2 - found["energy_uj"] * 1e6 / 278 / 120e6)
+    assert found["days"] == pytest.approx(100 * 3.6e6 * 2 / (found["energy_uj"] + asleep) / 86400, rel=1e-3)
+    assert (found["sleep_uw"], found["sleep_is_assumed"]) == (10, True)
+    rarely = fit("--every", "3600")
+    assert rarely["days"] < 675 * 3.6e6 / 10 / 86400, "no longer than it sleeps on that cell"
+
+
+def test_what_is_assumed_of_sleeping_is_said() -> None:
+    done = runner.invoke(app, ["fit", DIGITS, "-b", "nucleo_l4r5zi", "--every", "2"])
+    assert "278 pJ a cycle, 10 µW asleep, assumed" in " ".join(done.output.split())
 
 
 def test_a_recording_in_the_place_of_the_boards_figure(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ CHIPS = (
     Chip("nucleo_l4r5zi", 4 * WORD + 5, _ONE_BANK, "one bank, by words"),
     Chip("nucleo_f446re", 3 + 4 + 5 + 2 + 4, note="by four words"),
     Chip("rpi_pico", 48, note="as its flash"),
-    Chip("rpi_pico2", 48, note="as its flash"),
+    Chip("rpi_pico2", 240, note="as its flash"),
     Chip("mimxrt1050_evk", 100, note="as its flash"),
     Chip("ek_ra8m1", 8 * _RA8_WORD, note="by words"),
 )

@@ -91,10 +91,8 @@ def command(
             for results in groups
             for r, good in zip(results, front(results), strict=True)
         ]
-        out.result(
-            {"results": data},
-            _printer(groups, pareto, layers, days if battery.every else (), [*battery.asleep(boards)]),
-        )
+        shown = _Days(days, [*battery.asleep(boards)]) if battery.every else _Days((), ())
+        out.result({"results": data}, _printer(groups, pareto, layers, shown))
 
 
 class _Days(NamedTuple):
@@ -105,11 +103,7 @@ class _Days(NamedTuple):
 
 
 def _printer(
-    groups: Sequence[Sequence[Report]],
-    pareto: bool,
-    layers: bool,
-    days: Sequence[float | None],
-    asleep: Sequence[str],
+    groups: Sequence[Sequence[Report]], pareto: bool, layers: bool, days: _Days
 ) -> Callable[[Console], None]:
     every = [report for results in groups for report in results]
 

@@ -1,6 +1,7 @@
 """``crtgen bench``: figures of models on boards, at one level or at each, and of the RPC."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -8,10 +9,9 @@ from typing import Annotated, NamedTuple
 import typer
 from rich.console import Console
 
-from crtgen import api
 from crtgen.boards import find_board
-from crtgen.cli import choices, options
-from crtgen.cli.groups import Battery, flattened
+from crtgen.cli import options
+from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table, print_layers, print_real
 from crtgen.errors import UsageError
@@ -20,7 +20,6 @@ from crtgen.measure.benchmark import RpcFigures, measure_model, measure_rpc
 from crtgen.measure.pareto import front, plot
 from crtgen.report import Report
 from crtgen.run import Site
-from crtgen.settings import trust_of
 
 __all__ = ["command"]
 
@@ -28,20 +27,17 @@ __all__ = ["command"]
 @flattened
 def command(
     battery: Battery,
+    coding: Coding,
+    files: Files,
     models: Annotated[list[Path] | None, typer.Argument(help="Model files (.tflite, .onnx).")] = None,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Boards; repeat it for several.")
     ] = None,
     rpc: Annotated[bool, typer.Option("--rpc", help="Measure the RPC instead of the model.")] = False,
-    optimize: options.Optimize = "balanced",
     pareto: Annotated[
         bool, typer.Option("--pareto", help="At each level: which are worth having, and a plot.")
     ] = False,
-    codegen: options.Codegen = None,
-    cmsis_nn: options.CmsisNn = None,
-    fallback: options.Fallback = False,
-    fold: options.Fold = True,
-    tune: options.Tune = None,
+    place: options.Place = None,
     layers: Annotated[bool, typer.Option("--layers", help="Print the instructions of each layer.")] = False,
     stack: options.Stack = None,
     simulate: options.Simulate = False,
@@ -54,7 +50,8 @@ def command(
     with guarded(as_json, debug) as out:
         if not models:
             raise UsageError("no model is named", hint="crtgen bench MODEL.tflite --board mps2_an386")
-        if rpc and (layers or pareto or len(models) > 1 or codegen or cmsis_nn or fallback):
+        external = coding.codegen or coding.cmsis_nn or coding.fallback
+        if rpc and (layers or pareto or len(models) > 1 or external):
             raise UsageError(
                 "--rpc measures the RPC with one model, without --layers, --pareto and --codegen"
             )
@@ -62,27 +59,21 @@ def command(
         site = Site(simulate=simulate)
         with out.stage() as say:
             if rpc:
-                model = api.load(models[0], trust=trust or trust_of(models[0]))
-                lines = [measure_rpc(model.compile(b), toolchain=toolchain, site=site) for b in boards]
+                model = files.load(models[0], trust)
+                compiled = [coding.compile_for([model], b, say, place or ()) for b in boards]
+                lines = [measure_rpc(each, toolchain=toolchain, site=site) for each in compiled]
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
-            chosen = choices.generators(codegen, cmsis_nn)
-            levels = tuple(LEVELS) if pareto else (optimize,)
+            levels = tuple(LEVELS) if pareto else (coding.optimize,)
             groups = []
             for path, on in product(models, boards):
-                loaded = api.load(path, trust=trust or trust_of(path))
+                loaded = files.load(path, trust)
                 results = []
                 for level in levels:
                     say(f"{path.name} on {on.name}, {level}")
-                    compiled = loaded.compile(
-                        on,
-                        optimize=level,
-                        passes=choices.passes(fold),
-                        generators=chosen,
-                        fallback=fallback,
-                        tuned=choices.tuned(tune),
-                    )
-                    results.append(measure_model(compiled, stack=stack, toolchain=toolchain, site=site))
+                    leveled = replace(coding, optimize=level)
+                    made = leveled.compile_for([loaded], on, say, place or ())
+                    results.append(measure_model(made, stack=stack, toolchain=toolchain, site=site))
                 groups.append(results)
         on_boards = {each.name: each for each in boards}
         days = [battery.days(on_boards[r.board], r) for results in groups for r in results]

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from crtgen import api, trust
 from crtgen.certificate import lines_of, proof_key, prove_built
-from crtgen.cli import choices, options
+from crtgen.cli import options
+from crtgen.cli.groups import Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import MismatchError, UsageError
@@ -29,9 +30,16 @@ from crtgen.measure.lock import (
     write_lock,
 )
 from crtgen.quality import shortfalls
-from crtgen.settings import ModelSettings, trust_of
+from crtgen.settings import ModelSettings
 
 __all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked(Coding):
+    """The level is the locked one unless it is named."""
+
+    optimize: Annotated[str, typer.Option(help="speed, size, balanced or ram; else what is locked.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +62,13 @@ class _Job:
         return self.before is None or self.before.source != self.after.source
 
 
+@flattened
 def command(
+    coding: _Locked,
+    files: Files,
     models: options.MoreModels = None,
     board: options.Boards = None,
-    optimize: Annotated[
-        str | None, typer.Option(help="speed, size, balanced or ram; else what is locked.")
-    ] = None,
-    fold: options.Fold = True,
-    tune: options.Tune = None,
+    place: options.Place = None,
     lock: Annotated[Path, typer.Option(help="What models cost when it was written.")] = Path(LOCK),
     update: Annotated[bool, typer.Option("--update", help="Measure, and write the lock.")] = False,
     prove_again: Annotated[
@@ -83,13 +90,12 @@ def command(
         with out.stage() as say:
             jobs = []
             for settings in chosen_models(models, board):
-                model = api.load(settings.file, trust=trust_of(settings.file))
-                quality = _quality(settings, say)
-                for name, level in _targets(settings, model.name, known, optimize):
+                model = files.load(settings.file)
+                quality = _quality(settings, files, say)
+                for name, level in _targets(settings, model.name, known, coding.optimize):
                     say(f"{settings.file.name} on {name}")
-                    compiled = model.compile(
-                        name, optimize=level, passes=choices.passes(fold), tuned=choices.tuned(tune)
-                    )
+                    leveled = replace(coding, optimize=level)
+                    compiled = leveled.compile_for([model], name, say, place or ())
                     job = _job(settings, compiled, known, update, prove_again, say)
                     jobs.append(replace(job, after=replace(job.after, quality=quality)))
         if update:
@@ -119,15 +125,11 @@ def command(
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _targets(
-    settings: ModelSettings, model: str, lock: Lock, optimize: str | None
-) -> Sequence[tuple[str, str]]:
+def _targets(settings: ModelSettings, model: str, lock: Lock, optimize: str) -> Sequence[tuple[str, str]]:
     """Boards and levels: those that are named, else those that are locked."""
     if settings.boards:
         return [(name, optimize or "balanced") for name in settings.boards]
-    found = [
-        (e.board, e.optimize) for e in lock.entries if e.model == model and optimize in (None, e.optimize)
-    ]
+    found = [(e.board, e.optimize) for e in lock.entries if e.model == model and optimize in ("", e.optimize)]
     if not found:
         raise UsageError(f"nothing is locked for {model}", hint="crtgen check --board B --update locks it")
     return found
@@ -170,13 +172,13 @@ def _proven(job: _Job, update: bool, prove_again: bool, say: api.Say) -> _Job:
     return done
 
 
-def _quality(settings: ModelSettings, say: api.Say) -> Mapping[str, float]:
+def _quality(settings: ModelSettings, files: Files, say: api.Say) -> Mapping[str, float]:
     """How good a model is on its labelled data, as this computer runs it: boards compute the same."""
     if settings.data is None:
         return {}
     say(f"evaluating {settings.file.name}")
     names = read_text(settings.labels, "the labels").splitlines() if settings.labels else ()
-    return evaluate_here(settings.file, settings.data, say, names).figures
+    return evaluate_here(files.load_network(settings.file), settings.data, say, names).figures
 
 
 def _poor(job: _Job, update: bool) -> list[str]:

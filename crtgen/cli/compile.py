@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files
-from crtgen.cli import choices, options
-from crtgen.cli.groups import Compiling, flattened
+from crtgen import files
+from crtgen.cli import options
+from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import number, print_real
 from crtgen.errors import UsageError
@@ -21,10 +21,11 @@ __all__ = ["command"]
 def command(
     models: Annotated[list[Path], typer.Argument(help="Model files (.tflite, .onnx).", show_default=False)],
     compiling: Compiling,
+    reading: Files,
+    place: options.Place = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write (.tar).")] = Path(
         "models.tar"
     ),
-    shape: options.Shape = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -37,9 +38,7 @@ def command(
             raise UsageError("an archive is called .tar", where=str(output))
         files.check_writable(output)
         with out.stage() as say:
-            compiled = compiling.compile(
-                [api.load(model, shapes=choices.shapes(shape)) for model in models], say
-            )
+            compiled = compiling.compile([reading.load(model) for model in models], say, place=place or ())
             data = compiled.archive()
             files.write(output, data)
         reports = compiled.reports

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from crtgen.boards import Core, all_boards, board_of_core, chip_board, find_board, silicon_range
 from crtgen.cli import choices, options
-from crtgen.cli.groups import Battery, Files, flattened
+from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import days_text, number
 from crtgen.errors import DoesNotFitError
@@ -26,6 +26,7 @@ def command(
     models: options.Models,
     files: Files,
     battery: Battery,
+    coding: Coding,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Boards; all that are known if not given.")
     ] = None,
@@ -36,8 +37,6 @@ def command(
         list[str] | None, typer.Option("--chip", help="Chips of CMSIS packs: STM32F411RE, for example.")
     ] = None,
     pack: options.Pack = None,
-    optimize: options.Optimize = "balanced",
-    feed: options.Feed = "",
     place: options.Place = None,
     pool: options.Pool = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a line for each model on each board.")] = False,
@@ -53,12 +52,14 @@ def command(
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         named += [chip_board(name, pack) for name in chip or ()]
         boards = battery.boards(named or [b for b in all_boards() if not b.is_host])
-        choice = FitChoice(optimize, choices.places(place or ()), choices.pool_size(pool)[0], feed)
+        choice = FitChoice(
+            coding.optimize, choices.places(place or ()), choices.pool_size(pool)[0], coding.feed
+        )
         found: list[Fit] = []
         with out.stage() as say:
             for path in models:
                 say(f"reading {path.name}")
-                fits = Fits(files.load_network(path))
+                fits = Fits(files.load_network(path), **coding.request(place or ()))
                 for each in boards:
                     say(f"{path.name} on {each.name}")
                     found.append(fits.on(each, choice))

@@ -20,7 +20,7 @@ from crtgen.boards import (
 )
 from crtgen.build import find_workspace
 from crtgen.cli import choices, options
-from crtgen.cli.groups import Compiling, Generating, flattened
+from crtgen.cli.groups import Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, print_real
 from crtgen.codegen.drift import DriftReference
@@ -32,7 +32,6 @@ from crtgen.measure.drift import usual
 from crtgen.passes import FoldedLayer
 from crtgen.project import FRAMEWORKS, Project, framework_of
 from crtgen.project.manifest import MANIFEST
-from crtgen.settings import trust_of
 from crtgen.temporary import TemporaryFolder
 
 __all__ = ["command"]
@@ -45,6 +44,7 @@ def command(
     directory: Annotated[Path, typer.Argument(help="Where the project goes.", show_default=False)],
     compiling: Compiling,
     generating: Generating,
+    reading: Files,
     type: Annotated[
         str | None, typer.Option(help="server, standalone, library, mlperftiny; server, with --for library.")
     ] = None,
@@ -74,7 +74,6 @@ def command(
     registry: Annotated[
         bool, typer.Option("--registry", help="A library gets the registry of functions, with TVM's types.")
     ] = False,
-    shape: options.Shape = None,
     trust: options.Trust = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite files that were edited since they were generated.")
@@ -88,12 +87,11 @@ def command(
     Model, runtime, start-up, linker script, CMake files.
     """
     with guarded(as_json, debug) as out:
+        if pins and chip is None:
+            raise UsageError("--pins are those of --chip", hint="leave them out: boards have their own")
         _require_own(directory, named=_is_typed(context, "directory"))
         with out.stage() as say:
-            loaded = [
-                api.load(model, trust=trust or trust_of(model), shapes=choices.shapes(shape))
-                for model in models
-            ]
+            loaded = [reading.load(model, trust) for model in models]
             framework = framework_of(framework)
             kind = type or ("library" if framework else "server")
             named = _is_named(context, "board")

@@ -23,16 +23,30 @@ from crtgen.settings import trust_of
 
 if TYPE_CHECKING:
     from crtgen.report import Report
+    from crtgen.request import RequestFields
     from crtgen.run import Site
 
-__all__ = ["Battery", "Building", "Compiling", "Connecting", "Files", "Generating", "Loaded", "flattened"]
+__all__ = [
+    "Battery",
+    "Building",
+    "Coding",
+    "Compiling",
+    "Connecting",
+    "Files",
+    "Generating",
+    "Loaded",
+    "flattened",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Compiling:
-    """How models become code."""
+class Coding:
+    """Options that decide what code a model becomes, whatever the board.
 
-    board: options.Board = "mps2_an386"
+    Every command that compiles takes all of them: what ``crtgen.toml`` says of them holds for each command,
+    so that the code that is verified is the code that is shipped.
+    """
+
     optimize: options.Optimize = "balanced"
     codegen: options.Codegen = None
     cmsis_nn: options.CmsisNn = None
@@ -45,6 +59,46 @@ class Compiling:
     cores: options.Cores = 1
     feed: options.Feed = ""
 
+    def request(self, place: Sequence[str] = ()) -> "RequestFields":
+        """Return the choices of ``api.compile``; ``place`` are ``PART=MEMORY`` pairs."""
+        return {
+            "optimize": self.optimize,
+            "keep_inputs": self.keep_inputs,
+            "passes": choices.passes(self.fold),
+            "executor": self.executor,
+            "generators": choices.generators(self.codegen, self.cmsis_nn),
+            "fallback": self.fallback,
+            "place": choices.places(place),
+            "sliding": choices.sliding(self.sliding),
+            "tuned": choices.tuned(self.tune),
+            "cores": self.cores,
+            "feed": self.feed,
+        }
+
+    def compile_for(
+        self,
+        models: "Sequence[api.Model | api.Imported]",
+        board: Board | str,
+        say: api.Say,
+        place: Sequence[str] = (),
+    ) -> "api.Compiled":
+        """Compile for a board, and note how the models were taken."""
+        for line in self.notes(models):
+            note(line)
+        return api.compile(models, board, say=say, **self.request(place))
+
+    def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
+        """What to know of how the models were taken."""
+        known = (model for model in models if isinstance(model, api.Model))
+        return tuple(f"{model.name}: {line}" for model in known for line in model.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling(Coding):
+    """Options that decide what code a model becomes, for the one board that is named."""
+
+    board: options.Board = "mps2_an386"
+
     def compile(
         self,
         models: "Sequence[api.Model | api.Imported]",
@@ -52,30 +106,8 @@ class Compiling:
         board: Board | None = None,
         place: Sequence[str] = (),
     ) -> "api.Compiled":
-        """Compile for ``board``, or for the one that is named; ``place`` are ``PART=MEMORY`` pairs."""
-        for line in self.notes(models):
-            note(line)
-        return api.compile(
-            models,
-            board or self.board,
-            optimize=self.optimize,
-            keep_inputs=self.keep_inputs,
-            passes=choices.passes(self.fold),
-            executor=self.executor,
-            generators=choices.generators(self.codegen, self.cmsis_nn),
-            fallback=self.fallback,
-            place=choices.places(place),
-            sliding=choices.sliding(self.sliding),
-            tuned=choices.tuned(self.tune),
-            cores=self.cores,
-            feed=self.feed,
-            say=say,
-        )
-
-    def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
-        """What to know of how the models were taken."""
-        known = (model for model in models if isinstance(model, api.Model))
-        return tuple(f"{model.name}: {line}" for model in known for line in model.notes)
+        """Compile for ``board``, or for the one that is named."""
+        return self.compile_for(models, board or self.board, say, place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from crtgen.api import Model
+from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
@@ -30,6 +31,7 @@ def command(
     ],
     compiling: Compiling,
     files: Files,
+    place: options.Place = None,
     graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
     arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
     modules: Annotated[bool, typer.Option("--modules", help="The tree of modules.")] = False,
@@ -40,7 +42,7 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = files.load(model)
-            compiled = compiling.compile([loaded], say)
+            compiled = compiling.compile([loaded], say, place=place or ())
         reports, trees = compiled.reports, compiled.trees
         if any(report.graph is None for report in reports) and (graph or arena):
             raise UsageError("code has no graph and no plan to show", where=str(model))

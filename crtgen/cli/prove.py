@@ -8,10 +8,10 @@ from rich.console import Console
 
 from crtgen import files as writing
 from crtgen.certificate import as_dict, depth_of, functions_of, lines_of, timing_of, window_of, worst_header
-from crtgen.cli import choices
-from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
+from crtgen.cli import choices, options
+from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.errors import MismatchError
+from crtgen.errors import MismatchError, UsageError
 from crtgen.prove import UNKNOWN, Error, Proof, prove
 from crtgen.refute import Refutation, refute
 
@@ -24,9 +24,9 @@ def command(
         Path, typer.Argument(help="The file of a network: .tflite, or quantised .onnx.", show_default=False)
     ],
     compiling: Compiling,
-    generating: Generating,
-    building: Building,
     files: Files,
+    place: options.Place = None,
+    toolchain: options.Toolchain = None,
     image: Annotated[
         Path | None, typer.Option(help="Check this ELF file; nothing is generated and built then.")
     ] = None,
@@ -49,21 +49,21 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Check that the image computes the network, for every input, from its machine code.
+    """Check that the image computes the network, for every input.
 
     The exit code is 0 only if every byte of the result was followed to the network's output. Otherwise crtgen
     looks for an input that shows a fault. docs/soundness.md lists images that the checker is known to accept
     wrongly.
     """
     with guarded(as_json, debug) as out:
+        if compiling.cores > 1:
+            raise UsageError("prove follows one core", hint="leave out --cores, also in crtgen.toml")
         with out.stage() as say:
             board = built = None
             if image is None:
                 say(f"reading {model.name}")
-                compiled = compiling.compile([files.load(model)], say, place=generating.place or ())
-                built = generating.generate(compiled, "standalone").build(
-                    toolchain=building.toolchain, say=say
-                )
+                compiled = compiling.compile([files.load(model)], say, place=place or ())
+                built = compiled.generate("standalone").build(toolchain=toolchain, say=say)
                 image, board = built.path, compiled.board
             say("proving")
             sliding = window_of(choices.sliding(compiling.sliding))

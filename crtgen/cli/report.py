@@ -11,7 +11,7 @@ from rich.console import Console
 from crtgen import api, files
 from crtgen.boards import find_board
 from crtgen.cli import options
-from crtgen.cli.groups import Battery, flattened
+from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError, UsageError
@@ -35,8 +35,10 @@ __all__ = ["command"]
 def command(
     model: Annotated[Path, typer.Argument(help="A model file (.tflite, .onnx).", show_default=False)],
     battery: Battery,
+    coding: Coding,
+    reading: Files,
     board: options.Boards = None,
-    optimize: options.Optimize = "balanced",
+    place: options.Place = None,
     expect: Annotated[Path | None, typer.Option(help="Cases, as verify takes them.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Labelled data, as eval takes them: how good it is.")
@@ -73,7 +75,9 @@ def command(
         before = read_baseline(baseline) if baseline else None
         with out.stage() as say:
             boards = battery.boards([find_board(name) for name in board or ["mps2_an386"]])
-            found = study(model, boards, optimize, expect, say, data)
+            found = study(
+                model, boards, expect, say, data, reading.load_network, **coding.request(place or ())
+            )
             days = {
                 on.name: battery.days(on, each.report) for on, each in zip(boards, found.boards, strict=True)
             }

@@ -170,6 +170,20 @@ DATA = frozenset(
 SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
 """Options that are said on the command line or not at all."""
 
+_CODE = frozenset(
+    (
+        *("channels", "cmsis-nn", "codegen", "cores", "executor", "fallback", "feed", "fold", "graph-json"),
+        *("io", "keep-inputs", "optimize", "params", "place", "shape", "sliding", "tune"),
+    )
+)
+"""Options that decide what is computed. A command that reads models takes them, or refuses them by name:
+otherwise one command would verify other code than the next one ships."""
+
+_READS_MODELS = frozenset(("model", "models", "source"))
+
+_OWN_CODE = ("init", "migrate", "push", "quantize", "sweep", "trust")
+"""Commands that read models and compile nothing of them for a board of the person's."""
+
 _PER_MODEL = ("check", "test")
 """Commands that take each model with its own boards, see ``chosen_models``."""
 
@@ -183,9 +197,25 @@ def defaults(settings: Settings, command: Any) -> dict[str, dict[str, Any]]:
     _check_options(settings)
     if command is None:
         return {}
+    _check_code(settings, command)
     values = {p.name: _value(settings, command.name, p) for p in command.params}
     left_out = ("models", "board") if command.name in _PER_MODEL else ()
     return {command.name: {key: v for key, v in values.items() if v is not None and key not in left_out}}
+
+
+def _check_code(settings: Settings, command: Any) -> None:
+    """Refuse an option that decides what is computed, and that the command would not know of."""
+    if command.name in _OWN_CODE or not any(
+        p.param_type_name == "argument" and p.name in _READS_MODELS for p in command.params
+    ):
+        return
+    taken = {_long_name(p) for p in command.params if p.param_type_name == "option"} | {command.name}
+    for name in sorted(_CODE & settings.options.keys() - taken):
+        raise UsageError(
+            f"crtgen {command.name} has no --{name}: its answer would be about other code",
+            where=f"{settings.path}: {name}",
+            hint=f"run it outside of this folder, or with --folder naming one without {name}",
+        )
 
 
 def _long_name(option: Any) -> str:

@@ -6,14 +6,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crtgen import api, files
+from crtgen import files
 from crtgen.boards import FLASH_DRIVERS, Board, find_board
 from crtgen.cli import choices, options
-from crtgen.cli.groups import Compiling, flattened
+from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.codegen.slot_image import SlotImage
 from crtgen.errors import UsageError
-from crtgen.settings import trust_of
 from crtgen.slot import Delta, interface_file, make_slot, sign
 
 __all__ = ["command"]
@@ -23,6 +22,7 @@ __all__ = ["command"]
 def command(
     model: Annotated[Path, typer.Argument(help="A model file, or an archive.", show_default=False)],
     compiling: Compiling,
+    reading: Files,
     slot: Annotated[str, typer.Option(help="Which slot of the board; its file names them.")] = "a",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The image; MODEL.slot.")] = None,
     version: Annotated[int, typer.Option(min=0, help="Of the model: firmware may refuse old ones.")] = 1,
@@ -34,7 +34,6 @@ def command(
         Path | None, typer.Option(help="Write the header of its inputs and outputs for firmware.")
     ] = None,
     toolchain: options.Toolchain = None,
-    shape: options.Shape = None,
     trust: options.Trust = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -49,7 +48,7 @@ def command(
             files.check_writable(file)
         old = SlotImage.read(files.read(since, "the older image"), str(since)) if since else None
         with out.stage() as say:
-            loaded = api.load(model, trust=trust or trust_of(model), shapes=choices.shapes(shape))
+            loaded = reading.load(model, trust)
             compiled = compiling.compile([loaded], say, choices.slotted(find_board(compiling.board)))
             image = make_slot(compiled, slot, version=version, toolchain=toolchain, say=say)
         image = sign(image, key) if key else image

@@ -7,22 +7,24 @@ import typer
 from rich.console import Console
 
 from crtgen import files
-from crtgen.cli import choices, options
+from crtgen.cli import options
+from crtgen.cli.groups import Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import CrtgenError, MismatchError, UsageError
 from crtgen.measure.targets import TEST_TARGETS, TargetOutcome, junit, verify_on
 from crtgen.run import Site
-from crtgen.settings import trust_of
 
 __all__ = ["command"]
 
 
+@flattened
 def command(
+    coding: Coding,
+    reading: Files,
     models: options.MoreModels = None,
     board: options.Boards = None,
-    optimize: options.Optimize = "balanced",
-    tune: options.Tune = None,
+    place: options.Place = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases, where a model has no file.")] = 4,
     require: Annotated[
         str, typer.Option(help=f"Fail for a board tested on less than this: {', '.join(TEST_TARGETS)}.")
@@ -50,11 +52,10 @@ def command(
                         name,
                         model.expect,
                         cases,
-                        optimize,
                         site,
                         say,
-                        choices.tuned(tune),
-                        trust_of(model.file),
+                        reading.load,
+                        **coding.request(place or ()),
                     )
                     outcomes.append(outcome)
         if junit_file is not None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from crtgen import api, files
 from crtgen.cli import choices, options
-from crtgen.cli.groups import Connecting, flattened
+from crtgen.cli.groups import Connecting, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import cases_file
 from crtgen.measure.verification import cases_of
@@ -26,6 +26,7 @@ TUNED = "tune.toml"
 def command(
     model: Annotated[Path, typer.Argument(help="A model file (.tflite, .onnx).", show_default=False)],
     connecting: Connecting,
+    reading: Files,
     board: options.Board = "mps2_an386",
     optimize: options.Optimize = "speed",
     flash: Annotated[
@@ -64,7 +65,7 @@ def command(
         known = read_tuned(output) if output.exists() else ()
         files.check_writable(output)
         with out.stage() as say, JobStore(store) as db:
-            loaded = api.load_network(model)
+            loaded = reading.load_network(model)
 
             def compiled(tuned: Sequence[Tuned]) -> api.Compiled:
                 return loaded.compile(

@@ -73,8 +73,7 @@ def collect(path: Path, study: Study, board: str) -> tuple[tuple[Claim, ...], di
     The image is built twice, in two folders.
     """
     on = next(on for on in study.boards if on.report.board == board)
-    model = api.load_network(path)
-    compiled = model.compile(board, optimize=on.report.optimize)
+    compiled = on.compiled
     generated = compiled.generate("standalone")
     if "baremetal" not in compiled.board.platforms:
         raise UnsupportedError(

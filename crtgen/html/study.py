@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from crtgen import api, files
 from crtgen.boards import Board, all_boards
@@ -20,6 +20,7 @@ from crtgen.measure.targets import TargetOutcome, verify_on
 from crtgen.passes import FoldedLayer, Rewrite
 from crtgen.plan import Plan
 from crtgen.report import Report
+from crtgen.request import RequestFields
 from crtgen.run import Site
 from crtgen.version import __version__
 
@@ -36,9 +37,15 @@ class OnBoard:
 
     report: Report
     fit: Fit | None
-    plan: Plan
+    compiled: api.Compiled
     levels: tuple[Report, ...]
     verified: TargetOutcome | None
+
+    @property
+    def plan(self) -> Plan:
+        """Return how the model's memory is laid out."""
+        (plan,) = self.compiled.plans
+        return plan
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -88,29 +95,32 @@ class Study:
 def study(
     path: Path,
     boards: Sequence[Board],
-    optimize: str = "balanced",
     expect: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
     data: Path | None = None,
+    load: Callable[[Path], api.Model] = api.load_network,
+    **chosen: Unpack[RequestFields],
 ) -> Study:
     """Compile the model for the boards, measure and verify it where it can be simulated.
 
-    On labelled ``data`` it is evaluated on this computer.
+    On labelled ``data`` it is evaluated on this computer. ``load`` reads the file, ``chosen`` are the choices
+    of ``api.compile``.
     """
-    model = api.load_network(path)
-    fits = Fits(model)
-    choice = FitChoice(optimize)
+    model = load(path)
+    fits = Fits(model, **chosen)
+    level, place = chosen.get("optimize", "balanced"), chosen.get("place")
+    choice = FitChoice(level, place, feed=chosen.get("feed", ""))
     known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
     found: list[OnBoard] = []
     rewrites: tuple[Rewrite, ...] = ()
     for board in boards:
         say(f"{path.name} on {board.name}")
-        compiled = model.compile(board, optimize=optimize)
+        compiled = model.compile(board, **chosen)
         rewrites = compiled.rewrites
         fit = next((fit for fit in known if fit.board.name == board.name), None)
-        found.append(_on_board(path, model, compiled, fit, expect, say))
+        found.append(_on_board(path, model, compiled, fit, expect, say, chosen))
     digest = sha256(files.read(path, "the model")).hexdigest()
-    quality = None if data is None else evaluate_here(path, data, say)
+    quality = None if data is None else evaluate_here(model, data, say)
     return Study(model.name, digest, export_time(), tuple(found), known, rewrites, quality)
 
 
@@ -121,20 +131,21 @@ def _on_board(
     fit: Fit | None,
     expect: Path | None,
     say: Callable[[str], None],
+    chosen: RequestFields,
 ) -> OnBoard:
     board, optimize = compiled.board, compiled.request.optimize
-    (plan,) = compiled.plans
     if not _is_simulated(board):
         (report,) = compiled.reports
-        return OnBoard(report, fit, plan, (), None)
+        return OnBoard(report, fit, compiled, (), None)
     levels, simulator = [], Site(simulate=True)
     for level in LEVELS:
         say(f"{path.name} on {board.name}, {level}")
-        levels.append(measure_model(model.compile(board, optimize=level), site=simulator))
+        leveled: RequestFields = {**chosen, "optimize": level}
+        levels.append(measure_model(model.compile(board, **leveled), site=simulator))
     say(f"verifying {path.name} on {board.name}")
-    verified = verify_on(path, board.name, expect, optimize=optimize, site=simulator)
+    verified = verify_on(path, board.name, expect, site=simulator, load=lambda path: model, **chosen)
     report = next(r for r in levels if r.optimize == optimize)
-    return OnBoard(report, fit, plan, tuple(levels), verified)
+    return OnBoard(report, fit, compiled, tuple(levels), verified)
 
 
 def _is_simulated(board: Board) -> bool:

@@ -146,10 +146,9 @@ def evaluate(subject: Subject, data: Path, run: Run) -> Evaluation:
 
 
 def evaluate_here(
-    file: Path, data: Path, say: api.Say = lambda text: None, names: Sequence[str] = ()
+    model: api.Model, data: Path, say: api.Say = lambda text: None, names: Sequence[str] = ()
 ) -> Evaluation:
-    """The same of the model in a file, compiled for this computer; ``names`` are a network's labels."""
-    model = api.load_network(file)
+    """Evaluate a model as this computer runs it; ``names`` are a network's labels."""
     image = model.compile("host").generate("server").build(say=say)
     with image.run(counting=False) as session:
         return evaluate(Subject.of(model, names), data, run_of(session))

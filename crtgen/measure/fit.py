@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Unpack
 
 from crtgen import api
 from crtgen.boards import Board, silicon_range
 from crtgen.kernels import Target
 from crtgen.project import Footprint
 from crtgen.report import Report
-from crtgen.request import Request
+from crtgen.request import Request, RequestFields
 
 __all__ = ["Fit", "FitChoice", "Fits"]
 
@@ -133,8 +133,10 @@ def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
 class Fits:
     """Fits one model to boards; boards that are the same to the compiler share its work."""
 
-    def __init__(self, model: api.Model) -> None:
+    def __init__(self, model: api.Model, **chosen: Unpack[RequestFields]) -> None:
+        """``chosen`` are the choices of ``api.compile``, apart from those of each ``FitChoice``."""
         self._model = model
+        self._chosen = chosen
         self._known: dict[tuple[Target, str], api.Compiled] = {}
 
     def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
@@ -161,14 +163,17 @@ class Fits:
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         """Compiled for the board as if its memories had no end."""
-        request = Request(board, choice.optimize, place=choice.place or {}, feed=choice.feed)
+        varied: RequestFields = {
+            "optimize": choice.optimize,
+            "place": choice.place or {},
+            "feed": choice.feed,
+        }
+        fields: RequestFields = {**self._chosen, **varied}
+        request = Request(board, **fields)
         key = request.target, choice.feed
         if key not in self._known:
             endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
-            compiled = self._model.compile(
-                endless, optimize=choice.optimize, place=request.place, feed=choice.feed
-            )
-            self._known[key] = compiled
+            self._known[key] = self._model.compile(endless, **fields)
         return replace(self._known[key], request=request)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from xml.etree import ElementTree
 
 from crtgen import api
@@ -12,10 +12,10 @@ from crtgen.errors import CrtgenError
 from crtgen.local_boards import is_connected
 from crtgen.measure.benchmark import build_for
 from crtgen.measure.verification import Verdict, verify
+from crtgen.request import RequestFields
 from crtgen.run import Site
 from crtgen.slot import build_server, start_server
 from crtgen.text import printable
-from crtgen.tuned import Tuned
 
 __all__ = ["TEST_TARGETS", "TargetOutcome", "junit", "target_of", "verify_on"]
 
@@ -78,17 +78,16 @@ def verify_on(
     board: str,
     expect: Path | None = None,
     cases: int = 4,
-    optimize: str = "balanced",
     site: Site = _ANYWHERE,
     say: Callable[[str], None] = lambda text: None,
-    tuned: Sequence[Tuned] = (),
-    trust: str = "",
+    load: Callable[[Path], api.Model | api.Imported] = api.load,
+    **chosen: Unpack[RequestFields],
 ) -> TargetOutcome:
     """Build a server for a board, run it there and verify it; an error is part of the outcome.
 
     A real board that is not connected is simulated. Where nothing simulates it, its own image is built, and
-    an emulator with the same core runs the same kernels. ``trust`` is the digest of an archive's code that
-    may run.
+    an emulator with the same core runs the same kernels. ``load`` reads the file, ``chosen`` are the
+    choices of ``api.compile``.
     """
     wanted = find_board(board)
     away = wanted.is_real and site.port is None and not is_connected(wanted, site.hardware_map)
@@ -97,7 +96,7 @@ def verify_on(
     outcome = TargetOutcome(path.stem, board, target_of(wanted, site))
     try:
         say(f"{path.name} on {board}")
-        compiled = api.load(path, trust=trust).compile(wanted, optimize=optimize, tuned=tuned)
+        compiled = api.compile([load(path)], wanted, **chosen)
         if away and not wanted.simulator:
             build_for(compiled, say)
             if compiled.stand_in is None:
@@ -107,7 +106,7 @@ def verify_on(
         site = site if outcome.target == "board" else replace(site, slot="")
         image = build_server(compiled, site, say=say)
         with start_server(image, site, counting=False) as session:
-            return replace(outcome, verdicts=verify(session, path, expect, cases, say))
+            return replace(outcome, verdicts=verify(session, path, expect, cases, say, chosen.get("sliding")))
     except CrtgenError as error:
         return replace(outcome, error=error)
 

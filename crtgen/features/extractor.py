@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features.at_once import ArraySteps
-from crtgen.features.framing import framed
+from crtgen.features.framing import framed, lead, rows_in_stream
 from crtgen.features.picture import frame_value, picture
 from crtgen.features.presets import settings_of
 from crtgen.features.rows import features_of
@@ -124,14 +124,51 @@ class Features:
     def transform(self, signals: Any) -> Array:
         """``[rows, width]`` of one signal of int16, or ``[signals, rows, width]`` of an array of them.
 
-        Windows of vibrations are float32, ``[frame, axes]``, and give ``[width]`` each; frames of a camera
-        give pictures ``[height, width, channels]`` of float32, or of uint8 where pixels are bytes.
-        float32; those of the integer front end are int8, or int16 with ``int8=False``. Raises ``UsageError``
-        for signals of another type, or shorter than a frame.
+        They are float32; those of the integer front end are int8, or int16 with ``int8=False``. Vibrations
+        are float32: one window ``[frame, axes]`` gives ``[width]``, several ``[windows, frame, axes]`` give
+        ``[windows, width]``, and a longer signal ``[samples, axes]`` is cut as a pipeline cuts it, every
+        ``hop`` samples, into ``[rows, width]``. A camera's frames give pictures ``[height, width, channels]``
+        of float32, or of uint8 where pixels are bytes. Raises ``UsageError`` for signals of another type, or
+        shorter than a frame.
         """
         if self.standardize and self.scaler_ is None:
             raise UsageError("nothing was learned yet", hint="fit it to signals first")
         return self._each(signals, quantized=False)
+
+    def windows(self, signal: Any, rows: int, every: int = 1) -> Array:
+        """Return what a network gets of one signal in each run of a pipeline: ``[runs, rows, width]``.
+
+        ``rows`` of features make a window, as the network's input has them, and each run moves it by
+        ``every`` rows. The first window is the first that is full. Raises ``UsageError`` for a signal that
+        fills none, and for padding by reflection, which a stream cannot have.
+        """
+        settings = self.settings
+        if isinstance(settings, ImageSettings):
+            raise UsageError("pictures have no windows", hint="transform gives the picture of each frame")
+        if getattr(settings, "pad", "none") == "reflect":
+            raise UsageError("a stream has nothing to reflect before its first sample", hint='set pad="zero"')
+        if settings.per == "window" and not isinstance(settings, VibrationSettings):
+            if lead(settings):
+                raise UsageError("a stream has nothing around a window", hint='set pad="none"')
+            return self._whole_windows(np.asarray(signal), settings, rows, every)
+        found = self.transform(signal)
+        if isinstance(settings, VibrationSettings):
+            found = found.reshape(-1, settings.width)
+        else:
+            found = found[: rows_in_stream(settings, len(signal))]
+        first = -(-rows // every) * every - rows
+        starts = range(first, len(found) - rows + 1, every)
+        if not starts:
+            raise UsageError(f"{len(found)} rows of features are fewer than the {rows + first} of a window")
+        return np.stack([found[start : start + rows] for start in starts])
+
+    def _whole_windows(self, signal: Array, settings: SoundSettings, rows: int, every: int) -> Array:
+        """Windows whose features depend on all of their samples."""
+        length = settings.frame + (rows - 1) * settings.hop
+        starts = range(0, len(signal) - length + 1, every * settings.hop)
+        if not starts:
+            raise UsageError(f"{len(signal)} samples are fewer than the {length} of a window")
+        return np.stack([self.transform(signal[start : start + length]) for start in starts])
 
     def quantized(self, signals: Any) -> npt.NDArray[np.int8]:
         """The same in int8, as the settings round it. Raises ``UsageError`` if they do not say how."""
@@ -161,6 +198,10 @@ class Features:
 
     def _windows(self, windows: Array, settings: VibrationSettings) -> Array:
         shape = (settings.frame, settings.axes)
+        is_signal = windows.ndim == 2 and windows.shape[1] == settings.axes and len(windows) > settings.frame
+        if is_signal:
+            starts = range(0, len(windows) - settings.frame + 1, settings.hop)
+            windows = np.stack([windows[start : start + settings.frame] for start in starts])
         if windows.dtype != np.float32 or windows.shape[-2:] != shape or windows.ndim > 3:
             what = f"windows of {windows.dtype} and shape {windows.shape}"
             raise UsageError(

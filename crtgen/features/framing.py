@@ -6,7 +6,7 @@ import numpy.typing as npt
 from crtgen.errors import UsageError
 from crtgen.features.settings import MelSettings, SoundSettings
 
-__all__ = ["framed", "lead", "offset", "starts_of"]
+__all__ = ["framed", "lead", "offset", "rows_in_stream", "starts_of"]
 
 Shorts = npt.NDArray[np.int16]
 Places = npt.NDArray[np.int64]
@@ -32,6 +32,13 @@ def starts_of(settings: SoundSettings, length: int) -> Places:
         steps = -(-whole // settings.hop)
     count = steps + 1 if length >= settings.span or steps else 0
     return np.arange(count, dtype=np.int64) * settings.hop + offset(settings)
+
+
+def rows_in_stream(settings: SoundSettings, length: int) -> int:
+    """Count the rows of a stream of ``length`` samples: frames that padding behind it would fill are none."""
+    used = settings.used if isinstance(settings, MelSettings) else settings.frame
+    ahead = lead(settings) - offset(settings)
+    return max((length + ahead - used) // settings.hop + 1, 0)
 
 
 def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places, int]:

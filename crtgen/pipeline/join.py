@@ -26,6 +26,12 @@ from crtgen.pipeline.scores import distance, mean_square, with_gate
 
 __all__ = ["JoinedPipeline", "join"]
 
+_CALIBRATED = 0.01
+"""How far an input's scale may be from the preset's, relatively, for the preset's codes to be its own."""
+
+_MEANT = 0.05
+"""The same for the bytes of the integer front end, whose scale each converter estimates anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedPipeline:
@@ -175,7 +181,10 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     length = settings.frame if whole else used
     samples = Value("samples", (history + length + (rows - 1) * settings.hop,), DType.INT16)
     steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], networks.names)
-    quantized = network is not None and isinstance(settings, MelSettings) and settings.rounding != "none"
+    quantized = _takes_codes(settings, network)
+    if networks.gate is not None and _takes_codes(settings, networks.gate) != quantized:
+        hint = "both get the same features: quantise both networks as the preset rounds, or neither"
+        raise UsageError("its input is quantised otherwise", where="[gate] file", hint=hint)
     features = scaled(steps, features_of(steps, settings, quantized=quantized), description.scaler)
     ends = _Joined(steps, features, replace(window, step=rows))
     graph = ends.graph(description, networks)
@@ -200,12 +209,29 @@ def _rounding(
 ) -> IntegerRounding | None:
     if network is None or not isinstance(settings, MelSettings):
         return None
-    if settings.rounding != "none":
+    if _takes_codes(settings, network):
         return IntegerRounding(Quant.tensor(settings.quantum, settings.zero_point), DType.INT8, True, history)
     x = _input(network)
     if x.quant is None or x.dtype.itemsize != 1:
         return None
     return IntegerRounding(x.quant, x.dtype, False, history, description.scaler)
+
+
+def _takes_codes(settings: SoundSettings, network: Graph | None) -> bool:
+    """Return whether the network gets the features in int8 as the preset rounds them.
+
+    Its input decides: int8 with the scale and zero point of the preset. Any other network gets the real
+    features that ``Features.transform`` gives for training, quantised as its own input is.
+    """
+    if network is None or not isinstance(settings, MelSettings) or settings.rounding == "none":
+        return False
+    x = _input(network)
+    own = Quant.tensor(settings.quantum, settings.zero_point)
+    return x.dtype is DType.INT8 and x.quant is not None and _is_near(x.quant, own, _CALIBRATED)
+
+
+def _is_near(one: Quant, other: Quant, within: float) -> bool:
+    return one.zero_point == other.zero_point and abs(one.scale / other.scale - 1) < within
 
 
 def _check_decision(made: JoinedPipeline) -> None:
@@ -321,6 +347,12 @@ class _Joined:
 
     def _like(self, x: Value) -> Handle:
         """The features in the type of the network's input."""
+        own = self.features.quant
+        if self.features.dtype is x.dtype and own is not None and x.quant is not None:
+            if _is_near(own, x.quant, _MEANT):
+                return self.features
+            codes = self.steps.one(Cast(DType.FLOAT32), self.features)
+            return self.steps.one(Quantize(x.dtype), codes, quant=x.quant)
         if self.features.dtype is x.dtype:
             return self.features
         if x.dtype is DType.FLOAT32:

@@ -136,7 +136,7 @@ def bomb() -> str:
 def test_what_is_no_pack(tmp_path: Path, text: str, name: str) -> None:
     file = tmp_path / name
     file.write_text(text)
-    with pytest.raises(UsageError, match="the CMSIS pack (cannot be read|declares entities)"):
+    with pytest.raises(UsageError, match=r"the CMSIS pack (cannot be read|declares entities)"):
         chip_board("ACME411", file)
 
 

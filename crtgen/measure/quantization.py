@@ -5,6 +5,7 @@ weights, ranges from the least to the greatest number that the calibration data 
 """
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from crtgen.measure.against import sqnr
 from crtgen.measure.cases import interface_of, read_inputs
 from crtgen.temporary import TemporaryFolder
 
-__all__ = ["LayerError", "Quantised", "quantize"]
+__all__ = ["LayerError", "Quantised", "onnx_runtime", "quantize"]
 
 _INSTALL = "pip install 'crtgen[quantize]'"
 _QUANTISED = "QuantizeLinear"
@@ -96,14 +97,24 @@ def _inputs(model: Path) -> list[str]:
     return [value.name for value in proto.graph.input if value.name not in kept]
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what ONNX Runtime says on its way; ``UsageError`` where it is not installed."""
+def onnx_runtime() -> Any:
+    """Load ONNX Runtime without its telemetry, which is on by default; ``UsageError`` if it is not installed.
+
+    From 1.29 on it sends what it runs to Microsoft, and keeps an identifier in the cache, unless this
+    variable is set before it is loaded: ``disable_telemetry_events`` comes too late.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         import onnxruntime
     except ImportError as error:
         raise UsageError("quantize needs onnxruntime", hint=_INSTALL) from error
-    onnxruntime.set_default_logger_severity(3)
+    return onnxruntime
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what ONNX Runtime says on its way; ``UsageError`` if it is not installed."""
+    onnx_runtime().set_default_logger_severity(3)
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -143,8 +154,7 @@ def _quantized(model: Path, prepared: Path, made: Path, cases: Sequence[Mapping[
 
 
 def _compared(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path) -> Quantised:
-    import onnxruntime
-
+    onnxruntime = onnx_runtime()
     pairs = []
     sessions = [
         onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]) for path in (prepared, made)

@@ -8,10 +8,15 @@ from pathlib import Path
 
 from tests.fuzz.compared import compare_mutants
 from tests.fuzz.engine import Outcome, fuzz
+from tests.fuzz.folders import fuzz_folders
 from tests.fuzz.kills import kill_commands
 from tests.fuzz.targets import TARGETS
 
-_OTHERS: dict[str, Callable[..., Outcome]] = {"compared": compare_mutants, "kills": kill_commands}
+_OTHERS: dict[str, Callable[..., Outcome]] = {
+    "compared": compare_mutants,
+    "kills": kill_commands,
+    "folders": fuzz_folders,
+}
 
 
 def main() -> int:

@@ -45,7 +45,6 @@ from crtgen.slot.delta import DELTA_MAGIC, Delta
 from tests.frontends.compressed import coding, maximum, packed_bits
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
-from tests.fuzz.folders import folder_target
 from tests.fuzz.formats import format_targets
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.fuzz.onnx_costs import costs_target
@@ -348,7 +347,6 @@ TARGETS = {
         Target("npz", _npz_seeds, _mutated_npz, _npz),
         onnx_target(compiled_graph),
         costs_target(compiled_graph),
-        folder_target(),
         *format_targets(),
         Target("manifests", _manifest_seeds, _by_json, _manifest),
     )

@@ -19,7 +19,6 @@ _INPUTS = {
     "models": 800,
     "exported": 300,
     "onnx": 400,
-    "folders": 20,
     "slots": 3000,
 }
 FOUND = Path(__file__).parent / "found"

@@ -1,5 +1,7 @@
 """Quantising a float network by ONNX Runtime, and what is said of it."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from crtgen.frontends import load_onnx
 from crtgen.ir import DType
 from crtgen.measure.quantization import quantize
 from tests.frontends.onnx.quantised import NETWORKS, expected
+from tests.support import ROOT
 
 _CASES = 12
 
@@ -25,6 +28,14 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(2)
     np.savez(folder / "inputs.npz", x=random.normal(size=(_CASES, *net.shape)).astype(np.float32))
     return folder
+
+
+def test_onnx_runtime_sends_nothing(tmp_path: Path) -> None:
+    """Its telemetry makes a database in the cache when it is loaded, and sends what is in it later."""
+    code = "from crtgen.measure.quantization import onnx_runtime; onnx_runtime()"
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=120, check=True)
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_a_network_becomes_one_of_integers(network: Path, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def make_reference(
     x, y = info.inputs[0], info.outputs[0]
     counted = _counted(x.name, inputs[0], _SAMPLES)
     if len(inputs) < _LEAST_RUNS:
-        hint = "record more, or take the data of the calibration"
+        hint = "record more (generate --record 64), or take the data of the calibration"
         raise UsageError(f"{len(inputs)} runs do not show what is usual: {_LEAST_RUNS} do", hint=hint)
     has_scores = y.dtype is DType.INT8 and 1 < outputs[0].size <= _MOST_SCORES
     entropy = _entropies() if has_scores and _is_probability(y.quant) else ()

@@ -24,7 +24,7 @@ from crtgen.measure.drift import (
     usual_layers,
     usual_runs,
 )
-from tests.support import ROOT
+from tests.support import ROOT, nightly
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 RUNS = 32
@@ -163,7 +163,7 @@ class _Counter:
         return alarms / windows
 
 
-@pytest.mark.parametrize("last", [1, 8, 16])
+@pytest.mark.parametrize("last", [nightly(1), 8, nightly(16)])
 def test_a_recording_played_again_is_quiet(last: int) -> None:
     """Classes last so many runs: the recording is quiet, from any run on, and later runs nearly so.
 

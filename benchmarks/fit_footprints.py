@@ -75,7 +75,8 @@ def _around(models: Path, core: str, level: str, kind: str) -> Around:
     floats = 0.0
     if board.core.fpu == "none" and kind != "library":
         others = [_built(models / f"{name}.tflite", board, kind, level) for name in _FLOATS]
-        floats = float(np.mean([s.more - flash - layer * s.layers for s in others]))
+        left = [s.more - flash - layer * s.layers for s in others]
+        floats = float(np.average(left, weights=[1 / s.flash**2 for s in others]))
     ram = _ram(samples, known.ram) if kind != "library" else 0
     return Around(
         round(known.flash + flash), round(known.layer + layer, 1), round(known.floats + floats), ram

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from crtgen import api
-from crtgen.boards import Board, find_board
+from crtgen.boards import Board, find_board, find_core
 from crtgen.errors import DoesNotFitError, UnsupportedError
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.fit import FitChoice, Fits
-from tests.support import model_path, nightly
+from tests.support import ROOT, model_path, nightly
 
 pytestmark = pytest.mark.models
 
@@ -35,6 +35,18 @@ def test_an_image_takes_what_was_estimated(name: str, board: str, optimize: str)
         sizes = compiled.generate(kind).build().size.sizes
         assert sizes.ram == expected.ram, kind
         assert abs(sizes.flash - expected.flash) <= max(0.03 * sizes.flash, 512), kind
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ["cortex-m0plus", nightly("cortex-m3"), nightly("cortex-m33")])
+def test_tiny_models_take_what_was_estimated(core: str) -> None:
+    """Within 3 % or 64 bytes: what is around them is most of them."""
+    board = replace(find_board("mps2_an385"), core=find_core(core))
+    for path in (ROOT / "demo" / "digits.tflite", model_path("hello_world_int8")):
+        compiled = api.load(path).compile(board)
+        for kind in ("library", "standalone", "server"):
+            expected, built = compiled.footprint(kind).flash, compiled.generate(kind).build().size.sizes.flash
+            assert abs(expected - built) <= max(0.03 * built, 64), f"{path.stem}, {kind}"
 
 
 @pytest.mark.qemu

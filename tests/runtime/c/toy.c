@@ -269,7 +269,8 @@ static int32_t slot_write(void *context, uintptr_t address, const void *data, ui
 
 static struct crt_slots *toy_slots(void)
 {
-    static const struct crt_flash flash = {TOY_SLOT, 16, NULL, slot_erase, slot_write, 0};
+    static const struct crt_flash flash = {
+        .erase_size = TOY_SLOT, .write_size = 16, .erase = slot_erase, .write = slot_write};
     static struct crt_slot_place places[2];
     static struct crt_slots slots;
     for (int i = 0; i < 2; i++) {

@@ -19,6 +19,7 @@ from crtgen.frontends.onnx_norms import with_norms_in_weights
 from crtgen.frontends.onnx_quant import with_integer_layers
 from crtgen.frontends.onnx_signed import PLACES
 from crtgen.frontends.onnx_types import held, note_of
+from crtgen.frontends.onnx_words import without_words
 from crtgen.frontends.refusals import Refusals
 from crtgen.ir import Array, DType, Graph, shape_text
 from crtgen.ops.traits import Weighted
@@ -65,13 +66,15 @@ def _loaded(
     else:
         path = Path(source)
         file = read(files.read(path, "the model"), where, path.parent, CONVERTERS, fixed)
+    file, words = without_words(file)
     graph = with_norms_in_weights(file)
     del file
     try:
         graph = with_integer_layers(graph)
     except ValueError as error:
         raise CorruptModelError(str(error), where=where) from error
-    return _OnnxImporter(where).model(graph, name, shapes)
+    made = _OnnxImporter(where).model(graph, name, shapes)
+    return replace(made, notes=(*made.notes, words)) if words else made
 
 
 class _OnnxImporter(OnnxFlow):

@@ -149,12 +149,20 @@ def _first_case(arrays: Mapping[str, Array], key: str) -> Array:
     return np.stack([arrays[key], *more]) if "_step0_" in key else arrays[key]
 
 
+def _batched(array: Array, interface: Interface) -> Array:
+    """Put in the leading 1 of an input of which only that is missing: ``[N, ...]`` holds N runs."""
+    shape = interface.shape
+    is_batch = shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:]
+    return array[:, None] if is_batch and len(array) > 1 else array
+
+
 def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize: bool) -> Inputs:
     """The checked arrays of one run; or of several, where all have one more dimension."""
 
     def taken(array: Array, interface: Interface, where: str) -> Array:
         return _checked(_quantized(array, interface, where) if quantize else array, interface, where)
 
+    given = [(_batched(a, i), i, where) for a, i, where in given]
     sequences = [a.ndim == len(i.shape) + 1 and a.shape[1:] == i.shape and len(a) > 0 for a, i, _ in given]
     if not all(sequences):
         return Inputs((tuple(taken(*each) for each in given),), source)

@@ -77,9 +77,9 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
     with _quiet(), TemporaryFolder() as folder:
         prepared, made = folder / "prepared.onnx", folder / "made.onnx"
         try:
-            _quantized(model, prepared, made, cases)
+            _quantized(_plain(model, folder), prepared, made, cases)
             found = _compared(prepared, made, cases, folder)
-        except (ValueError, RuntimeError, TypeError, KeyError, NotImplementedError) as error:
+        except Exception as error:  # ONNX Runtime has exceptions of its own for what it does not take
             reason = " ".join(str(error).split())[:300]
             raise UsageError(f"ONNX Runtime cannot quantise it: {reason}", where=str(model)) from error
         files.write(output, made.read_bytes())
@@ -122,6 +122,81 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _plain(model: Path, folder: Path) -> Path:
+    """Write the network as ONNX Runtime's quantiser takes it: without what skl2onnx writes otherwise.
+
+    Linear classifiers and regressors become a Gemm with what follows it, outputs that are words and
+    dictionaries are left out, and a bias ``[1, N]`` becomes ``[N]``.
+    """
+    import onnx
+
+    proto = onnx.load(model)
+    graph = proto.graph
+    nodes = [made for node in graph.node for made in _plain_nodes(node, graph)]
+    outputs = {name for node in nodes for name in node.output}
+    wrapped = {n.output[0]: n.input[0] for n in graph.node if n.op_type == "ZipMap"}
+    kept = [o for o in graph.output if wrapped.get(o.name, o.name) in outputs]
+    real = [o for o in kept if o.name in wrapped or o.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+
+    def named(end: Any) -> Any:
+        inner = wrapped.get(end.name)
+        return end if inner is None else onnx.helper.make_tensor_value_info(inner, 1, None)
+
+    ends = [named(o) for o in real or kept]
+    for field, values in ((graph.node, _needed(nodes, [o.name for o in ends])), (graph.output, ends)):
+        del field[:]
+        field.extend(values)
+    versions = {entry.domain: entry.version for entry in proto.opset_import}
+    del proto.opset_import[:]
+    proto.opset_import.extend(onnx.helper.make_opsetid(*each) for each in ({"": 17} | versions).items())
+    plain = folder / "plain.onnx"
+    onnx.save(proto, plain)
+    return plain
+
+
+def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+    """The nodes that outputs follow from, in their order."""
+    wanted, found = set(outputs), []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            found.append(node)
+            wanted.update(node.input)
+    return found[::-1]
+
+
+def _plain_nodes(node: Any, graph: Any) -> Iterator[Any]:
+    from onnx import helper, numpy_helper
+
+    fields = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    after = {b"NONE": "Identity", b"SOFTMAX": "Softmax", b"LOGISTIC": "Sigmoid"}
+    kind = after.get(fields.get("post_transform", b"NONE"))
+    is_linear = node.domain == "ai.onnx.ml" and node.op_type in ("LinearClassifier", "LinearRegressor")
+    if not is_linear or kind is None:
+        if node.op_type in ("Gemm", "Add"):
+            _flatten_biases(node, graph)
+        yield node
+        return
+    biases = np.array(fields.get("intercepts", ()), np.float32)
+    rows = len(biases) or fields.get("targets", 1)
+    weights = np.array(fields["coefficients"], np.float32).reshape(rows, -1)
+    scores = node.output[-1]
+    names = [f"{scores}.{part}" for part in ("weights", "bias", "sums")]
+    held = (weights, biases if biases.size else np.zeros(rows, np.float32))
+    graph.initializer.extend(numpy_helper.from_array(a, n) for a, n in zip(held, names, strict=False))
+    yield helper.make_node("Gemm", [node.input[0], *names[:2]], [names[2]], transB=1)
+    yield helper.make_node(kind, [names[2]], [scores], **({"axis": 1} if kind == "Softmax" else {}))
+
+
+def _flatten_biases(node: Any, graph: Any) -> None:
+    """Give constants ``[1, N]`` that are added one dimension: ONNX Runtime 1.20 takes no others for a bias."""
+    for tensor in graph.initializer:
+        if tensor.name in node.input and len(tensor.dims) == 2 and tensor.dims[0] == 1:
+            is_bias = node.op_type == "Add" or tensor.name in node.input[2:]
+            readers = sum(tensor.name in other.input for other in graph.node)
+            if is_bias and readers == 1:
+                del tensor.dims[0]
 
 
 def _reader(cases: Sequence[Mapping[str, Array]]) -> Any:

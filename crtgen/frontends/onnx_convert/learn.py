@@ -68,8 +68,10 @@ def _regressor(layer: OnnxLayer) -> Converted:
 def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
     """The label of the greatest score, and the scores."""
     labels = np.array(layer.attribute("classlabels_ints") or [], np.int64)
-    if not labels.size:
+    words = layer.attribute("classlabels_strings") or []
+    if not labels.size and layer.node.outputs[0]:
         raise RefusedOperator("labels that are words", "number the classes before training")
+    labels = labels if labels.size else np.arange(len(words))
     scores = _scores(layer, labels.size, "coefficients")
     best = Converted(ArgMax(1), (scores,))
     label = Converted(Gather(0), (labels, best), ("labels",))

@@ -16,6 +16,7 @@ from crtgen.run import Site
 
 __all__ = ["command"]
 
+_CURE = "export it as an output of its own, which gets a scale of its own"
 _WORST = 5  # layers that are printed
 
 
@@ -57,6 +58,9 @@ def _print(console: Console, found: Quantised, output: Path) -> None:
         f"{output}: over {found.cases} cases, outputs differ by {100 * found.largest:.2g} % at most"
     )
     console.print(f"signal to noise {found.sqnr:.1f} dB; the greatest output is the same in {found.same}")
+    for part in found.lost:
+        cure = f"{part.concat} and what follows it stays float32" if part.concat else _CURE
+        console.print(f"{part} under the output's one scale: {cure}")
     rows = table("layers that lose most", "operator", "dB")
     for layer in found.layers[:_WORST]:
         rows.add_row(layer.node or layer.tensor, layer.operator, f"{layer.sqnr:.1f}")

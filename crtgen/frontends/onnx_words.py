@@ -1,8 +1,8 @@
 """Outputs of an `.onnx` file that are words: left out, since scores are what firmware decides on.
 
-Classifiers of scikit-learn have two outputs. The first is the label, a word where the classes were named; the
-second holds the scores, which skl2onnx wraps into dictionaries by a ZipMap unless it is told not to. The scores
-are what a device needs, in the order of the classes. The words go into a note, for a file of labels.
+Classifiers of scikit-learn have two outputs. The first is the label, a word if the classes were named. The
+second holds the scores, which skl2onnx wraps into dictionaries by a ZipMap unless it is told not to. A device
+needs the scores, in the order of the classes. The words go into a note, for a file of labels.
 """
 
 from collections.abc import Iterator

@@ -7,9 +7,9 @@ weights, ranges from the least to the greatest number that the calibration data 
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,15 @@ from crtgen.measure.against import sqnr
 from crtgen.measure.cases import interface_of, read_inputs
 from crtgen.temporary import TemporaryFolder
 
-__all__ = ["LayerError", "Quantised", "onnx_runtime", "quantize"]
+__all__ = ["LayerError", "LostPart", "Quantised", "onnx_runtime", "quantize"]
 
 _INSTALL = "pip install 'crtgen[quantize]'"
 _QUANTISED = "QuantizeLinear"
+_FEW = 8
+"""A part of an output that keeps no more values than this is lost, if it had four times as many."""
+_BAD = 20.0
+"""Decibels below which such a part is lost."""
+_MOST_PLACES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +48,37 @@ class LayerError:
 
 
 @dataclass(frozen=True, slots=True)
+class LostPart:
+    """Places of an output of which quantisation leaves almost nothing.
+
+    They are those from ``first`` to before ``end`` of the ``length`` along ``axis``. ``values`` is the number
+    of different values that the quantised network gives there, in all cases together. ``concat`` names the
+    Concat that joins them with larger numbers under one scale, empty if there is none.
+    """
+
+    output: str
+    axis: int
+    first: int
+    end: int
+    length: int
+    values: int
+    sqnr: float
+    concat: str
+
+    def __str__(self) -> str:
+        places = f"{self.first}" if self.end == self.first + 1 else f"{self.first} to {self.end - 1}"
+        where = f"{self.output}: place {places} of {self.length} along axis {self.axis}"
+        return f"{where} would keep {self.values} values, {self.sqnr:.1f} dB"
+
+
+@dataclass(frozen=True, slots=True)
 class Quantised:
     """The agreement of the outputs of both networks over the calibration cases.
 
     They are those of the first output. ``largest`` is the greatest difference, relative to the largest
     absolute value of the float network; ``same`` is in how many cases the greatest element is the same one.
-    ``layers`` come in order of their ``sqnr``, worst first.
+    ``layers`` come in order of their ``sqnr``, worst first. ``lost`` are parts of outputs that one scale for
+    all would ruin; where a Concat is named there, it stays float32 and the figures are without that loss.
     """
 
     cases: int
@@ -56,6 +86,7 @@ class Quantised:
     largest: float
     same: int
     layers: tuple[LayerError, ...]
+    lost: tuple[LostPart, ...] = ()
 
 
 def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
@@ -77,8 +108,12 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
     with _quiet(), TemporaryFolder() as folder:
         prepared, made = folder / "prepared.onnx", folder / "made.onnx"
         try:
-            _quantized(_plain(model, folder), prepared, made, cases)
-            found = _compared(prepared, made, cases, folder)
+            plain = _plain(model, folder)
+            _quantized(plain, prepared, made, cases)
+            lost = _lost(prepared, made, cases)
+            if joins := {part.concat for part in lost if part.concat}:
+                _quantized(plain, prepared, made, cases, joins)
+            found = replace(_compared(prepared, made, cases, folder), lost=lost)
         except Exception as error:  # ONNX Runtime has exceptions of its own for what it does not take
             reason = " ".join(str(error).split())[:300]
             raise UsageError(f"ONNX Runtime cannot quantise it: {reason}", where=str(model)) from error
@@ -144,6 +179,8 @@ def _plain(model: Path, folder: Path) -> Path:
         inner = wrapped.get(end.name)
         return end if inner is None else onnx.helper.make_tensor_value_info(inner, 1, None)
 
+    for number, node in enumerate(nodes):
+        node.name = node.name or f"{node.op_type}_{number}"
     ends = [named(o) for o in real or kept]
     for field, values in ((graph.node, _needed(nodes, [o.name for o in ends])), (graph.output, ends)):
         del field[:]
@@ -186,11 +223,14 @@ def _plain_nodes(node: Any, graph: Any) -> Iterator[Any]:
     held = (weights, biases if biases.size else np.zeros(rows, np.float32))
     graph.initializer.extend(numpy_helper.from_array(a, n) for a, n in zip(held, names, strict=False))
     yield helper.make_node("Gemm", [node.input[0], *names[:2]], [names[2]], transB=1)
-    yield helper.make_node(kind, [names[2]], [scores], **({"axis": 1} if kind == "Softmax" else {}))
+    last = helper.make_node(kind, [names[2]], [scores])
+    if kind == "Softmax":
+        last.attribute.append(helper.make_attribute("axis", 1))
+    yield last
 
 
 def _flatten_biases(node: Any, graph: Any) -> None:
-    """Give constants ``[1, N]`` that are added one dimension: ONNX Runtime 1.20 takes no others for a bias."""
+    """Give constants ``[1, N]`` that are added one dimension: ONNX Runtime takes no other biases."""
     for tensor in graph.initializer:
         if tensor.name in node.input and len(tensor.dims) == 2 and tensor.dims[0] == 1:
             is_bias = node.op_type == "Add" or tensor.name in node.input[2:]
@@ -212,7 +252,14 @@ def _reader(cases: Sequence[Mapping[str, Array]]) -> Any:
     return CalibrationReader()
 
 
-def _quantized(model: Path, prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]]) -> None:
+def _quantized(
+    model: Path,
+    prepared: Path,
+    made: Path,
+    cases: Sequence[Mapping[str, Array]],
+    joins: Collection[str] = (),
+) -> None:
+    """Write the quantised network; the nodes ``joins``, and what follows them, stay float."""
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -225,7 +272,78 @@ def _quantized(model: Path, prepared: Path, made: Path, cases: Sequence[Mapping[
         activation_type=QuantType.QInt8,
         weight_type=QuantType.QInt8,
         per_channel=True,
+        nodes_to_exclude=_from_there(prepared, joins),
     )
+
+
+def _from_there(prepared: Path, joins: Collection[str]) -> list[str]:
+    """The names of these nodes, and of those that follow from them."""
+    import onnx
+
+    reached: set[str] = set()
+    found = []
+    for node in onnx.load(prepared).graph.node:
+        if node.name in joins or reached.intersection(node.input):
+            found.append(node.name)
+            reached.update(node.output)
+    return found
+
+
+def _outputs(path: Path, cases: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The outputs of a network in all cases, ``[cases, ...]`` each."""
+    session = onnx_runtime().InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    runs = [session.run(names, dict(case)) for case in cases]
+    return {name: np.stack([run[n] for run in runs]) for n, name in enumerate(names)}
+
+
+def _lost(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]]) -> tuple[LostPart, ...]:
+    """Find parts of outputs that keep few values: scores beside boxes in pixels, for example.
+
+    A tensor has one scale. If it joins ranges of 640 and of 1, a step is 2.5 and all scores become 0. The
+    error of the whole tensor hides that, as it is small beside the boxes. So each place along each axis is
+    looked at by itself.
+    """
+    import onnx
+
+    producers = {name: node for node in onnx.load(prepared).graph.node for name in node.output}
+    floats, wholes = (_outputs(path, cases) for path in (prepared, made))
+    found: list[LostPart] = []
+    for name, real in floats.items():
+        near = wholes.get(name)
+        if real.dtype.kind == "f" and near is not None and near.shape == real.shape:
+            concat = _concat_of(name, producers)
+            found += (replace(part, output=name, concat=concat) for part in _lost_places(real, near))
+    return tuple(found)
+
+
+def _lost_places(real: Array, near: Array) -> list[LostPart]:
+    """The lost places along the first axis that has both lost ones and others."""
+    for axis in range(1, real.ndim):
+        length = real.shape[axis]
+        bad = [n for n in range(length) if _is_lost(np.take(real, n, axis), np.take(near, n, axis))]
+        if 2 <= length <= _MOST_PLACES and 0 < len(bad) < length:
+            runs = np.split(bad, np.flatnonzero(np.diff(bad) > 1) + 1)
+            return [_part(real, near, axis - 1, int(run[0]), int(run[-1]) + 1) for run in runs]
+    return []
+
+
+def _is_lost(real: Array, near: Array) -> bool:
+    return bool(np.unique(real).size >= 4 * _FEW and np.unique(near).size <= _FEW and sqnr(real, near) < _BAD)
+
+
+def _part(real: Array, near: Array, axis: int, first: int, end: int) -> LostPart:
+    places = range(first, end)
+    both = np.take(real, places, axis + 1), np.take(near, places, axis + 1)
+    return LostPart("", axis, first, end, real.shape[axis + 1], np.unique(both[1]).size, sqnr(*both), "")
+
+
+def _concat_of(name: str, producers: Mapping[str, Any]) -> str:
+    """The Concat that an output is, perhaps moved; empty if it is none."""
+    node = producers.get(name)
+    while node is not None and node.op_type in ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze"):
+        node = producers.get(node.input[0])
+    return str(node.name) if node is not None and node.op_type == "Concat" else ""
 
 
 def _compared(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path) -> Quantised:

@@ -3,18 +3,21 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from crtgen.errors import UsageError
 from crtgen.frontends import load_onnx
 from crtgen.ir import DType
 from crtgen.measure.quantization import quantize
+from crtgen.ops.traits import Weighted
 from tests.frontends.onnx.quantised import NETWORKS, expected
-from tests.support import ROOT
+from tests.support import ROOT, exporter_file
 
 _CASES = 12
 
@@ -89,3 +92,50 @@ def test_without_onnx_runtime(network: Path, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UsageError, match="needs onnxruntime") as error:
         quantize(network / "net.onnx", network / "inputs.npz", tmp_path / "made.onnx")
     assert error.value.hint == "pip install 'crtgen[quantize]'"
+
+
+@pytest.mark.models
+def test_scores_beside_boxes_are_not_lost(tmp_path: Path) -> None:
+    """The head of a detector: boxes in pixels and scores from 0 to 1 in one output of one scale."""
+    network, made = exporter_file("yolov8_raw.onnx"), tmp_path / "made.onnx"
+    images = np.random.default_rng(5).random((12, 1, 3, 32, 32)).astype(np.float32)
+    np.savez(tmp_path / "images.npz", images=images)
+    found = quantize(network, tmp_path / "images.npz", made)
+    (part,) = found.lost
+    assert (part.output, part.axis, part.first, part.end, part.length) == ("output0", 1, 4, 6, 7)
+    assert part.values <= 8
+    assert part.concat.startswith("Concat")
+    (near,) = onnxruntime.InferenceSession(made).run(None, {"images": images[0]})
+    (real,) = onnxruntime.InferenceSession(network).run(None, {"images": images[0]})
+    assert np.unique(near[:, 4:6]).size > 16
+    assert np.abs(near - real)[:, 4:6].max() < 0.05
+
+
+@pytest.mark.parametrize("labels", ["numbers", "words"])
+@pytest.mark.parametrize("kind", ["mlp", "logistic"])
+def test_networks_of_scikit_learn(kind: str, labels: str, tmp_path: Path) -> None:
+    """As skl2onnx writes them: biases [1, N], classifiers, labels, dictionaries of scores."""
+    from skl2onnx import to_onnx
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+
+    random = np.random.default_rng(1)
+    x = random.normal(size=(120, 6)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(np.int64)
+    names = np.array(["no", "yes"])[y] if labels == "words" else y
+    model = MLPClassifier((8,), max_iter=40, random_state=0) if kind == "mlp" else LogisticRegression()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = to_onnx(model.fit(x, names), x[:1], target_opset=17)
+    (tmp_path / "net.onnx").write_bytes(made.SerializeToString())
+    np.savez(tmp_path / "x.npz", x)
+    found = quantize(tmp_path / "net.onnx", tmp_path / "x.npz", tmp_path / "net8.onnx")
+    assert found.cases == 120
+    assert found.same > 110
+    graph = load_onnx(tmp_path / "net8.onnx")
+    (layer, *_) = (node for node in graph.nodes if isinstance(node.op, Weighted))
+    assert graph.signature(layer).x.dtype is DType.INT8
+    scores = load_onnx(tmp_path / "net.onnx")
+    ((*_, near),) = scores.run([[x[:1]]])
+    assert np.abs(np.asarray(near) - model.predict_proba(x[:1])).max() < 1e-5
+    assert ("labels in order: no, yes" in " ".join(scores.notes)) == (labels == "words")

@@ -14,7 +14,6 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from crtgen.errors import UnsupportedError
 from crtgen.frontends import load_onnx
 from crtgen.ir import Array, Graph
 from crtgen.passes import DEFAULT_PASSES, run_passes
@@ -87,9 +86,10 @@ def test_regressors(name: str) -> None:
     assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_a_dictionary_of_probabilities_is_refused() -> None:
-    """The exporter's default."""
+def test_a_dictionary_of_probabilities_is_an_array() -> None:
+    """The exporter's default is a ZipMap."""
     model, data = _fitted(_CLASSIFIERS["mlp"])
-    with pytest.raises(UnsupportedError, match="ZipMap") as caught:
-        load_onnx(_exported(model, data))
-    assert "zipmap" in caught.value.hint
+    graph = load_onnx(_exported(model, data))
+    assert "without their dictionary" in graph.notes[0]
+    found = graph.evaluate({graph.inputs[0]: data[:1]})[graph.outputs[1]]
+    assert np.allclose(found, model.predict_proba(data[:1]), atol=1e-5)

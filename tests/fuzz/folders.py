@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
+import typer
 from typer.testing import CliRunner
 
 from crtgen import api, trust
@@ -49,7 +50,7 @@ COMMANDS = (
     ("verify",),
     ("verify", "--board", "bench"),
     ("prove",),
-    ("eval", "digits.tflite"),
+    ("eval", "digits.tflite", "digits.npz"),
     ("eval", "digits.tflite", "clips", "--board", "host"),
     ("fit", "digits.tflite"),
     ("generate",),
@@ -66,7 +67,7 @@ COMMANDS = (
     ("bench", "digits.tflite"),
     ("tune",),
     ("report", "digits.tflite"),
-    ("quantize", "digits.tflite", "--calibrate", "clips"),
+    ("quantize", "digits.tflite", "--calibrate", "clips", "-o", "digits_int8.onnx"),
     ("compile", "digits.tflite"),
     ("slot",),
     ("push", "digits.slot"),
@@ -84,6 +85,9 @@ COMMANDS = (
     ("run", "--hardware-map", "map.yml", "--board", "nrf52840dk"),
     ("flash", "firmware", "--hardware-map", "map.yml"),
 )
+_STATE = {"generate", "build", "firmware", "sweep", "tune", "sweep.db"}
+"""Words of commands that take what was there."""
+
 _OUTSIDE = (
     ".git/config",
     "hooks/post-checkout",
@@ -157,7 +161,8 @@ def _round(base: Path, seed: int, outcome: Outcome, count: int) -> None:
         said = f"{escape}, in {place}: crtgen {' '.join(COMMANDS[int(number) % len(COMMANDS)])}"
         outcome.found.setdefault(escape, (f"{seed} {number}".encode(), said))
     for path, content in _VICTIMS.items():
-        if (base / "victim" / path).read_text() != content:
+        file = base / "victim" / path
+        if not file.exists() or file.read_text() != content:
             outcome.found.setdefault(path, (str(seed).encode(), f"the person's {path} was changed"))
 
 
@@ -178,7 +183,8 @@ def _type_commands(base: Path, seed: str, count: int) -> None:
     _warm_up()
     leftovers = Leftovers(base)
     for number in range(count):
-        make_folder(Random(f"{seed} {number}"), clones / f"clone-{number}", leftovers)
+        command = COMMANDS[number % len(COMMANDS)]
+        make_folder(Random(f"{seed} {number}"), clones / f"clone-{number}", leftovers, command)
     with (base / "said.jsonl").open("w") as said:
         for number in range(count):
             place = clones / f"clone-{number}"
@@ -230,8 +236,14 @@ class Leftovers:
         return head + struct.pack(">I", page) + name + struct.pack(">II", len(name), check) + magic
 
 
-def make_folder(random: Random, folder: Path, leftovers: Leftovers) -> None:
-    """A clone with the demonstration's model, settings, boards, maps, programs and links, some bad."""
+def make_folder(random: Random, folder: Path, leftovers: Leftovers, command: tuple[str, ...]) -> None:
+    """A clone with the demonstration's model, settings, boards, maps, programs and links, some bad.
+
+    State that a command takes is there for it. Half of the clones have settings that nobody has to allow, so
+    that commands go on to the rest; others ask for something, mostly by an option of the command.
+    """
+    has_state = bool(_STATE & {*command})
+    is_quiet = random.random() < (0.9 if has_state else 0.5)
     (folder / "boards").mkdir(parents=True)
     (folder / ".git" / "hooks").mkdir(parents=True)
     shutil.copy(ROOT / "demo" / "digits.tflite", folder)
@@ -246,14 +258,14 @@ def make_folder(random: Random, folder: Path, leftovers: Leftovers) -> None:
     for module in ("ziglang", "crtgen", "multiprocessing"):
         (folder / module).mkdir()
         (folder / module / "__init__.py").write_text(f"open('/tmp/{CANARY}', 'w')\n")
-    (folder / "crtgen.toml").write_text(_settings(random))
-    (folder / "boards" / "bench.toml").write_text(_board(random))
+    (folder / "crtgen.toml").write_text(_settings(random, command[0], is_quiet))
+    (folder / "boards" / "bench.toml").write_text(_board(random, is_quiet))
     (folder / "map.yml").write_text(_map(random))
-    (folder / "sweep.toml").write_text(_sweep(random))
+    (folder / "sweep.toml").write_text(_sweep(random, is_quiet))
     _data(folder)
-    if random.random() < 0.6:
+    if random.random() < 0.6 or has_state:
         _project(random, folder / "firmware", leftovers)
-    if random.random() < 0.6:
+    if random.random() < 0.6 or has_state:
         _store(random, folder, leftovers)
     for name in random.sample(_WRITTEN_HERE, random.choice((0, 0, 2, len(_WRITTEN_HERE)))):
         if not (folder / name).exists():
@@ -305,7 +317,7 @@ def _project(random: Random, firmware: Path, leftovers: Leftovers) -> None:
 def _store(random: Random, folder: Path, leftovers: Leftovers) -> None:
     """Somebody's store, with a journal; or links in its place, or where SQLite writes beside it."""
     store = folder / "sweep.db"
-    if random.random() < 0.5:
+    if random.random() < 0.8:
         shutil.copy(leftovers.store, store)
         (folder / "sweep.db-journal").write_bytes(leftovers.journal())
     else:
@@ -315,18 +327,27 @@ def _store(random: Random, folder: Path, leftovers: Leftovers) -> None:
         trust.claim(store)  # the person's own, and a pull brought the rest
 
 
-def _settings(random: Random) -> str:
-    chosen = random.sample(sorted(_OPTIONS), random.choice((0, 1, 1, 2)))
+def _settings(random: Random, command: str, is_quiet: bool) -> str:
+    if is_quiet:
+        return 'boards = ["mps2_an386"]\n[[model]]\nfile = "digits.tflite"\n'
+    own = _options_of(command) & _OPTIONS.keys()
+    chosen = random.sample(sorted(own if own and random.random() < 0.8 else _OPTIONS), 1)
     lines = [f"{key} = {json.dumps(random.choice(_OPTIONS[key]))}" for key in chosen]
     boards = random.choice((["host"], ["bench"], ["mps2_an386"], ["boards/bench.toml"], ["rpi_pico"]))
     models = [f'[[model]]\nfile = "{random.choice(("digits.tflite",) * 9 + ("bin", "link"))}"']
     return "\n".join([*lines, f"boards = {json.dumps(boards)}", *models, ""])
 
 
-def _board(random: Random) -> str:
+def _options_of(command: str) -> set[str]:
+    group: Any = typer.main.get_command(app)
+    names = (option for each in group.commands[command].params for option in each.opts)
+    return {name.removeprefix("--") for name in names if name.startswith("--")}
+
+
+def _board(random: Random, is_quiet: bool) -> str:
     text = (ROOT / "boards" / "mps2_an386.toml").read_text()
     before, _, after = text.partition("[qemu]")
-    kind = random.randrange(6)
+    kind = 5 if is_quiet else random.randrange(6)
     if kind == 0:
         return f'{before}[fvp]\nprogram = "{random.choice(_PROGRAMS)}"\n'
     machine = random.choice(("mps2-an386", f"mps2-an386,firmware={CANARY}", f"-D{CANARY}"))
@@ -353,8 +374,12 @@ def _map(random: Random) -> str:
     return json.dumps([entry])
 
 
-def _sweep(random: Random) -> str:
-    extra = random.choice(("", f'scheduler = "{CANARY}"', f'codegen = [["cmsis-nn:path=./{CANARY}"]]'))
+def _sweep(random: Random, is_quiet: bool) -> str:
+    extra = (
+        ""
+        if is_quiet
+        else random.choice(("", f'scheduler = "{CANARY}"', f'codegen = [["cmsis-nn:path=./{CANARY}"]]'))
+    )
     return f'models = ["digits.tflite"]\nboards = ["host"]\n{extra}\n'
 
 

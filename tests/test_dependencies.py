@@ -1,5 +1,6 @@
 """What crtgen depends on: bounded above, and locked for CI within the bounds."""
 
+import re
 import tomllib
 
 import pytest
@@ -17,7 +18,7 @@ _LOCK = {
     requirement.name.lower().replace("_", "-"): next(iter(requirement.specifier)).version
     for line in (ROOT / "ci" / "requirements.lock").read_text().splitlines()
     if not line.startswith("#")
-    for requirement in [Requirement(line)]
+    for requirement in [Requirement(line.partition(" --hash=")[0])]
 }
 
 
@@ -27,3 +28,10 @@ def test_dependencies_have_upper_bounds_and_are_locked_within_them(requirement: 
         assert any(bound.operator == "<" for bound in requirement.specifier)
     if requirement.name != "crtgen":
         assert requirement.specifier.contains(_LOCK[requirement.name], prereleases=True)
+
+
+def test_every_file_of_the_lock_has_its_digest() -> None:
+    lines = (ROOT / "ci" / "requirements.lock").read_text().splitlines()[1:]
+    assert len(lines) > 150
+    for line in lines:
+        assert re.fullmatch(r"[\w.-]+==\S+ --hash=sha256:[0-9a-f]{64}", line)

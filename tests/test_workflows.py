@@ -1,12 +1,14 @@
 """The workflows of the public CI run scripts of this repository, with bounds in time."""
 
 import os
+import re
 from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 import yaml
 
+from crtgen.codegen.render import render
 from tests.support import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -48,3 +50,24 @@ def test_no_folder_of_tests_is_left_out(request: pytest.FixtureRequest) -> None:
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     ignored = request.config.getini("norecursedirs")
     assert [f for f in folders if any(fnmatch(f.name, pattern) for pattern in ignored)] == []
+
+
+def test_actions_are_those_of_a_commit_and_tokens_read() -> None:
+    """Also in what ``init --ci`` writes: a tag may be moved, a commit may not."""
+    template = ROOT / "templates" / "settings" / "github.yml.j2"
+    for file in (*WORKFLOWS, template):
+        text = file.read_text()
+        uses = re.findall(r"uses: (\S+)(.*)", text)
+        assert uses
+        for action, comment in uses:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), f"{file.name}: {action}"
+            assert re.fullmatch(r"  # v\d+\.\d+\.\d+", comment)
+        wanted = "write" if file.name == "release.yml" else "read"  # which makes a release
+        assert f"\npermissions:\n  contents: {wanted}\n" in text
+
+
+def test_a_ci_of_a_person_has_the_version_that_wrote_it() -> None:
+    for name in ("github", "gitlab"):
+        text = render(f"settings/{name}.yml.j2", version="1.2.3")
+        assert 'pip install "crtgen==1.2.3"' in text
+        assert "crtgen check --prove-again" in text

@@ -16,6 +16,7 @@ from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder
 from crtgen.library import SUFFIXES
 from crtgen.resources import demo_dir
+from crtgen.version import __version__
 
 __all__ = ["command"]
 
@@ -45,7 +46,7 @@ def command(
             raise UsageError("there is no model here", hint=hint)
         texts = {} if ci and Path(SETTINGS).exists() else {SETTINGS: _settings(found, boards)}
         if ci is not None:
-            texts[_CI[ci]] = render(f"settings/{ci}.yml.j2", models=found)
+            texts[_CI[ci]] = render(f"settings/{ci}.yml.j2", version=__version__)
         _write({name: text.encode() for name, text in texts.items()})
         made |= dict.fromkeys(texts, b"")
         if current_folder() is None:

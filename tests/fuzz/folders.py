@@ -266,7 +266,7 @@ def make_folder(random: Random, folder: Path, leftovers: Leftovers, command: tup
     if random.random() < 0.6 or has_state:
         _project(random, folder / "firmware", leftovers)
     if random.random() < 0.6 or has_state:
-        _store(random, folder, leftovers)
+        _store(random, folder, leftovers, has_state)
     for name in random.sample(_WRITTEN_HERE, random.choice((0, 0, 2, len(_WRITTEN_HERE)))):
         if not (folder / name).exists():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -314,10 +314,10 @@ def _project(random: Random, firmware: Path, leftovers: Leftovers) -> None:
     (firmware / "build" / "CMakeCache.txt").write_text(cache)
 
 
-def _store(random: Random, folder: Path, leftovers: Leftovers) -> None:
+def _store(random: Random, folder: Path, leftovers: Leftovers, is_taken: bool) -> None:
     """Somebody's store, with a journal; or links in its place, or where SQLite writes beside it."""
     store = folder / "sweep.db"
-    if random.random() < 0.8:
+    if random.random() < 0.8 or is_taken:
         shutil.copy(leftovers.store, store)
         (folder / "sweep.db-journal").write_bytes(leftovers.journal())
     else:

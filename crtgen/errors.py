@@ -58,6 +58,8 @@ class CrtgenError(Exception):
 
     def __init__(self, message: str, *, where: str = "", hint: str = "", log: str = "") -> None:
         super().__init__(message)
+        if hint:
+            self.add_note(f"hint: {hint}")
         self.message = message
         self.where = where
         self.hint = hint

@@ -16,7 +16,7 @@ from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
 from crtgen.errors import MismatchError
 from crtgen.files import read_text
 from crtgen.ir import Array
-from crtgen.measure.evaluation import Classified, Evaluation, Threshold, evaluate, sweep_cells
+from crtgen.measure.evaluation import Classified, Evaluation, Threshold, evaluate, rehearse, sweep_cells
 from crtgen.measure.media import Scaling
 from crtgen.measure.subject import Subject, reference, run_of, seen_by
 from crtgen.pipeline import Borders, count_borders
@@ -66,6 +66,7 @@ def command(
         scaling = Scaling(mean, std)
         loaded = files.loaded(source)
         subject = Subject.of(loaded.model, names, scaling)
+        shortfalls(limits, rehearse(subject, data).figures)
         found: dict[str, Evaluation] = {}
         with out.stage() as say:
             if against is not None:

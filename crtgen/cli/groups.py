@@ -121,9 +121,6 @@ class Battery:
 
     def days(self, board: Board, report: "Report") -> float | None:
         """How long the cell lasts; None where nobody says how often the model runs, or what that takes."""
-        for name, value in (("--every", self.every), ("--cell", self.cell), ("--volts", self.volts)):
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(f"{name} {value:g} is not above 0")
         if self.every is None or board.energy is None or report.energy_uj is None:
             return None
         return Duty(self.every, self.cell).days(board.energy, report.energy_uj, board.clock)
@@ -144,7 +141,10 @@ class Battery:
                 yield f"days on {board.name}: {board.energy.asleep}"
 
     def boards(self, boards: Sequence[Board]) -> list[Board]:
-        """The boards; the only one takes what was recorded of it."""
+        """Return the boards; the only one takes what was recorded of it. Checks the options."""
+        for name, value in (("--every", self.every), ("--cell", self.cell), ("--volts", self.volts)):
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name} {value:g} is not above 0", hint=f"give {name} a positive number")
         if self.power is None:
             return list(boards)
         from crtgen.measure.power import mean_power

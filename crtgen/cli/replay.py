@@ -10,6 +10,7 @@ import typer
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.cli.verify import Verified
+from crtgen.codegen.module import ModelInfo
 from crtgen.errors import MismatchError, UsageError
 from crtgen.measure.cases import ReferenceRun
 from crtgen.measure.layers import verify_layers
@@ -45,11 +46,19 @@ def command(
             site = connecting.site()
             box = 0 if site is not None and site.slot else 2  # it sets the states; a slot has none
             generating = replace(generating, record=box, profile=layers)
-            image = building.image(source, files, compiling, generating, say, site=site, with_plans=layers)
-            cases = cases_of(image.built.manifest.models, source, recording)
-            if not box and any(case.state for runs in cases.values() for case in runs):
-                hint = "without --push: firmware with the model has one, which sets what lived before a run"
-                raise UsageError("a model in a slot has no black box", where=str(recording), hint=hint)
+            cases: dict[str, tuple[ReferenceRun, ...]] = {}
+
+            def check(models: Sequence[ModelInfo]) -> None:
+                cases.update(cases_of(models, source, recording))
+                if not box and any(case.state for runs in cases.values() for case in runs):
+                    hint = (
+                        "without --push: firmware with the model has one, which sets what lived before a run"
+                    )
+                    raise UsageError("a model in a slot has no black box", where=str(recording), hint=hint)
+
+            image = building.image(
+                source, files, compiling, generating, say, check, site=site, with_plans=layers
+            )
             say("starting")
             with start_server(image, site, counting=False, on_log=on_log) as session:
                 results = verify_cases(session, cases, say)

@@ -61,8 +61,10 @@ def command(
         if junit_file is not None:
             files.write(junit_file, junit(outcomes))
         out.result({"outcomes": [o.to_dict() for o in outcomes]}, lambda console: _print(console, outcomes))
-        if not all(outcome.is_right for outcome in outcomes):
+        if any(outcome.failed for outcome in outcomes):
             raise typer.Exit(MismatchError.exit_code)
+        if error := next((outcome.error for outcome in outcomes if outcome.error is not None), None):
+            raise typer.Exit(error.exit_code)
         if below := [o for o in outcomes if _is_below(o, require)]:
             names = ", ".join(dict.fromkeys(f"{o.model} on {o.board}" for o in below))
             raise CrtgenError(f"not tested as far as --require {require} wants: {names}")

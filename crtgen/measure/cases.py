@@ -150,10 +150,14 @@ def _first_case(arrays: Mapping[str, Array], key: str) -> Array:
 
 
 def _batched(array: Array, interface: Interface) -> Array:
-    """Put in the leading 1 of an input of which only that is missing: ``[N, ...]`` holds N runs."""
+    """Put in the leading 1 of an input if only that is missing: of one run, or of N runs ``[N, ...]``."""
     shape = interface.shape
-    is_batch = shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:]
-    return array[:, None] if is_batch and len(array) > 1 else array
+    if shape[:1] != (1,):
+        return array
+    if array.shape == shape[1:]:
+        return array[None]
+    is_batch = array.ndim == len(shape) and array.shape[1:] == shape[1:] and len(array) > 1
+    return array[:, None] if is_batch else array
 
 
 def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize: bool) -> Inputs:

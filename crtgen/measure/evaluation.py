@@ -24,6 +24,7 @@ __all__ = [
     "count_events",
     "evaluate",
     "evaluate_here",
+    "rehearse",
     "sweep_cells",
 ]
 
@@ -128,21 +129,40 @@ class Evaluation:
                 }
 
 
-def evaluate(subject: Subject, data: Path, run: Run) -> Evaluation:
-    """The result on a folder of clips, a ``.npz`` or a table of events. Raises ``UsageError`` for others."""
+def rehearse(subject: Subject, data: Path) -> Evaluation:
+    """Evaluate zeros on the first clip of each label, for the errors and the figures of the data.
+
+    Commands call it before they build anything. Raises ``UsageError`` as ``evaluate``.
+    """
+    output = subject.output
+    zeros = np.zeros(output.shape, output.dtype.numpy)
+    return evaluate(subject, data, lambda inputs: [zeros] * len(inputs), first_only=True)
+
+
+def evaluate(subject: Subject, data: Path, run: Run, first_only: bool = False) -> Evaluation:
+    """Evaluate on a folder of clips, a ``.npz`` or a table of events. Raises ``UsageError`` for others.
+
+    ``first_only`` takes the first clip of each label, and the first recording of a table.
+    """
     suffix = data.suffix.lower()
     if suffix == ".csv":
-        return _detect(subject, read_recordings(data), run)
+        recordings = read_recordings(data)
+        return _detect(subject, recordings[:1] if first_only else recordings, run)
     if not data.is_dir() and suffix != ".npz":
         raise UsageError(
             "it is neither a folder nor a .npz nor a table", where=str(data), hint="see crtgen eval --help"
         )
     if subject.is_anomaly:
-        return _rank(subject, _normal_or_not(data), run)
+        return _rank(subject, _chosen(_normal_or_not(data), first_only), run)
     if data.is_dir():
         hint = "name them in [decision] labels" if subject.pipeline else "name them by --labels"
-        return _classify(subject, read_clips(data, subject.names, hint), run)
-    return _classify(subject, read_arrays(data, len(subject.names) or max(subject.count, 2)), run)
+        return _classify(subject, _chosen(read_clips(data, subject.names, hint), first_only), run)
+    clips = read_arrays(data, len(subject.names) or max(subject.count, 2))
+    return _classify(subject, _chosen(clips, first_only), run)
+
+
+def _chosen(clips: Sequence[Clip], first_only: bool) -> Sequence[Clip]:
+    return list({clip.label: clip for clip in reversed(clips)}.values()) if first_only else clips
 
 
 def evaluate_here(

@@ -115,6 +115,8 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
         console.print(f"times are modelled: {'; '.join(told)}")
     if any(fit.is_assumed and fit.seconds is not None for fit in found):
         console.print("~ for a usual flash; [memory.flash.reads] in the board's file describes its own")
+    if any(fit.is_rough and fit.seconds is not None for fit in found):
+        console.print("~ for a flash at a serial bus: reads in sequence may wait half as long")
     for source, names in _sources(found).items():
         console.print(f"µJ of {', '.join(names)}: {source}")
     small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
@@ -150,7 +152,7 @@ def _time(fit: Fit) -> str:
     if fit.seconds is None:
         return ""
     seconds = f"{fit.seconds * 1e3:.2f} ms" if fit.seconds < 0.1 else f"{fit.seconds * 1e3:,.0f} ms"
-    return f"~ {seconds}" if fit.is_assumed else seconds
+    return f"~ {seconds}" if fit.is_assumed or fit.is_rough else seconds
 
 
 def _verdict(fit: Fit) -> str:

@@ -16,6 +16,8 @@ __all__ = ["Fit", "FitChoice", "Fits"]
 
 _ENDLESS = 1 << 31
 _SMALL_POOL = 1024
+_SERIAL = 32
+"""Cycles of a read that no flash beside the core takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,12 @@ class Fit:
         """Whether the time is that of a usual flash, since nothing says how the board's own is read."""
         return self.board.reads_are_assumed
 
+    @property
+    def is_rough(self) -> bool:
+        """True for code in a flash at a serial bus: the order of its reads counts, and is not modelled."""
+        reads = self.board.reads(self.board.code) if self.board.memories else None
+        return reads is not None and reads.wait_states >= _SERIAL
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -110,6 +118,7 @@ class Fit:
             "seconds_range": self.seconds_range,
             "energy_uj": self.report.energy_uj,
             "flash_is_assumed": self.is_assumed,
+            "flash_is_rough": self.is_rough,
             "library": self.library.to_dict(),
             "server": self._server() if self.board.memories else None,
         }

@@ -23,7 +23,6 @@ a link to a file that was allowed is not allowed itself.
 import hashlib
 import hmac
 import os
-import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -152,7 +151,7 @@ def _key() -> bytes | None:
         files.make_directory(file.parent)
         with files.alone(file.parent):
             if not file.is_file() or file.stat().st_size != _KEY_BYTES:
-                files.write(file, secrets.token_bytes(_KEY_BYTES), private=True)
+                files.write(file, os.urandom(_KEY_BYTES), private=True)
             return file.read_bytes()
     except (UsageError, OSError):
         return None

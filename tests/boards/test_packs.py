@@ -1,5 +1,6 @@
 """Chips of CMSIS packs: what is inherited, what cores have, and packs that are none."""
 
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -138,6 +139,40 @@ def test_what_is_no_pack(tmp_path: Path, text: str, name: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match=r"the CMSIS pack (cannot be read|declares entities)"):
         chip_board("ACME411", file)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('Dname="ACME411"', 'Dname="ACME411&quot; &#10;[evil]"'),
+        ('name="Flash 0"', 'name="&quot;]&#10;x = 1"'),
+        ('name="Flash 0"', 'name="\u00c9t\u00e9"'),
+        ('name="Flash 0"', 'name=""'),
+        ('id="IRAM2"', 'id="flash.0"'),
+        ('id="IRAM1" start', 'nothing="" start'),
+    ],
+)
+def test_names_of_a_pack_are_no_toml(tmp_path: Path, before: str, after: str) -> None:
+    """What is written can be read, with the same memories, and has nothing more."""
+    assert before in PDSC
+    file = tmp_path / 'a "pack".pdsc'
+    file.write_text(PDSC.replace(before, after, 1))
+    chip = chip_board("ACME411X", file)
+    written = tmp_path / "acme.toml"
+    written.write_text(board_text(chip))
+    found = tomllib.loads(written.read_text())
+    assert found.keys() <= {"summary", "core", "clock", "source", "start", "memory", "layout"}
+    assert found["source"] == file.name
+    assert len(found["memory"]) == len(chip.memories)
+    assert {name for name in found["memory"]} == {memory.name for memory in chip.memories}
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "a b", '"', "-x"])
+def test_a_chip_is_called_as_no_path(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "a.pdsc"
+    file.write_text(PDSC.replace("ACME411X", name.replace('"', "&quot;")))
+    with pytest.raises(UsageError, match="no chip can be called"):
+        chip_board(name, file)
 
 
 def test_installed_packs_are_looked_through(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -19,7 +20,7 @@ from crtgen.cli.settings import _CODE, _OWN_CODE, _READS_MODELS, _long_name
 from tests.support import ROOT
 
 _MORE: dict[str, Sequence[str]] = {
-    "eval": ["digits.onnx", "digits.npz", "--board", "host"],
+    "eval": ["digits.onnx", "labelled.npz", "--board", "host"],
     "replay": ["digits.npz", "digits.onnx"],
     "slot": ["--slot", "a", "--board", "nucleo_l4r5zi"],
     "check": ["--update"],
@@ -50,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".git").mkdir()
     for name in ("digits.onnx", "digits.npz"):
         shutil.copy(ROOT / "demo" / name, tmp_path)
+    np.savez(tmp_path / "labelled.npz", x=np.zeros((2, 8, 8, 1), np.float32), y=np.arange(2))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

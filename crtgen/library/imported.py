@@ -43,6 +43,14 @@ _SLACK = 512
 """Bytes that the alignment of a workspace's blocks may cost: 16 for each of 32."""
 
 
+_AS_TVM_WROTE_IT = """\
+#ifdef __GNUC__
+#pragma GCC diagnostic ignored "-Wincompatible-pointer-types"
+#endif
+"""
+"""TVM's C for the unpacked interface passes its workspace as another pointer; GCC 14 makes that an error."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Linkable:
     """A model to link: ``module`` has the sources, ``objects`` are code already.
@@ -172,7 +180,8 @@ def backend_file(workspace: int) -> str:
 
 def source_text(module: CSource) -> str:
     """The source, after the macros that rename what every model defines."""
-    return "".join(f"#define {name} {value}\n" for name, value in module.defines) + module.code
+    defines = "".join(f"#define {name} {value}\n" for name, value in module.defines)
+    return (_AS_TVM_WROTE_IT if module.suffix != "S" else "") + defines + module.code
 
 
 def _workspace(model: MlfModel, modules: tuple[Module, ...]) -> int:

@@ -43,6 +43,18 @@ LARGE = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _errors_of_gcc_14(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older compilers warn of what GCC 14 refuses."""
+    refused = (
+        "incompatible-pointer-types",
+        "int-conversion",
+        "implicit-function-declaration",
+        "implicit-int",
+    )
+    monkeypatch.setenv("CFLAGS", " ".join(f"-Werror={name}" for name in refused))
+
+
 def mlf(name: str) -> Path:
     return models_dir().parent / "mlf" / name
 

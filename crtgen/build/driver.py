@@ -13,7 +13,7 @@ from crtgen.boards import find_board
 from crtgen.build.failure import explain_failure
 from crtgen.build.folder import own_build
 from crtgen.build.formats import write_formats
-from crtgen.build.image import BuiltImage
+from crtgen.build.image import MODELS_IMAGE, BuiltImage
 from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
@@ -74,6 +74,8 @@ def build_project(
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
         if path.suffix == ".elf":
             write_formats(path, find_board(manifest.board))
+        elif manifest.platform == "baremetal" and run.toolchain.name == "gcc":
+            run.link_models(path)
         return BuiltImage(path, root, manifest)
 
 
@@ -175,6 +177,33 @@ class BuildRun:
     def compile(self, jobs: int) -> None:
         """Let Ninja build what is not up to date; it asks CMake where CMake's own files have changed."""
         self.execute("the build", [self.ninja, "-C", self.build, "-j", str(jobs)])
+
+    def link_models(self, library: Path) -> None:
+        """Link the models of a library by themselves: only a linked image has the call graph of its stack.
+
+        The application's part is left unresolved, and nothing runs the result. Where the linker does not take
+        the library, its stack stays unknown.
+        """
+        made = self.build / MODELS_IMAGE
+        made.unlink(missing_ok=True)
+        roots = [f"-Wl,-u,{model.name}_run" for model in self.manifest.models]
+        command: list[str | os.PathLike[str]] = [
+            *(self.toolchain.program, *find_board(self.manifest.board).core.gcc_flags, "-nostartfiles"),
+            *("-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-warn-mismatch", *roots),
+            *(f"-Wl,-e,{self.manifest.models[0].name}_run", library, "-lm", "-o", made),
+        ]
+        status, output = follow(
+            command,
+            what="the link of the models",
+            where=self.root,
+            environment=self.environment(),
+            time_limit=TIME_LIMIT,
+            progress=lambda text: None,
+        )
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(output)
+        if status != 0:
+            made.unlink(missing_ok=True)
 
     def execute(self, what: str, command: Command) -> None:
         """Run CMake or Ninja; the output goes into the log, Ninja's steps to the progress."""

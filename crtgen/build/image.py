@@ -5,7 +5,10 @@ from pathlib import Path
 
 from crtgen.project.manifest import Manifest
 
-__all__ = ["BuiltImage"]
+__all__ = ["MODELS_IMAGE", "BuiltImage"]
+
+MODELS_IMAGE = "models.elf"
+"""The models of a library, linked by themselves in the build folder."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

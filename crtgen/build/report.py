@@ -7,7 +7,7 @@ from typing import Any
 
 from crtgen.boards import find_board
 from crtgen.build.calls import FAULTS, ROOT, ROOTS, indirect_calls
-from crtgen.build.image import BuiltImage
+from crtgen.build.image import MODELS_IMAGE, BuiltImage
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.size import SizedSymbol, Sizes, read_sizes
 from crtgen.build.stack import StackReport, analyse_stack
@@ -23,7 +23,7 @@ _EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
 class SizeReport:
     """Sizes of an image, its worst-case stack, and the layers of each model by the model's name.
 
-    ``stack`` is known for bare metal only.
+    ``stack`` is known for bare metal: of an image from reset on, of a library what its models take.
     """
 
     sizes: Sizes
@@ -59,7 +59,10 @@ class SizeReport:
 def measure(image: BuiltImage) -> SizeReport:
     """Sizes and stack of an image."""
     sizes = read_sizes(image.path, map_file=_map_file(image))
-    if image.platform != "baremetal" or image.path.suffix == ".a":
+    if image.path.suffix == ".a":
+        stack = _stack_of_library(image)
+        return SizeReport(sizes, stack, _layers(image, sizes, stack))
+    if image.platform != "baremetal":
         return SizeReport(sizes, None, _layers(image, sizes, None))
     frame = _EXCEPTION_FRAME[find_board(image.board).core.fpu]
     stack = analyse_stack(
@@ -71,6 +74,17 @@ def measure(image: BuiltImage) -> SizeReport:
         indirect=indirect_calls(image.manifest.functions),
     )
     return SizeReport(sizes, stack, _layers(image, sizes, stack))
+
+
+def _stack_of_library(image: BuiltImage) -> StackReport | None:
+    """Return the deepest of ``<model>_run`` of a library's models, without interrupts; None if unknown."""
+    linked = image.build / MODELS_IMAGE
+    if not linked.is_file():
+        return None
+    known = indirect_calls(image.manifest.functions)
+    roots = (f"{model.name}_run" for model in image.manifest.models)
+    found = (analyse_stack(linked, image.build, root=root, indirect=known) for root in roots)
+    return max((stack for stack in found if stack is not None), key=lambda stack: stack.worst, default=None)
 
 
 def check_stack(report: SizeReport, board: str) -> None:

@@ -156,7 +156,8 @@ PLAIN = {
 """The C of a library for the host."""
 
 RESERVED = re.compile(
-    "__(ARM_.*|GNUC__|FAST_MATH__|clang__|builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
+    "__(ARM_.*|GNUC__|FAST_MATH__|FP_FAST_FMAF|ASSOCIATIVE_MATH__|RECIPROCAL_MATH__|STRICT_ANSI__|clang__|"
+    "builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
 )
 """What is the compiler's own, of the names with two underscores that MISRA's rule 21.1 reserves for it."""
 
@@ -231,3 +232,16 @@ def test_a_library_of_many_models_is_not_called_by_all_names(tmp_path: Path) -> 
         path.write_bytes((ROOT / "demo" / "digits.tflite").read_bytes())
     made = crtgen.compile([crtgen.load(path) for path in paths], "host").generate("library").project
     assert f"add_library(crt_{'a' * 40}_and_2_more STATIC" in made.files["CMakeLists.txt"].decode()
+
+
+def test_a_library_says_its_stack() -> None:
+    """What it computes takes what it takes in an image, where the whole call graph is linked."""
+    require_tool("arm-none-eabi-gcc")
+    compiled = crtgen.load(DIGITS).compile("mps2_an386")
+    stack, whole = (compiled.generate(kind).build().size.stack for kind in ("library", "standalone"))
+    assert stack is not None
+    assert whole is not None
+    assert stack.proven
+    assert stack.path[0].name == "digits_run"
+    own, linked = ({frame.name: frame.total for frame in each.frames} for each in (stack, whole))
+    assert stack.worst >= own["digits_compute"] == linked["digits_compute"] > 0

@@ -25,7 +25,11 @@
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
+/* Only where something has to be taken back: GCC allocates registers otherwise behind such a pragma. */
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    (!defined(__STRICT_ANSI__) && defined(__FP_FAST_FMAF))
 #pragma GCC optimize("no-fast-math", "fp-contract=off")
+#endif
 #endif
 #if defined(__FAST_MATH__) && (defined(__clang__) || !defined(__GNUC__))
 #error "-ffast-math changes results: compile the sources of generated models with -fno-fast-math"

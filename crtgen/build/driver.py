@@ -187,13 +187,11 @@ class BuildRun:
         made = self.build / MODELS_IMAGE
         made.unlink(missing_ok=True)
         roots = [f"-Wl,-u,{model.name}_run" for model in self.manifest.models]
-        command: list[str | os.PathLike[str]] = [
-            *(self.toolchain.program, *find_board(self.manifest.board).core.gcc_flags, "-nostartfiles"),
-            *("-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-warn-mismatch", *roots),
-            *(f"-Wl,-e,{self.manifest.models[0].name}_run", library, "-lm", "-o", made),
-        ]
+        flags = [*find_board(self.manifest.board).core.gcc_flags, "-nostartfiles", "-Wl,--gc-sections"]
+        flags += ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-warn-mismatch", *roots]
+        flags += [f"-Wl,-e,{self.manifest.models[0].name}_run", str(library), "-lm", "-o", str(made)]
         status, output = follow(
-            command,
+            [self.toolchain.program, *flags],
             what="the link of the models",
             where=self.root,
             environment=self.environment(),

@@ -1,7 +1,7 @@
 """Recordings for ``crtgen run``: the runs of a pipeline, and the events in what came out."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,13 @@ class Heard:
     events: Sequence[Event]
 
     def value(self) -> dict[str, Any]:
-        """The same as JSON."""
-        return {"events": [asdict(event) for event in self.events]}
+        """Return the events as JSON, with scores as ``above`` has them."""
+        return {"events": [asdict(self._real(event)) for event in self.events]}
 
     def show(self, console: Console) -> None:
         """Print a line for each event, and for each box that was found."""
         pipeline = self.pipeline
-        for event in self.events:
+        for event in map(self._real, self.events):
             at = f"frame {event.sample // pipeline.hop}" if pipeline.is_camera else ""
             at = at or f"{event.sample / pipeline.rate:8.3f} s"
             others = "".join(f"; {self._name(label)} {score:g}" for label, score in event.top[1:])
@@ -67,6 +67,18 @@ class Heard:
                 place = f"{box.width:g}x{box.height:g} at {box.x:g}, {box.y:g}"
                 console.print(f"    {self._name(box.label)}, score {box.score:g}, {place}")
         console.print(f"  {_count(len(self.events), 'event')}")
+
+    def _real(self, event: Event) -> Event:
+        """Return the event with the mean of its scores, as real numbers: what ``above`` is compared with."""
+        if event.boxes:
+            return event
+        quant = self.pipeline.output.quant
+
+        def real(total: float) -> float:
+            mean = total / event.runs
+            return mean if quant is None else (mean - quant.zero_point) * quant.scale
+
+        return replace(event, score=real(event.score), top=tuple((n, real(each)) for n, each in event.top))
 
     def _name(self, label: int) -> str:
         return self.names[label] if label < len(self.names) else f"label {label}"

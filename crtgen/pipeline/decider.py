@@ -20,8 +20,9 @@ T = TypeVar("T")
 class Event:
     """What was noticed: when (samples since the start, up to the end of the run's), which label, its score.
 
-    The score is a sum over ``runs`` runs as the output stores it; ``top`` are the best labels with theirs.
-    Where ``boxes`` are found, all numbers are real, and label and score are those of the best one.
+    The score is a sum over ``runs`` runs as the output stores it, as in the generated C; ``top`` are the best
+    labels with theirs. Commands show the mean as a real number, which is what ``above`` is compared with.
+    With ``boxes`` all numbers are real, and label and score are those of the best one.
     """
 
     sample: int

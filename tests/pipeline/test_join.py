@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 import crtgen
 from crtgen.cli.app import app
+from crtgen.cli.recorded import Heard
 from crtgen.errors import UsageError
 from crtgen.features import MelSettings
-from crtgen.pipeline import JoinedPipeline, events_of, runs_of
+from crtgen.pipeline import Event, JoinedPipeline, events_of, runs_of
 from tests.pipeline.files import describe, given, marvin, sound_dir, yes_or_no
 
 
@@ -115,3 +116,14 @@ def test_inspect_says_which_arithmetic_a_board_has(tmp_path: Path) -> None:
     for board, kind in (("rpi_pico", "int32"), ("mps2_an386", "float32")):
         done = CliRunner().invoke(app, ["inspect", str(marvin(tmp_path)), "--board", board, "--json"])
         assert json.loads(done.output)["features"]["arithmetic"] == kind
+
+
+def test_scores_of_events_are_shown_in_the_unit_of_above(tmp_path: Path) -> None:
+    """The C has sums as the output stores them; a person compares with ``above``, which is real."""
+    pipeline = load(yes_or_no(tmp_path))
+    quant = pipeline.output.quant
+    assert quant is not None
+    event = Event(16000, 2, 2 * 100, runs=2, top=((2, 2 * 100),))
+    shown = Heard(pipeline, (), [event]).value()["events"][0]
+    assert shown["score"] == (100 - quant.zero_point) * quant.scale
+    assert shown["top"] == ((2, shown["score"]),)

@@ -371,3 +371,22 @@ def test_open_lengths_of_a_dilated_convolution() -> None:
     """Its SPACE_TO_BATCH_ND records shapes of an image of one pixel."""
     graph = load_tflite(exporter_file("truth/dilated_conv.tflite"), shapes={"input_1": (1, 16, 16, 3)})
     assert graph.values[graph.outputs[0]].shape == (1, 16, 16, 16)
+
+
+@pytest.mark.parametrize("absent", [(), (None,)], ids=["two inputs", "no third input"])
+@pytest.mark.parametrize("code", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+def test_a_layer_without_bias_is_one_with_zeros(code: str, absent: tuple[None, ...]) -> None:
+    shape = {"CONV_2D": [4, 1, 1, 4], "DEPTHWISE_CONV_2D": [1, 1, 1, 4], "FULLY_CONNECTED": [4, 4]}[code]
+    random = np.random.default_rng(1)
+    weights = _int8("w", shape, random.integers(-9, 9, shape).astype(np.int8))
+    end = [1, 4] if code == "FULLY_CONNECTED" else [1, 1, 1, 4]
+    table = {"DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions", "CONV_2D": "Conv2DOptions"}.get(code)
+    more = {"DepthMultiplier": 1} if code == "DEPTHWISE_CONV_2D" else {}
+    fields = {"StrideW": 1, "StrideH": 1, "DilationWFactor": 1, "DilationHFactor": 1, **more}
+    options = Options(table, **fields) if table else Options("FullyConnectedOptions")
+    plain = _single(code, [_int8("x", end), weights, _int8("y", end)], options, ["x", "w", *absent])
+    zeros = Tensor("b", [4], "int32", [0.25], [0], data=np.zeros(4, np.int32))
+    biased = _single(code, [_int8("x", end), weights, zeros, _int8("y", end)], options, ["x", "w", "b"])
+    x = random.integers(-100, 100, end).astype(np.int8)
+    ((one,),), ((other,),) = (load_tflite(data).run([[x]]) for data in (plain, biased))
+    assert one.tolist() == other.tolist()

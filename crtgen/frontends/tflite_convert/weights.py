@@ -129,7 +129,8 @@ def _weights(
     weights, quant = _symmetric(w, dense, wide and _is_unsigned(w))
     if _is_unsigned(w) and not dense and len(w.quant.scales if w.quant else ()) == 1:
         quant = _single_product(x, quant)
-    dtype, channels = _dtype(w, weights, scheme), w.shape[0] if w.shape else 1
+    last = layer.operator.code == "DEPTHWISE_CONV_2D"  # its channels are behind the window
+    dtype, channels = _dtype(w, weights, scheme), w.shape[-1 if last else 0] if w.shape else 1
     place = max(at, x_at) + 1
     bias = layer.inputs[place] if len(layer.inputs) > place else None
     if bias is None:

@@ -35,7 +35,7 @@ class Energy:
 
     @property
     def asleep(self) -> str:
-        """The same for people."""
+        """Return it as a text for people."""
         return f"{self.asleep_uw:g} µW asleep{', assumed' if self.sleep_uw is None else ''}"
 
     @classmethod

@@ -126,7 +126,7 @@ class Battery:
         return Duty(self.every, self.cell).days(board.energy, report.energy_uj, board.clock)
 
     def to_dict(self, board: Board, report: "Report") -> dict[str, float | bool | None]:
-        """For JSON: the days, and what they take for granted of the chip asleep."""
+        """Return the days for JSON, with the power that the chip is assumed to take asleep."""
         energy = board.energy
         return {
             "days": self.days(board, report),

@@ -18,7 +18,7 @@ __all__ = ["Connection", "DatabaseError", "is_database", "open_database"]
 
 Connection = sqlite3.Connection
 DatabaseError = (sqlite3.Error, UnicodeError)
-"""What is raised of damaged files: Python cannot decode all that SQLite says of them."""
+"""Exceptions for damaged files; Python cannot decode all of SQLite's messages."""
 
 _BUSY = 60.0
 """Seconds that a write waits for another process's."""

@@ -1,4 +1,4 @@
-"""What all doors share: a budget for the file, and one kind of error."""
+"""The budget for a file and the one kind of error, which all doors share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -57,7 +57,7 @@ def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Rsqrt, types=(DType.INT16,))
 def rsqrt16(op: Rsqrt, sig: Signature, target: Target) -> Kernel:
-    """By Newton steps of 32 bits for each element, as TFLite Micro; int8 has a table of all its values."""
+    """Newton steps of 32 bits for each element, as in TFLite Micro; int8 has a table of all its values."""
     p = op.parameters(sig)
     lines = [
         "int32_t shift;",

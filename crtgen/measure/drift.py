@@ -71,7 +71,7 @@ _AT_ONCE = 10_000
 _LEAST_RUNS = 50
 _SAFETY = 1.1
 _UNUSUAL = 0.02
-"""Of the usual windows, those beyond a part's lasting limit."""
+"""Share of the usual windows that are beyond a part's lasting limit."""
 
 _NOISE = 2.0
 """Correlations of N independent runs are within this times 1/sqrt(N), mostly."""

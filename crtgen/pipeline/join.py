@@ -27,10 +27,10 @@ from crtgen.pipeline.scores import distance, mean_square, with_gate
 __all__ = ["JoinedPipeline", "join"]
 
 _CALIBRATED = 0.01
-"""How far an input's scale may be from the preset's, relatively, for the preset's codes to be its own."""
+"""Largest relative distance of an input's scale from the preset's, for the preset's codes to be its own."""
 
 _MEANT = 0.05
-"""The same for the bytes of the integer front end, whose scale each converter estimates anew."""
+"""That distance for the bytes of the integer front end, whose scale each converter estimates anew."""
 
 
 @dataclass(frozen=True, slots=True)

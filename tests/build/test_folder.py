@@ -1,4 +1,4 @@
-"""What lies in a build folder is run, so it is used only as this person's last build left it."""
+"""Use a build folder only as this person's last build left it: what is in it is run."""
 
 import shutil
 from collections.abc import Callable

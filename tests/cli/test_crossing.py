@@ -26,7 +26,7 @@ _MORE: dict[str, Sequence[str]] = {
     "check": ["--update"],
     "generate": ["firmware"],
 }
-"""What a command needs beside the model of crtgen.toml to get as far as compiling it."""
+"""Arguments that a command needs besides the model of crtgen.toml, to get as far as compiling it."""
 
 
 def _commands() -> dict[str, click.Command]:
@@ -42,7 +42,7 @@ def _commands() -> dict[str, click.Command]:
 
 
 class _CompiledError(Exception):
-    """What a command wanted to have compiled."""
+    """A command asked for a compilation."""
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_scores_beside_boxes_are_not_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("labels", ["numbers", "words"])
 @pytest.mark.parametrize("kind", ["mlp", "logistic"])
 def test_networks_of_scikit_learn(kind: str, labels: str, tmp_path: Path) -> None:
-    """As skl2onnx writes them: biases [1, N], classifiers, labels, dictionaries of scores."""
+    """skl2onnx writes biases [1, N], classifiers, labels and dictionaries of scores."""
     from skl2onnx import to_onnx
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier

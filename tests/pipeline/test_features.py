@@ -63,7 +63,7 @@ def _described(folder: Path, features: Features, network: Path, every: int) -> P
 
 
 def _given(file: Path, signal: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What the network gets in each run that says something."""
+    """Return what the network gets in each run after the warm-up."""
     model = crtgen.load(file)
     assert isinstance(model, crtgen.Model)
     pipeline = model.pipeline

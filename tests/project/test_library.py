@@ -235,7 +235,7 @@ def test_a_library_of_many_models_is_not_called_by_all_names(tmp_path: Path) -> 
 
 
 def test_a_library_says_its_stack() -> None:
-    """What it computes takes what it takes in an image, where the whole call graph is linked."""
+    """The library's compute function takes as much stack as in an image, which is linked as a whole."""
     require_tool("arm-none-eabi-gcc")
     compiled = crtgen.load(DIGITS).compile("mps2_an386")
     stack, whole = (compiled.generate(kind).build().size.stack for kind in ("library", "standalone"))

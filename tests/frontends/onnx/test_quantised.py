@@ -207,7 +207,7 @@ def _trained(limit: int, way: str) -> bytes:
 @pytest.mark.parametrize("way", ["float", "turned", "int8"])
 @pytest.mark.parametrize("limit", [127, 7])
 def test_weights_that_training_left_as_floats_are_quantised(limit: int, way: str) -> None:
-    """What ONNX Runtime would compute of them at each run are weights of an integer layer."""
+    """They become the integers that ONNX Runtime would compute at each run."""
     data = _trained(limit, way)
     graph = load_onnx(data)
     (layer,) = (node for node in graph.nodes if type(node.op).__name__ == "Conv2d")

@@ -81,7 +81,7 @@ _TYPES = {"int8": (0, 1), "uint8": (0, 0), "int16": (1, 1), "uint16": (1, 0)}
 
 @dataclass(frozen=True, slots=True)
 class DriftWindow:
-    """What a device says: whole windows, those beyond a limit, the last one's distances, counts since.
+    """Report of a device: whole windows, those beyond a limit, the last one's distances, counts since.
 
     ``lasting`` of the last sixteen windows were unusual: seven are an alarm.
     """
@@ -162,7 +162,7 @@ def make_reference(
 def run_counts(
     reference: DriftReference, inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> dict[str, Counts]:
-    """What a device counts of each run, by part: a row for a run. Layers are left out."""
+    """Return what a device counts, by part: a row for each run. Layers are left out."""
     return _counts(inputs, outputs, reference.input.step, reference.scores > 0, reference.entropy)
 
 
@@ -310,7 +310,7 @@ def _distances(
 
 
 def _sums(counts: Counts, length: int) -> Counts:
-    """The sum of so many consecutive runs from each run on; the first follows the last."""
+    """Sum ``length`` consecutive runs from each run on; the first follows the last."""
     laps = -(-length // len(counts)) + 1
     running = np.zeros((laps * len(counts) + 1, counts.shape[1]), np.int64)
     running[1:] = np.cumsum(np.tile(counts, (laps, 1)), axis=0)

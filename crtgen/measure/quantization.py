@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen import api, files
 from crtgen.errors import UsageError
@@ -23,6 +24,8 @@ from crtgen.measure.cases import interface_of, read_inputs
 from crtgen.temporary import TemporaryFolder
 
 __all__ = ["LayerError", "LostPart", "Quantised", "onnx_runtime", "quantize"]
+
+_Doubles = npt.NDArray[np.float64]
 
 _INSTALL = "pip install 'crtgen[quantize]'"
 _QUANTISED = "QuantizeLinear"
@@ -110,10 +113,13 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
         try:
             plain = _plain(model, folder)
             _quantized(plain, prepared, made, cases)
-            lost = _lost(prepared, made, cases)
+            floats, wholes = _outputs(prepared, cases), _outputs(made, cases)
+            lost = _lost(prepared, floats, wholes)
             if joins := {part.concat for part in lost if part.concat}:
                 _quantized(plain, prepared, made, cases, joins)
-            found = replace(_compared(prepared, made, cases, folder), lost=lost)
+                wholes = _outputs(made, cases)
+            real, near = (np.asarray(next(iter(each.values())), np.float64) for each in (floats, wholes))
+            found = _compared(real, near, _layers(prepared, made, cases, folder), lost)
         except Exception as error:  # ONNX Runtime has exceptions of its own for what it does not take
             reason = " ".join(str(error).split())[:300]
             raise UsageError(f"ONNX Runtime cannot quantise it: {reason}", where=str(model)) from error
@@ -290,14 +296,15 @@ def _from_there(prepared: Path, joins: Collection[str]) -> list[str]:
 
 
 def _outputs(path: Path, cases: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """The outputs of a network in all cases, ``[cases, ...]`` each."""
+    """The outputs of a network in all cases, ``[cases, ...]`` each, without later ones whose shape varies."""
     session = onnx_runtime().InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     runs = [session.run(names, dict(case)) for case in cases]
-    return {name: np.stack([run[n] for run in runs]) for n, name in enumerate(names)}
+    pairs = ((n, name) for n, name in enumerate(names) if n == 0 or len({run[n].shape for run in runs}) == 1)
+    return {name: np.stack([run[n] for run in runs]) for n, name in pairs}
 
 
-def _lost(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]]) -> tuple[LostPart, ...]:
+def _lost(prepared: Path, floats: Mapping[str, Array], wholes: Mapping[str, Array]) -> tuple[LostPart, ...]:
     """Find parts of outputs that keep few values: scores beside boxes in pixels, for example.
 
     A tensor has one scale. If it joins ranges of 640 and of 1, a step is 2.5 and all scores become 0. The
@@ -307,7 +314,6 @@ def _lost(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]]) -> t
     import onnx
 
     producers = {name: node for node in onnx.load(prepared).graph.node for name in node.output}
-    floats, wholes = (_outputs(path, cases) for path in (prepared, made))
     found: list[LostPart] = []
     for name, real in floats.items():
         near = wholes.get(name)
@@ -321,8 +327,10 @@ def _lost_places(real: Array, near: Array) -> list[LostPart]:
     """The lost places along the first axis that has both lost ones and others."""
     for axis in range(1, real.ndim):
         length = real.shape[axis]
+        if not 2 <= length <= _MOST_PLACES:
+            continue
         bad = [n for n in range(length) if _is_lost(np.take(real, n, axis), np.take(near, n, axis))]
-        if 2 <= length <= _MOST_PLACES and 0 < len(bad) < length:
+        if 0 < len(bad) < length:
             runs = np.split(bad, np.flatnonzero(np.diff(bad) > 1) + 1)
             return [_part(real, near, axis - 1, int(run[0]), int(run[-1]) + 1) for run in runs]
     return []
@@ -346,19 +354,15 @@ def _concat_of(name: str, producers: Mapping[str, Any]) -> str:
     return str(node.name) if node is not None and node.op_type == "Concat" else ""
 
 
-def _compared(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path) -> Quantised:
-    onnxruntime = onnx_runtime()
-    pairs = []
-    sessions = [
-        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]) for path in (prepared, made)
-    ]
-    for case in cases:
-        pairs.append([np.asarray(session.run(None, dict(case))[0], np.float64) for session in sessions])
-    real, near = (np.stack(outputs) for outputs in zip(*pairs, strict=True))
+def _compared(
+    real: _Doubles, near: _Doubles, layers: tuple[LayerError, ...], lost: tuple[LostPart, ...]
+) -> Quantised:
+    """The agreement of the first outputs, ``[cases, ...]``."""
     largest = float(np.abs(real).max()) or 1.0
     same = sum(int(a.argmax() == b.argmax()) for a, b in zip(real, near, strict=True))
-    layers = _layers(prepared, made, cases, folder)
-    return Quantised(len(cases), sqnr(real, near), float(np.abs(real - near).max()) / largest, same, layers)
+    return Quantised(
+        len(real), sqnr(real, near), float(np.abs(real - near).max()) / largest, same, layers, lost
+    )
 
 
 def _layers(

@@ -153,7 +153,7 @@ def test_what_is_no_pack(tmp_path: Path, text: str, name: str) -> None:
     ],
 )
 def test_names_of_a_pack_are_no_toml(tmp_path: Path, before: str, after: str) -> None:
-    """What is written can be read, with the same memories, and has nothing more."""
+    """The written file can be read, has the same memories, and nothing more."""
     assert before in PDSC
     file = tmp_path / 'a "pack".pdsc'
     file.write_text(PDSC.replace(before, after, 1))

@@ -150,7 +150,7 @@ def test_a_project_that_came_along_is_not_built_unnamed(clone: Path) -> None:
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("name", sorted(WRITTEN))
 def test_no_output_goes_below_a_hidden_folder(clone: Path, name: str) -> None:
-    """For every setting that names something to write, also through a link."""
+    """Every setting that names something to write is refused there, also through a link."""
     (clone / "way").symlink_to(".git")
     for target in (".git/config", "way/config", f"{clone}/.git/hooks/x", "a/../.git/config", ".envrc"):
         settings(clone, f"{name} = {json.dumps(target)}")

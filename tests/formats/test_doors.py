@@ -23,11 +23,11 @@ _PARSERS = (
     *(f"xml.etree.ElementTree.{name}" for name in ("parse", "fromstring", "iterparse", "XML")),
     *("xml.dom", "xml.sax", "gzip.", "bz2.", "lzma.", "zlib.decompress("),
 )
-"""How the full name of a call begins that reads a foreign format."""
+"""Beginnings of the full names of calls that read a foreign format."""
 
 
 def names_of(nodes: list[ast.AST]) -> dict[str, str]:
-    """What local names stand for: ``np`` for ``numpy``, ``Reader`` for ``pyjls.Reader``."""
+    """Map local names to full ones: ``np`` for ``numpy``, ``Reader`` for ``pyjls.Reader``."""
     found: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import crtgen
 from crtgen.api import Model
-from crtgen.errors import UnsupportedError
-from crtgen.ir import Graph, Node, Op, Quant, Value
-from crtgen.ops import Activation, Add, Conv2d, DepthwiseConv2d, FullyConnected, Mean, Padding
-from crtgen.ops.case import int8s, weights_and_bias
+from crtgen.base.errors import UnsupportedError
+from crtgen.network.ir import Graph, Node, Op, Quant, Value
+from crtgen.network.ops import Activation, Add, Conv2d, DepthwiseConv2d, FullyConnected, Mean, Padding
+from crtgen.network.ops.case import int8s, weights_and_bias
 
 BOARDS = ("mps2_an386", "mps3_an547")
 LEVELS = ("speed", "balanced", "ram")

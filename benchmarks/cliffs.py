@@ -16,10 +16,10 @@ from pathlib import Path
 
 import crtgen
 from benchmarks.proofs import board_of
-from crtgen.errors import CrtgenError
-from crtgen.ir import DType, Graph, Node, Signature, shape_text
-from crtgen.measure.benchmark import profile_model
-from crtgen.plan import Step
+from crtgen.base.errors import CrtgenError
+from crtgen.compiler.plan import Step
+from crtgen.lab.measure.benchmark import profile_model
+from crtgen.network.ir import DType, Graph, Node, Signature, shape_text
 
 CORES = ("M0+", "M3", "M4", "M55")
 """QEMU has no M0+: an M3 stands in, which knows its code."""

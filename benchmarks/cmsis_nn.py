@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.api import Model
-from crtgen.byoc import CmsisNn
-from crtgen.frontends import load_tflite
-from crtgen.ir import DType, Graph, Op, Quant, Value, shape_text
-from crtgen.measure.cases import random_inputs
-from crtgen.ops import (
+from crtgen.compiler.byoc import CmsisNn
+from crtgen.lab.measure.cases import random_inputs
+from crtgen.network.frontends import load_tflite
+from crtgen.network.ir import DType, Graph, Op, Quant, Value, shape_text
+from crtgen.network.ops import (
     Add,
     AveragePool2d,
     Case,
@@ -33,11 +33,11 @@ from crtgen.ops import (
     Tanh,
     Transpose,
 )
-from crtgen.ops.case import in_four_bits, int8s, int16s, make, weights_and_bias
-from crtgen.ops.compare import Maximum, Minimum
-from crtgen.ops.lstm import Lstm, lstm_case
-from crtgen.ops.matmul import BatchMatMul
-from crtgen.ops.svdf import svdf_case
+from crtgen.network.ops.case import in_four_bits, int8s, int16s, make, weights_and_bias
+from crtgen.network.ops.compare import Maximum, Minimum
+from crtgen.network.ops.lstm import Lstm, lstm_case
+from crtgen.network.ops.matmul import BatchMatMul
+from crtgen.network.ops.svdf import svdf_case
 from tests.tflite_builder import Model as File
 from tests.tflite_builder import Operator, Options, Tensor
 

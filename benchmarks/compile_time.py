@@ -19,10 +19,10 @@ from pathlib import Path
 
 import crtgen
 from crtgen.__main__ import COLLECTED
-from crtgen.ir import DType, Graph, Node, Quant, Value
-from crtgen.level import LEVELS
-from crtgen.ops import Add, Conv2d, DepthwiseConv2d, Padding
-from crtgen.ops.case import int8s, weights_and_bias
+from crtgen.compiler.level import LEVELS
+from crtgen.network.ir import DType, Graph, Node, Quant, Value
+from crtgen.network.ops import Add, Conv2d, DepthwiseConv2d, Padding
+from crtgen.network.ops.case import int8s, weights_and_bias
 
 BOARDS = ("mps2_an386", "mps3_an547")
 LAYERS = (10, 100, 1000)

@@ -1,4 +1,4 @@
-"""Measures kernels of random layers in QEMU and writes what blocks of C take: ``crtgen/kernels/costs.csv``.
+"""Measure kernels of random layers in QEMU and write ``crtgen/compiler/kernels/engine/costs.csv``.
 
 ``python -m benchmarks.fit_costs [KERNEL...]`` from the root of the repository; a kernel is a template without
 its endings: ``map``, ``dsp/conv``. Other kernels keep their figures; without any, all are measured, which
@@ -11,10 +11,10 @@ import sys
 from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 
-from crtgen.kernels.cost import BlockFigures, figures
-from crtgen.resources import costs_file
-from tests.kernels.fit import fitted
-from tests.kernels.measured import TARGETS, chains, layers, measured, operators_of
+from crtgen.base.resources import costs_file
+from crtgen.compiler.kernels.engine.cost import BlockFigures, figures
+from tests.compiler.kernels.fit import fitted
+from tests.compiler.kernels.measured import TARGETS, chains, layers, measured, operators_of
 
 _Known = dict[tuple[str, str], BlockFigures]
 _LAYERS, _CHAINS = 200, 50  # layers of each kind

@@ -1,4 +1,4 @@
-"""Builds images for each core and writes what is around models in them: ``crtgen/project/footprints.csv``.
+"""Build images for each core, write the sizes around the model, ``crtgen/firmware/project/footprints.csv``.
 
 ``CRTGEN_MODELS=FOLDER python -m benchmarks.fit_footprints [CORE...]`` from the root of the repository; rows
 of cores that are not named stay. It needs arm-none-eabi-gcc, and a workspace of Zephyr for the rows of
@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from crtgen import api
+from crtgen.base.resources import footprints_file
 from crtgen.boards import Board, find_board, find_core
-from crtgen.kernels import Target
-from crtgen.project.footprint import ALIGN, Around, Footprint, around
-from crtgen.resources import footprints_file
+from crtgen.compiler.kernels import Target
+from crtgen.firmware.project.footprint import ALIGN, Around, Footprint, around
 
 _CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 _MODELS = ("hello_world_int8", "ad01_int8", "kws_int8", "vww_int8", "ic01_int8")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import crtgen
-from crtgen.kernels.kernel import Kernel
-from crtgen.plan import Plan
+from crtgen.compiler.kernels.engine.kernel import Kernel
+from crtgen.compiler.plan import Plan
 
 BOARDS = ("mps2_an386", "mps3_an547")
 KINDS = {

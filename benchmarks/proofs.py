@@ -18,11 +18,11 @@ from pathlib import Path
 from types import FrameType
 
 import crtgen
+from crtgen.base.errors import CrtgenError
 from crtgen.boards import find_board
 from crtgen.boards.board import Board
 from crtgen.boards.core import find_core
-from crtgen.certificate import prove_built
-from crtgen.errors import CrtgenError
+from crtgen.proof.certificate import prove_built
 
 CORES = {
     "M0+": ("mps2_an385", "cortex-m0plus"),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import crtgen
 from crtgen.api import Model
-from crtgen.ir import Graph, Node, Op, Quant, Value
-from crtgen.ops import Activation, Conv2d, FullyConnected, MaxPool2d, Mean
-from crtgen.ops.case import int8s, weights_and_bias
-from crtgen.passes import Sliding
+from crtgen.network.ir import Graph, Node, Op, Quant, Value
+from crtgen.network.ops import Activation, Conv2d, FullyConnected, MaxPool2d, Mean
+from crtgen.network.ops.case import int8s, weights_and_bias
+from crtgen.network.passes import Sliding
 
 BOARDS = ("mps2_an386", "mps3_an547")
 LEVELS = ("speed", "size")

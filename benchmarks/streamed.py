@@ -14,10 +14,10 @@ from pathlib import Path
 import crtgen
 from crtgen.boards import find_board
 from crtgen.boards.board import FlashReads
-from crtgen.ir import Quant
-from crtgen.kernels import Kernel, Target, applicable
-from crtgen.ops.case import Case, int8s
-from crtgen.ops.lstm import Lstm, lstm_case
+from crtgen.compiler.kernels import Kernel, Target, applicable
+from crtgen.network.ir import Quant
+from crtgen.network.ops.case import Case, int8s
+from crtgen.network.ops.lstm import Lstm, lstm_case
 
 __all__ = ["Chip", "Time", "lstm_of_ten_steps", "on_memory", "streamed"]
 

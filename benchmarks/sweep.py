@@ -14,12 +14,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from crtgen.sweep.job import Job, Outcome
-from crtgen.sweep.matrix import Sweep, read_sweep
-from crtgen.sweep.run import WorkerPool, run_sweep
-from crtgen.sweep.store import JobStore
-from crtgen.sweep.work import Task
-from crtgen.temporary import TemporaryFolder
+from crtgen.base.temporary import TemporaryFolder
+from crtgen.lab.sweep.job import Job, Outcome
+from crtgen.lab.sweep.matrix import Sweep, read_sweep
+from crtgen.lab.sweep.run import WorkerPool, run_sweep
+from crtgen.lab.sweep.store import JobStore
+from crtgen.lab.sweep.work import Task
 
 WAIT = 0.02
 SOURCE = "s" * 64

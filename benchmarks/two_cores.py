@@ -15,7 +15,7 @@ from pathlib import Path
 import crtgen
 from crtgen.api import Compiled, Image, Model
 from crtgen.boards import Board, find_board, name_board
-from crtgen.run import run_standalone
+from crtgen.device.run import run_standalone
 
 _BOTH = """/* Both here; the time of the shorter one does not count. */
 #include <crt/cores.h>

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from crtgen.base.resources import boards_dir, templates_dir
 from crtgen.boards import Board, all_boards, all_steps
-from crtgen.resources import boards_dir, templates_dir
 from tests.silicon.log import NO_SVD, SVD
 
 PAGE = templates_dir().parent / "docs" / "boards.md"

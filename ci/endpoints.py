@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from crtgen.endpoints import EXECUTOR, GLOBALS, Endpoint
-from crtgen.resources import runtime_dir
-from crtgen.rpc.messages import Code
+from crtgen.base.endpoints import EXECUTOR, GLOBALS, Endpoint
+from crtgen.base.resources import runtime_dir
+from crtgen.device.rpc.messages import Code
 
 
 def _table(endpoints: Iterable[Endpoint[object]]) -> list[str]:

@@ -126,15 +126,19 @@ def _spared_of_c(text: str) -> list[tuple[Place, Place]]:
 
 def near(file: Path) -> list[str]:
     """The tests that are run for a change of a file."""
-    room = file.parts[1].removesuffix(".py")
+    wing, *rest = file.with_suffix("").parts[1:]
+    room = rest[0] if rest else wing
     more = {
-        "kernels": ["tests/ops"],
-        "ops": ["tests/kernels/test_cases.py", "tests/plan"],
-        "codegen": ["tests/kernels/test_cases.py", "tests/pipeline"],
-        "runtime": ["tests/slot"],
+        "kernels": ["tests/network/ops"],
+        "ops": ["tests/compiler/kernels/test_cases.py", "tests/compiler/plan"],
+        "codegen": ["tests/compiler/kernels/test_cases.py", "tests/network/pipeline"],
+        "runtime": ["tests/api/slot"],
     }
-    found = [f"tests/{room}", f"tests/test_{room}.py", *more.get(room, [])]
-    return [path for path in found if (ROOT / path).exists()] or ["tests/test_api.py", "tests/cli"]
+    if wing == "kernels":  # templates of kernels
+        wing, room = "compiler", "kernels"
+    places = [f"tests/{wing}/{room}", f"tests/{wing}/test_{room}.py"]
+    found = [*places, *more.get(room, [])] if rest else [f"tests/{wing}", *more.get(wing, [])]
+    return [path for path in found if (ROOT / path).exists()] or ["tests/api/test_api.py", "tests/cli"]
 
 
 def draw(count: int, seed: int, under: Sequence[str]) -> list[Mutant]:

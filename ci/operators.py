@@ -6,12 +6,12 @@ usage: python ci/operators.py [--check]      --check: change nothing, fail if th
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from crtgen.frontends.tflite_convert import CONVERTERS
-from crtgen.frontends.tflite_flow import FLOW
-from crtgen.ir import DType, Op
-from crtgen.kernels.registry import registered
-from crtgen.ops import all_cases
-from crtgen.resources import templates_dir
+from crtgen.base.resources import templates_dir
+from crtgen.compiler.kernels.engine.registry import registered
+from crtgen.network.frontends.tflite_convert import CONVERTERS
+from crtgen.network.frontends.tflite_flow import FLOW
+from crtgen.network.ir import DType, Op
+from crtgen.network.ops import all_cases
 
 PAGE = templates_dir().parent / "docs" / "operators.md"
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from crtgen.version import __version__
+from crtgen.base.version import __version__
 
 if TYPE_CHECKING:
     from crtgen.api import (
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
         load,
         open_project,
     )
-    from crtgen.measure.verification import Verdict, verify
-    from crtgen.report import Report
+    from crtgen.api.report import Report
+    from crtgen.device.session import Session
+    from crtgen.lab.measure.verification import Verdict, verify
+    from crtgen.network.passes import Sliding
 
 __all__ = [
     "Compiled",
@@ -30,6 +32,8 @@ __all__ = [
     "Model",
     "Pipeline",
     "Report",
+    "Session",
+    "Sliding",
     "Verdict",
     "__version__",
     "compile",
@@ -40,9 +44,11 @@ __all__ = [
 
 
 _ELSEWHERE = {
-    "Report": "crtgen.report",
-    "Verdict": "crtgen.measure.verification",
-    "verify": "crtgen.measure.verification",
+    "Report": "crtgen.api.report",
+    "Session": "crtgen.device.session",
+    "Sliding": "crtgen.network.passes",
+    "Verdict": "crtgen.lab.measure.verification",
+    "verify": "crtgen.lab.measure.verification",
 }
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from crtgen.version import __version__
+from crtgen.base.version import __version__
 
 __all__ = ["COLLECTED", "main"]
 

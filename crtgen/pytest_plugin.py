@@ -27,11 +27,11 @@ import pytest
 
 if TYPE_CHECKING:
     from crtgen.api import Image
+    from crtgen.api.report import Report
     from crtgen.boards import Board
-    from crtgen.ir import Array
-    from crtgen.report import Report
-    from crtgen.run import Dut
-    from crtgen.session import Session
+    from crtgen.device.run import Dut
+    from crtgen.device.session import Session
+    from crtgen.network.ir import Array
 
 __all__ = ["Firmware"]
 
@@ -110,7 +110,7 @@ class Firmware:
 
     def verify(self, expect: str | Path | None = None, cases: int = 4) -> None:
         """Fail unless every case comes out as expected: those of a file, or random ones by the reference."""
-        from crtgen.measure.verification import verify
+        from crtgen.lab.measure.verification import verify
 
         verdicts = verify(self.session, self.path, Path(expect) if expect else None, cases)
         wrong = [f"{v.case}: {v.difference}" for v in verdicts if v.difference]
@@ -122,8 +122,8 @@ class Firmware:
 def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]]:
     """``firmware(path, board=None, **options)`` builds a model for the target; options as of ``compile``."""
     from crtgen import api
-    from crtgen.run import Site
-    from crtgen.settings import trust_of
+    from crtgen.device.run import Site
+    from crtgen.lab.settings import trust_of
 
     config, target = request.config, request.param
     site = Site(
@@ -146,7 +146,7 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
 @pytest.fixture
 def dut(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Dut]]":
     """``dut(image, board=None)`` starts an ELF on the target; what it prints can be expected."""
-    from crtgen.run import Dut, Site, start_device
+    from crtgen.device.run import Dut, Site, start_device
 
     config, target = request.config, request.param
     site = Site(
@@ -177,7 +177,7 @@ def _own_board(target: str, name: str, site: Any) -> "Board":
 def _board(target: str, name: str, site: Any) -> "Board":
     """The board of a target; a test that has none is skipped."""
     from crtgen.boards import find_board, stand_in
-    from crtgen.local_boards import is_connected
+    from crtgen.device.local_boards import is_connected
 
     wanted = find_board(name)
     if target == "host":

@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from crtgen.build.driver import BuildRun
-from crtgen.byoc import CmsisNn
-from crtgen.errors import UsageError
+from crtgen.base.errors import UsageError
+from crtgen.compiler.byoc import CmsisNn
+from crtgen.firmware.builder.driver import BuildRun
 
 if find_spec("cmake"):  # its program in the package, not a script of Python that starts that
     from cmake import CMAKE_BIN_DIR
@@ -51,7 +51,7 @@ def _nothing_allowed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     images = tmp_path_factory.getbasetemp() / "images" / uuid4().hex
     monkeypatch.setattr("crtgen.cli.kept._images", lambda: images)
     monkeypatch.delenv("CRTGEN_TRUST", raising=False)
-    monkeypatch.setattr("crtgen.folder._named", None)
+    monkeypatch.setattr("crtgen.base.folder._named", None)
 
 
 _VARIABLES = ("PATH", "CC", "CFLAGS", "ASFLAGS", "LDFLAGS")

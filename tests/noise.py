@@ -3,7 +3,7 @@
 import random
 import time
 
-from crtgen.rpc.stream import Stream
+from crtgen.device.rpc.stream import Stream
 
 __all__ = ["KINDS", "Noisy"]
 

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from crtgen.cli.app import app
-from crtgen.kernels.dsp.copy import copy
-from crtgen.measure.lock import read_lock
+from crtgen.compiler.kernels.dsp.copy import copy
+from crtgen.lab.measure.lock import read_lock
 from tests.support import ROOT
 
 PAGES = sorted(

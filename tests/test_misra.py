@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import crtgen
-from crtgen.resources import runtime_dir
+from crtgen.base.resources import runtime_dir
 from tests.runtime.build import zig
 from tests.support import ROOT, nightly, require_tool
 

@@ -33,14 +33,14 @@ def test_one_token_is_changed() -> None:
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    drawn = draw(20, 3, ["crtgen/ops", "templates/kernels"])
-    assert drawn == draw(20, 3, ["crtgen/ops", "templates/kernels"])
+    drawn = draw(20, 3, ["crtgen/network/ops", "templates/kernels"])
+    assert drawn == draw(20, 3, ["crtgen/network/ops", "templates/kernels"])
     assert len(set(drawn)) == 20
     assert {m.file.parts[0] for m in drawn} == {"crtgen", "templates"}
 
 
 def test_tests_are_those_of_the_room() -> None:
-    assert near(Path("crtgen/plan/planner.py")) == ["tests/plan"]
-    assert near(Path("crtgen/level.py")) == ["tests/test_level.py"]
-    assert near(Path("templates/kernels/gemm.c.j2")) == ["tests/kernels", "tests/ops"]
-    assert near(Path("crtgen/version.py")) == ["tests/test_api.py", "tests/cli"]
+    assert near(Path("crtgen/compiler/plan/planner.py")) == ["tests/compiler/plan"]
+    assert near(Path("crtgen/compiler/level.py")) == ["tests/compiler/test_level.py"]
+    assert near(Path("templates/kernels/gemm.c.j2")) == ["tests/compiler/kernels", "tests/network/ops"]
+    assert near(Path("crtgen/base/version.py")) == ["tests/api/test_api.py", "tests/cli"]

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from crtgen import api
 from crtgen.cli.app import app
-from tests.flash.test_gdb import empty_board
-from tests.project.building import build_toy
-from tests.run.test_boards import X
+from tests.device.flash.test_gdb import empty_board
+from tests.device.run.test_boards import X
+from tests.firmware.project.building import build_toy
 from tests.support import ROOT, require_tool
 
 pytest_plugins = ["pytester"]

@@ -237,7 +237,7 @@ def test_the_site_is_built(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     python = (tmp_path / "python" / "index.html").read_text()
-    assert "crtgen.session.Session" in python
+    assert "crtgen.device.session.Session" in python
     assert "One inference: an array per input" in python, "docstrings are there"
     pages = [page for page in tmp_path.rglob("*.html") if page.name != "404.html"]
     for page in pages:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crtgen.codegen.render import render
+from crtgen.compiler.codegen.render import render
 from tests.support import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

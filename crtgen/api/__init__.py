@@ -12,7 +12,7 @@
 
 from typing import TYPE_CHECKING
 
-from crtgen.lazy import on_demand
+from crtgen.base.lazy import on_demand
 
 if TYPE_CHECKING:
     from crtgen.api.compiled import Compiled

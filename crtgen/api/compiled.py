@@ -6,15 +6,16 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
 
-from crtgen import report
+from crtgen.api import report
 from crtgen.api.image import GeneratedProject, require_trust
 from crtgen.api.source import Source
+from crtgen.base.errors import UnsupportedError, UsageError
 from crtgen.boards import Board, Core, stand_in
-from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
-from crtgen.codegen.drift import DriftReference
-from crtgen.errors import UnsupportedError, UsageError
-from crtgen.ir import Array
-from crtgen.library import (
+from crtgen.compiler.codegen import METADATA_FILE, CModule, llvm, metadata_files
+from crtgen.compiler.codegen.drift import DriftReference
+from crtgen.compiler.plan import Plan
+from crtgen.compiler.request import Request
+from crtgen.firmware.library import (
     Archive,
     FunctionScratch,
     Library,
@@ -28,9 +29,7 @@ from crtgen.library import (
     store_model,
     write_archive,
 )
-from crtgen.passes import Rewrite
-from crtgen.plan import Plan
-from crtgen.project import (
+from crtgen.firmware.project import (
     FirmwareRequest,
     Footprint,
     OptionFields,
@@ -38,13 +37,14 @@ from crtgen.project import (
     check_footprint,
     generate_project,
 )
-from crtgen.project.footprint import footprint
-from crtgen.project.options import TARGETS
-from crtgen.project.pattern import pattern
-from crtgen.request import Request
+from crtgen.firmware.project.footprint import footprint
+from crtgen.firmware.project.options import TARGETS
+from crtgen.firmware.project.pattern import pattern
+from crtgen.network.ir import Array
+from crtgen.network.passes import Rewrite
 
 if TYPE_CHECKING:
-    from crtgen.report import Report
+    from crtgen.api.report import Report
 
 __all__ = ["Compiled"]
 
@@ -102,12 +102,12 @@ class Compiled:
         watched: Mapping[str, DriftReference] | None = None,
         **options: Unpack[OptionFields],
     ) -> GeneratedProject:
-        """The firmware project, in memory. ``type`` is one of ``crtgen.project.options.TYPES``.
+        """The firmware project, in memory. ``type`` is one of ``crtgen.firmware.project.options.TYPES``.
 
-        ``options`` are the other fields of ``crtgen.project.Options``: ``platform``, ``target``, ``stack``
+        ``options`` are the other fields of ``crtgen.firmware.project.Options``: ``platform``, ``target``
         and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
         any fills its inputs with a pattern, which takes no flash. ``watched`` has for each model's name what
-        it should meet, as ``crtgen.measure.drift.make_reference`` measures it: servers count what it does.
+        it should meet, measured by ``crtgen.lab.measure.drift.make_reference``: servers count what it does.
         """
         firmware = self._firmware(ProjectOptions(type, **options), samples or {}, watched or {})
         if self._is_estimated(firmware):

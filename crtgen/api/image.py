@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crtgen import build, report
+from crtgen.api import report
+from crtgen.base.errors import BuildError, UsageError
+from crtgen.base.temporary import TemporaryFolder
 from crtgen.boards import find_board
-from crtgen.errors import BuildError, UsageError
-from crtgen.project import Project, read_manifest
-from crtgen.temporary import TemporaryFolder
+from crtgen.firmware import builder
+from crtgen.firmware.project import Project, read_manifest
 
 if TYPE_CHECKING:  # an image that was built before needs no compiler, and a project no device
-    from crtgen.plan import Plan
-    from crtgen.report import Report
-    from crtgen.rpc import Client
-    from crtgen.run import Site
-    from crtgen.session import Session
+    from crtgen.api.report import Report
+    from crtgen.compiler.plan import Plan
+    from crtgen.device.rpc import Client
+    from crtgen.device.run import Site
+    from crtgen.device.session import Session
 
 __all__ = ["Extracted", "GeneratedProject", "Image", "Say", "open_project", "require_trust", "silent"]
 
@@ -78,23 +79,23 @@ class Extracted:
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
         """Build it, or what has changed of it, and measure the image."""
         require_trust(self.untrusted)
-        built = build.build_project(self.directory, toolchain=toolchain, progress=say)
-        size = build.measure(built)
-        build.check_stack(size, built.board)
+        built = builder.build_project(self.directory, toolchain=toolchain, progress=say)
+        size = builder.measure(built)
+        builder.check_stack(size, built.board)
         return Image(built, size, self.plans, self._temporary)
 
     def built(self) -> "Image | None":
         """What was built of it last, as it is; None if nothing was."""
-        found = build.built_image(self.directory)
-        return Image(found, build.measure(found), self.plans, self._temporary) if found else None
+        found = builder.built_image(self.directory)
+        return Image(found, builder.measure(found), self.plans, self._temporary) if found else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Image:
     """A built image: an ELF with its sizes and the manifest of its project."""
 
-    built: "build.BuiltImage"
-    size: "build.SizeReport"
+    built: "builder.BuiltImage"
+    size: "builder.SizeReport"
     plans: tuple["Plan", ...] = ()
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
     known: tuple["Report", ...] = ()
@@ -141,7 +142,7 @@ class Image:
         The image for a slot is run by a device that runs, of which ``site`` has the port: ``prepare`` is
         called when it is connected, and pushes it.
         """
-        from crtgen.session import Session
+        from crtgen.device.session import Session
 
         return Session.start(
             self.built, counting=counting, on_log=on_log, site=site, owner=self, prepare=prepare

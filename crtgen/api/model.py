@@ -5,17 +5,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from crtgen import budget, frontends
 from crtgen.api.compiled import Compiled
 from crtgen.api.image import Say, silent
 from crtgen.api.source import Source
+from crtgen.base import budget
+from crtgen.base.errors import CrtgenError, UnsupportedError, UsageError
+from crtgen.base.files import seen
+from crtgen.base.temporary import TemporaryFolder
+from crtgen.base.trust import is_allowed
 from crtgen.boards import Board, find_board
-from crtgen.byoc import partition
-from crtgen.codegen import generate_c
-from crtgen.errors import CrtgenError, UnsupportedError, UsageError
-from crtgen.files import seen
-from crtgen.ir import DType, Graph, Value, shape_text
-from crtgen.library import (
+from crtgen.compiler.byoc import partition
+from crtgen.compiler.codegen import generate_c
+from crtgen.compiler.plan import Plan, check_fit, plan_model
+from crtgen.compiler.request import Request, RequestFields
+from crtgen.compiler.tuned import find_tuned
+from crtgen.firmware.library import (
     SUFFIXES,
     Archive,
     Linkable,
@@ -24,14 +28,11 @@ from crtgen.library import (
     load_package,
     stored_network,
 )
-from crtgen.library.own_graph import own_graph
-from crtgen.passes import Rewrite, channels_last, run_passes, slide, with_io
-from crtgen.pipeline import PIPELINE, JoinedPipeline, join, read_description
-from crtgen.plan import Plan, check_fit, plan_model
-from crtgen.request import Request, RequestFields
-from crtgen.temporary import TemporaryFolder
-from crtgen.trust import is_allowed
-from crtgen.tuned import find_tuned
+from crtgen.firmware.library.own_graph import own_graph
+from crtgen.network import frontends
+from crtgen.network.ir import DType, Graph, Value, shape_text
+from crtgen.network.passes import Rewrite, channels_last, run_passes, slide, with_io
+from crtgen.network.pipeline import PIPELINE, JoinedPipeline, join, read_description
 
 __all__ = ["Imported", "Model", "compile", "load", "load_network"]
 
@@ -231,7 +232,7 @@ def compile(
 ) -> Compiled:
     """Compile one or several models into one image for a board.
 
-    ``choices`` are the other fields of ``crtgen.request.Request``: ``optimize``, ``executor``, ``generators``
+    ``choices`` are the other fields of ``crtgen.compiler.request.Request``: ``optimize``, ``executor``
     and so on. What is made of the models later, from projects to reports, has them from here.
     """
     request = Request(find_board(board) if isinstance(board, str) else board, **choices)

@@ -7,12 +7,12 @@ from typing import Unpack
 import numpy as np
 
 from crtgen.api.model import Model, load
+from crtgen.base.errors import MismatchError, UsageError
 from crtgen.boards import Board
-from crtgen.errors import MismatchError, UsageError
-from crtgen.ir import Array, DType
-from crtgen.pipeline import Event, JoinedPipeline, events_of, runs_of
-from crtgen.request import RequestFields
-from crtgen.run import Site
+from crtgen.compiler.request import RequestFields
+from crtgen.device.run import Site
+from crtgen.network.ir import Array, DType
+from crtgen.network.pipeline import Event, JoinedPipeline, events_of, runs_of
 
 __all__ = ["Pipeline"]
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from crtgen import files
-from crtgen.errors import UsageError
-from crtgen.frontends import WRAPPINGS
-from crtgen.library import StoredNetwork
+from crtgen.base import files
+from crtgen.base.errors import UsageError
+from crtgen.firmware.library import StoredNetwork
+from crtgen.network.frontends import WRAPPINGS
 
 __all__ = ["Source"]
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from crtgen.base.errors import UsageError
 from crtgen.boards.chip import BOOTS, Errata, RegisterStep
 from crtgen.boards.core import Core
 from crtgen.boards.energy import Energy
 from crtgen.boards.slots import Slots
 from crtgen.boards.uart import UARTS, Rate
-from crtgen.errors import UsageError
 
 __all__ = [
     "MAILBOX_SIZE",

@@ -6,10 +6,10 @@ A check yields the key at fault and the reason; the loader's errors name both.
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
+from crtgen.base.errors import UsageError
 from crtgen.boards.board import MAILBOX_SIZE, RUNNERS, Board
 from crtgen.boards.chip import BOOTS, all_steps
 from crtgen.boards.slots import FLASH_DRIVERS
-from crtgen.errors import UsageError
 
 __all__ = ["CHECKS", "check_board"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crtgen.errors import UsageError
+from crtgen.base.errors import UsageError
 
 __all__ = ["ALIASES", "CORES", "HOST", "Core", "find_core"]
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from crtgen.base.errors import UsageError
 from crtgen.boards.board import Board
 from crtgen.boards.chip import RegisterStep
-from crtgen.errors import UsageError
 
 __all__ = ["FAMILIES", "Family", "Pins", "complete_text", "family_of"]
 

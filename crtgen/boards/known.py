@@ -1,7 +1,7 @@
 """The boards that there are: crtgen's own, those of folders that somebody names, and single files.
 
 A person's own boards are in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml``
-that is in force (``crtgen.folder``). A checkout of crtgen becomes such a folder as soon as somebody types
+in force (``crtgen.base.folder``). A checkout of crtgen becomes such a folder as soon as somebody types
 ``crtgen init`` in it. Its ``boards/`` are crtgen's own, or those of another version, and are left out.
 """
 
@@ -12,12 +12,12 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from crtgen.base.errors import UsageError
+from crtgen.base.folder import current_folder
+from crtgen.base.resources import boards_dir
 from crtgen.boards.board import Board, ZephyrName
 from crtgen.boards.core import find_core
 from crtgen.boards.loader import load_board
-from crtgen.errors import UsageError
-from crtgen.folder import current_folder
-from crtgen.resources import boards_dir
 
 __all__ = [
     "all_boards",

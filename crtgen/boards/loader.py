@@ -10,6 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from crtgen.base.toml import TomlTable, load_toml, text, yes_or_no
+from crtgen.base.toml import table as table_of
 from crtgen.boards.board import (
     RUNNERS,
     WATCHDOGS,
@@ -34,8 +36,6 @@ from crtgen.boards.steps import parse_errata, parse_step
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.boards.values import address, each, one_of, optional, units
-from crtgen.toml import TomlTable, load_toml, text, yes_or_no
-from crtgen.toml import table as table_of
 
 __all__ = ["load_board", "parse_slots"]
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from crtgen import files
+from crtgen.base import files
+from crtgen.base.errors import UsageError
+from crtgen.base.formats.xml_text import Element, parse_xml
+from crtgen.base.formats.zips import opened_zip
 from crtgen.boards.board import Board, Memory, ZephyrName
 from crtgen.boards.core import CORES, Core
 from crtgen.boards.families import complete_text
 from crtgen.boards.units import size_text
-from crtgen.errors import UsageError
-from crtgen.formats.xml_text import Element, parse_xml
-from crtgen.formats.zips import opened_zip
 
 __all__ = ["board_file", "board_text", "chip_board", "installed_packs"]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crtgen.errors import UsageError
+from crtgen.base.errors import UsageError
 
 __all__ = ["FLASH_DRIVERS", "FlashDriver", "Slot", "Slots"]
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from crtgen.base.toml import TomlTable, text
 from crtgen.boards.chip import Errata, Erratum, RegisterStep
 from crtgen.boards.values import address
-from crtgen.toml import TomlTable, text
 
 __all__ = ["parse_errata", "parse_step"]
 

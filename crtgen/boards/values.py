@@ -4,7 +4,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from crtgen.toml import TomlTable, text
+from crtgen.base.toml import TomlTable, text
 
 __all__ = ["address", "each", "one_of", "optional", "units"]
 

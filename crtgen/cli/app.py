@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from crtgen import budget
+from crtgen.base import budget
+from crtgen.base.errors import UsageError
+from crtgen.base.folder import SETTINGS, ignored_folder, use_folder
+from crtgen.base.version import __version__
 from crtgen.cli.help import with_short_help
 from crtgen.cli.output import note
 from crtgen.cli.output import report as report_error
 from crtgen.cli.settings import defaults
-from crtgen.errors import UsageError
-from crtgen.folder import SETTINGS, ignored_folder, use_folder
-from crtgen.settings import current_settings
-from crtgen.version import __version__
+from crtgen.lab.settings import current_settings
 
 __all__ = ["COMMANDS", "app", "main"]
 

@@ -9,17 +9,17 @@ from typing import Annotated, NamedTuple
 import typer
 from rich.console import Console
 
+from crtgen.api.report import Report
+from crtgen.base.errors import UsageError
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table, print_layers, print_real
-from crtgen.errors import UsageError
-from crtgen.level import LEVELS
-from crtgen.measure.benchmark import RpcFigures, measure_model, measure_rpc
-from crtgen.measure.pareto import front, plot
-from crtgen.report import Report
-from crtgen.run import Site
+from crtgen.compiler.level import LEVELS
+from crtgen.device.run import Site
+from crtgen.lab.measure.benchmark import RpcFigures, measure_model, measure_rpc
+from crtgen.lab.measure.pareto import front, plot
 
 __all__ = ["command"]
 

@@ -5,18 +5,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen.boards import (
-    all_boards,
-    board_file,
-    board_text,
-    chip_board,
-    family_of,
-    size_text,
-    wrong_boards,
-)
+from crtgen.boards import all_boards, board_file, board_text, chip_board, family_of, size_text, wrong_boards
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, note, table
-from crtgen.local_boards import LocalBoard, connected_units
+from crtgen.device.local_boards import LocalBoard, connected_units
 
 __all__ = ["command"]
 

@@ -8,16 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, trust
-from crtgen.certificate import lines_of, proof_key, prove_built
+from crtgen import api
+from crtgen.base import trust
+from crtgen.base.errors import MismatchError, UsageError
+from crtgen.base.files import read_text
+from crtgen.base.quality import shortfalls
 from crtgen.cli import options
 from crtgen.cli.groups import Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
-from crtgen.errors import MismatchError, UsageError
-from crtgen.files import read_text
-from crtgen.measure.evaluation import evaluate_here
-from crtgen.measure.lock import (
+from crtgen.lab.measure.evaluation import evaluate_here
+from crtgen.lab.measure.lock import (
     LOCK,
     Excess,
     Lock,
@@ -29,8 +30,8 @@ from crtgen.measure.lock import (
     source_of,
     write_lock,
 )
-from crtgen.quality import shortfalls
-from crtgen.settings import ModelSettings
+from crtgen.lab.settings import ModelSettings
+from crtgen.proof.certificate import lines_of, proof_key, prove_built
 
 __all__ = ["command"]
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crtgen.base.errors import UsageError
 from crtgen.boards import Board, check_board, parse_size
-from crtgen.errors import UsageError
-from crtgen.settings import current_settings
+from crtgen.lab.settings import current_settings
 
 if TYPE_CHECKING:
-    from crtgen.byoc import Generator
-    from crtgen.passes import Pass, Sliding
-    from crtgen.tuned import Tuned
+    from crtgen.compiler.byoc import Generator
+    from crtgen.compiler.tuned import Tuned
+    from crtgen.network.passes import Pass, Sliding
 
 __all__ = ["generators", "passes", "places", "pool_size", "shapes", "sliding", "slotted", "tuned"]
 
@@ -48,14 +48,14 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
 
 def passes(fold: bool) -> "tuple[Pass, ...]":
     """The passes; without ``fold``, channels that cannot vary stay."""
-    from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
+    from crtgen.network.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 
     return DEFAULT_PASSES if fold else WITHOUT_FOLDING
 
 
 def sliding(given: tuple[str, str] | None) -> "Sliding | None":
     """``axis=1 step=2``, in any order."""
-    from crtgen.passes import Sliding
+    from crtgen.network.passes import Sliding
 
     if given is None:
         return None
@@ -79,7 +79,7 @@ def slotted(board: Board) -> Board:
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generator, ...]":
     """The code generators of those names, with their options; a path to CMSIS-NN asks for that one too."""
-    from crtgen.byoc import CMSIS_NN, read_generator
+    from crtgen.compiler.byoc import CMSIS_NN, read_generator
 
     chosen = list(names or [])
     if cmsis_nn is not None and CMSIS_NN not in (name.partition(":")[0] for name in chosen):
@@ -90,7 +90,7 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generat
 
 def tuned(file: Path | None) -> "tuple[Tuned, ...]":
     """What a tune file says."""
-    from crtgen.tuned import read_tuned
+    from crtgen.compiler.tuned import read_tuned
 
     return read_tuned(file) if file else ()
 

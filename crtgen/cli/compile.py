@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import files
+from crtgen.base import files
+from crtgen.base.errors import UsageError
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import number, print_real
-from crtgen.errors import UsageError
 
 __all__ = ["command"]
 

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from crtgen.build import Toolchain, detect_toolchains, find_program, find_workspace
+from crtgen.base.errors import ToolMissingError
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.errors import ToolMissingError
-from crtgen.flash import INSTALL
-from crtgen.run import find_qemu, find_rp2040js
+from crtgen.device.flash import INSTALL
+from crtgen.device.run import find_qemu, find_rp2040js
+from crtgen.firmware.builder import Toolchain, detect_toolchains, find_program, find_workspace
 
 __all__ = ["ToolCheck", "command"]
 

@@ -9,19 +9,19 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.api.slot import start_server
+from crtgen.base.errors import MismatchError
+from crtgen.base.files import read_text
+from crtgen.base.quality import GOALS, limits_of, shortfalls
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
-from crtgen.errors import MismatchError
-from crtgen.files import read_text
-from crtgen.ir import Array
-from crtgen.measure.evaluation import Classified, Evaluation, Threshold, evaluate, rehearse, sweep_cells
-from crtgen.measure.media import Scaling
-from crtgen.measure.subject import Subject, reference, run_of, seen_by
-from crtgen.pipeline import Borders, count_borders
-from crtgen.quality import GOALS, limits_of, shortfalls
-from crtgen.slot import start_server
+from crtgen.lab.measure.evaluation import Classified, Evaluation, Threshold, evaluate, rehearse, sweep_cells
+from crtgen.lab.measure.media import Scaling
+from crtgen.lab.measure.subject import Subject, reference, run_of, seen_by
+from crtgen.network.ir import Array
+from crtgen.network.pipeline import Borders, count_borders
 
 __all__ = ["command"]
 

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from crtgen.base.errors import DoesNotFitError
 from crtgen.boards import Core, all_boards, board_of_core, chip_board, find_board, silicon_range
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import days_text, number
-from crtgen.errors import DoesNotFitError
-from crtgen.measure.fit import Fit, FitChoice, Fits
+from crtgen.lab.measure.fit import Fit, FitChoice, Fits
 
 __all__ = ["command"]
 

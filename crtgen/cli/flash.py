@@ -10,7 +10,7 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.flash import GDB_SERVER, write_connected
+from crtgen.device.flash import GDB_SERVER, write_connected
 
 __all__ = ["command"]
 

@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files, trust
+from crtgen import api
+from crtgen.base import files, trust
+from crtgen.base.errors import ToolMissingError, UsageError
+from crtgen.base.temporary import TemporaryFolder
 from crtgen.boards import (
     HOST,
     Board,
@@ -18,21 +21,19 @@ from crtgen.boards import (
     find_core,
     name_board,
 )
-from crtgen.build import find_workspace
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, print_real
-from crtgen.codegen.drift import DriftReference
-from crtgen.codegen.module import ModelInfo
-from crtgen.errors import ToolMissingError, UsageError
-from crtgen.ir import Array
-from crtgen.measure.cases import read_inputs
-from crtgen.measure.drift import usual
-from crtgen.passes import FoldedLayer
-from crtgen.project import FRAMEWORKS, Project, framework_of
-from crtgen.project.manifest import MANIFEST
-from crtgen.temporary import TemporaryFolder
+from crtgen.compiler.codegen.drift import DriftReference
+from crtgen.compiler.codegen.module import ModelInfo
+from crtgen.firmware.builder import find_workspace
+from crtgen.firmware.project import FRAMEWORKS, Project, framework_of
+from crtgen.firmware.project.manifest import MANIFEST
+from crtgen.lab.measure.cases import read_inputs
+from crtgen.lab.measure.drift import usual
+from crtgen.network.ir import Array
+from crtgen.network.passes import FoldedLayer
 
 __all__ = ["command"]
 

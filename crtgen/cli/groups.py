@@ -10,21 +10,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from crtgen import api
+from crtgen.base.errors import UsageError
+from crtgen.base.files import seen
 from crtgen.boards import CR2032, Board, Duty, Energy, find_board
 from crtgen.cli import choices, kept, options
 from crtgen.cli.output import note
-from crtgen.codegen.drift import DriftReference
-from crtgen.codegen.module import ModelInfo
-from crtgen.errors import UsageError
-from crtgen.files import seen
-from crtgen.ir import Array
-from crtgen.project import read_manifest
-from crtgen.settings import trust_of
+from crtgen.compiler.codegen.drift import DriftReference
+from crtgen.compiler.codegen.module import ModelInfo
+from crtgen.firmware.project import read_manifest
+from crtgen.lab.settings import trust_of
+from crtgen.network.ir import Array
 
 if TYPE_CHECKING:
-    from crtgen.report import Report
-    from crtgen.request import RequestFields
-    from crtgen.run import Site
+    from crtgen.api.report import Report
+    from crtgen.compiler.request import RequestFields
+    from crtgen.device.run import Site
 
 __all__ = [
     "Battery",
@@ -147,7 +147,7 @@ class Battery:
                 raise UsageError(f"{name} {value:g} is not above 0", hint=f"give {name} a positive number")
         if self.power is None:
             return list(boards)
-        from crtgen.measure.power import mean_power
+        from crtgen.lab.measure.power import mean_power
 
         if len(boards) != 1 or not boards[0].clock:
             raise UsageError("--power is of one board, whose clock is known", hint="name it by --board")
@@ -339,7 +339,7 @@ class Connecting:
 
     def site(self) -> "Site":
         """The same for what starts devices."""
-        from crtgen.run import Site
+        from crtgen.device.run import Site
 
         return Site(
             self.fvp_path,

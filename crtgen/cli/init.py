@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files, trust
+from crtgen import api
+from crtgen.base import files, trust
+from crtgen.base.errors import UsageError
+from crtgen.base.folder import SETTINGS, current_folder
+from crtgen.base.resources import demo_dir
+from crtgen.base.version import __version__
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.codegen.render import render
-from crtgen.errors import UsageError
-from crtgen.folder import SETTINGS, current_folder
-from crtgen.library import SUFFIXES
-from crtgen.resources import demo_dir
-from crtgen.version import __version__
+from crtgen.compiler.codegen.render import render
+from crtgen.firmware.library import SUFFIXES
 
 __all__ = ["command"]
 

@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 
 from crtgen.api import Model
+from crtgen.api.report import Report, arena_map
+from crtgen.base.errors import UsageError
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
-from crtgen.errors import UsageError
-from crtgen.frontends import WRAPPINGS, Wrapped, unwrap
-from crtgen.library import Module
-from crtgen.pipeline import JoinedPipeline
-from crtgen.report import Report, arena_map
+from crtgen.firmware.library import Module
+from crtgen.network.frontends import WRAPPINGS, Wrapped, unwrap
+from crtgen.network.pipeline import JoinedPipeline
 
 __all__ = ["command"]
 

@@ -3,7 +3,7 @@
 Each is a folder in ``$XDG_CACHE_HOME/crtgen/images``, whose name is a digest of crtgen itself, the options,
 the board and the compiler. ``kept.json`` names every file that was read, and every file that is kept, by its
 SHA-256: an image is taken only if none of them has changed. Its first line is the person's mark over the rest
-(``crtgen.trust``), since a cache may be filled by others: a runner of CI, a home that was copied.
+(``crtgen.base.trust``), since a cache may be filled by others: a runner of CI, a home that was copied.
 """
 
 import hashlib
@@ -16,15 +16,16 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from crtgen import api, files, trust
+from crtgen import api
+from crtgen.api.report import Report
+from crtgen.base import files, trust
+from crtgen.base.errors import UsageError
+from crtgen.base.resources import code_digest
 from crtgen.boards import Board
-from crtgen.build import TOOLCHAINS, BuiltImage, find_toolchain
 from crtgen.cli.output import note
-from crtgen.errors import UsageError
-from crtgen.project import read_manifest, toolchains_of
-from crtgen.project.manifest import MANIFEST
-from crtgen.report import Report
-from crtgen.resources import code_digest
+from crtgen.firmware.builder import TOOLCHAINS, BuiltImage, find_toolchain
+from crtgen.firmware.project import read_manifest, toolchains_of
+from crtgen.firmware.project.manifest import MANIFEST
 
 __all__ = ["KeptImage", "entry"]
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from crtgen.api.tvm.migrate import migrate
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.tvm.migrate import migrate
 
 __all__ = ["command"]
 

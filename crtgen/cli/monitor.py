@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from crtgen import api
+from crtgen.base.errors import LinkTimeoutError
+from crtgen.base.text import printable
 from crtgen.boards import find_board
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, guarded
-from crtgen.errors import LinkTimeoutError
-from crtgen.fault import Fault, FaultReader, Symbols, describe
-from crtgen.rpc.listener import Listener
-from crtgen.run import Device, run_standalone, start_device
-from crtgen.text import printable
+from crtgen.device.fault import Fault, FaultReader, Symbols, describe
+from crtgen.device.rpc.listener import Listener
+from crtgen.device.run import Device, run_standalone, start_device
 
 __all__ = ["command"]
 

@@ -15,10 +15,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from crtgen import files
-from crtgen.errors import CrtgenError, DeviceFault
-from crtgen.fault import core_dump
-from crtgen.text import printable
+from crtgen.base import files
+from crtgen.base.errors import CrtgenError, DeviceFault
+from crtgen.base.text import printable
+from crtgen.device.fault import core_dump
 
 __all__ = ["Debug", "Json", "Output", "Rows", "guarded", "note", "on_log", "report", "table"]
 

@@ -6,14 +6,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import files as writing
-from crtgen.certificate import as_dict, depth_of, functions_of, lines_of, timing_of, window_of, worst_header
+from crtgen.base import files as writing
+from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.errors import MismatchError, UsageError
-from crtgen.prove import UNKNOWN, Error, Proof, prove
-from crtgen.refute import Refutation, refute
+from crtgen.proof.certificate import (
+    as_dict,
+    depth_of,
+    functions_of,
+    lines_of,
+    timing_of,
+    window_of,
+    worst_header,
+)
+from crtgen.proof.checker import UNKNOWN, Error, Proof, prove
+from crtgen.proof.refute import Refutation, refute
 
 __all__ = ["command"]
 

@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import endpoints, files
+from crtgen.api.slot import Delta, push
+from crtgen.api.slot.delta import DELTA_MAGIC
+from crtgen.api.slot.transfer import slots_of
+from crtgen.base import endpoints, files
+from crtgen.base.errors import UsageError
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, on_log
-from crtgen.codegen.slot_image import SlotImage
-from crtgen.errors import UsageError
-from crtgen.rpc.client import SERIAL, Client
-from crtgen.run.board import connect_board
-from crtgen.slot import Delta, push
-from crtgen.slot.delta import DELTA_MAGIC
-from crtgen.slot.transfer import slots_of
+from crtgen.compiler.codegen.slot_image import SlotImage
+from crtgen.device.rpc.client import SERIAL, Client
+from crtgen.device.run.board import connect_board
 
 __all__ = ["command"]
 

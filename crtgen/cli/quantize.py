@@ -10,9 +10,9 @@ from rich.console import Console
 from crtgen import api
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table
-from crtgen.measure.benchmark import measure_model
-from crtgen.measure.quantization import Quantised, quantize
-from crtgen.run import Site
+from crtgen.device.run import Site
+from crtgen.lab.measure.benchmark import measure_model
+from crtgen.lab.measure.quantization import Quantised, quantize
 
 __all__ = ["command"]
 

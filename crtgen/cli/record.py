@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files
+from crtgen import api
+from crtgen.base import files
+from crtgen.base.errors import UsageError
+from crtgen.base.files import check_writable
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
-from crtgen.errors import UsageError
-from crtgen.files import check_writable
-from crtgen.measure.drift import read_window
-from crtgen.measure.recording import read_memory, write_recording, write_sds
+from crtgen.lab.measure.drift import read_window
+from crtgen.lab.measure.recording import read_memory, write_recording, write_sds
 
 __all__ = ["command"]
 

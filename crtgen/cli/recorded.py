@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import Console
 
+from crtgen.base.errors import UsageError
 from crtgen.cli.groups import Files, Loaded
-from crtgen.errors import UsageError
-from crtgen.ir import Array
-from crtgen.measure.cases import Inputs
-from crtgen.measure.media import Scaling
-from crtgen.pipeline import Event, JoinedPipeline, events_of, read_samples, runs_of
+from crtgen.lab.measure.cases import Inputs
+from crtgen.lab.measure.media import Scaling
+from crtgen.network.ir import Array
+from crtgen.network.pipeline import Event, JoinedPipeline, events_of, read_samples, runs_of
 
 __all__ = ["Heard", "Recorded", "recorded_by"]
 

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
+from crtgen.api.slot import start_server
+from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.cli.verify import Verified
-from crtgen.codegen.module import ModelInfo
-from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.cases import ReferenceRun
-from crtgen.measure.layers import verify_layers
-from crtgen.measure.verification import cases_of, verify_cases
-from crtgen.slot import start_server
+from crtgen.compiler.codegen.module import ModelInfo
+from crtgen.lab.measure.cases import ReferenceRun
+from crtgen.lab.measure.layers import verify_layers
+from crtgen.lab.measure.verification import cases_of, verify_cases
 
 __all__ = ["command"]
 

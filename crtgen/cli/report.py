@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files
+from crtgen import api
+from crtgen.base import files
+from crtgen.base.errors import MismatchError, UsageError
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
-from crtgen.errors import MismatchError, UsageError
-from crtgen.html import (
+from crtgen.lab.html import (
     Claim,
     Met,
     check_folder,
@@ -26,7 +27,7 @@ from crtgen.html import (
     study,
     write_evidence,
 )
-from crtgen.measure.drift import read_window, usual
+from crtgen.lab.measure.drift import read_window, usual
 
 __all__ = ["command"]
 

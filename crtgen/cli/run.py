@@ -9,20 +9,20 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from crtgen.build import SizeReport
+from crtgen.api.report import Report
+from crtgen.api.slot import start_server
+from crtgen.base.errors import UsageError
+from crtgen.base.files import check_writable, read_text
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
 from crtgen.cli.show import print_real
-from crtgen.codegen.module import Interface, ModelInfo
-from crtgen.errors import UsageError
-from crtgen.files import check_writable, read_text
-from crtgen.ir import Array, shape_text
-from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
-from crtgen.measure.media import Scaling
-from crtgen.report import Report
-from crtgen.session import choose_model
-from crtgen.slot import start_server
+from crtgen.compiler.codegen.module import Interface, ModelInfo
+from crtgen.device.session import choose_model
+from crtgen.firmware.builder import SizeReport
+from crtgen.lab.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
+from crtgen.lab.measure.media import Scaling
+from crtgen.network.ir import Array, shape_text
 
 if TYPE_CHECKING:
     from crtgen.cli.recorded import Recorded

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import files
+from crtgen.base import files
 from crtgen.boards import find_board
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.measure.selftest import build_selftest, run_rates, run_selftest, run_watchdog
+from crtgen.lab.measure.selftest import build_selftest, run_rates, run_selftest, run_watchdog
 
 __all__ = ["command"]
 

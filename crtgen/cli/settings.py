@@ -12,11 +12,11 @@ from typing import Any
 
 import typer
 
-from crtgen import trust
+from crtgen.base import trust
+from crtgen.base.errors import UsageError
+from crtgen.base.folder import SETTINGS
 from crtgen.cli.output import report
-from crtgen.errors import UsageError
-from crtgen.folder import SETTINGS
-from crtgen.settings import ModelSettings, Settings, current_settings
+from crtgen.lab.settings import ModelSettings, Settings, current_settings
 
 __all__ = [
     "ASKS",

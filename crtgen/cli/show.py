@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from crtgen.api.report import Report, ReportedLayer, ReportedOperator, bound_text, real_text
 from crtgen.cli.output import Rows, table
-from crtgen.ir import shape_text
-from crtgen.report import Report, ReportedLayer, ReportedOperator, bound_text, real_text
+from crtgen.network.ir import shape_text
 
 __all__ = [
     "arena_line",

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crtgen import files
+from crtgen.api.slot import Delta, interface_file, make_slot, sign
+from crtgen.base import files
+from crtgen.base.errors import UsageError
 from crtgen.boards import FLASH_DRIVERS, Board, find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.codegen.slot_image import SlotImage
-from crtgen.errors import UsageError
-from crtgen.slot import Delta, interface_file, make_slot, sign
+from crtgen.compiler.codegen.slot_image import SlotImage
 
 __all__ = ["command"]
 

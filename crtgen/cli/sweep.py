@@ -12,18 +12,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from crtgen import files
+from crtgen.base import files
+from crtgen.base.errors import CrtgenError
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, log, note, table
-from crtgen.errors import CrtgenError
-from crtgen.html import render_sweep, require_charts
-from crtgen.sweep.changes import Changes, compare
-from crtgen.sweep.export import check_export, export
-from crtgen.sweep.job import Outcome
-from crtgen.sweep.matrix import SWEEP, read_sweep
-from crtgen.sweep.run import Watch, WorkerPool, run_sweep
-from crtgen.sweep.store import STORE, JobStore, SweepInfo
-from crtgen.sweep.work import Task
+from crtgen.lab.html import render_sweep, require_charts
+from crtgen.lab.sweep.changes import Changes, compare
+from crtgen.lab.sweep.export import check_export, export
+from crtgen.lab.sweep.job import Outcome
+from crtgen.lab.sweep.matrix import SWEEP, read_sweep
+from crtgen.lab.sweep.run import Watch, WorkerPool, run_sweep
+from crtgen.lab.sweep.store import STORE, JobStore, SweepInfo
+from crtgen.lab.sweep.work import Task
 
 __all__ = ["command"]
 

@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import files
+from crtgen.base import files
+from crtgen.base.errors import CrtgenError, MismatchError, UsageError
 from crtgen.cli import options
 from crtgen.cli.groups import Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import chosen_models
-from crtgen.errors import CrtgenError, MismatchError, UsageError
-from crtgen.measure.targets import TEST_TARGETS, TargetOutcome, junit, verify_on
-from crtgen.run import Site
+from crtgen.device.run import Site
+from crtgen.lab.measure.targets import TEST_TARGETS, TargetOutcome, junit, verify_on
 
 __all__ = ["command"]
 

@@ -9,19 +9,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api, files, trust
+from crtgen import api
+from crtgen.base import files, trust
+from crtgen.base.errors import UsageError
+from crtgen.base.folder import SETTINGS, current_folder, ignored_folder
+from crtgen.base.formats.database import is_database
+from crtgen.base.formats.toml_text import parse_toml_to_edit
 from crtgen.cli.output import Debug, Json, guarded, log
 from crtgen.cli.settings import asks_of
-from crtgen.errors import UsageError
-from crtgen.folder import SETTINGS, current_folder, ignored_folder
-from crtgen.formats.database import is_database
-from crtgen.formats.toml_text import parse_toml_to_edit
-from crtgen.library import SUFFIXES
-from crtgen.local_boards import asks_of_map
-from crtgen.project.manifest import MANIFEST, read_manifest
-from crtgen.settings import Settings, read_settings
-from crtgen.sweep.matrix import asks_of_sweep
-from crtgen.sweep.store import adopt, measurements_in
+from crtgen.device.local_boards import asks_of_map
+from crtgen.firmware.library import SUFFIXES
+from crtgen.firmware.project.manifest import MANIFEST, read_manifest
+from crtgen.lab.settings import Settings, read_settings
+from crtgen.lab.sweep.matrix import asks_of_sweep
+from crtgen.lab.sweep.store import adopt, measurements_in
 
 __all__ = ["command"]
 

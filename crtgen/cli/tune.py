@@ -7,15 +7,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crtgen import api, files
+from crtgen import api
+from crtgen.base import files
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Connecting, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import cases_file
-from crtgen.measure.verification import cases_of
-from crtgen.sweep.store import STORE, JobStore
-from crtgen.tune.tuner import Limits, Result, Tuning, tune
-from crtgen.tuned import Tuned, read_tuned, write_tuned
+from crtgen.compiler.tuned import Tuned, read_tuned, write_tuned
+from crtgen.lab.measure.verification import cases_of
+from crtgen.lab.sweep.store import STORE, JobStore
+from crtgen.lab.tune.tuner import Limits, Result, Tuning, tune
 
 __all__ = ["command"]
 

@@ -9,23 +9,23 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.api.slot import start_server
+from crtgen.base.errors import MismatchError, UsageError
+from crtgen.base.files import check_writable, write
 from crtgen.boards import find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log, table
 from crtgen.cli.settings import cases_file
-from crtgen.codegen.module import ModelInfo
-from crtgen.errors import MismatchError, UsageError
-from crtgen.files import check_writable, write
-from crtgen.ir import Graph
-from crtgen.measure.against import Loss, losses, within_range
-from crtgen.measure.cases import ReferenceRun, first_runs
-from crtgen.measure.layers import LayerVerdict, verify_against_host, verify_layers
-from crtgen.measure.targets import TargetOutcome, junit, target_of
-from crtgen.measure.verification import Verdict, cases_of, verify_cases
-from crtgen.pipeline import PIPELINE, Borders, count_borders
-from crtgen.session import Session
-from crtgen.slot import start_server
+from crtgen.compiler.codegen.module import ModelInfo
+from crtgen.device.session import Session
+from crtgen.lab.measure.against import Loss, losses, within_range
+from crtgen.lab.measure.cases import ReferenceRun, first_runs
+from crtgen.lab.measure.layers import LayerVerdict, verify_against_host, verify_layers
+from crtgen.lab.measure.targets import TargetOutcome, junit, target_of
+from crtgen.lab.measure.verification import Verdict, cases_of, verify_cases
+from crtgen.network.ir import Graph
+from crtgen.network.pipeline import PIPELINE, Borders, count_borders
 
 __all__ = ["Verified", "command"]
 

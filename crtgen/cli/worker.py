@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
+from crtgen.base.errors import UsageError
 from crtgen.cli import options
 from crtgen.cli.output import Debug, guarded, note
-from crtgen.errors import UsageError
-from crtgen.local_boards import LocalBoard, connected_units
-from crtgen.sweep.farm import is_clear, serve
+from crtgen.device.local_boards import LocalBoard, connected_units
+from crtgen.lab.sweep.farm import is_clear, serve
 
 __all__ = ["command"]
 

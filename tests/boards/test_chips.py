@@ -11,12 +11,12 @@ from ci.boards import PAGE, page
 from crtgen import api
 from crtgen.boards import Board, all_boards, find_board, load_board
 from crtgen.boards.uart import UARTS
-from crtgen.build import binary, read_content
-from crtgen.flash.vectors import read_vectors
-from crtgen.project import FirmwareRequest, ProjectOptions
-from crtgen.project.baremetal import platform_files
-from crtgen.request import Request
-from tests.project.toy import METADATA, toy
+from crtgen.compiler.request import Request
+from crtgen.device.flash.vectors import read_vectors
+from crtgen.firmware.builder import binary, read_content
+from crtgen.firmware.project import FirmwareRequest, ProjectOptions
+from crtgen.firmware.project.baremetal import platform_files
+from tests.firmware.project.toy import METADATA, toy
 from tests.silicon.log import SVD
 from tests.silicon.started import check_registers
 from tests.support import ROOT, require_tool

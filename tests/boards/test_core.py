@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crtgen.base.errors import UnsupportedError
 from crtgen.boards.core import CORES, Core
-from crtgen.errors import UnsupportedError
-from crtgen.ir import Quant, Signature, Value
-from crtgen.kernels import Kernel, Target, applicable
-from crtgen.kernels.asm import Function, pipeline_of
-from crtgen.kernels.registry import RegisteredDesign
-from crtgen.ops import Case, Conv2d
-from crtgen.ops.case import int8s, make
-from tests.kernels.program import Run, check_outputs, plan_runs, run_plans_on_host
+from crtgen.compiler.kernels import Kernel, Target, applicable
+from crtgen.compiler.kernels.asm import Function, pipeline_of
+from crtgen.compiler.kernels.engine.registry import RegisteredDesign
+from crtgen.network.ir import Quant, Signature, Value
+from crtgen.network.ops import Case, Conv2d
+from crtgen.network.ops.case import int8s, make
+from tests.compiler.kernels.program import Run, check_outputs, plan_runs, run_plans_on_host
 
 RV32 = Core("rv32imc", "rv32imc", unaligned=False)
 MADE_UP = {

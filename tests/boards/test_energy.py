@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.base.errors import UsageError
 from crtgen.boards import Duty, Energy, find_board, load_board
-from crtgen.errors import UsageError
 from tests.support import ROOT
 
 BOARDS = {"STM32L4R5": "nucleo_l4r5zi", "STM32U575": "nucleo_u575zi_q", "STM32U385": "nucleo_u385rg_q"}

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.base.errors import UsageError
+from crtgen.base.resources import boards_dir
 from crtgen.boards import (
     Flash,
     Serial,
@@ -22,8 +24,6 @@ from crtgen.boards import (
 )
 from crtgen.boards.checks import CHECKS
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
-from crtgen.resources import boards_dir
 from tests.support import ROOT
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.base.errors import UsageError
 from crtgen.boards import all_boards, find_board, known, wrong_boards
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
 from tests.support import ROOT, require_tool
 
 TEXT = (ROOT / "boards" / "mps2_an386.toml").read_text()

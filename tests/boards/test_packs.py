@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.base.errors import UsageError
 from crtgen.boards import Board, load_board
 from crtgen.boards.packs import board_text, chip_board
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
 from tests.support import ROOT
 
 DEMO = str(ROOT / "demo" / "digits.tflite")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards import find_board
-from crtgen.project import FirmwareRequest, ProjectOptions
-from crtgen.project.baremetal import platform_files
-from crtgen.request import Request
-from tests.project.toy import METADATA, toy
+from crtgen.compiler.request import Request
+from crtgen.firmware.project import FirmwareRequest, ProjectOptions
+from crtgen.firmware.project.baremetal import platform_files
+from tests.firmware.project.toy import METADATA, toy
 from tests.support import require_tool
 
 pytestmark = pytest.mark.cc

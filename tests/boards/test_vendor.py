@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from crtgen.base.errors import ToolMissingError
 from crtgen.boards import all_steps, find_board
-from crtgen.build import find_workspace
-from crtgen.errors import ToolMissingError
+from crtgen.firmware.builder import find_workspace
 from tests.support import require_tool
 
 

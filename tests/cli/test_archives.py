@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crtgen.cli.app import app
-from crtgen.library.archive import read_tar
+from crtgen.firmware.library.archive import read_tar
 from tests.support import ROOT, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.base.errors import UsageError
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
 from tests.support import ROOT
 
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def builds(*args: Any, **options: Any) -> None:
         raise AssertionError("it was built")
 
-    monkeypatch.setattr("crtgen.build.driver.BuildRun.make", builds)
+    monkeypatch.setattr("crtgen.firmware.builder.driver.BuildRun.make", builds)
     np.savez("short.npz", x=np.zeros((4, 8, 7, 1), np.uint8), y=np.array([0, 1, 2, 3]))
     np.save("short.npy", np.zeros((1, 8, 7, 1), np.uint8))
     np.savez("labels.npz", x=np.zeros((4, 8, 8, 1), np.uint8), y=np.array([0, 1, 2, 77]))

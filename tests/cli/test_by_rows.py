@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import crtgen
 from crtgen.api import Model, compile
+from crtgen.base.errors import UsageError
+from crtgen.base.resources import runtime_dir
 from crtgen.cli.app import app
-from crtgen.codegen.drift import DriftReference
-from crtgen.errors import UsageError
-from crtgen.resources import runtime_dir
+from crtgen.compiler.codegen.drift import DriftReference
 from tests.support import ROOT, nightly, require_tool
 from tests.tflite_builder import Model as File
 from tests.tflite_builder import Operator, Tensor

@@ -12,11 +12,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from crtgen import api
-from crtgen.build.west import ZephyrWorkspace
+from crtgen.base.errors import BuildError, ToolMissingError
+from crtgen.base.installing import how_to_install
 from crtgen.cli.app import app
 from crtgen.cli.groups import flattened
-from crtgen.errors import BuildError, ToolMissingError
-from crtgen.installing import how_to_install
+from crtgen.firmware.builder.west import ZephyrWorkspace
 from tests.support import ROOT, require_tool
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
@@ -218,8 +218,8 @@ def test_doctor_marks_what_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_installs_a_program_is_the_systems_own(
     monkeypatch: pytest.MonkeyPatch, system: str, there: set[str], command: str
 ) -> None:
-    monkeypatch.setattr("crtgen.installing.sys.platform", system)
-    monkeypatch.setattr("crtgen.installing.shutil.which", lambda name: name if name in there else None)
+    monkeypatch.setattr("crtgen.base.installing.sys.platform", system)
+    monkeypatch.setattr("crtgen.base.installing.shutil.which", lambda name: name if name in there else None)
     assert how_to_install("qemu-system-arm") == command
 
 
@@ -329,7 +329,7 @@ def test_without_a_compiler_the_package_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", "/nowhere")
     result = crtgen("run", DIGITS, "--board", "mps2_an386", "--toolchain", "gcc")
     assert "apt install qemu-system-arm" in " ".join(result.stderr.split())
-    monkeypatch.setattr("crtgen.run.start.find_qemu", lambda: None)
+    monkeypatch.setattr("crtgen.device.run.start.find_qemu", lambda: None)
     result = crtgen("run", DIGITS, "--board", "mps2_an386", "--toolchain", "gcc")
     assert result.exit_code == 5
     assert "apt install gcc-arm-none-eabi" in " ".join(result.stderr.split())

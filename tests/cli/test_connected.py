@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from crtgen.cli.app import app
 from crtgen.cli.groups import Building, Compiling, Files, Generating
-from crtgen.run import Site
+from crtgen.device.run import Site
 from tests.support import ROOT, require_tool
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
@@ -73,7 +73,9 @@ def test_an_image_that_runs_already_is_not_built_again(
     crtgen("generate", DIGITS, str(project), "--board", "host")
     groups = (Files(), Compiling(), Generating(), lambda text: None)
     first = Building().image(project, *groups, site=Site(port="a port"))
-    monkeypatch.setattr("crtgen.build.build_project", lambda *args, **options: pytest.fail("it was built"))
+    monkeypatch.setattr(
+        "crtgen.firmware.builder.build_project", lambda *args, **options: pytest.fail("it was built")
+    )
     assert Building().image(project, *groups, site=Site(port="a port")).path == first.path
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.base.errors import DoesNotFitError, UsageError
 from crtgen.boards import all_boards
 from crtgen.cli.app import app
-from crtgen.errors import DoesNotFitError, UsageError
 from tests.support import ROOT, model_path
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli.app import app
-from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.lock import Lock, read_lock, write_lock
+from crtgen.lab.measure.lock import Lock, read_lock, write_lock
 from tests.support import ROOT, require_tool
 
 runner = CliRunner()

@@ -71,7 +71,7 @@ def test_before_anything_is_built(command: str, message: str, hint: str) -> None
 
 
 def test_a_sweep_of_what_crtgen_toml_has(folder: Path) -> None:
-    from crtgen.sweep.matrix import read_sweep
+    from crtgen.lab.sweep.matrix import read_sweep
 
     (folder / "crtgen.toml").write_text(
         'boards = ["host", "mps2_an386"]\n[[model]]\nfile = "digits.tflite"\n'

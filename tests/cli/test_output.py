@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from crtgen.base.errors import UsageError
+from crtgen.base.text import printable
 from crtgen.cli.output import Output, Rows, on_log, report, table
-from crtgen.errors import UsageError
-from crtgen.text import printable
 
 ODD = "a[/b] :x: [exact].npz"
 

@@ -12,16 +12,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from crtgen.base.version import __version__
 from crtgen.cli import app
-from crtgen.version import __version__
-from tests.support import is_gone, nightly, require_tool
+from tests.support import ROOT, is_gone, nightly, require_tool
 
 PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
 import crtgen
 from crtgen.cli import app
-from crtgen.version import __version__
+from crtgen.base.version import __version__
 image = crtgen.load(sys.argv[1]).compile("mps2_an386").generate().build()
 app.end_like_an_exit()
 with image.run() as session:
@@ -35,7 +35,7 @@ with image.run() as session:
 @pytest.mark.parametrize("number", [signal.SIGTERM, nightly(signal.SIGHUP)])
 def test_a_signal_ends_qemu(number: signal.Signals) -> None:
     require_tool("qemu-system-arm")
-    model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
+    model = str(ROOT / "demo" / "digits.tflite")
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, model], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     qemu = int(process.stdout.readline())
@@ -71,7 +71,7 @@ def test_a_signal_while_an_object_is_removed_ends_the_program_without_a_tracebac
 @pytest.mark.parametrize("place", ["a b", nightly("/proc")])
 def test_a_build_that_is_ended_leaves_no_word_and_no_process(tmp_path: Path, place: str) -> None:
     """Temporary folders have a space in their name, or are where no file can be."""
-    model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
+    model = str(ROOT / "demo" / "digits.tflite")
     tools, pid = tmp_path / "tools", tmp_path / "pid"
     tools.mkdir()
     (tmp_path / "a b").mkdir()
@@ -181,7 +181,7 @@ main()
 
 def test_nothing_needs_posix_to_inspect_and_generate(tmp_path: Path) -> None:
     """As on Windows, where Python lacks these modules."""
-    model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
+    model = str(ROOT / "demo" / "digits.tflite")
     for words in (["inspect", model], ["generate", model, str(tmp_path / "out"), "--board", "host"]):
         done = subprocess.run(
             [sys.executable, "-c", BLOCKED, *words], capture_output=True, text=True, timeout=120
@@ -194,7 +194,7 @@ def test_help_comes_at_once_and_without_an_argument() -> None:
     """Commands are loaded when they are called: most of what a start costs is behind some of them."""
     program = "import sys\nfrom crtgen.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n"
     program += (
-        "    print(end.code, sorted(m for m in sys.modules if m in ('numpy', 'onnx', 'crtgen.kernels')))"
+        "    print(end.code, sorted({'numpy', 'onnx', 'crtgen.compiler.kernels'} & sys.modules.keys()))"
     )
     shown = [
         subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)

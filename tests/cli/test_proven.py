@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from crtgen import api, certificate
+from crtgen import api
+from crtgen.base.errors import MismatchError, UsageError
 from crtgen.boards import Board
 from crtgen.cli import check
-from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.lock import read_lock
-from crtgen.prove import Proof, prove
+from crtgen.lab.measure.lock import read_lock
+from crtgen.proof import certificate
+from crtgen.proof.checker import Proof, prove
 from tests.cli.test_folder import as_json, crtgen
-from tests.prove.networks import elements, rare
+from tests.proof.checker.networks import elements, rare
 from tests.support import require_tool
 
 pytestmark = pytest.mark.qemu

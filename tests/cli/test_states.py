@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crtgen.cli.app import app
-from tests.frontends.flow import MODELS, add, floats
+from tests.network.frontends.flow import MODELS, add, floats
 from tests.tflite_builder import Model, Tensor
 
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from crtgen.cli.sweep import _Live
-from crtgen.sweep.job import Job, Outcome
-from crtgen.sweep.work import Task
+from crtgen.lab.sweep.job import Job, Outcome
+from crtgen.lab.sweep.work import Task
 
 
 def test_the_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,16 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from crtgen import trust
+from crtgen.base import trust
+from crtgen.base.errors import ToolMissingError, UsageError
 from crtgen.boards import find_board
 from crtgen.boards.loader import load_board
 from crtgen.cli.app import app
 from crtgen.cli.settings import ASKS, DATA, READ, SAID, WRITTEN, asks_of
-from crtgen.errors import ToolMissingError, UsageError
-from crtgen.flash import FlashJob, flash, flasher
-from crtgen.run.rp2040 import find_rp2040js
-from crtgen.settings import read_settings
-from crtgen.sweep.store import JobStore
+from crtgen.device.flash import FlashJob, flash, flasher
+from crtgen.device.run.rp2040 import find_rp2040js
+from crtgen.lab.settings import read_settings
+from crtgen.lab.sweep.store import JobStore
 from tests.support import ROOT, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -298,7 +298,7 @@ def test_python_imports_nothing_from_the_current_folder(clone: Path) -> None:
     """As pyOCD, UF2 drives and Zig are started."""
     (clone / "crtgen").mkdir()
     (clone / "crtgen" / "__init__.py").write_text("raise SystemExit(77)")
-    words = ["-m", "crtgen.flash.with_uf2", "--help"]
+    words = ["-m", "crtgen.device.flash.with_uf2", "--help"]
     plain = subprocess.run([sys.executable, *words], capture_output=True, timeout=60)
     safe = subprocess.run([sys.executable, "-P", *words], capture_output=True, timeout=60)
     assert (plain.returncode, safe.returncode) == (77, 0)
@@ -311,7 +311,7 @@ def test_a_simulator_of_the_folder_is_not_run(clone: Path, monkeypatch: pytest.M
     module.write_text("{}")
     monkeypatch.setenv("NODE_PATH", "")
     monkeypatch.setattr(sys, "prefix", "/nowhere")
-    monkeypatch.setattr("crtgen.run.rp2040.Path.is_file", lambda path: path == module)
+    monkeypatch.setattr("crtgen.device.run.rp2040.Path.is_file", lambda path: path == module)
     with pytest.raises(ToolMissingError, match="rp2040js is not installed"):
         find_rp2040js()
 
@@ -387,7 +387,7 @@ def test_a_sweep_and_a_test_of_pytest_read_the_digest(archive: Path, clone: Path
     pytest_here = [sys.executable, "-m", "pytest", "-q", "--crtgen-target", "host", "-p", "no:cacheprovider"]
     assert subprocess.run(pytest_here, capture_output=True, timeout=300).returncode == 1
     assert crtgen("trust", "--yes").exit_code == 0
-    from crtgen.sweep.matrix import read_sweep
+    from crtgen.lab.sweep.matrix import read_sweep
 
     (job,) = read_sweep(Path("sweep.toml")).jobs
     assert job.trust == digest_in(clone)
@@ -425,7 +425,7 @@ def test_options_of_generators_in_a_sweep(clone: Path) -> None:
     )
     assert "crtgen trust sweep.toml" in said(result)
     assert crtgen("trust", "sweep.toml", "--yes").stdout == "allowed: sweep.toml\n"
-    from crtgen.sweep.matrix import read_sweep
+    from crtgen.lab.sweep.matrix import read_sweep
 
     assert len(read_sweep(Path("sweep.toml")).jobs) == 1
 

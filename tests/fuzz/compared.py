@@ -11,16 +11,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crtgen.errors import CrtgenError
-from crtgen.frontends import load_tflite
-from crtgen.ir import Array, DType, Graph, Value
-from crtgen.kernels import Target
-from crtgen.passes import DEFAULT_PASSES, run_passes
-from crtgen.plan import Plan
+from crtgen.base.errors import CrtgenError
+from crtgen.compiler.kernels import Target
+from crtgen.compiler.plan import Plan
+from crtgen.network.frontends import load_tflite
+from crtgen.network.ir import Array, DType, Graph, Value
+from crtgen.network.passes import DEFAULT_PASSES, run_passes
+from tests.compiler.kernels.program import Run, plan_runs, run_plans_on_host
 from tests.fuzz.engine import Outcome
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.targets import model_seeds
-from tests.kernels.program import Run, plan_runs, run_plans_on_host
 
 __all__ = ["compare_mutants"]
 

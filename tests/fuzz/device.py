@@ -6,12 +6,12 @@ from random import Random
 
 import numpy as np
 
-from crtgen.errors import LinkError
-from crtgen.rpc import frame, messages
-from crtgen.rpc.client import Client, Timeouts
-from crtgen.rpc.server import ServedModel, Server, ServerStream
-from crtgen.rpc.session import MessageType
-from crtgen.rpc.values import DataType, Handle, Tensor, TypeCode, Value
+from crtgen.base.errors import LinkError
+from crtgen.device.rpc import frame, messages
+from crtgen.device.rpc.client import Client, Timeouts
+from crtgen.device.rpc.server import ServedModel, Server, ServerStream
+from crtgen.device.rpc.session import MessageType
+from crtgen.device.rpc.values import DataType, Handle, Tensor, TypeCode, Value
 from tests.fuzz.mutate import mutate_bytes
 
 __all__ = ["device_inputs", "meet_device"]

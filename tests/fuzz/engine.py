@@ -20,8 +20,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from crtgen import budget
-from crtgen.errors import CrtgenError
+from crtgen.base import budget
+from crtgen.base.errors import CrtgenError
 
 __all__ = ["EscapedError", "Outcome", "Target", "allowing", "fuzz", "run_one"]
 

@@ -26,12 +26,13 @@ from unittest import mock
 import typer
 from typer.testing import CliRunner
 
-from crtgen import api, trust
-from crtgen.child import Child
+from crtgen import api
+from crtgen.base import trust
+from crtgen.base.child import Child
+from crtgen.base.errors import ToolMissingError, UsageError
 from crtgen.cli.app import app
-from crtgen.errors import ToolMissingError, UsageError
-from crtgen.measure.quantization import onnx_runtime
-from crtgen.sweep.store import JobStore
+from crtgen.lab.measure.quantization import onnx_runtime
+from crtgen.lab.sweep.store import JobStore
 from tests.fuzz.engine import EscapedError, Outcome
 from tests.fuzz.kernel import escapes, traced
 from tests.support import ROOT
@@ -275,7 +276,14 @@ def make_folder(random: Random, folder: Path, leftovers: Leftovers, command: tup
 
 _WRITTEN_HERE = (
     *("crtgen.lock.json", "report.html", "recorded.npz", "digits.slot", "digits.tar", "digits.npz"),
-    *("crtgen.tune.json", "counterexample.npz", "core.elf", "digits.h", "digits_int8.onnx", "evidence/data"),
+    *(
+        "crtgen.tune.json",
+        "counterexample.npz",
+        "core.elf",
+        "digits.h",
+        "digits_int8.onnx",
+        "evidence/data",
+    ),
     *(".crtgen.toml.crtgen-new", ".crtgen.lock.json.crtgen-new", ".report.html.crtgen-new", ".github"),
 )
 """Names that commands write to without being told."""
@@ -406,10 +414,10 @@ def _watched(folder: Path, mine: Path) -> Iterator[None]:
 
     patches = (
         mock.patch.object(Child, "__init__", start),
-        mock.patch("crtgen.run.streams.SerialStream.__init__", connect),
-        mock.patch("crtgen.run.streams.SocketStream.connect", connect),
-        mock.patch("crtgen.sweep.farm.connected", connect),
-        mock.patch("crtgen.sweep.run.local_cluster", _no_cluster),
+        mock.patch("crtgen.device.run.streams.SerialStream.__init__", connect),
+        mock.patch("crtgen.device.run.streams.SocketStream.connect", connect),
+        mock.patch("crtgen.lab.sweep.farm.connected", connect),
+        mock.patch("crtgen.lab.sweep.run.local_cluster", _no_cluster),
         mock.patch("crtgen.cli.report.render_page", return_value="a page"),  # charts want much memory
     )
     with ExitStack() as stack:

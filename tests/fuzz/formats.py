@@ -16,17 +16,17 @@ from unittest import mock
 import numpy as np
 
 from crtgen import api
+from crtgen.base.formats import arrays, pictures, sounds
+from crtgen.base.formats.toml_text import parse_toml
 from crtgen.boards import board_text, chip_board
-from crtgen.features.scaler import read_scaler
-from crtgen.formats import arrays, pictures, sounds
-from crtgen.formats.toml_text import parse_toml
-from crtgen.local_boards import asks_of_map
-from crtgen.measure.drift import read_window
-from crtgen.measure.labelled import read_arrays, read_recordings
-from crtgen.measure.power import mean_power
-from crtgen.pipeline import read_description
-from crtgen.pipeline.clusters import read_clusters
-from crtgen.sweep.store import adopt
+from crtgen.device.local_boards import asks_of_map
+from crtgen.lab.measure.drift import read_window
+from crtgen.lab.measure.labelled import read_arrays, read_recordings
+from crtgen.lab.measure.power import mean_power
+from crtgen.lab.sweep.store import adopt
+from crtgen.network.features.scaler import read_scaler
+from crtgen.network.pipeline import read_description
+from crtgen.network.pipeline.clusters import read_clusters
 from tests.fuzz.engine import Target
 from tests.fuzz.mutate import mutate_bytes
 
@@ -123,7 +123,7 @@ def _chip(path: Path) -> object:
 def _window() -> Iterator[bytes]:
     numbers = {"windows": 1, "alarms": 0, "lasting": 0, "runs": 3, "ends": 0}
     lists = {"distances": [1, 300], "limits": [2, 70000]}
-    from crtgen.codegen.drift import PARTS
+    from crtgen.compiler.codegen.drift import PARTS
 
     whole: dict[str, Any] = numbers | lists | {part: [1, 2] for part in PARTS}
     yield bytes([0xA0 | len(whole)]) + b"".join(_cbor(key) + _cbor(value) for key, value in whole.items())
@@ -165,8 +165,8 @@ bands = 20
 
 
 def _store() -> Iterator[bytes]:
-    from crtgen.sweep.store import JobStore
-    from tests.sweep.test_store import GOOD, entry
+    from crtgen.lab.sweep.store import JobStore
+    from tests.lab.sweep.test_store import GOOD, entry
 
     with TemporaryDirectory(prefix="fuzz-") as folder:
         with JobStore(Path(folder) / "s.db") as store:

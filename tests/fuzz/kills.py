@@ -39,8 +39,8 @@ _MADE = {"compile": "out", "generate": "out", "build": "built/build"}
 _PROGRAM = """
 import os, signal, sys
 from crtgen.cli.app import app
-import crtgen.temporary
-crtgen.temporary._YOUNG = -1.0
+import crtgen.base.temporary
+crtgen.base.temporary._YOUNG = -1.0
 for line in sys.stdin:
     mark, *args = line.rstrip("\\n").split("\\t")
     child = os.fork()

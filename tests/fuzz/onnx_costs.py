@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from crtgen.frontends import load_onnx
+from crtgen.network.frontends import load_onnx
 from tests.fuzz.engine import Target
 
 __all__ = ["costs_target"]

@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
-from crtgen.frontends import load_onnx
+from crtgen.network.frontends import load_onnx
 from tests.fuzz.engine import Target
 from tests.fuzz.mutate import mutate_bytes
 from tests.support import ROOT
@@ -26,9 +26,9 @@ _LARGE = 20_000
 @cache
 def _seeds() -> tuple[bytes, ...]:
     """The smallest node test of each operator, networks, and quantised ones."""
-    from tests.frontends.onnx.nodes import node_tests
-    from tests.frontends.onnx.quantised import FORMS, quantised
-    from tests.frontends.onnx.test_networks import branches, residual
+    from tests.network.frontends.onnx.nodes import node_tests
+    from tests.network.frontends.onnx.quantised import FORMS, quantised
+    from tests.network.frontends.onnx.test_networks import branches, residual
 
     smallest: dict[str, bytes] = {}
     for test in node_tests():

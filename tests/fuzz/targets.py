@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from crtgen import api
+from crtgen.api.slot.delta import DELTA_MAGIC, Delta
+from crtgen.base.resources import boards_dir
 from crtgen.boards import find_board, load_board
 from crtgen.boards.core import find_core
-from crtgen.codegen.slot_image import SlotImage, SlotTensor
-from crtgen.frontends import load_tflite
-from crtgen.ir import DType, Graph
-from crtgen.library import (
+from crtgen.compiler.codegen.slot_image import SlotImage, SlotTensor
+from crtgen.compiler.request import Request
+from crtgen.firmware.library import (
     Library,
     link,
     load_package,
@@ -30,30 +31,29 @@ from crtgen.library import (
     static_modules,
     write_params,
 )
-from crtgen.library.archive import read_tar, write_tar
-from crtgen.library.elf import read_elf
-from crtgen.library.graph_executor import graph_module
-from crtgen.library.graph_json import read_graph_json
-from crtgen.library.module import ConstLoader, ExecutorFactory
-from crtgen.library.params import NDArray
-from crtgen.measure.cases import read_cases
-from crtgen.ops import all_cases
-from crtgen.project import FirmwareRequest, generate_project, read_manifest
-from crtgen.request import Request
-from crtgen.resources import boards_dir
-from crtgen.slot.delta import DELTA_MAGIC, Delta
-from tests.frontends.compressed import coding, maximum, packed_bits
+from crtgen.firmware.library.archive import read_tar, write_tar
+from crtgen.firmware.library.elf import read_elf
+from crtgen.firmware.library.graph_executor import graph_module
+from crtgen.firmware.library.graph_json import read_graph_json
+from crtgen.firmware.library.module import ConstLoader, ExecutorFactory
+from crtgen.firmware.library.params import NDArray
+from crtgen.firmware.project import FirmwareRequest, generate_project, read_manifest
+from crtgen.lab.measure.cases import read_cases
+from crtgen.network.frontends import load_tflite
+from crtgen.network.ir import DType, Graph
+from crtgen.network.ops import all_cases
+from tests.firmware.library.graphs import foo, text
+from tests.firmware.library.test_exported import exported, lib
+from tests.firmware.project.building import toy_project
+from tests.firmware.project.toy import toy
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
 from tests.fuzz.formats import format_targets
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.fuzz.onnx_costs import costs_target
 from tests.fuzz.onnx_files import onnx_target
-from tests.library.graphs import foo, text
-from tests.library.test_exported import exported, lib
-from tests.ops import oracle
-from tests.project.building import toy_project
-from tests.project.toy import toy
+from tests.network.frontends.compressed import coding, maximum, packed_bits
+from tests.network.ops import oracle
 from tests.support import ROOT, require_tool
 
 __all__ = ["TARGETS", "compiled_graph", "model_seeds"]

@@ -60,7 +60,7 @@ def _literal(data: str) -> str:
 
 def vectors_header() -> str:
     """The golden vectors of the RPC as a C header."""
-    vectors = json.loads((ROOT / "tests" / "rpc" / "vectors.json").read_text())
+    vectors = json.loads((ROOT / "tests" / "device" / "rpc" / "vectors.json").read_text())
     rows = "".join(f"    {{{_literal(v['payload'])}, {_literal(v['wire'])}}},\n" for v in vectors)
     return (
         "#include <stddef.h>\n#include <stdint.h>\n\n"

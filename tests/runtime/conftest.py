@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.rpc.client import Client, Timeouts
-from crtgen.run.streams import PipeStream
+from crtgen.device.rpc.client import Client, Timeouts
+from crtgen.device.run.streams import PipeStream
 from tests.runtime.build import SANITIZE, compile_program
 from tests.runtime.raw import Raw
 

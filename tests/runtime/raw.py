@@ -2,18 +2,10 @@
 
 import numpy as np
 
-from crtgen.rpc import frame
-from crtgen.rpc.messages import (
-    Code,
-    Packet,
-    RemoteException,
-    Return,
-    SystemCall,
-    decode,
-    encode,
-)
-from crtgen.rpc.values import DataType, Device, Handle, Tensor
-from crtgen.run.streams import PipeStream
+from crtgen.device.rpc import frame
+from crtgen.device.rpc.messages import Code, Packet, RemoteException, Return, SystemCall, decode, encode
+from crtgen.device.rpc.values import DataType, Device, Handle, Tensor
+from crtgen.device.run.streams import PipeStream
 
 __all__ = ["Raw", "byte_tensor"]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.rpc import frame
-from crtgen.run.streams import PipeStream
+from crtgen.device.rpc import frame
+from crtgen.device.run.streams import PipeStream
 from tests.support import ROOT
 
 pytestmark = pytest.mark.cc
 
-CAPTURE = ROOT / "tests" / "rpc" / "capture.txt"
+CAPTURE = ROOT / "tests" / "device" / "rpc" / "capture.txt"
 ADDRESS = re.compile(rb"..\x17\x86\x80\x55\x00\x00", re.DOTALL)
 """How the captured firmware's addresses look: eight bytes, of which these are always the same."""
 

@@ -90,7 +90,7 @@ def test_shared_headers_are_cpp(tmp_path: Path, header: str) -> None:
 def test_generated_sources_compile(tmp_path: Path, compiler: str, flags: tuple[str, ...]) -> None:
     """All but the sources that need another library; what they ask of the runtime is what it has.
 
-    On a push ``tests/library`` has most of them compiled and run on the host.
+    On a push ``tests/firmware/library`` has most of them compiled and run on the host.
     """
     wanted: set[str] = set()
     for archive in sorted((models_dir().parent / "mlf").glob("*.tar")):

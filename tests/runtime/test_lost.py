@@ -5,10 +5,10 @@ from binascii import crc32
 import numpy as np
 import pytest
 
-from crtgen.errors import RemoteError
-from crtgen.rpc.client import SIMULATOR, Client
-from crtgen.rpc.messages import CallFunc, CopyToRemote, Return, encode
-from crtgen.rpc.values import Args, Handle, Tensor, TypeCode, Value
+from crtgen.base.errors import RemoteError
+from crtgen.device.rpc.client import SIMULATOR, Client
+from crtgen.device.rpc.messages import CallFunc, CopyToRemote, Return, encode
+from crtgen.device.rpc.values import Args, Handle, Tensor, TypeCode, Value
 from tests.noise import KINDS, Noisy
 from tests.runtime.conftest import POOL, Serve
 from tests.runtime.raw import Raw

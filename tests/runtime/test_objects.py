@@ -10,9 +10,9 @@ from elftools.elf.elffile import ELFFile
 
 from crtgen import __version__
 from crtgen.boards.core import CORES
-from crtgen.codegen import RUNTIME_VERSION
-from crtgen.project import firmware
-from crtgen.project.options import RECEIVE_LEAST
+from crtgen.compiler.codegen import RUNTIME_VERSION
+from crtgen.firmware.project import firmware
+from crtgen.firmware.project.options import RECEIVE_LEAST
 from tests.runtime.build import RUNTIME, WARNINGS, runtime_sources, zig
 from tests.support import cached, nightly, require_tool, symbol_table
 

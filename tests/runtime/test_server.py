@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from crtgen import __version__
-from crtgen.errors import DeviceFault, RemoteError, SessionLostError
-from crtgen.fault.record import REGISTERS
-from crtgen.rpc.client import Client
+from crtgen.base.errors import DeviceFault, RemoteError, SessionLostError
+from crtgen.device.fault.record import REGISTERS
+from crtgen.device.rpc.client import Client
 from tests.runtime.conftest import POOL, Serve
 
 pytestmark = pytest.mark.cc

@@ -3,17 +3,10 @@
 import numpy as np
 import pytest
 
-from crtgen.errors import RemoteError
-from crtgen.rpc.client import Client, Timeouts
-from crtgen.rpc.messages import (
-    CallFunc,
-    CopyToRemote,
-    Packet,
-    RemoteException,
-    Return,
-    encode,
-)
-from crtgen.rpc.values import Handle, Tensor, TypeCode
+from crtgen.base.errors import RemoteError
+from crtgen.device.rpc.client import Client, Timeouts
+from crtgen.device.rpc.messages import CallFunc, CopyToRemote, Packet, RemoteException, Return, encode
+from crtgen.device.rpc.values import Handle, Tensor, TypeCode
 from tests.runtime import tvm_host
 from tests.runtime.conftest import Serve
 from tests.runtime.raw import Raw

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crtgen.errors import RemoteError
-from crtgen.rpc.client import Client
-from crtgen.rpc.messages import (
+from crtgen.base.errors import RemoteError
+from crtgen.device.rpc.client import Client
+from crtgen.device.rpc.messages import (
     CallFunc,
     Code,
     CopyFromRemote,
@@ -16,7 +16,7 @@ from crtgen.rpc.messages import (
     SystemCall,
     encode,
 )
-from crtgen.rpc.values import DataType, Device, Handle, Tensor
+from crtgen.device.rpc.values import DataType, Device, Handle, Tensor
 from tests.runtime.conftest import POOL, Serve
 from tests.runtime.raw import Raw, byte_tensor
 

@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 
 from crtgen import __version__
-from crtgen.endpoints import EXECUTOR, GLOBALS
-from crtgen.errors import LinkClosedError, LinkTimeoutError
-from crtgen.rpc import frame
-from crtgen.rpc.client import Client, Timeouts
-from crtgen.rpc.messages import (
-    CallFunc,
-    Code,
-    CopyToRemote,
-    InitServer,
-    Return,
-    SystemCall,
-    encode,
-)
-from crtgen.rpc.values import Device, Handle, TypeCode
+from crtgen.base.endpoints import EXECUTOR, GLOBALS
+from crtgen.base.errors import LinkClosedError, LinkTimeoutError
+from crtgen.device.rpc import frame
+from crtgen.device.rpc.client import Client, Timeouts
+from crtgen.device.rpc.messages import CallFunc, Code, CopyToRemote, InitServer, Return, SystemCall, encode
+from crtgen.device.rpc.values import Device, Handle, TypeCode
 from tests.runtime.conftest import Serve
 from tests.runtime.raw import Raw, byte_tensor
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.rpc.client import Client
-from crtgen.rpc.connection import RemoteFunction, RemoteModule
-from crtgen.rpc.values import Device
+from crtgen.device.rpc.client import Client
+from crtgen.device.rpc.connection import RemoteFunction, RemoteModule
+from crtgen.device.rpc.values import Device
 
 __all__ = ["GraphModule", "create"]
 

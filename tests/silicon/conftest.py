@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.building import build_toy
+from tests.firmware.project.building import build_toy
 from tests.support import require_tool
 
 

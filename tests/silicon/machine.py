@@ -15,8 +15,8 @@ from elftools.elf.elffile import ELFFile
 from unicorn import arm_const as arm
 from unicorn.unicorn_py3.unicorn import Uc, UcError
 
+from crtgen.base.errors import LinkTimeoutError
 from crtgen.boards import Board, all_steps
-from crtgen.errors import LinkTimeoutError
 from tests.silicon.svd import Register
 from tests.silicon.uarts import UARTS, NrfUarte
 from tests.silicon.watchdogs import started

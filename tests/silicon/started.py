@@ -9,9 +9,9 @@ from typing import Any, cast
 from crtgen import api
 from crtgen.api import Image
 from crtgen.boards import Board, find_board, find_core
-from crtgen.measure.verification import verify
-from crtgen.rpc.client import SIMULATOR, Client
-from crtgen.session import Session
+from crtgen.device.rpc.client import SIMULATOR, Client
+from crtgen.device.session import Session
+from crtgen.lab.measure.verification import verify
 from tests.silicon.log import SVD, changed_reserved_bits, golden_file, log_of, without_names
 from tests.silicon.machine import Machine
 from tests.silicon.svd import registers_of

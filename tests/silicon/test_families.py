@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.base.errors import UsageError
 from crtgen.boards import Board, name_board
 from crtgen.boards.families import FAMILIES, family_of
 from crtgen.boards.packs import board_file, chip_board
-from crtgen.errors import UsageError
-from tests.project.building import build_toy
+from tests.firmware.project.building import build_toy
 from tests.silicon.log import changed_reserved_bits, golden_file, log_of, without_names
 from tests.silicon.machine import Machine
 from tests.silicon.svd import registers_of

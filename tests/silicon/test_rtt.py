@@ -11,17 +11,17 @@ import pytest
 from pyocd.debug.rtt import RTTControlBlock
 
 from crtgen import api
+from crtgen.base.errors import LinkTimeoutError, UsageError
+from crtgen.base.text import DeviceText
 from crtgen.boards import find_board
-from crtgen.errors import LinkTimeoutError, UsageError
-from crtgen.flash import FlashJob
-from crtgen.rpc.client import SIMULATOR, Client
-from crtgen.run import Site
-from crtgen.run.rtt import rtt_command
-from crtgen.run.streams import PipeStream
-from crtgen.run.with_pyocd import pump
-from crtgen.session import Session
-from crtgen.text import DeviceText
-from tests.project.building import build_toy
+from crtgen.device.flash import FlashJob
+from crtgen.device.rpc.client import SIMULATOR, Client
+from crtgen.device.run import Site
+from crtgen.device.run.rtt import rtt_command
+from crtgen.device.run.streams import PipeStream
+from crtgen.device.run.with_pyocd import pump
+from crtgen.device.session import Session
+from tests.firmware.project.building import build_toy
 from tests.silicon.machine import Machine
 from tests.support import ROOT, require_tool
 
@@ -130,7 +130,14 @@ def test_the_program_between_carries_bytes_both_ways_until_its_input_ends(image:
 
 def test_the_command_names_target_probe_and_place(image: Path) -> None:
     words = rtt_command(FlashJob(image, find_board(BOARD), DeviceText("0671")))
-    assert words[:6] == [sys.executable, "-P", "-m", "crtgen.run.with_pyocd", "--target", "stm32l4r5zitx"]
+    assert words[:6] == [
+        sys.executable,
+        "-P",
+        "-m",
+        "crtgen.device.run.with_pyocd",
+        "--target",
+        "stm32l4r5zitx",
+    ]
     assert words[6:9] == ["--probe", "0671", "--address"]
     assert int(words[9], 16) >> 28 == 2
 
@@ -161,9 +168,9 @@ def test_an_image_without_rtt_and_a_simulator_are_refused(toy_image: Callable[[s
 def test_a_session_asks_for_rtt_where_its_image_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe's program is started, and what it says is in the error of a board that is not there."""
     built = api.load(DEMO).compile(BOARD).generate("server", rtt=True).build()
-    monkeypatch.setattr("crtgen.run.rtt.flash", lambda job, runner: None)
+    monkeypatch.setattr("crtgen.device.run.rtt.flash", lambda job, runner: None)
     monkeypatch.setattr(
-        "crtgen.run.rtt.rtt_command",
+        "crtgen.device.run.rtt.rtt_command",
         lambda job: [
             sys.executable,
             "-c",

@@ -10,8 +10,8 @@ from unicorn import arm_const as arm
 from unicorn.unicorn_py3.unicorn import Uc
 
 from crtgen.boards import Board, all_boards, find_board
-from crtgen.build import binary, read_content
-from crtgen.project.protection import regions
+from crtgen.firmware.builder import binary, read_content
+from crtgen.firmware.project.protection import regions
 from tests.silicon.machine import Machine
 
 pytestmark = pytest.mark.qemu

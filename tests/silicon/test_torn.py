@@ -6,10 +6,10 @@ import pytest
 
 import crtgen
 from crtgen.api import Image
+from crtgen.api.slot import make_slot, push
 from crtgen.boards import FLASH_DRIVERS, Board, Slot, Slots, all_boards, find_board
-from crtgen.codegen.slot_image import SlotImage
-from crtgen.rpc.client import SIMULATOR, Client
-from crtgen.slot import make_slot, push
+from crtgen.compiler.codegen.slot_image import SlotImage
+from crtgen.device.rpc.client import SIMULATOR, Client
 from tests.silicon.torn import BOARD, PowerCut, TornFlash, TornH7, Updated
 from tests.support import ROOT, nightly
 

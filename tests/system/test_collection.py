@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import crtgen
-from crtgen.measure.cases import compare, largest_outputs, read_cases
-from crtgen.session import Session
+from crtgen.device.session import Session
+from crtgen.lab.measure.cases import compare, largest_outputs, read_cases
 from tests.support import models_dir, require_tool
 
 pytestmark = pytest.mark.models

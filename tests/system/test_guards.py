@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crtgen import api
-from crtgen.errors import DeviceFault, RemoteError
+from crtgen.base.errors import DeviceFault, RemoteError
 from tests.support import ROOT, model_path, nightly, require_tool
 
 BOARDS = ("mps2_an385", "mps2_an386", "mps2_an500", "mps2_an505", "mps2_an521", "mps3_an547")

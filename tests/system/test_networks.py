@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import crtgen
-from crtgen.codegen.module import Interface
-from crtgen.errors import UnsupportedError
-from crtgen.frontends import load_tflite
-from crtgen.ir import Array, Graph
-from crtgen.measure.cases import Difference, compare, random_inputs
-from crtgen.request import RequestFields
-from crtgen.session import Session
+from crtgen.base.errors import UnsupportedError
+from crtgen.compiler.codegen.module import Interface
+from crtgen.compiler.request import RequestFields
+from crtgen.device.session import Session
+from crtgen.lab.measure.cases import Difference, compare, random_inputs
+from crtgen.network.frontends import load_tflite
+from crtgen.network.ir import Array, Graph
 from tests.support import nightly, require_tool
 from tests.system.grown import expected, network
 

@@ -7,11 +7,11 @@ import pytest
 import crtgen
 from crtgen.api import Image
 from crtgen.boards import find_board
-from crtgen.measure.cases import ReferenceRun
-from crtgen.measure.verification import cases_of, verify_cases
-from crtgen.rpc import SIMULATOR, Client
-from crtgen.run import start_device
-from crtgen.session import Session
+from crtgen.device.rpc import SIMULATOR, Client
+from crtgen.device.run import start_device
+from crtgen.device.session import Session
+from crtgen.lab.measure.cases import ReferenceRun
+from crtgen.lab.measure.verification import cases_of, verify_cases
 from tests.noise import KINDS, Noisy
 from tests.support import ROOT, require_tool
 

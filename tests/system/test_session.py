@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import crtgen
-from crtgen.errors import LinkClosedError, LinkTimeoutError, RemoteError, UsageError
-from crtgen.rpc import Client, Timeouts
-from crtgen.run import RunningDevice
-from crtgen.session import Session
-from tests.project.building import toy_project
+from crtgen.base.errors import LinkClosedError, LinkTimeoutError, RemoteError, UsageError
+from crtgen.device.rpc import Client, Timeouts
+from crtgen.device.run import RunningDevice
+from crtgen.device.session import Session
+from tests.firmware.project.building import toy_project
 from tests.support import ROOT, require_tool
 
 BLOCK = 256 * 1024
@@ -96,7 +96,7 @@ def test_a_device_that_hangs(session: Session) -> None:
 
 
 def test_an_inference_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crtgen.session.RUN_TIMEOUT", 0.5)
+    monkeypatch.setattr("crtgen.device.session.RUN_TIMEOUT", 0.5)
     toy_project("host", "server", body="for (volatile int forever = 1; forever;) { }").extract(tmp_path)
     with crtgen.open_project(tmp_path).build().run() as running:
         start = time.monotonic()

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from crtgen import api
+from crtgen.base.errors import ToolMissingError
 from crtgen.boards import find_board
-from crtgen.build import ZephyrWorkspace
-from crtgen.errors import ToolMissingError
-from crtgen.measure.verification import verify
-from crtgen.run import Site
-from crtgen.run.rp2040 import find_rp2040js
+from crtgen.device.run import Site
+from crtgen.device.run.rp2040 import find_rp2040js
+from crtgen.firmware.builder import ZephyrWorkspace
+from crtgen.lab.measure.verification import verify
 from tests.support import ROOT, absent, model_path, nightly
 from tests.zephyr.workspace import require_workspace
 

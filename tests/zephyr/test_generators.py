@@ -8,12 +8,12 @@ import pytest
 
 from crtgen import api
 from crtgen.api import Model
-from crtgen.build import ZephyrWorkspace
-from crtgen.byoc import CmsisNn
-from crtgen.measure.verification import verify
-from tests.byoc.accelerator import accelerators
-from tests.byoc.graphs import inputs_of, numpy_result
-from tests.byoc.test_devices import network
+from crtgen.compiler.byoc import CmsisNn
+from crtgen.firmware.builder import ZephyrWorkspace
+from crtgen.lab.measure.verification import verify
+from tests.compiler.byoc.accelerator import accelerators
+from tests.compiler.byoc.graphs import inputs_of, numpy_result
+from tests.compiler.byoc.test_devices import network
 from tests.support import ROOT, model_path, models_dir
 from tests.zephyr.test_workspace import reference, write_application
 from tests.zephyr.workspace import printed, require_workspace, west_build

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from crtgen.base.errors import ToolMissingError, UsageError
 from crtgen.boards import Board, all_boards
-from crtgen.build import find_workspace
-from crtgen.errors import ToolMissingError, UsageError
+from crtgen.firmware.builder import find_workspace
 
 pytestmark = pytest.mark.zephyr
 

@@ -14,19 +14,19 @@ from elftools.elf.elffile import ELFFile
 from typer.testing import CliRunner
 
 from crtgen import api
+from crtgen.base.errors import DeviceFault
 from crtgen.boards import find_board
-from crtgen.build import ZephyrWorkspace
 from crtgen.cli.app import app
-from crtgen.errors import DeviceFault
-from crtgen.frontends import load
-from crtgen.measure.cases import ReferenceRun, read_cases
-from crtgen.project import FirmwareRequest, ProjectOptions, generate_project
-from crtgen.project.options import STACK
-from crtgen.request import Request
-from crtgen.rpc.client import Client
-from crtgen.run import run_standalone, start_qemu
-from tests.project.toy import METADATA, toy
-from tests.run.test_faults import RECURSION
+from crtgen.compiler.request import Request
+from crtgen.device.rpc.client import Client
+from crtgen.device.run import run_standalone, start_qemu
+from crtgen.firmware.builder import ZephyrWorkspace
+from crtgen.firmware.project import FirmwareRequest, ProjectOptions, generate_project
+from crtgen.firmware.project.options import STACK
+from crtgen.lab.measure.cases import ReferenceRun, read_cases
+from crtgen.network.frontends import load
+from tests.device.run.test_faults import RECURSION
+from tests.firmware.project.toy import METADATA, toy
 from tests.support import ROOT, model_path, symbol_table
 from tests.zephyr.workspace import printed, require_workspace, west_build
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.base.errors import ToolMissingError
 from crtgen.boards import find_board
-from crtgen.build import ZephyrWorkspace, find_workspace
-from crtgen.errors import ToolMissingError
-from crtgen.run import start_qemu
+from crtgen.device.run import start_qemu
+from crtgen.firmware.builder import ZephyrWorkspace, find_workspace
 from tests.support import require_tool
 
 __all__ = ["printed", "require_workspace", "west_build"]

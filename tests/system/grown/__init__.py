@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from tflite_micro import runtime
 
-from crtgen.ir import Array
+from crtgen.network.ir import Array
 from tests.system.grown import elements, flow, moving, remembering, weighted
 from tests.system.grown.network import SPREAD, Network, Step
 

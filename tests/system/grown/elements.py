@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from crtgen.ir import DType, Op, Quant
-from crtgen.ops import Activation, Add, Logistic, Mul, Quantize, Relu, Softmax, Sub, Tanh
-from crtgen.ops.activation import LeakyRelu
-from crtgen.ops.arithmetic import Prelu, SquaredDifference
-from crtgen.ops.compare import (
+from crtgen.network.ir import DType, Op, Quant
+from crtgen.network.ops import Activation, Add, Logistic, Mul, Quantize, Relu, Softmax, Sub, Tanh
+from crtgen.network.ops.activation import LeakyRelu
+from crtgen.network.ops.arithmetic import Prelu, SquaredDifference
+from crtgen.network.ops.compare import (
     Equal,
     Greater,
     GreaterEqual,
@@ -20,7 +20,7 @@ from crtgen.ops.compare import (
     NotEqual,
     Select,
 )
-from crtgen.ops.function import (
+from crtgen.network.ops.function import (
     Abs,
     Cast,
     Ceil,
@@ -35,11 +35,11 @@ from crtgen.ops.function import (
     Sin,
     Square,
 )
-from crtgen.ops.logsoftmax import LogSoftmax
-from crtgen.ops.matmul import BatchMatMul
-from crtgen.ops.normalize import CumSum, L2Normalization
-from crtgen.ops.quant import Dequantize
-from crtgen.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
+from crtgen.network.ops.logsoftmax import LogSoftmax
+from crtgen.network.ops.matmul import BatchMatMul
+from crtgen.network.ops.normalize import CumSum, L2Normalization
+from crtgen.network.ops.quant import Dequantize
+from crtgen.network.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
 from tests.system.grown.network import NUMBERS, SPREAD, Network, Step
 from tests.tflite_builder import Options, Tensor
 

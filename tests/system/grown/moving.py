@@ -2,10 +2,10 @@
 
 import math
 
-from crtgen.ir import Op
-from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather
-from crtgen.ops.resize import ResizeBilinear
-from crtgen.ops.spread import BroadcastTo, MirrorPad
+from crtgen.network.ir import Op
+from crtgen.network.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather
+from crtgen.network.ops.resize import ResizeBilinear
+from crtgen.network.ops.spread import BroadcastTo, MirrorPad
 from tests.system.grown.network import MOST, NUMBERS, Network, Step
 from tests.tflite_builder import Options, Tensor
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Value
-from crtgen.ops import Case
-from crtgen.ops.case import make
-from tests.ops import oracle
+from crtgen.network.ir import Array, DType, Op, Quant, Value
+from crtgen.network.ops import Case
+from crtgen.network.ops.case import make
+from tests.network.ops import oracle
 from tests.tflite_builder import Model, Operator, Options, Subgraph, Tensor
 
 __all__ = ["MOST", "NUMBERS", "SPREAD", "Network", "Step"]

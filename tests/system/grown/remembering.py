@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from flatbuffers import flexbuffers
 
-from crtgen.ir import DType, Quant
-from crtgen.ops import Case
-from crtgen.ops.detection import DetectionPostProcess, detection_case
-from crtgen.ops.fft import Irfft, Rfft
-from crtgen.ops.lstm import Lstm, lstm_case
-from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker, stream_case
-from crtgen.ops.svdf import svdf_case
+from crtgen.network.ir import DType, Quant
+from crtgen.network.ops import Case
+from crtgen.network.ops.detection import DetectionPostProcess, detection_case
+from crtgen.network.ops.fft import Irfft, Rfft
+from crtgen.network.ops.lstm import Lstm, lstm_case
+from crtgen.network.ops.stream import Delay, Framer, OverlapAdd, Stacker, stream_case
+from crtgen.network.ops.svdf import svdf_case
 from tests.system.grown.network import MOST, NUMBERS, Network, Step
 from tests.tflite_builder import Operator, Options, Subgraph, Tensor
 

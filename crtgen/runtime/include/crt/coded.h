@@ -3,7 +3,7 @@
  * Constants as Huffman codes of at most eight bits, or as indices of four bits into a table: what layers share whose
  * weights are decoded before they are used.
  *
- * crtgen/kernels/huffman.py writes the codes and their tables, crtgen/kernels/coded.py the indices.
+ * crtgen/compiler/kernels/engine/huffman.py writes the codes and their tables, crtgen/compiler/kernels/portable/coded.py the indices.
  */
 #ifndef CRT_CODED_H
 #define CRT_CODED_H

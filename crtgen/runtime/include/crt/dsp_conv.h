@@ -3,7 +3,7 @@
  * Any convolution as a matrix product with the DSP extension: what layers share where size matters.
  *
  * Three pixels at a time their windows are packed into scratch, then a function in assembly multiplies them with all
- * weights. crtgen/kernels/dsp/shared.py decides the numbers of a layer.
+ * weights. crtgen/compiler/kernels/dsp/shared.py decides the numbers of a layer.
  */
 #ifndef CRT_DSP_CONV_H
 #define CRT_DSP_CONV_H

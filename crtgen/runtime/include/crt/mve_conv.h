@@ -3,7 +3,7 @@
  * Any convolution with Helium: what layers share where size matters.
  *
  * Windows of two pixels at a time are gathered into scratch, unless they lie in one stretch; then a function in
- * assembly multiplies them with all weights. crtgen/kernels/mve/shared.py decides the numbers of a layer.
+ * assembly multiplies them with all weights. crtgen/compiler/kernels/mve/shared.py decides the numbers of a layer.
  */
 #ifndef CRT_MVE_CONV_H
 #define CRT_MVE_CONV_H

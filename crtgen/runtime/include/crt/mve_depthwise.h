@@ -3,7 +3,7 @@
  * Any depthwise convolution of at most 4x4 with Helium: what layers share where size matters.
  *
  * Four rows of the image at a time lie in scratch, interleaved; a function in assembly makes a strip of outputs of
- * them. crtgen/kernels/mve/shared_depthwise.py decides the numbers of a layer.
+ * them. crtgen/compiler/kernels/mve/shared_depthwise.py decides the numbers of a layer.
  */
 #ifndef CRT_MVE_DEPTHWISE_H
 #define CRT_MVE_DEPTHWISE_H

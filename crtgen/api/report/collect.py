@@ -1,0 +1,114 @@
+"""A report of what the stages know: the compiled model, its plan, the image."""
+
+from collections.abc import Iterator, Sequence
+
+from crtgen.api.report.report import ArenaPlace, Report, ReportedLayer
+from crtgen.boards import Board, silicon_range
+from crtgen.compiler.codegen.module import LayerInfo, ModelInfo, cycles_of
+from crtgen.compiler.plan import Lifetime, Plan, Step, lifetimes
+from crtgen.firmware.builder import SizeReport
+from crtgen.firmware.builder.layers import LayerSize
+from crtgen.network.ir import DType, Graph
+
+__all__ = ["reports_of"]
+
+
+def reports_of(
+    models: Sequence[ModelInfo],
+    board: Board,
+    optimize: str,
+    plans: Sequence[Plan] = (),
+    image: SizeReport | None = None,
+) -> tuple[Report, ...]:
+    """A report of each model of an image. Code that was read has no plan: nothing is known of its values."""
+    planned = {plan.graph.name: plan for plan in plans}
+    return tuple(_report(info, board, optimize, planned.get(info.name), image) for info in models)
+
+
+def _report(
+    info: ModelInfo, board: Board, optimize: str, plan: Plan | None, image: SizeReport | None
+) -> Report:
+    steps = {step.name: step for step in plan.steps} if plan else {}
+    sizes = image.layers[info.name] if image else [None] * len(info.layers)
+    graph = plan.graph if plan else None
+    rows = zip(info.layers, sizes, strict=True)
+    return Report(
+        model=info.name,
+        board=board.name,
+        optimize=optimize,
+        inputs=info.inputs,
+        outputs=info.outputs,
+        macs=info.macs,
+        weights_bytes=info.weights,
+        arena_bytes=info.arena,
+        arena_lower_bound=info.lower_bound,
+        arena_optimal=info.optimal,
+        layers=tuple(_layer(layer, graph, steps.get(layer.name), size) for layer, size in rows),
+        graph=str(plan.graph) if plan else None,
+        arena=tuple(_place(plan.graph, life) for life in lifetimes(plan)) if plan else None,
+        state_bytes=info.state,
+        states=tuple(_states(plan)) if plan else None,
+        image=image,
+        cycles_estimated=cycles_of(info.layers) if info.layers else None,
+        pj_per_cycle=board.energy.pj_per_cycle if board.energy else None,
+        silicon=sum(silicon_range(board.core)) / 2,
+        flash_bytes=image.sizes.library_flash if image else None,
+    )
+
+
+def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> ReportedLayer:
+    return ReportedLayer(
+        name=info.name,
+        operator=info.operator,
+        kernel=info.kernel,
+        function=info.function,
+        macs=info.macs,
+        cycles_estimated=info.cycles,
+        inputs=step.inputs if step else None,
+        outputs=step.outputs if step else None,
+        shape=graph.values[step.outputs[0]].shape if graph and step and step.outputs else None,
+        is_float32=_is_float32(graph, step) if graph and step else None,
+        weights_bytes=_weights(graph, step) if graph and step else None,
+        instructions_estimated=round(step.kernel.cost.instructions) if step else None,
+        scratch=step.scratch if step else None,
+        code_bytes=size.code if size else None,
+        shared_by=size.shared_by if size else None,
+        constants_bytes=size.constants if size else None,
+        stack_bytes=size.stack if size else None,
+        loop=info.operators,
+    )
+
+
+def _is_float32(graph: Graph, step: Step) -> bool:
+    """Whether it reads or writes real numbers."""
+    return any(graph.values[name].dtype is DType.FLOAT32 for name in (*step.inputs, *step.outputs))
+
+
+def _weights(graph: Graph, step: Step) -> int:
+    """Bytes of a layer's constants as the model has them."""
+    values = (graph.values[name] for name in step.inputs)
+    return sum(value.nbytes for value in values if value.is_constant)
+
+
+def _states(plan: Plan) -> Iterator[ArenaPlace]:
+    """They are alive from before the first step to after the last."""
+    for name, slot in plan.states.items():
+        value, end = plan.graph.values[name], len(plan.steps) + 1
+        yield ArenaPlace(name, slot.offset, slot.size, 0, end, shape=value.shape, dtype=value.dtype)
+
+
+def _place(graph: Graph, life: Lifetime) -> ArenaPlace:
+    place = ArenaPlace(life.name, life.slot.offset, life.slot.size, life.first, life.last)
+    if life.is_scratch:
+        return place
+    value = graph.values[life.name]
+    return ArenaPlace(
+        name=life.name,
+        offset=life.slot.offset,
+        nbytes=life.slot.size,
+        first=life.first,
+        last=life.last,
+        shape=value.shape,
+        dtype=value.dtype,
+        alias_of=life.alias_of,
+    )

@@ -1,0 +1,290 @@
+"""The structure of a report, and its form in JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any
+
+from crtgen.compiler.codegen.module import Interface, OperatorInfo
+from crtgen.compiler.plan import ArenaSlot
+from crtgen.firmware.builder import SizeReport
+from crtgen.network.ir import DType
+
+__all__ = ["ArenaPlace", "Report", "ReportedLayer"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaPlace:
+    """A place in the arena: bytes from its start, length in bytes, and when it holds its data.
+
+    ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and one more than there are
+    steps is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has none, and the name of
+    its layer. ``alias_of`` is the value that this one is in another shape.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    shape: tuple[int, ...] = ()
+    dtype: DType | None = None
+    alias_of: str = ""
+
+    @property
+    def is_scratch(self) -> bool:
+        return self.dtype is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, without the name."""
+        return {
+            "shape": list(self.shape),
+            "dtype": self.dtype.value if self.dtype else None,
+            "offset": self.offset,
+            "bytes": self.nbytes,
+            "first": self.first,
+            "last": self.last,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOperator:
+    """An operator of the model; ``ticks``, ``instructions`` and cycles as those of a layer.
+
+    Those of an operator within a loop over rows are its estimated share of what is measured for the loop.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    macs: int
+    ticks: int | None = None
+    instructions: int | None = None
+    cycles_estimated: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLayer:
+    """A layer; sizes in bytes. What is not known is None.
+
+    A plan knows ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output, whether it
+    computes with float32, ``weights_bytes`` (its constants as the model has them), ``scratch``, and
+    ``instructions_estimated``, by which kernels are chosen. A built image knows
+    ``code_bytes`` of its function and parts, how many layers share that, the ``constants_bytes`` that are
+    packed for it, and its ``stack_bytes``. A profile of a run knows ``ticks`` of the device's timer, and
+    where the device counts them, ``instructions``. ``cycles_estimated`` is there for cores with a model,
+    of flash too where the board says how it is read.
+    ``loop`` are the operators of a loop over rows.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    function: str
+    macs: int
+    inputs: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+    shape: tuple[int, ...] | None = None
+    is_float32: bool | None = None
+    weights_bytes: int | None = None
+    instructions_estimated: int | None = None
+    scratch: ArenaSlot | None = None
+    code_bytes: int | None = None
+    shared_by: int | None = None
+    constants_bytes: int | None = None
+    stack_bytes: int | None = None
+    ticks: int | None = None
+    instructions: int | None = None
+    cycles_estimated: int | None = None
+    loop: tuple[OperatorInfo, ...] = ()
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.scratch.size if self.scratch else 0
+
+    @property
+    def operators(self) -> tuple[ReportedOperator, ...]:
+        """The operators of the model that it computes: one, or those of a loop over rows."""
+        figures = (self.ticks, self.instructions, self.cycles_estimated)
+        if not self.loop:
+            return (ReportedOperator(self.name, self.operator, self.kernel, self.macs, *figures),)
+        found = []
+        for o in self.loop:
+            shares = (None if n is None else round(o.share * n) for n in figures)
+            found.append(ReportedOperator(o.name, o.operator, o.kernel, o.macs, *shares))
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        scratch = self.scratch
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "inputs": None if self.inputs is None else list(self.inputs),
+            "outputs": None if self.outputs is None else list(self.outputs),
+            "shape": None if self.shape is None else list(self.shape),
+            "scratch": None if scratch is None else {"offset": scratch.offset, "bytes": scratch.size},
+            "operators": [asdict(operator) for operator in self.operators],
+        }
+
+
+_STRUCTURED = ("inputs", "outputs", "shape", "scratch", "loop")
+_PLAIN = tuple(name for name in ReportedLayer.__slots__ if name not in _STRUCTURED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """Everything that is known of a model on a board; sizes in bytes. What is not known is None.
+
+    ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
+    places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
+    ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
+    ``cycles_estimated`` are those of the layers together; chips with such a core took ``silicon`` times as
+    many. ``pj_per_cycle`` is the energy of a cycle, in picojoules. ``flash_bytes`` are the models' code and
+    constants, which is what they take in whatever firmware; what is around them in the image is
+    ``image_flash_bytes``.
+    """
+
+    model: str
+    board: str
+    optimize: str
+    inputs: tuple[Interface, ...]
+    outputs: tuple[Interface, ...]
+    macs: int
+    weights_bytes: int
+    arena_bytes: int
+    arena_lower_bound: int
+    arena_optimal: bool
+    layers: tuple[ReportedLayer, ...]
+    graph: str | None = None
+    arena: tuple[ArenaPlace, ...] | None = None
+    state_bytes: int = 0
+    states: tuple[ArenaPlace, ...] | None = None
+    image: SizeReport | None = None
+    instructions: int | None = None
+    cycles: int | None = None
+    cycles_estimated: int | None = None
+    seconds: float | None = None
+    pj_per_cycle: float | None = None
+    silicon: float = 1.0
+    flash_bytes: int | None = None
+
+    @property
+    def ram_bytes(self) -> int:
+        """What the model takes of RAM in whatever firmware: arena and states, without the stack."""
+        return self.arena_bytes + self.state_bytes
+
+    @property
+    def image_flash_bytes(self) -> int | None:
+        """Code, constants, and the first values of variables in the image."""
+        return self.image.sizes.flash if self.image else None
+
+    @property
+    def image_ram_bytes(self) -> int | None:
+        """Variables in the image, the arena among them, without the stack."""
+        return self.image.sizes.ram if self.image else None
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """The worst case of the image's stack."""
+        return self.image.stack.worst if self.image and self.image.stack else None
+
+    @property
+    def energy_uj(self) -> int | None:
+        """Microjoules of an inference, rounded up: by cycles that were counted, or are expected."""
+        if self.pj_per_cycle is None or (self.cycles is None and self.cycles_estimated is None):
+            return None
+        expected = self.silicon * (self.cycles_estimated or 0)
+        return ceil(self.pj_per_cycle * (expected if self.cycles is None else self.cycles) / 1e6)
+
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """The instructions of each layer: measured if they are for all, else estimated; 0 if unknown."""
+        for found in (
+            [layer.instructions for layer in self.layers],
+            [layer.instructions_estimated for layer in self.layers],
+        ):
+            known = tuple(n for n in found if n is not None)
+            if len(known) == len(found):
+                return known
+        return (0,) * len(self.layers)
+
+    @property
+    def float32_share(self) -> float | None:
+        """The share of the instructions that is float32, if some layer with weights is of integers."""
+        quantised = any(layer.macs and layer.is_float32 is False for layer in self.layers)
+        total = sum(self.costs)
+        if not quantised or not total:
+            return None
+        return sum(c for a, c in zip(self.layers, self.costs, strict=True) if a.is_float32) / total
+
+    def measured(self, instructions: int | None, seconds: float, cycles: int | None = None) -> "Report":
+        """With the figures of an inference."""
+        return replace(self, instructions=instructions, cycles=cycles, seconds=seconds)
+
+    def profiled(
+        self,
+        ticks: Sequence[int],
+        instructions: Sequence[int] | None = None,
+    ) -> "Report":
+        """With the figures of each layer."""
+        nothing = [None] * len(self.layers)
+        rows = zip(self.layers, ticks, instructions or nothing, strict=True)
+        layers = (replace(a, ticks=t, instructions=i) for a, t, i in rows)
+        return replace(self, layers=tuple(layers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: every key is always there, with null for what is not known."""
+        arena, states = (
+            None if places is None else {p.name: p.to_dict() for p in places if not p.is_scratch}
+            for places in (self.arena, self.states)
+        )
+        return {
+            "model": self.model,
+            "board": self.board,
+            "optimize": self.optimize,
+            "inputs": [_interface(i) for i in self.inputs],
+            "outputs": [_interface(o) for o in self.outputs],
+            **{name: getattr(self, name) for name in _FIGURES},
+            "layers": [layer.to_dict() for layer in self.layers],
+            "graph": self.graph,
+            "arena": arena,
+            "states": states,
+            "image": _image(self.image) if self.image else None,
+        }
+
+
+_FIGURES = (
+    "macs",
+    "weights_bytes",
+    "arena_bytes",
+    "arena_lower_bound",
+    "arena_optimal",
+    "state_bytes",
+    "float32_share",
+    "ram_bytes",
+    "flash_bytes",
+    "image_ram_bytes",
+    "image_flash_bytes",
+    "stack_bytes",
+    "instructions",
+    "cycles",
+    "cycles_estimated",
+    "seconds",
+    "energy_uj",
+)
+
+
+def _interface(interface: Interface) -> dict[str, Any]:
+    quant = interface.quant
+    return {
+        "name": interface.name,
+        "shape": list(interface.shape),
+        "dtype": interface.dtype.value,
+        "scale": quant.scale if quant and quant.axis is None else None,
+        "zero_point": quant.zero_point if quant and quant.axis is None else None,
+    }
+
+
+def _image(size: SizeReport) -> dict[str, Any]:
+    """The image by parts, without its symbols, which are many."""
+    return {name: value for name, value in size.to_dict().items() if name != "symbols"}

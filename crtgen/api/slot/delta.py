@@ -1,0 +1,118 @@
+"""What changed from one image to another: weights, where code and plan are the same.
+
+A delta names the old image by its CRC, and has those bytes of the new one that are others than at the same
+place of the old one. The device has the old image in one slot, and makes the new one in another: both were
+linked for their places, so a delta also has the addresses that differ. The signature of the new image is part
+of its last run, behind the image.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.base.errors import CorruptModelError, UsageError
+from crtgen.compiler.codegen.slot_image import SIGNATURE_BYTES, SlotImage
+
+__all__ = ["DELTA_MAGIC", "Delta"]
+
+DELTA_MAGIC = b"CRTD"
+_HEAD = struct.Struct("<4sIIIIII")
+_RUN = struct.Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Runs ``(offset, bytes)`` that make the image for ``origin`` of that for ``base_origin``.
+
+    ``size`` is that of both images, without signature; the last run may end with one behind it.
+    """
+
+    base_origin: int
+    base_crc: int
+    origin: int
+    size: int
+    crc: int
+    runs: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def between(cls, old: SlotImage, new: SlotImage, unit: int) -> "Delta":
+        """Runs are whole units of ``unit`` bytes, which the flash writes at once.
+
+        Raises ``UsageError`` where more than weights differ: the images have to have one layout."""
+        a, b = old.image, new.image
+        if len(a) != len(b) or old.interface != new.interface:
+            raise UsageError(
+                f"{old.name} {old.version} and {new.name} {new.version} have other code or another plan",
+                hint="push the whole image: a delta is for weights alone",
+            )
+        unlike = bytes(byte ^ 0xFF for byte in new.signature)
+        runs = tuple(_runs(a + unlike, b + new.signature, unit))
+        return cls(old.origin, zlib.crc32(a), new.origin, len(b), zlib.crc32(b), runs)
+
+    @property
+    def end(self) -> int:
+        """Bytes of the slot that are written."""
+        return max([self.size, *(offset + len(data) for offset, data in self.runs)])
+
+    @property
+    def data(self) -> bytes:
+        """What the file holds."""
+        head = (self.base_origin, self.base_crc, self.origin, self.size, self.crc, len(self.runs))
+        runs = (_RUN.pack(offset, len(data)) + data for offset, data in self.runs)
+        return _HEAD.pack(DELTA_MAGIC, *head) + b"".join(runs)
+
+    @classmethod
+    def read(cls, data: bytes, where: str) -> "Delta":
+        """Raises ``CorruptModelError`` for what is no whole delta."""
+        if len(data) < _HEAD.size or data[:4] != DELTA_MAGIC:
+            raise CorruptModelError("it is no delta", where=where, hint="crtgen slot --since makes them")
+        _, base_origin, base_crc, origin, size, crc, count = _HEAD.unpack_from(data)
+        runs, at, end = [], _HEAD.size, 0
+        for _ in range(count):
+            if at + _RUN.size > len(data):
+                raise CorruptModelError("it is cut short", where=where)
+            offset, length = _RUN.unpack_from(data, at)
+            at += _RUN.size
+            if offset < end or offset + length > size + SIGNATURE_BYTES or at + length > len(data):
+                raise CorruptModelError("its runs do not lie in order in the image", where=where)
+            runs.append((offset, data[at : at + length]))
+            at, end = at + length, offset + length
+        if end > size and end != size + SIGNATURE_BYTES:
+            raise CorruptModelError("its signature is cut short", where=where)
+        if at != len(data):
+            raise CorruptModelError("bytes are left behind its runs", where=where)
+        return cls(base_origin, base_crc, origin, size, crc, tuple(runs))
+
+    def apply(self, old: bytes) -> bytes:
+        """The new image, with its signature, of the old one. Raises ``UsageError`` for another old one."""
+        image = old[: self.size]
+        if len(old) not in (self.size, self.size + SIGNATURE_BYTES) or zlib.crc32(image) != self.base_crc:
+            raise UsageError("the delta is for another image than that")
+        made = bytearray(image)
+        for offset, data in self.runs:
+            made[offset : offset + len(data)] = data
+        return bytes(made)
+
+    def parts(self) -> Iterator[tuple[int, bytes | int]]:
+        """How a device makes the new image: at each offset, bytes that are sent, or how many are copied."""
+        at = 0
+        for offset, data in self.runs:
+            if offset > at:
+                yield at, offset - at
+            yield offset, data
+            at = offset + len(data)
+        if at < self.size:
+            yield at, self.size - at
+
+
+def _runs(a: bytes, b: bytes, unit: int) -> Iterator[tuple[int, bytes]]:
+    """Units that differ; those side by side are one run."""
+    changed = np.flatnonzero(np.frombuffer(a, np.uint8) != np.frombuffer(b, np.uint8))
+    units = np.unique(changed // unit)
+    for part in np.split(units, np.flatnonzero(np.diff(units) > 1) + 1):
+        if len(part):
+            first, end = int(part[0]) * unit, min((int(part[-1]) + 1) * unit, len(b))
+            yield first, b[first:end]

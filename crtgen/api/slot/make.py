@@ -1,0 +1,77 @@
+"""From a compiled model to its image for a slot."""
+
+from crtgen.api.compiled import Compiled
+from crtgen.api.image import Image, Say, silent
+from crtgen.base.errors import BuildError, UnsupportedError
+from crtgen.boards import Board
+from crtgen.compiler.codegen import interface_header
+from crtgen.compiler.codegen.slot_image import SlotImage, SlotTensor, core_bits, header_bytes
+from crtgen.firmware.builder import binary, read_content
+
+__all__ = ["interface_file", "make_slot", "slot_image"]
+
+_PROFILER = 256
+"""Bytes of the stack, more than twice what crt_layer_done and the reading of the timer take."""
+
+
+def make_slot(
+    compiled: Compiled, slot: str, *, version: int = 1, toolchain: str | None = None, say: Say = silent
+) -> SlotImage:
+    """Build the only model of ``compiled`` for a slot of its board.
+
+    ``version`` counts the versions of the model: firmware may refuse old ones. Raises ``UsageError`` for a
+    board without that slot, and ``BuildError`` where the model does not fit.
+    """
+    image = compiled.generate("slot", slot=slot).build(toolchain=toolchain, say=say)
+    return slot_image(image, compiled.board, version)
+
+
+def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
+    """What was built of a project of the type ``slot``, with its header."""
+    manifest, slots = image.built.manifest, board.slots
+    (info,) = manifest.models
+    assert slots is not None
+    place, content = slots.find(manifest.options.slot), read_content(image.path)
+    inputs, outputs = (tuple(map(SlotTensor.of, interfaces)) for interfaces in (info.inputs, info.outputs))
+    start = place.origin + header_bytes(inputs, outputs)
+    if content.origin != start:
+        raise BuildError(f"the code begins at {content.origin:#x}, not at {start:#x}", where=str(image.path))
+    return SlotImage(
+        name=info.name,
+        version=version,
+        origin=place.origin,
+        work=slots.work,
+        work_size=-(-image.size.sizes.ram // 4) * 4,
+        stack=_stack(image),
+        core=core_bits(board.core),
+        entry=start,
+        stateful=info.state > 0,
+        inputs=inputs,
+        outputs=outputs,
+        code=binary(content),
+    )
+
+
+def _stack(image: Image) -> int:
+    """The bytes of the stack that a run takes at most.
+
+    Built with ``CRT_PROFILE`` it calls the firmware after each layer, which takes up to ``_PROFILER``.
+    """
+    stack, profile = image.size.stack, image.built.manifest.options.profile
+    if stack is None:
+        raise UnsupportedError(
+            "nobody knows how much of the stack a run takes", where=image.built.manifest.name
+        )
+    left = set(stack.unresolved) - ({"crt_layer_done"} if profile else set())
+    if stack.recursion or stack.unknown or left:
+        unknown = ", ".join((*stack.unknown, *sorted(left))[:3]) or "recursion"
+        where = image.built.manifest.name
+        raise UnsupportedError(f"nobody knows how much of the stack a run takes: {unknown}", where=where)
+    return stack.worst + (_PROFILER if profile else 0)
+
+
+def interface_file(compiled: Compiled, image: SlotImage) -> str:
+    """The header for firmware that runs versions of the model with the interface of ``image``."""
+    if not compiled.plans:
+        raise UnsupportedError("code that is compiled already has no interface", where=image.name)
+    return interface_header(compiled.plans[0], image.name, image.interface)

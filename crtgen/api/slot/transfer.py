@@ -1,0 +1,88 @@
+"""Writing an image into a slot of a device that runs, over the RPC."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.api.image import Say, silent
+from crtgen.api.slot.delta import Delta
+from crtgen.base import endpoints
+from crtgen.base.errors import UnsupportedError, UsageError
+from crtgen.compiler.codegen.slot_image import SlotImage
+from crtgen.device.rpc.client import Client, SlotsState
+
+__all__ = ["Pushed", "push", "slots_of"]
+
+_CHUNK = 4096
+_PAD = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What was done: the number of the slot, bytes that were sent, seconds; ``active``: it runs already."""
+
+    slot: int
+    sent: int
+    seconds: float
+    active: bool
+
+
+def slots_of(client: Client) -> SlotsState:
+    """The slots of a device. Raises ``UnsupportedError`` for firmware without any."""
+    state = client.slots()
+    if state is None:
+        hint = "generate it with --slots, and write it to the board"
+        raise UnsupportedError("this firmware has no slots", hint=hint)
+    return state
+
+
+def push(client: Client, image: SlotImage | Delta, *, commit: bool = True, say: Say = silent) -> Pushed:
+    """Write an image into the slot that it is linked for, and commit it.
+
+    A delta is applied on the device to the image that it has in another slot. With ``commit`` the model runs
+    from the next start on, in a slot in RAM at once. Raises ``UsageError`` for an image for another place,
+    ``RemoteError`` where the device refuses it: its running model is then as it was.
+    """
+    began, state = time.monotonic(), slots_of(client)
+    slot = _slot_at(state, image.origin)
+    size = image.end if isinstance(image, Delta) else len(image.data)
+    if size > state.places[slot].size:
+        raise UsageError(f"the image has {size:,} bytes, the slot {state.places[slot].size:,}")
+    base = _slot_at(state, image.base_origin) if isinstance(image, Delta) else slot
+    parts = image.parts() if isinstance(image, Delta) else ((0, image.data),)
+    say("erasing")
+    client.slot_call(endpoints.SLOT_BEGIN, slot)
+    sent = 0
+    for offset, part in parts:
+        say(f"writing {offset:,}")
+        if isinstance(part, bytes):
+            _write(client, slot, offset, part, state)
+            sent += len(part)
+        else:
+            client.slot_call(endpoints.SLOT_COPY, slot, offset, base, offset, part)
+    if commit:
+        client.slot_call(endpoints.SLOT_COMMIT, slot)
+    active = slots_of(client).active == slot
+    return Pushed(slot, sent, time.monotonic() - began, active)
+
+
+def _slot_at(state: SlotsState, origin: int) -> int:
+    for number, place in enumerate(state.places):
+        if place.origin == origin:
+            return number
+    known = ", ".join(f"{place.origin:#010x}" for place in state.places)
+    raise UsageError(f"the image is for a slot at {origin:#010x}", hint=f"the device has slots at {known}")
+
+
+def _write(client: Client, slot: int, offset: int, data: bytes, state: SlotsState) -> None:
+    """Through a block of the device's pool; bytes behind the last ones are as erased."""
+    padded = data + bytes([_PAD]) * (-len(data) % state.write_size)
+    memory = client.memory()
+    room = min(_CHUNK, memory.free // 2 if memory else _CHUNK)
+    chunk = max(room // state.write_size, 1) * state.write_size
+    for at in range(0, len(padded), chunk):
+        part = np.frombuffer(padded[at : at + chunk], np.uint8)
+        with client.allocate(part.shape, np.uint8) as place:
+            place.write(part)
+            client.slot_call(endpoints.SLOT_WRITE, slot, offset + at, place)

@@ -1,0 +1,9 @@
+"""What TVM's micro host needs to use crtgen's firmware: a transport, and the project API."""
+
+from crtgen.api.tvm.transport import IoTimeoutError, Transport, TransportClosedError, transport
+from crtgen.base.resources import microtvm_dir
+
+__all__ = ["TEMPLATE", "IoTimeoutError", "Transport", "TransportClosedError", "transport"]
+
+TEMPLATE = microtvm_dir()
+"""The folder that ``tvmc micro create-project ... template --template-dir`` takes."""

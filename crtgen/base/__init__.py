@@ -1,0 +1,1 @@
+"""Errors, files, child processes, text, trust, foreign formats: nothing here knows a network or a board."""

@@ -1,0 +1,179 @@
+"""What a file may cost: bytes and operations of a load, counted in one place.
+
+A load, and the compiling of what was loaded, has one ``Budget``. Whatever a file makes crtgen hold or compute
+is estimated, and asked of it, before it is done. Operations are estimates, too, so that a file is refused on
+every machine or on none; seconds are the backstop behind them, looked at between steps.
+"""
+
+import mmap
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crtgen.base.errors import UnsupportedError, UsageError
+
+__all__ = [
+    "CALL",
+    "DEFAULT_MEMORY",
+    "DEFAULT_SECONDS",
+    "Budget",
+    "current",
+    "limit_memory",
+    "limit_seconds",
+    "memory_limit",
+    "spending",
+]
+
+DEFAULT_MEMORY = 384 << 20
+"""Bytes, beside the 120 MB of the program itself: microcontrollers have no models that need as many."""
+
+DEFAULT_SECONDS = 120
+CALL = 20_000
+"""What it costs to compute anything at all with numpy, in operations."""
+
+_OPERATIONS = 1 << 23
+"""For each second of the limit: constants get about a hundredth of the time."""
+
+_UNLIMITED = 1 << 62
+_SLACK = 16 << 20
+"""What allocators map before they give it away."""
+
+_memory = DEFAULT_MEMORY
+_seconds = DEFAULT_SECONDS
+
+
+def limit_memory(nbytes: int = DEFAULT_MEMORY) -> None:
+    """How much memory the content of files may take, in bytes; ``UsageError`` below 16 MiB."""
+    global _memory
+    if nbytes < 16 << 20:
+        raise UsageError(f"{nbytes} bytes of memory are too few", hint="at least 16 MiB, 16777216")
+    _memory = nbytes
+
+
+def limit_seconds(seconds: int = DEFAULT_SECONDS) -> None:
+    """How many seconds of the processor a load may take; ``UsageError`` below 1."""
+    global _seconds
+    if seconds < 1:
+        raise UsageError(f"{seconds} seconds are too few", hint="at least 1")
+    _seconds = seconds
+
+
+def memory_limit(divisor: int = 1) -> int:
+    """The share of the memory that one of ``divisor`` things may take, in bytes."""
+    return _memory // divisor
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is left of the limits; ``where`` is the file, ``place`` what of it is looked at.
+
+    ``taken`` counts bytes, none of which are ever given back; ``spent`` counts operations, of about a
+    nanosecond each.
+    """
+
+    where: str = ""
+    memory: int = field(default_factory=lambda: _memory)
+    seconds: int = field(default_factory=lambda: _seconds)
+    place: str = ""
+    taken: int = 0
+    spent: int = 0
+    _start: float = field(default_factory=time.thread_time)
+
+    def take(self, nbytes: int, what: str) -> None:
+        """Ask for memory; ``UnsupportedError`` if there is not as much left."""
+        self.hold(nbytes, what)
+        self.taken += nbytes
+
+    def hold(self, nbytes: int, what: str) -> None:
+        """The same for memory that is given back soon."""
+        if self.taken + nbytes > self.memory:
+            total = self.taken + nbytes
+            reason = f"{what} makes {total:,} bytes in all; {self.memory:,} may be taken"
+            raise self._over(reason, f"crtgen --limit-memory {_round_up(total)} allows it")
+
+    def compute(self, operations: int, what: str) -> None:
+        """Ask for operations; ``UnsupportedError`` if there are not as many left, or no time."""
+        most = self.seconds * _OPERATIONS
+        if self.spent + operations > most:
+            needed = -(-(self.spent + operations) // _OPERATIONS)
+            reason = f"{what} takes {self.spent + operations:,} operations in all; {most:,} may be spent"
+            raise self._over(reason, f"crtgen --limit-seconds {needed} allows it")
+        self.spent += operations
+        self.check()
+
+    def check(self) -> None:
+        """``UnsupportedError`` if the time is over."""
+        if time.thread_time() - self._start > self.seconds:
+            hint = f"crtgen --limit-seconds {5 * self.seconds} allows more"
+            raise self._over(f"it takes more than {self.seconds} seconds", hint)
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Have the system refuse memory beyond what is left, where it can: to native code, which asks nobody.
+
+        ``MemoryError`` is raised instead, or what that code makes of it.
+        """
+        size = _address_space()
+        if size is None or self.memory >= _UNLIMITED:
+            yield
+            return
+        import resource  # Windows has no such module
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = size + self.memory - self.taken + _SLACK
+        resource.setrlimit(resource.RLIMIT_AS, (most if soft < 0 else min(most, soft), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+    def _over(self, reason: str, hint: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.place}: {reason}" if self.place else reason, where=self.where, hint=hint
+        )
+
+
+def _round_up(nbytes: int) -> int:
+    """To whole powers of two: what was refused is seldom the last that is asked for."""
+    return 1 << nbytes.bit_length()
+
+
+def _address_space() -> int | None:
+    """Bytes that the process has mapped; None where the system does not say."""
+    if sys.platform != "linux":
+        return None
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
+
+
+_FREE = Budget(memory=_UNLIMITED, seconds=_UNLIMITED)
+_current: ContextVar[Budget | None] = ContextVar("budget", default=None)
+
+
+def current() -> Budget:
+    """The budget of the load that goes on; one without limits where none does."""
+    return _current.get() or _FREE
+
+
+@contextmanager
+def spending(where: str, taken: int = 0) -> Iterator[Budget]:
+    """One budget for all that is done within, the one around it if there is one.
+
+    ``taken`` are bytes that are held already.
+    """
+    around = _current.get()
+    if around is not None:
+        yield around
+        return
+    token = _current.set(Budget(where, taken=taken))
+    try:
+        yield current()
+    except MemoryError as error:
+        reason = "it takes more memory than there is"
+        hint = "close other programs, or crtgen --limit-memory BYTES with less"
+        raise UnsupportedError(reason, where=where, hint=hint) from error
+    finally:
+        _current.reset(token)

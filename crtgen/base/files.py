@@ -1,0 +1,363 @@
+"""Every file operation that has to survive: reading with bounds, writing beside and renaming, locks.
+
+Reading takes regular files only, so that nothing waits for ever, and no more of them than the memory allows.
+Writing never shows half a file: the content goes into a new file beside, which then takes the name. Each call
+of the system goes through ``step``, which a test can break at the n-th of them.
+"""
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import IO
+
+from crtgen.base import budget
+from crtgen.base.errors import UsageError
+
+__all__ = [
+    "LEFTOVER",
+    "PICTURES",
+    "alone",
+    "check_writable",
+    "digest",
+    "hold",
+    "inside",
+    "make_directory",
+    "opened",
+    "opened_lock",
+    "private_directory",
+    "read",
+    "read_start",
+    "read_text",
+    "relative_path",
+    "remove",
+    "seen",
+    "step",
+    "take",
+    "write",
+    "write_new",
+]
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+"""The suffixes of pictures."""
+
+LEFTOVER = ".crtgen-new"
+"""How the name of a file ends that is being written; what a power cut leaves of it is written over."""
+
+_BINARY = getattr(os, "O_BINARY", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
+_RESERVED = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10)))
+)
+"""Names that are devices on Windows, whatever follows a dot."""
+
+
+_seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def seen() -> Iterator[dict[str, str]]:
+    """The files that ``read`` reads meanwhile, by absolute path, with their SHA-256 in hexadecimal."""
+    found: dict[str, str] = {}
+    token = _seen.set(found)
+    try:
+        yield found
+    finally:
+        _seen.reset(token)
+        if (outer := _seen.get()) is not None:
+            outer.update(found)
+
+
+def step(operation: str, path: Path) -> None:
+    """Called before each call of the system: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``."""
+
+
+def read(path: Path, what: str = "the file") -> bytes:
+    """The content of a regular file. Raises ``UsageError`` if it is none, or larger than a quarter of the
+    memory limit."""
+    limit = budget.memory_limit(4)
+    try:
+        with open(_regular(path, os.O_RDONLY, what), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise _too_large(path, what, size)
+            data = file.read(size + 1)
+            if len(data) > size:  # it grows, or does not say how long it is
+                data += file.read(limit + 1 - len(data))
+    except OSError as error:
+        raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+    if len(data) > limit:
+        raise _too_large(path, what, len(data))
+    budget.current().take(len(data), what)
+    if (found := _seen.get()) is not None:
+        found[str(path.absolute())] = hashlib.sha256(data).hexdigest()
+    return data
+
+
+def opened(path: Path, what: str) -> IO[bytes]:
+    """Open a regular file that is too large to be read as a whole. Raises ``UsageError``."""
+    try:
+        return open(_regular(path, os.O_RDONLY, what), "rb")
+    except OSError as error:
+        raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def read_start(path: Path, size: int) -> bytes:
+    """The first ``size`` bytes of a regular file, of a drive that somebody plugged in; a link is none.
+
+    Raises ``UsageError``.
+    """
+    try:
+        with open(_regular(path, os.O_RDONLY | _NOFOLLOW, "the file"), "rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Make a file in place, on a drive that can do no more; what has the name is removed, not written to.
+
+    A boot loader takes the drive away as soon as it has the last byte, so the name has to be the final one.
+    Raises ``UsageError``.
+    """
+    try:
+        _remove(path)
+        step("write", path)
+        with open(os.open(path, _NEW, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UsageError(f"it cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def _regular(path: Path, flags: int, what: str) -> int:
+    """A descriptor of a regular file; nothing else is waited for."""
+    descriptor = os.open(path, flags | _NONBLOCK | _BINARY, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"{what} is not a regular file", where=str(path), hint="name a file")
+    return descriptor
+
+
+def _too_large(path: Path, what: str, nbytes: int) -> UsageError:
+    return UsageError(
+        f"{what} has {nbytes:,} bytes; at most {budget.memory_limit(4):,} are read",
+        where=str(path),
+        hint=f"crtgen --limit-memory {4 * nbytes} allows it",
+    )
+
+
+def read_text(path: Path, what: str = "the file") -> str:
+    """The same as UTF-8, with line ends as they are."""
+    try:
+        return read(path, what).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} is not UTF-8", where=str(path)) from error
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a regular file, in hexadecimal. Raises ``UsageError`` if it cannot be read."""
+    try:
+        with open(_regular(path, os.O_RDONLY, "the file"), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, private: bool = False) -> None:
+    """Make ``path`` a file with this content, whole or in pieces: either all of it, or what was there before.
+
+    Only this user can read a ``private`` file. ``durable`` brings it to the disk before the call returns: it
+    survives a power cut. Raises ``UsageError`` if it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}{LEFTOVER}")
+    try:
+        _remove(beside)
+        step("write", beside)
+        with open(os.open(beside, _NEW, 0o600 if private else 0o666), "wb") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+            file.flush()
+            if durable:
+                step("sync", beside)
+                os.fsync(file.fileno())
+        step("rename", path)
+        beside.replace(path)
+        if durable:
+            _sync_directory(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise UsageError(f"it cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written after long work: its directory is missing, or it is none."""
+    if path.is_dir():
+        raise UsageError("it is a directory", where=str(path), hint="name a file")
+    if not path.parent.is_dir():
+        raise UsageError("its directory does not exist", where=str(path), hint=f"mkdir -p {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError("its directory cannot be written to", where=str(path), hint="name another place")
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it is there."""
+    try:
+        _remove(path)
+    except OSError as error:
+        raise UsageError(f"it cannot be removed: {error.strerror}", where=str(path)) from error
+
+
+def _remove(path: Path) -> None:
+    if os.path.lexists(path):
+        step("remove", path)
+        path.unlink(missing_ok=True)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, where they are missing."""
+    for directory in reversed((path, *path.parents)):
+        if directory.is_dir():
+            continue
+        if directory.exists():
+            raise UsageError("Not a directory", where=str(directory), hint="name another place")
+        step("mkdir", directory)
+        try:
+            directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"it cannot be made: {error.strerror}", where=str(directory)) from error
+
+
+def private_directory(name: str) -> Path:
+    """A directory of this user's alone, for locks: in ``XDG_RUNTIME_DIR``, else where temporary files are.
+
+    Raises ``UsageError`` if somebody else made it, or could change what is in it.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"{name}-{user}"
+    try:
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        status = directory.lstat()
+    except OSError as error:
+        raise UsageError(f"it cannot be made: {error.strerror}", where=str(directory)) from error
+    mine = not hasattr(os, "getuid") or (status.st_uid == user and not status.st_mode & 0o077)
+    if not stat.S_ISDIR(status.st_mode) or not mine:
+        hint = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+        raise UsageError("it is not a directory of yours alone", where=str(directory), hint=hint)
+    return directory
+
+
+@contextmanager
+def opened_lock(path: Path) -> Iterator[IO[str]]:
+    """The file of a lock, to be read and written; it is made if it is missing. A link is refused."""
+    step("lock", path)
+    try:
+        descriptor = _regular(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, "the lock")
+    except OSError as error:
+        raise UsageError(f"the lock cannot be opened: {error.strerror}", where=str(path)) from error
+    with open(descriptor, "r+", encoding="utf-8") as file:
+        yield file
+
+
+def take(descriptor: int, *, wait: bool = True) -> bool:
+    """Take the lock of an open file or directory; whether that worked. It ends when the file is closed."""
+    if fcntl is None:  # no such locks on Windows: two at once are the user's business there
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def hold(directory: Path, *, wait: bool = True) -> int | None:
+    """A descriptor that holds the lock of a directory, until it is closed or this process ends.
+
+    None without a lock: another process holds it and ``wait`` is false, the directory is not there or is a
+    link, or the system has no locks of directories.
+    """
+    if fcntl is None:
+        return None
+    descriptor = None
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
+        if take(descriptor, wait=wait):
+            return descriptor
+    if descriptor is not None:
+        os.close(descriptor)
+    return None
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Others who want the same directory for themselves wait; one that is not there is nobody's."""
+    descriptor = hold(directory)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    """Bring the names in a directory to the disk, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def relative_path(path: str) -> str:
+    """The path of a file below some directory, normalised; ``ValueError`` with the reason if it is none.
+
+    It is relative, has ``/`` between its parts, no ``..``, no control characters and no name that is a device
+    anywhere: it means the same on every system, and leads nowhere else.
+    """
+    if not path.isprintable() or "\\" in path or ":" in path:
+        raise ValueError(f"{path!r} has characters that no path may have")
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or not pure.parts:
+        raise ValueError(f"{path!r} is not a relative path")
+    for part in pure.parts:
+        if part == "..":
+            raise ValueError(f"{path!r} leads out of its directory")
+        if part.partition(".")[0].lower().rstrip() in _RESERVED or part[-1] in ". " or len(part) > 200:
+            raise ValueError(f"{path!r} has a name that not every system allows for a file")
+    return str(pure)
+
+
+def inside(directory: Path, paths: Iterable[str]) -> dict[str, Path]:
+    """Where relative paths are below ``directory``. Raises ``UsageError`` if a link is on the way."""
+    found = {}
+    clear: set[Path] = set()
+    for path in paths:
+        target = directory / path
+        for place in (target, *target.parents):
+            if place == directory or place in clear:
+                break
+            if place.is_symlink():
+                raise UsageError(
+                    "it is a link, which could lead out of the directory",
+                    where=str(place),
+                    hint="remove it, or name a new directory",
+                )
+            clear.add(place)
+        found[path] = target
+    return found

@@ -1,0 +1,27 @@
+"""Tables of comma-separated values."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from pathlib import Path
+
+from crtgen.base import files
+from crtgen.base.formats.foreign import foreign
+
+__all__ = ["read_table", "rows_of"]
+
+_PER_CELL = 60
+"""Bytes that Python takes for a cell of one character."""
+
+
+def read_table(path: Path, what: str, hint: str = "") -> list[list[str]]:
+    """The rows of a table, empty ones too. ``UsageError`` for what is none."""
+    with foreign(path, what, hint) as spent:
+        text = files.read_text(path, what)
+        spent.take(_PER_CELL * (text.count(",") + text.count("\n")), "cells")
+        return list(rows_of(StringIO(text, newline="")))
+
+
+def rows_of(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The rows of lines of text, one after the other, within ``foreign``, or of a file of crtgen's own."""
+    return csv.reader(lines)

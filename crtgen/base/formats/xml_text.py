@@ -1,0 +1,23 @@
+"""XML that makers write, as of CMSIS packs."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from crtgen.base.errors import UsageError
+from crtgen.base.formats.foreign import foreign
+
+__all__ = ["Element", "parse_xml"]
+
+Element = ElementTree.Element
+
+_PER_ELEMENT = 200
+"""Bytes that Python takes for an element."""
+
+
+def parse_xml(data: bytes, path: Path, what: str) -> Element:
+    """The root of a document in UTF-8 without entities of its own. Raises ``UsageError``."""
+    with foreign(path, what) as spent:
+        if b"<!ENTITY" in data or b"\0" in data:
+            raise UsageError(f"{what} declares entities, or is not UTF-8", where=str(path))
+        spent.hold(_PER_ELEMENT * data.count(b"<"), "elements of XML")
+        return ElementTree.fromstring(data)

@@ -1,0 +1,18 @@
+"""YAML that people write, as of hardware maps: plain values, and no aliases."""
+
+from pathlib import Path
+from typing import Any
+
+from crtgen.base.formats.foreign import foreign
+
+__all__ = ["parse_yaml"]
+
+
+def parse_yaml(text: str, path: Path, what: str) -> Any:
+    """The value that a text stands for. Raises ``UsageError``."""
+    import yaml  # takes a tenth of the start of every command, and few have a map
+
+    with foreign(path, what):
+        if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("it has an alias, *name, which may stand for anything: write it out")
+        return yaml.safe_load(text)

@@ -1,0 +1,41 @@
+"""How good a model has to be: limits of what ``crtgen eval`` finds, and the goals of a benchmark."""
+
+from collections.abc import Mapping
+
+from crtgen.base.errors import UsageError
+
+__all__ = ["GOALS", "QUALITY", "limits_of", "shortfalls"]
+
+QUALITY = ("accuracy", "auc", "hits", "misses", "false_alarms", "false_alarms_an_hour")
+"""What may have a limit: the first three at least, the others at most."""
+
+_AT_LEAST = ("accuracy", "auc", "hits")
+
+GOALS: Mapping[str, Mapping[str, float]] = {
+    "mlperf-kws": {"accuracy": 0.90},
+    "mlperf-vww": {"accuracy": 0.80},
+    "mlperf-ic": {"accuracy": 0.85},
+    "mlperf-ad": {"auc": 0.85},
+    "mlperf-sww": {"misses": 8, "false_alarms": 8},
+}
+"""The quality targets of MLPerf Tiny's closed division."""
+
+
+def limits_of(goal: str) -> Mapping[str, float]:
+    """The limits of a goal by name. Raises ``UsageError`` for one that is not known."""
+    if goal not in GOALS:
+        raise UsageError(f"unknown goal {goal!r}", hint=f"known: {', '.join(GOALS)}")
+    return GOALS[goal]
+
+
+def shortfalls(limits: Mapping[str, float], figures: Mapping[str, float]) -> list[str]:
+    """What is not as good as it has to be. Raises ``UsageError`` for a limit of what the data do not say."""
+    found = []
+    for name, limit in limits.items():
+        if name not in figures:
+            raise UsageError(f"{name} is not known of such data", hint=f"known: {', '.join(figures)}")
+        actual = figures[name]
+        if actual < limit if name in _AT_LEAST else actual > limit:
+            bound = "at least" if name in _AT_LEAST else "at most"
+            found.append(f"{name} {actual:.4g}, {bound} {limit:g} wanted")
+    return found

@@ -1,0 +1,115 @@
+"""Files in TOML that people write: every key is checked, and what is wrong is said with its full name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crtgen.base import files, trust
+from crtgen.base.errors import UsageError
+from crtgen.base.formats.toml_text import parse_toml
+
+__all__ = ["TomlTable", "load_toml", "table", "text", "yes_or_no"]
+
+T = TypeVar("T")
+_ABSENT: Any = object()
+
+
+class TomlTable:
+    """A TOML table that remembers which keys were asked for: any other key in it is an error.
+
+    ``digest`` is that of the whole file, as ``trust.digest`` writes it.
+    """
+
+    def __init__(self, file: Path, path: str, content: Mapping[str, Any], digest: str) -> None:
+        self.digest = digest
+        self._file = file
+        self._path = path
+        self._content = content
+        self._known: set[str] = set()
+
+    def error(self, key: str, message: str) -> UsageError:
+        """What is wrong with a key, with its full name and its file."""
+        return UsageError(message, where=f"{self._file}: {self._path}{key}")
+
+    def get(self, key: str, parse: Callable[[Any], T], default: Any = _ABSENT) -> T:
+        """The parsed value of a key; ``parse`` raises ``ValueError`` for what it cannot accept."""
+        self._known.add(key)
+        if key not in self._content:
+            if default is _ABSENT:
+                raise self.error(key, "the key is missing")
+            return default  # type: ignore[no-any-return]
+        try:
+            return parse(self._content[key])
+        except ValueError as error:
+            raise self.error(key, str(error)) from error
+
+    def has(self, key: str) -> bool:
+        """Whether a key is there; it counts as asked for."""
+        self._known.add(key)
+        return key in self._content
+
+    def section(self, key: str) -> "TomlTable | None":
+        """The table below a key; None if there is none."""
+        content = self.get(key, table, None)
+        return None if content is None else TomlTable(self._file, f"{self._path}{key}.", content, self.digest)
+
+    def sections(self, key: str) -> "list[tuple[str, TomlTable]]":
+        """Name and content of every table below a key."""
+        outer = self.section(key)
+        if outer is None:
+            return []
+        return [(name, inner) for name in outer._content if (inner := outer.section(name)) is not None]
+
+    def tables(self, key: str) -> "list[TomlTable]":
+        """The tables of an array of tables, ``[[key]]``."""
+        listed = self.get(key, _list, [])
+        places = (f"{self._path}{key} {n}." for n in range(1, len(listed) + 1))
+        return [
+            TomlTable(self._file, place, each, self.digest)
+            for place, each in zip(places, listed, strict=True)
+        ]
+
+    def rest(self) -> tuple[str, ...]:
+        """The keys that nothing asked for so far."""
+        return tuple(key for key in self._content if key not in self._known)
+
+    def finish(self) -> None:
+        """Refuse a key that nothing asked for."""
+        for key in self.rest():
+            close = get_close_matches(key, sorted(self._known), n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(self._known))}"
+            raise UsageError("unknown key", where=f"{self._file}: {self._path}{key}", hint=hint)
+
+
+def load_toml(file: Path, what: str) -> TomlTable:
+    """The file as a table; ``what`` it is, for errors. Raises ``UsageError``."""
+    content = files.read_text(file, what)
+    return TomlTable(file, "", parse_toml(content, file, what), trust.digest(content.encode()))
+
+
+def table(value: Any) -> Mapping[str, Any]:
+    """A parser of values that are tables."""
+    if not isinstance(value, dict):
+        raise ValueError("a table is wanted")
+    return value
+
+
+def _list(value: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ValueError("an array of tables is wanted")
+    return value
+
+
+def text(value: Any) -> str:
+    """A parser of values that are texts, not empty ones."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text is wanted")
+    return value
+
+
+def yes_or_no(value: Any) -> bool:
+    """A parser of true and false."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false is wanted")
+    return value

@@ -1,5 +1,0 @@
-"""CMSIS-NN as a code generator."""
-
-from crtgen.byoc.cmsis_nn.generator import CMSIS_NN, CmsisNn
-
-__all__ = ["CMSIS_NN", "CmsisNn"]

@@ -1,0 +1,27 @@
+"""External code generators: their interface, the division of graphs among them, and those of crtgen's own."""
+
+from crtgen.compiler.byoc.ccompiler import CCompiler
+from crtgen.compiler.byoc.cmsis_nn import CMSIS_NN, CmsisNn
+from crtgen.compiler.byoc.example import ExampleJson, to_example_json
+from crtgen.compiler.byoc.external import External, constants_of
+from crtgen.compiler.byoc.find import GROUP, find_generator, generator_names, read_generator
+from crtgen.compiler.byoc.generator import Generated, Generator, Pattern
+from crtgen.compiler.byoc.partition import partition
+
+__all__ = [
+    "CMSIS_NN",
+    "GROUP",
+    "CCompiler",
+    "CmsisNn",
+    "ExampleJson",
+    "External",
+    "Generated",
+    "Generator",
+    "Pattern",
+    "constants_of",
+    "find_generator",
+    "generator_names",
+    "partition",
+    "read_generator",
+    "to_example_json",
+]

@@ -1,0 +1,56 @@
+"""Products of matrices: fully connected layers, and those whose operands are both computed."""
+
+from crtgen.compiler.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, Four, call, context, declare, dims
+from crtgen.compiler.byoc.cmsis_nn.sources import CmsisSources
+from crtgen.network.ops.scheme import scheme_of
+
+__all__ = ["fully_connected", "matmul"]
+
+
+def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
+    """``arm_fully_connected``; Helium's of int8 wants the sums of weights, made in every run."""
+    sig, p = layer.sig, layer.op.parameters(layer.sig)
+    outputs, depth = sig.inputs[1].shape
+    rows = sig.x.elements // depth
+    function, weights = f"arm_fully_connected_{layer.kind}", Four(depth, 1, 1, outputs)
+    buffered = layer.kind != "s4"
+    sized = f"{function}_get_buffer_size_{layer.extension or 'dsp'}"
+    nbytes = sources.size(sized, weights) if buffered else 0
+    source, matrix, bias = layer.names
+    lines = [
+        f"static const cmsis_nn_fc_params params = {{{p.input_offset}, 0, {p.output_offset}, "
+        f"{{{p.act_min}, {p.act_max}}}}};",
+        f"static const cmsis_nn_per_tensor_quant_params quant = {{{p.multipliers[0]}, {p.shifts[0]}}};",
+        *declare(input=Four(rows, 1, 1, depth), filter=weights, biases=dims((outputs,)),
+                 output=Four(rows, 1, 1, outputs)),
+        context(nbytes),
+    ]  # fmt: skip
+    functions = [function]
+    if nbytes:
+        functions.append("arm_vector_sum_s8")
+        sums = "(int32_t *)(void *)scratch"
+        lines.append(call(functions[-1], sums, depth, outputs, matrix, p.input_offset, 0, bias))
+    lines.append(
+        call(function, "&context", "&params", "&quant", "&input", source, "&filter", matrix,
+             "&biases", bias, "&output", "y0")
+    )  # fmt: skip
+    return CmsisCode(tuple(lines), tuple(functions), (), nbytes)
+
+
+def matmul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
+    """``arm_batch_matmul``, whose second operand has its columns one after the other."""
+    sig, p = layer.sig, layer.op.parameters(layer.sig)
+    a, b = sig.inputs
+    nbytes = 4 * b.shape[-2] if layer.extension == "mve" and layer.kind == "s8" else 0
+    low, high = scheme_of(sig.y).limits
+    function = f"arm_batch_matmul_{layer.kind}"
+    lines = [
+        f"static const cmsis_nn_bmm_params params = {{false, false, {{{p.input1_offset}, {p.input2_offset}, "
+        f"{p.output_offset}, {{{low}, {high}}}}}}};",
+        f"static const cmsis_nn_per_tensor_quant_params quant = {{{p.multiplier}, {p.shift}}};",
+        *declare(first=dims(a.shape), second=dims(b.shape), output=dims(sig.y.shape)),
+        context(nbytes),
+        call(function, "&context", "&params", "&quant", "&first", layer.names[0], "&second", layer.names[1],
+             "&output", "y0"),
+    ]  # fmt: skip
+    return CmsisCode(tuple(lines), (function,), (), nbytes)

@@ -1,0 +1,97 @@
+"""The interface of external code generators: what a package implements to bring its own code.
+
+docs/byoc.md is the guide. A generator is found by the entry point group ``crtgen.codegen``, or handed to
+``crtgen.compile``.
+"""
+
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self, TypeAlias
+
+from crtgen.base.errors import UsageError
+from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Target
+from crtgen.compiler.kernels.engine.sources import DeviceContext, SourceLibrary
+from crtgen.network.ir import Graph, Op, Signature
+
+__all__ = ["Generated", "Generator", "Pattern"]
+
+Pattern: TypeAlias = tuple[type[Op], ...]
+"""A chain of operators, each the only reader of the one before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """The code of a subgraph.
+
+    ``body`` are the statements of its function. They find the subgraph's inputs as ``x0``, ``x1`` ..., its
+    outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch``, if there are bytes of it, and
+    ``device``, if the generator has a handle of one.
+    ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
+    ``libraries`` among others. ``inplace`` says which inputs an output may overwrite: see ``InPlace``,
+    which counts the subgraph's inputs here.
+    """
+
+    body: str
+    consts: tuple[Const, ...] = ()
+    scratch: int = 0
+    support: str = ""
+    includes: tuple[str, ...] = ()
+    libraries: tuple[SourceLibrary, ...] = ()
+    inplace: tuple[InPlace, ...] = ()
+
+
+class Generator(ABC):
+    """A code generator. ``name`` is what the user calls it by.
+
+    ``patterns`` are tried in their order. With ``merges``, matches next to each other become one subgraph.
+
+    All that one generator makes for a model is a module; ``context`` is the device that it runs on. A
+    generator may be there several times, with names and devices of their own.
+    """
+
+    name: str
+    context: DeviceContext = DeviceContext()
+    patterns: ClassVar[tuple[Pattern, ...]]
+    merges: ClassVar[bool] = False
+
+    @classmethod
+    def create(cls, options: Mapping[str, str]) -> Self:
+        """The generator with options of the user's; ``UsageError`` for one that it does not know."""
+        for name in options:
+            raise UsageError(f"the code generator {cls.name} has no option {name}")
+        return cls()
+
+    @property
+    def handle(self) -> str:
+        """What the generated functions get as ``device``; empty if they need none.
+
+        A constant expression of type ``void *`` in C, which the headers and the ``support`` explain.
+        """
+        return ""
+
+    def version(self) -> str:
+        """What tells this generator, with all that it takes code from, from an earlier or later one."""
+        return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
+
+    def reason(self, op: Op, sig: Signature) -> str:
+        """Why an operator of a pattern is not done; empty if it is. The signature has the constants' data."""
+        return ""
+
+    def reason_as_a_whole(self, subgraph: Graph) -> str:
+        """Why a subgraph of operators that are done one by one is not done as one; empty if it is."""
+        return ""
+
+    def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
+        """The sources that code of other tools is built with; None if they are not this generator's.
+
+        ``code`` is C that includes ``headers``, which the archive that it comes from does not have.
+        """
+        return None
+
+    @abstractmethod
+    def generate(self, subgraph: Graph, target: Target) -> Generated:
+        """The code of a subgraph for a target. Equal subgraphs have to give equal code."""

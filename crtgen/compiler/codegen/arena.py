@@ -1,0 +1,130 @@
+"""The arena of a model in C: its symbol, the constants for its offsets, and its map."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from crtgen.compiler.codegen.names import arena_macro, arena_symbol, c_identifier, comment, unique_identifiers
+from crtgen.compiler.plan import Bar, Lifetime, Plan, Step, chart, lifetimes
+from crtgen.network.ir import shape_text
+
+__all__ = ["Arena", "ArenaView", "PlaceView"]
+
+_CHART = 40
+"""Columns of the map: its lines stand in a comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceView:
+    """A constant of C: the ``offset`` in bytes of what ``text`` names."""
+
+    constant: str
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaView:
+    """An arena of ``size`` bytes: the array ``symbol``, and the ``macro`` for where it begins.
+
+    ``places`` are the constants for its offsets, ``chart`` the lines of its map.
+    """
+
+    symbol: str
+    macro: str
+    size: int
+    places: tuple[PlaceView, ...] = ()
+    chart: tuple[str, ...] = ()
+
+
+class Arena:
+    """The names of what lies in a model's arena.
+
+    ``outside`` are the addresses of what lies elsewhere, in C. The arena of a subgraph begins at ``base`` in
+    the model's, and its names begin with ``prefix``.
+    """
+
+    def __init__(
+        self, model: str, plan: Plan, outside: Mapping[str, str], base: int = 0, prefix: str = ""
+    ) -> None:
+        self.model = model
+        self.inner: list[Arena] = []
+        self.states: list[PlaceView] = []
+        self._plan, self._outside, self._base = plan, outside, base
+        self._macro = arena_macro(model)
+        steps = (step.name for step in plan.steps if step.scratch is not None)
+        self._prefix = prefix or model
+        self._values = _constants(f"{self._prefix}_AT", plan.slots)
+        self._scratch = _constants(f"{self._prefix}_SCRATCH", steps)
+
+    @classmethod
+    def of(cls, model: str, plan: Plan) -> "Arena":
+        """The arena of a model, whose states are outside, and its input where that comes by rows."""
+        names = _constants(f"{model}_STATE_AT", plan.states)
+        outside = {name: f"{model}_state + {constant}" for name, constant in names.items()}
+        made = cls(model, plan, {name: f"{model}_image" for name in plan.fed} | outside)
+        for name, constant in names.items():
+            value = plan.graph.values[name]
+            text = comment(f"the state {name}, {shape_text(value.shape)} {value.dtype.value}")
+            made.states.append(PlaceView(constant, plan.states[name].offset, text))
+        return made
+
+    def within(self, step: Step, plan: Plan, outside: Mapping[str, str]) -> "Arena":
+        """The arena of a subgraph that a step runs: the step's scratch memory."""
+        base = self._base + (step.scratch.offset if step.scratch is not None else 0)
+        prefix = f"{self._prefix}_{c_identifier(plan.graph.name)}{len(self.inner)}"
+        self.inner.append(Arena(self.model, plan, outside, base, prefix))
+        return self.inner[-1]
+
+    def value(self, name: str) -> str:
+        """The address of a value, in C."""
+        if name in self._plan.homes:
+            return self._outside[self._plan.homes[name]]
+        return f"{self._macro} + {self._values[name]}"
+
+    def home(self, name: str) -> str:
+        """The address of a home, in C."""
+        return self._outside[name]
+
+    def scratch(self, step: Step) -> str:
+        """The address of a step's scratch memory, in C; empty if it has none."""
+        return f"{self._macro} + {self._scratch[step.name]}" if step.scratch is not None else ""
+
+    def view(self) -> ArenaView:
+        """The arena with all its places, those of subgraphs after them."""
+        bars = (
+            Bar(life.slot.offset, life.first, life.last, self._constant(life), life.slot.size)
+            for life in self._lives()
+            if not life.alias_of
+        )
+        return ArenaView(
+            symbol=arena_symbol(self.model),
+            macro=self._macro,
+            size=self._plan.arena,
+            places=tuple(self._places()),
+            chart=tuple(line.rstrip() for line in chart(bars, _CHART)),
+        )
+
+    def _lives(self) -> list[Lifetime]:
+        return sorted(lifetimes(self._plan), key=lambda life: (life.slot.offset, life.first))
+
+    def _constant(self, life: Lifetime) -> str:
+        return (self._scratch if life.is_scratch else self._values)[life.name]
+
+    def _places(self) -> Iterator[PlaceView]:
+        for life in self._lives():
+            yield self._place(life)
+        for arena in self.inner:
+            yield from arena._places()
+        yield from self.states
+
+    def _place(self, life: Lifetime) -> PlaceView:
+        value = self._plan.graph.values.get(life.name)
+        what = f"{life.slot.size} bytes of scratch of {life.name}"
+        if value is not None and not life.is_scratch:
+            what = f"{life.name}, {shape_text(value.shape)} {value.dtype.value}"
+        return PlaceView(self._constant(life), self._base + life.slot.offset, comment(what))
+
+
+def _constants(prefix: str, names: Iterable[str]) -> dict[str, str]:
+    identifiers = unique_identifiers(names, upper=True)
+    return {name: f"{prefix.upper()}_{identifier}" for name, identifier in identifiers.items()}

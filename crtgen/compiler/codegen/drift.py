@@ -1,0 +1,63 @@
+"""What a model should meet, as C: the reference of ``crt/drift.h``."""
+
+from dataclasses import dataclass
+
+from crtgen.compiler.codegen.render import render
+
+__all__ = ["LAYERS", "PARTS", "SIZES", "Counted", "DriftReference", "WatchedLayer", "drift_file"]
+
+LAYERS = 4  # CRT_DRIFT_LAYERS
+SIZES = {"inputs": 16, "classes": 8, "margins": 8, "saturated": LAYERS, "entropy": 1}
+PARTS = tuple(SIZES)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Every ``step``-th of ``elements`` integers of ``1 << shift`` bytes, with a sign if ``signed``."""
+
+    elements: int
+    step: int
+    shift: int
+    signed: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedLayer:
+    """The output of a layer: its number in the order of execution, and its offset in the arena."""
+
+    name: str
+    number: int
+    offset: int
+    values: Counted
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReference:
+    """What a window of ``runs`` runs should count, by part, and the greatest usual distance of each part.
+
+    ``lasting`` are distances that one usual window of ten exceeds in a part: seven of 16 are an alarm.
+
+    ``input`` is what is counted of the first input; ``scores`` are the elements of the first output, 0 if
+    they are not counted. ``entropy`` has 256 times ``-p log2(p)`` for each score from -128 on, where scores
+    are probabilities. ``ends`` are elements at the ends of their range.
+    """
+
+    runs: int
+    input: Counted
+    scores: int
+    entropy: tuple[int, ...]
+    layers: tuple[WatchedLayer, ...]
+    expected: dict[str, tuple[int, ...]]
+    ends: int
+    limits: tuple[int, ...]
+    lasting: tuple[int, ...]
+
+    @property
+    def watched(self) -> int:
+        """A bit for the number of each layer, modulo 32."""
+        return sum({1 << layer.number % 32 for layer in self.layers})
+
+
+def drift_file(name: str, reference: DriftReference) -> str:
+    """``<name>_drift.c``, for a model that is compiled with ``CRT_DRIFT``."""
+    return render("drift.c.j2", name=name, r=reference, parts=PARTS)

@@ -1,0 +1,98 @@
+"""What external code generators contribute to a model: a module each, with a file and entries of its own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from crtgen.compiler.codegen.arena import Arena
+from crtgen.compiler.codegen.module import ExternalModule, LayerInfo
+from crtgen.compiler.codegen.names import KERNELS, comment, unique_identifiers
+from crtgen.compiler.codegen.views import KernelFileView, KernelView, PackedView
+from crtgen.compiler.kernels.engine.kernel import Kernel
+from crtgen.compiler.kernels.engine.sources import ModuleOf
+from crtgen.compiler.plan import Plan, Step
+from crtgen.network.ir import Value
+
+__all__ = ["Externals"]
+
+
+@dataclass(slots=True, eq=False)
+class _Found:
+    """The functions and layers of one module, as they turn up."""
+
+    identifier: str
+    kernels: list[tuple[Kernel, KernelView]] = field(default_factory=list)
+    layers: list[LayerInfo] = field(default_factory=list)
+
+
+class Externals:
+    """Collects the modules of one model.
+
+    An entry of the registry computes one subgraph on the tensors that it is given. Its constants, its scratch
+    in the model's arena and its device are those that the subgraph has in a run.
+    """
+
+    def __init__(self, plan: Plan, arena: Arena) -> None:
+        modules = dict.fromkeys(s.kernel.module for s in plan.steps if s.kernel.module is not None)
+        identifiers = unique_identifiers(module.name for module in modules)
+        self.arena = arena
+        self.model = arena.model
+        self.found = {module: _Found(identifiers[module.name]) for module in modules}
+        self.entries: list[PackedView] = []
+
+    def device(self, module: ModuleOf | None) -> str:
+        """The pointer to a module's device; empty if it has none."""
+        if module is None or not module.handle:
+            return ""
+        return f"{self.model}_{self.found[module].identifier}_device"
+
+    def devices(self) -> tuple[str, ...]:
+        """The pointers to the devices of the modules that have one."""
+        return tuple(filter(None, map(self.device, self.found)))
+
+    def function(self, kernel: Kernel, view: KernelView) -> None:
+        """Add a function to the file of its module."""
+        if kernel.module is not None:
+            self.found[kernel.module].kernels.append((kernel, view))
+
+    def layer(self, about: LayerInfo, step: Step, values: Sequence[Value]) -> LayerInfo:
+        """The layer with its entry of the registry and its device, if it is a subgraph."""
+        module = step.kernel.module
+        if module is None:
+            return about
+        found = self.found[module]
+        entry = f"tvmgen_{self.model}_{found.identifier}_main_{len(found.layers)}"
+        about = replace(about, entry=entry, device=self.device(module))
+        found.layers.append(about)
+        self.entries.append(PackedView.of(self.arena, entry, about, step, values))
+        return about
+
+    def files(self) -> Iterator[KernelFileView]:
+        """A file for each module."""
+        for module, found in self.found.items():
+            kernels = [kernel for kernel, _ in found.kernels]
+            yield KernelFileView(
+                suffix=_suffix(found),
+                what=f"of {comment(module.name)} on {comment(str(module.context))}, ",
+                kernels=tuple(view for _, view in found.kernels),
+                includes=tuple(sorted({i for k in kernels for i in k.includes})),
+                support=tuple(dict.fromkeys(k.support for k in kernels if k.support)),
+                device=self.device(module),
+                handle=module.handle,
+            )
+
+    def modules(self) -> tuple[ExternalModule, ...]:
+        """What is known of each module, after all layers."""
+        return tuple(
+            ExternalModule(
+                name=module.name,
+                context=module.context,
+                file=self.model + _suffix(found),
+                functions=tuple(layer.entry for layer in found.layers),
+                consts=tuple(const for layer in found.layers for const in layer.consts),
+            )
+            for module, found in self.found.items()
+        )
+
+
+def _suffix(found: _Found) -> str:
+    return f"_external_{found.identifier}{KERNELS}.c"

@@ -1,0 +1,78 @@
+"""LLVM in place of C: the metadata module, and whole models as objects. Needs the extra ``llvm``.
+
+This file is what everybody imports; those that import llvmlite itself (``llvm_*``) are imported once it is
+known to be there.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import PurePosixPath
+
+from crtgen.base.errors import ToolMissingError
+from crtgen.boards.core import Core
+from crtgen.compiler.codegen.metadata import Registry, describe
+from crtgen.compiler.codegen.module import CModule
+from crtgen.compiler.codegen.names import KERNELS
+from crtgen.compiler.kernels import Target
+
+__all__ = ["compile_modules", "metadata_ir", "metadata_object", "require_llvm"]
+
+_INSTALL = "pip install 'crtgen[llvm]'"
+
+
+def require_llvm() -> None:
+    """Raise ``ToolMissingError`` unless the packages of the extra are installed."""
+    for package in ("llvmlite", "ziglang"):
+        if find_spec(package) is None:
+            raise ToolMissingError(f"{package} is not installed: the target llvm needs it", hint=_INSTALL)
+
+
+def metadata_ir(registry: Registry, core: Core) -> str:
+    """The metadata module of ``registry`` as LLVM IR, verified."""
+    require_llvm()
+    from crtgen.compiler.codegen import llvm_emit, llvm_metadata
+
+    return str(llvm_emit.parse(str(llvm_metadata.metadata_module(describe(registry), core))))
+
+
+def metadata_object(registry: Registry, core: Core) -> bytes:
+    """The same as an object file for ``core``."""
+    require_llvm()
+    from crtgen.compiler.codegen import llvm_emit
+
+    return llvm_emit.emit_object(llvm_emit.parse(metadata_ir(registry, core)), core)
+
+
+def compile_modules(
+    modules: Sequence[CModule],
+    target: Target,
+    *,
+    definitions: Sequence[str] = (),
+) -> tuple[tuple[CModule, ...], dict[str, bytes]]:
+    """The models' C, under ``definitions`` of macros, and their metadata module as objects for ``target``.
+
+    Models without functions for the registry have no metadata module.
+
+    ``<models>_kernels.o`` is everything but functions in assembly, in ``<model>_asm_kernels.o``, and what
+    external code generators made.
+    The modules come back with what is left of their files: their interfaces.
+    """
+    require_llvm()
+    from crtgen.compiler.codegen.llvm_compile import LlvmRequest, compile_objects
+
+    sources = {name: text for module in modules for name, text in module.files.items()}
+    libraries = [library for module in modules for library in module.libraries]
+    for library in libraries:
+        headers = ((path, data) for path, data in library.files if path.endswith(".h"))
+        sources |= {f"{library.name}/{path}": data.decode("utf-8", "replace") for path, data in headers}
+    folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
+    registry = Registry.of(modules) if any(module.functions for module in modules) else None
+    request = LlvmRequest(sources, registry, target, tuple(definitions), tuple(folders))
+    code, assembled = compile_objects(request)
+    objects = {f"{'_'.join(module.info.name for module in modules)}{KERNELS}.o": code}
+    objects |= {f"{PurePosixPath(path).stem}.o": data for path, data in assembled.items()}
+    return tuple(map(_without_c, modules)), objects
+
+
+def _without_c(module: CModule) -> CModule:
+    return module.without({name for name in module.files if name.endswith((".c", ".S", "_internal.h"))})

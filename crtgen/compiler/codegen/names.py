@@ -1,0 +1,142 @@
+"""Names as C identifiers, C strings and comments."""
+
+import re
+from collections.abc import Iterable
+
+from crtgen.base.errors import UsageError
+
+__all__ = [
+    "ARENA",
+    "KERNELS",
+    "PARAM",
+    "PLAIN_PARAM",
+    "REGISTRY",
+    "WEIGHTS",
+    "arena_macro",
+    "arena_symbol",
+    "c_identifier",
+    "c_string",
+    "check_model_name",
+    "comment",
+    "param_symbol",
+    "symbol_stem",
+    "unique_identifiers",
+]
+
+PARAM = "__tvm_param__"
+"""What the symbols of constants begin with, as TVM's do."""
+
+PLAIN_PARAM = "crt_param_"
+"""The same where no registry needs TVM's names: two underscores are reserved for the compiler."""
+
+ARENA = "_arena"
+"""What the symbols of arenas end in."""
+
+KERNELS = "_kernels"
+WEIGHTS = "_weights"
+REGISTRY = "_registry"
+"""What the names of files end in, before the dot: functions of layers, constants, what the registry needs."""
+
+_KEYWORDS = re.compile(
+    "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|"
+    "compl|concept|const|const_cast|consteval|constexpr|constinit|continue|co_await|co_return|co_yield|decltype|"
+    "default|delete|do|double|dynamic_cast|else|enum|explicit|export|extern|false|float|for|friend|goto|if|inline|"
+    "int|long|mutable|namespace|new|noexcept|not|not_eq|nullptr|operator|or|or_eq|private|protected|public|register|"
+    "reinterpret_cast|requires|restrict|return|short|signed|sizeof|static|static_assert|static_cast|struct|switch|"
+    "template|this|thread_local|throw|true|try|typedef|typeid|typename|typeof|typeof_unqual|union|unsigned|using|"
+    "virtual|void|volatile|wchar_t|while|xor|xor_eq"
+)
+"""Of C and C++, and of GNU's C."""
+
+_LONGEST = 48
+
+_HEADERS = re.compile(
+    "alloca|assert|complex|ctype|endian|errno|features|fenv|float|inttypes|iso646|limits|locale|malloc|math|"
+    "memory|newlib|reent|sched|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|"
+    "stdnoreturn|string|strings|tgmath|threads|time|uchar|unistd|wchar|wctype"
+)
+"""Headers of the C library, and those that they include."""
+
+_RUNTIME = "crt_"
+"""What the names of the C runtime's files and functions begin with."""
+
+
+def check_model_name(name: str) -> None:
+    """Raise ``UsageError`` unless files and symbols of a model may have this name."""
+    if not name.isidentifier() or not name.isascii():
+        raise UsageError(
+            f"{name!r} is not a C identifier, so it cannot name a model", hint="use letters and digits"
+        )
+    if _HEADERS.fullmatch(name):
+        raise UsageError(f"a model cannot be called {name}: C has a header {name}.h", hint="rename the file")
+    if name.startswith(_RUNTIME):
+        raise UsageError(
+            f"a model cannot be called {name}: {_RUNTIME} is the C runtime's", hint="rename the file"
+        )
+
+
+def c_identifier(text: str) -> str:
+    """``text`` as an identifier of at most 48 characters, valid in C and C++; not unique by itself."""
+    name = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z]", "_", text))[:_LONGEST].strip("_")
+    if not name or name[0].isdigit() or _KEYWORDS.fullmatch(name):
+        name = f"x_{name}"
+    return name
+
+
+def param_symbol(*words: str) -> str:
+    """The symbol of a constant."""
+    return PARAM + "_".join(words)
+
+
+def arena_symbol(model: str) -> str:
+    """The symbol of a model's arena."""
+    return model + ARENA
+
+
+def arena_macro(model: str) -> str:
+    """The macro for the address of the first byte of a model's arena, behind its guard."""
+    return arena_symbol(model).upper()
+
+
+def symbol_stem(name: str) -> str:
+    """What the symbols of an imported model begin with: its name as it is, if a symbol can begin so.
+
+    Unlike an identifier it may be a keyword, since something always follows: ``default_model``.
+    """
+    return name if name.isidentifier() and name.isascii() else c_identifier(name)
+
+
+def unique_identifiers(texts: Iterable[str], upper: bool = False) -> dict[str, str]:
+    """A different identifier for each of the texts; what would coincide gets ``_2``, ``_3`` ...
+
+    With ``upper`` they are in capitals.
+    """
+    chosen: dict[str, str] = {}
+    taken: set[str] = set()
+    for text in texts:
+        if text in chosen:
+            continue
+        base = name = c_identifier(text).upper() if upper else c_identifier(text)
+        count = 1
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        taken.add(name)
+        chosen[text] = name
+    return chosen
+
+
+def c_string(text: str) -> str:
+    """A C string literal of the text as UTF-8."""
+    return '"' + "".join(map(_escape, text.encode())) + '"'
+
+
+def _escape(byte: int) -> str:
+    plain = 0x20 <= byte < 0x7F and byte not in b'"\\?'
+    return chr(byte) if plain else f"\\{byte:03o}"
+
+
+def comment(text: str) -> str:
+    """``text`` on one line, such that it neither ends nor begins a comment, without trigraphs."""
+    line = "".join(c if c.isprintable() and c.isascii() else "_" for c in text)
+    return re.sub(r"\?(?=\?)", "? ", line.replace("*/", "* /").replace("/*", "/ *"))

@@ -1,0 +1,54 @@
+"""The one way from a template to text."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+
+from crtgen.base.resources import templates_dir
+
+__all__ = ["render", "render_pieces"]
+
+_PIECES = 1000  # of a template, which become one of the text
+
+
+def _compiled() -> FileSystemBytecodeCache | None:
+    """Where Jinja keeps compiled templates: below the system's temporary directory, for this user alone.
+
+    Compiling them takes longer than compiling a model. None where no such directory can be had.
+    """
+    try:
+        return FileSystemBytecodeCache()
+    except (OSError, RuntimeError):
+        return None
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(templates_dir()),
+        bytecode_cache=_compiled(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        auto_reload=False,
+    )
+
+
+def render(template: str, **context: Any) -> str:
+    """The text of ``templates/<template>`` with ``context``, usually one frozen view dataclass.
+
+    Everything is decided in the view: templates hold loops and ifs on its fields, no arithmetic. A name
+    that the context does not have raises ``jinja2.UndefinedError``.
+    """
+    return _environment().get_template(template).render(**context)
+
+
+def render_pieces(template: str, **context: Any) -> Iterator[str]:
+    """The same for a long text, a piece at a time."""
+    pieces = _environment().get_template(template).stream(**context)
+    pieces.enable_buffering(_PIECES)
+    yield from pieces

@@ -1,0 +1,1 @@
+"""Integer arithmetic of outputs: requantisation and averages in their cheapest exact forms."""

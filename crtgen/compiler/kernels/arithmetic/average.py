@@ -1,0 +1,40 @@
+"""Averages of int8 values from their sum in 16 bits, without a division."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.network.ops import INT8
+
+__all__ = ["MOST", "Reciprocal", "reciprocal"]
+
+MOST = 255
+"""Values whose sum fits into 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reciprocal:
+    """``(sum * multiplier + constant) >> shift`` is the mean, halves rounded away from zero."""
+
+    multiplier: int
+    constant: int
+    shift: int
+
+
+def reciprocal(count: int) -> Reciprocal | None:
+    """The division by ``count`` of every sum of so many int8 values; None if there is none in 32 bits.
+
+    Halves are rounded away from zero, which a slightly larger multiplier does on both sides of zero.
+    """
+    sums = np.arange(INT8.low * count, INT8.high * count + 1, dtype=np.int64)
+    means = np.sign(sums) * ((np.abs(sums) + count // 2) // count)
+    for shift in range(22, 15, -1):
+        for part in range(17):
+            multiplier = round((1 << shift) / (count - part / (16 * 130)))
+            product = sums * multiplier
+            least = int(((means << shift) - product).max())
+            beyond = int((((means + 1) << shift) - product).min())
+            constant = (least + beyond) // 2
+            if least < beyond and int(np.abs(product).max()) + abs(constant) < 1 << 31:
+                return Reciprocal(multiplier, constant, shift)
+    return None

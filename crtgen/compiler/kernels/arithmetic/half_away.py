@@ -1,0 +1,113 @@
+"""TFLite's arithmetic with rounding and zero point in one constant: outputs that are not cut at zero.
+
+It takes 1 off of what is negative, so that halves go away from zero. Scales from 1/2 to 1 have no shift to
+the right, and TFLite rounds once there, halves up: nothing has to be taken off. Where outputs of negative
+sums are not all cut off, sums get an offset that lifts those that matter above zero, and that is nearly a
+whole number of steps: the zero point takes it away again.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.compiler.kernels.arithmetic.requant import Mask, Rescale
+from crtgen.network.ops.fixedpoint import Int64, saturating_rounding_doubling_high_mul
+from crtgen.network.ops.scheme import INT8, Scheme
+
+__all__ = ["HalfAway", "solve_half_away"]
+
+_HALF_WORD = 1 << 31
+_MAX_SHIFT = 23  # of outputs of int8, for which constants have 32 bits
+_OFFSETS = 4096  # that are tried
+_NEAREST = 16  # of these
+_BITS = 31  # of a multiplier
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HalfAway:
+    """``clamp(sat((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``.
+
+    ``offset`` is added to accumulators before.
+    """
+
+    shift: Int64
+    multiplier: Int64
+    constant: Int64
+    offset: Int64
+    scheme: Scheme = INT8
+
+    def apply(self, acc: Int64) -> Int64:
+        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        acc = acc + self.offset
+        high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
+        shifted: Int64 = (high + self.constant - (acc < 0)) >> self.shift
+        return np.clip(shifted, *self.scheme.limits)
+
+
+def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
+    """TFLite's arithmetic with rounding and zero point in one constant.
+
+    None for wide sums and float32 factors, where a channel that varies has a scale of 1 or more, or one of
+    1/2 or more without an offset, or where ``gain`` or 2 times its accumulators do not fit into 32 bits.
+    """
+    if rescale.wide or rescale.factors is not None:
+        return None
+    least = rescale.apply(rescale.low)
+    varies = least < rescale.apply(rescale.high)
+    shift = np.where(varies, -rescale.shifts, 1)
+    if shift.min() < 0 or shift.max() > _MAX_SHIFT:
+        return None
+    offset = _lifted(rescale, shift == 0)
+    if offset is None:
+        return None
+    extent = int(((np.maximum(np.abs(rescale.low), np.abs(rescale.high)) + offset) * varies).max())
+    base = np.where(varies, rescale.zero_point, least)
+    base -= saturating_rounding_doubling_high_mul(offset, rescale.multipliers)
+    constant = ((np.int64(1) << shift) >> 1) + (base << shift)
+    if max(2, gain) * extent >= _HALF_WORD or np.abs(constant).max() >= _HALF_WORD:
+        return None
+    return HalfAway(shift, np.where(varies, rescale.multipliers, 0), constant, offset, rescale.scheme)
+
+
+def _lifted(rescale: Rescale, whole: Mask) -> Int64 | None:
+    """The offsets of ``HalfAway``, of those channels alone that have no shift; None if there is none."""
+    offset = np.zeros(rescale.channels, np.int64)
+    if not whole.any():
+        return offset
+    for channel in np.flatnonzero(whole):
+        one = rescale.take(slice(channel, channel + 1))
+        ends = int(one.low[0]), int(one.high[0])
+        found = _lift(int(one.multipliers[0]), one.zero_point, ends, (one.levels(), one.thresholds().ravel()))
+        if found is None:
+            return None
+        offset[channel] = found
+    return offset
+
+
+def _lift(multiplier: int, zero_point: int, ends: tuple[int, int], steps: tuple[Int64, Int64]) -> int | None:
+    """What to add to sums from one of the ``ends`` to the other; None if nothing is exact.
+
+    ``steps`` are levels of the output, and the least sums that reach them, or else one beyond the greatest.
+    Outputs are ``round(sum * multiplier / 2**31) - (sum < 0)`` and a constant, which makes 0 the zero point.
+    """
+    levels, reached = steps
+    low, high = ends
+    offsets = _offsets(multiplier, int(1 - reached.min()))[:, None]
+
+    def high_word(acc: Int64) -> Int64:
+        lifted = acc + offsets
+        return saturating_rounding_doubling_high_mul(lifted, multiplier) - (lifted < 0)
+
+    none = high_word(np.zeros(1, np.int64)) - zero_point
+    at, before = (high_word(np.clip(acc, low, high)) - none for acc in (reached, reached - 1))
+    right = ((at >= levels) | (reached > high)) & ((before < levels) | (reached <= low))
+    exact = offsets[right.all(axis=1)]
+    return int(exact[0, 0]) if exact.size else None
+
+
+def _offsets(multiplier: int, least: int) -> Int64:
+    """None, and those that are nearest to a whole number of steps, from the ``least`` one that will do."""
+    several = np.arange(max(least, 0), max(least, 0) + _OFFSETS, dtype=np.int64)
+    part = (several * multiplier) & ((1 << _BITS) - 1)
+    order = np.argsort(np.minimum(part, (1 << _BITS) - part), kind="stable")
+    return np.append(0, several[order[:_NEAREST]])

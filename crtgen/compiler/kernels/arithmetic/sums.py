@@ -1,0 +1,77 @@
+"""What an int8 sum gives for every pair of inputs: what a cheaper form of it has to agree with."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from crtgen.network.ir import Quant, Signature, Value
+from crtgen.network.ops.attrs import tensor_quant
+from crtgen.network.ops.binary import Add, Sub
+from crtgen.network.ops.fixedpoint import Int64
+from crtgen.network.ops.scheme import INT8
+
+__all__ = ["EverySum", "SumForm", "every_sum", "quants_of"]
+
+_STEPS = (0, 1, -1, 2, -2, 3, -3)
+_DELTAS = tuple((a, b) for a in _STEPS for b in _STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class SumForm:
+    """A sum with whole ``factors`` of its inputs and a ``constant``, shifted down by ``shift`` bits."""
+
+    factors: tuple[int, int]
+    constant: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EverySum:
+    """The 65,536 pairs ``x`` of int8 values and the reference's ``result`` for each, as int64.
+
+    ``factors`` are the real factors of the two inputs in units of the output (negative for a subtracted
+    one), ``limits`` the least and the greatest output.
+    """
+
+    x: tuple[Int64, Int64]
+    result: Int64
+    factors: tuple[float, float]
+    limits: tuple[int, int]
+
+    def near(self, bits: int, deltas: Iterable[tuple[int, int]] = _DELTAS) -> Iterator[tuple[int, int]]:
+        """Whole numbers near the factors times ``2**bits``, by their distances from the nearest ones."""
+        first, second = (round(factor * (1 << bits)) for factor in self.factors)
+        yield from ((first + a, second + b) for a, b in deltas)
+
+    def constants(self, total: Int64, shift: int) -> range:
+        """The constants with which ``(total + constant) >> shift``, clamped, is the result of every pair."""
+        floor, ceiling = self.result > self.limits[0], self.result < self.limits[1]
+        least = ((self.result << shift) - total)[floor].max(initial=-(1 << 31))
+        beyond = (((self.result + 1) << shift) - total)[ceiling].min(initial=1 << 31)
+        return range(int(least), int(beyond))
+
+
+def quants_of(sig: Signature) -> tuple[Quant, Quant, Quant]:
+    """The quantisation of both inputs and of the output: all that a sum depends on beside its operator."""
+    return tensor_quant(sig.inputs[0]), tensor_quant(sig.inputs[1]), tensor_quant(sig.y)
+
+
+@lru_cache(maxsize=16)
+def every_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> EverySum:
+    """The table of an operator on int8 values of these quantisations."""
+    every = INT8.every_number()
+    shapes = ((256, 1), (1, 256), (256, 256))
+    a, b, y = (Value(n, s, INT8.activations, q) for n, s, q in zip("aby", shapes, quants, strict=True))
+    sig = Signature((a, b), (y,))
+    (result,) = op.reference(sig, [every.reshape(a.shape), every.reshape(b.shape)])
+    params = op.parameters(sig)
+    first, second = quants[0].scale / quants[2].scale, quants[1].scale / quants[2].scale
+    wide = every.astype(np.int64)
+    return EverySum(
+        (np.repeat(wide, 256), np.tile(wide, 256)),
+        result.astype(np.int64).reshape(-1),
+        (first, -second if isinstance(op, Sub) else second),
+        (params.act_min, params.act_max),
+    )

@@ -1,0 +1,159 @@
+"""Instructions in the order in which a core takes least time over them.
+
+Designs write their loops in the order in which they are understood. Between two labels or branches a list
+scheduler puts them in another: of those that may come next it takes one that can begin first, and of these
+the one with the longest way to the end behind it. What an instruction reads and writes keeps its
+order, and so do stores and what else goes to memory. The instructions stay the same, and so do bytes, counts
+and results.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from crtgen.compiler.kernels.asm.effects import Effects, effects
+from crtgen.compiler.kernels.asm.isa import follows
+from crtgen.compiler.kernels.asm.pipelines import Clock, CorePipeline, Demand
+from crtgen.compiler.kernels.asm.routine import BasicBlock, Instruction, Routine, Runs
+
+__all__ = ["cycles", "each_block", "scheduled"]
+
+_Preference = Callable[[int, str], tuple[int, ...]]
+_PREFERENCES: Sequence[_Preference] = (
+    lambda height, unit: (-height,),
+    lambda height, unit: (unit != "multiplier", -height),
+    lambda height, unit: (),
+)
+"""What is taken first of what can begin at once; the last one is the order as written. All are tried."""
+_SP = "sp"
+_Group = tuple[Instruction, ...]
+
+
+@lru_cache(maxsize=512)
+def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
+    """The routine in an order for the pipeline; blocks that gain nothing stay as they were written."""
+    if not pipeline.overlaps:
+        return routine
+    return replace(routine, blocks=tuple(_block(b, pipeline, routine.no_alias) for b in routine.blocks))
+
+
+def cycles(runs: Runs, pipeline: CorePipeline) -> float:
+    """Of calls of routines that are in an order for the pipeline."""
+    return sum(
+        call.times * sum(b.runs(call.rounds) * each for b, each in each_block(call.routine, pipeline))
+        for call in runs.calls
+    )
+
+
+@lru_cache(maxsize=512)
+def each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
+    """The blocks in an order for the pipeline, then prologue and epilogue, and the cycles of each."""
+    frame = (BasicBlock(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
+    blocks = (*scheduled(routine, pipeline).blocks, *frame)
+    return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]
+
+
+def _block(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> BasicBlock:
+    orders = (block.lines, *((*order, *block.end) for order in _orders(block, pipeline, no_alias)))
+    best = min(dict.fromkeys(orders), key=lambda lines: pipeline.cycles(lines, block.again))
+    return block if best is block.lines else replace(block, lines=best)
+
+
+def _orders(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> Iterator[tuple[Instruction, ...]]:
+    """Those to choose from, without the branch."""
+    groups = tuple(_groups(block.straight))
+    demands = list(map(pipeline.demands, groups))
+    units = [first.timing.unit for first, *_ in demands]
+    for apart in (False, True) if no_alias else (False,):
+        after = _followers(groups, apart)
+        heights = _heights(demands, after)
+        for prefer in _PREFERENCES:
+            order = _ordered(demands, after, list(map(prefer, heights, units)), pipeline.width)
+            yield tuple(line for number in order for line in groups[number])
+
+
+def _groups(lines: Sequence[Instruction]) -> Iterator[_Group]:
+    """Instructions one by one, but IT and VPST with those that they govern."""
+    at = 0
+    while at < len(lines):
+        end = at + 1 + follows(lines[at].mnemonic)
+        yield tuple(lines[at:end])
+        at = end
+
+
+def _effects(group: _Group) -> Effects:
+    """Of a group; what runs on a condition reads what it may leave as it was."""
+    all_of = [effects(line) for line in group]
+    writes = frozenset[str]().union(*(e.writes for e in all_of))
+    reads = frozenset[str]().union(*(e.reads for e in all_of))
+    return Effects(
+        reads | writes if len(group) > 1 else reads,
+        writes,
+        loads=any(e.loads for e in all_of),
+        stores=any(e.stores for e in all_of),
+    )
+
+
+def _followers(groups: Sequence[_Group], no_alias: bool) -> Sequence[set[int]]:
+    """For each group, those behind it that have to stay behind it; ``no_alias`` is the routine's."""
+    after: list[set[int]] = [set() for _ in groups]
+    writer: dict[str, int] = {}
+    readers: defaultdict[str, list[int]] = defaultdict(list)
+    stored, loaded = -1, list[int]()
+    for number, group in enumerate(groups):
+        done = _effects(group)
+        for word in done.reads:
+            _behind(after, [writer[word]] if word in writer else [], number)
+            readers[word].append(number)
+        for word in done.writes:
+            _behind(after, [writer[word]] if word in writer else [], number)
+            _behind(after, readers.pop(word, ()), number)
+            writer[word] = number
+        if stored >= 0 and (done.stores or (done.loads and not (no_alias and _SP not in done.reads))):
+            after[stored].add(number)
+        if done.stores:
+            _behind(after, loaded, number)
+            stored, loaded = number, []
+        if done.loads:
+            loaded.append(number)
+    return after
+
+
+def _behind(after: list[set[int]], before: Iterable[int], number: int) -> None:
+    for other in before:
+        if other != number:
+            after[other].add(number)
+
+
+def _ordered(
+    demands: Sequence[Sequence[Demand]],
+    after: Sequence[set[int]],
+    ranks: Sequence[tuple[int, ...]],
+    width: int,
+) -> Iterator[int]:
+    """Numbers of groups: of what can begin first, what has the least rank comes next."""
+    waits = [0] * len(demands)
+    for followers in after:
+        for number in followers:
+            waits[number] += 1
+    ready = [number for number, count in enumerate(waits) if not count]
+    clock = Clock(width)
+    while ready:
+        number = min(ready, key=lambda n: (clock.start(demands[n][0]), ranks[n], n))
+        ready.remove(number)
+        clock.run(demands[number])
+        yield number
+        for other in after[number]:
+            waits[other] -= 1
+            if not waits[other]:
+                ready.append(other)
+
+
+def _heights(demands: Sequence[Sequence[Demand]], after: Sequence[set[int]]) -> Sequence[int]:
+    """The cycles from a group to the end, along the longest way."""
+    heights = [0] * len(demands)
+    for number in reversed(range(len(demands))):
+        own = max(max(demand.timing.latency, demand.timing.hold) for demand in demands[number])
+        heights[number] = own + max((heights[other] for other in after[number]), default=0)
+    return heights

@@ -1,0 +1,29 @@
+"""Sums of 64 bits to outputs of int16."""
+
+from crtgen.compiler.kernels.asm.function import Function
+
+__all__ = ["scale_wide"]
+
+
+def scale_wide(
+    f: Function, acc: tuple[str, str], multiplier: str, right: int, result: tuple[str, str]
+) -> None:
+    """Append ``sat16(acc * multiplier / 2**right)``, halves up, of a sum of 64 bits.
+
+    It comes into the first register of ``result``, the other is spare. 32 bits have to hold what is
+    saturated; ``right`` is 8 or more.
+    """
+    low, high = result
+    f("umull", low, high, acc[0], multiplier)
+    f("mla", high, acc[1], multiplier, high)
+    if right <= 32:
+        f("adds", low, low, f"#{1 << (right - 1)}")
+        f("adc", high, high, "#0")
+    else:
+        f("add", high, high, f"#{1 << (right - 33)}")
+    if right < 32:
+        f("lsr", low, low, f"#{right}")
+        f("orr", low, low, high, f"lsl #{32 - right}")
+        f("ssat", low, "#16", low)
+    else:
+        f("ssat", low, "#16", high, *([f"asr #{right - 32}"] if right > 32 else []))

@@ -1,0 +1,33 @@
+"""Functions in assembly whose registers and parts are many: each is a class."""
+
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any
+
+from crtgen.compiler.kernels.asm.function import Function
+from crtgen.compiler.kernels.asm.routine import Routine
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """What writes a function: it takes registers when it is made, and ``write`` appends the instructions."""
+
+    f: Function
+
+    def write(self) -> None:
+        """Append all instructions."""
+        raise NotImplementedError
+
+    @classmethod
+    def routine(cls, *given: Hashable) -> Routine:
+        """The function of what ``__init__`` takes: several candidates ask for the same one."""
+        kind: Any = cls
+        return _written(kind, given)
+
+
+@lru_cache(maxsize=4096)
+def _written(kind: Any, given: tuple[Hashable, ...]) -> Routine:
+    writer: Writer = kind(*given)
+    writer.write()
+    return writer.f.done()

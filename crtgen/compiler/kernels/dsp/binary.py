@@ -1,0 +1,328 @@
+"""Addition, subtraction and multiplication with the DSP extension, four elements at a time.
+
+A sum is two SMLAW and one SSAT per element: ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces
+TFLite's five roundings where a search finds factors with which all 65,536 pairs of inputs come out right.
+
+A product is one SMLABB of operands whose zero points SXTAB16 has added, and a requantisation as that of a
+convolution.
+
+The operands are read in runs in which one goes on and the other one goes on, too, or stays: so a vector is
+broadcast over pixels, and a number over channels.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from crtgen.compiler.kernels.arithmetic.requant import clamp_limits
+from crtgen.compiler.kernels.arithmetic.sums import SumForm, every_sum, quants_of
+from crtgen.compiler.kernels.asm import Function, Routine
+from crtgen.compiler.kernels.dsp.epilogue import DspEpilogue, clamp, epilogue_lanes, saturate
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.elements import operands
+from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel, Target
+from crtgen.compiler.kernels.engine.loops import Loop, index_of, merge, repeated_strides
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.compiler.kernels.portable.binary import product_scale
+from crtgen.network.ir import DType, Quant, Signature
+from crtgen.network.ops.binary import Add, Mul, Sub
+
+__all__ = ["DspPairsView", "PairRuns", "add", "multiply", "solve_sum"]
+
+_SHIFTS = 4  # tried from the largest one down
+_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PairRuns:
+    """In each of ``loops`` a run of ``length`` elements, of which ``first`` goes on and ``second`` may stay.
+
+    ``first`` and ``second`` are C, the addresses where a run begins; ``parameters`` those of the function.
+    ``swapped``: the first is the operator's second operand.
+    """
+
+    loops: tuple[Loop, ...]
+    length: int
+    stays: bool
+    first: str
+    second: str
+    parameters: tuple[str, ...]
+    swapped: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether the function's own arguments are those of its one run."""
+        return self.parameters == (self.first, self.second, "y0") and len(self.loops) == 1
+
+    @property
+    def whole(self) -> int:
+        return self.length // _LANES * _LANES
+
+    @property
+    def rest(self) -> int:
+        return self.length % _LANES
+
+    @property
+    def count(self) -> int:
+        return int(np.prod([loop.count for loop in self.loops]))
+
+
+@dataclass(frozen=True, slots=True)
+class DspPairsView:
+    """``pair`` are factors of a sum, or zero points twice of a product.
+
+    ``start`` is what sums begin with, ``requant`` the multiplier and the constant of a product; all are
+    unsigned words.
+    """
+
+    runs: PairRuns
+    pair: tuple[int, int]
+    start: int
+    requant: tuple[int, int] | None
+    epilogue: DspEpilogue
+
+
+@design(Add, Sub, types=(DType.INT8,), needs="dsp", weights=None)
+def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
+    """For int8 operands; None for others, without runs of four, or if no factors are exact."""
+    runs = _runs(sig)
+    form = solve_sum(op, quants_of(sig)) if runs else None
+    if runs is None or form is None:
+        return None
+    params = op.parameters(sig)
+    low, high = clamp_limits(params.act_min, params.act_max)
+    epilogue = DspEpilogue("floor", (form.shift,), low, high)
+    a, b = reversed(form.factors) if runs.swapped else form.factors
+    view = DspPairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, epilogue)
+    return _kernel("dsp_sum", sig, view)
+
+
+@design(Mul, types=(DType.INT8,), needs="dsp", weights=None)
+def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
+    """For int8 operands; None for others, without runs of four, or if no requantisation is exact."""
+    runs = _runs(sig)
+    if runs is None:
+        return None
+    params = op.parameters(sig)
+    lanes = epilogue_lanes(product_scale(params), ((1, np.array([0])),))
+    if lanes is None or (lanes.offsets[0][0] and not lanes.epilogue.floor):
+        return None
+    scale, constant = (int(n) for n in lanes.constants[0][0])
+    offsets = (params.input1_offset, params.input2_offset)
+    first, second = reversed(offsets) if runs.swapped else offsets
+    pair = _words((first & 0xFFFF) * 65537, (second & 0xFFFF) * 65537)
+    view = DspPairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.epilogue)
+    return _kernel("dsp_product", sig, view)
+
+
+@lru_cache(maxsize=256)
+def run_of_pairs(k: DspPairsView) -> Routine:
+    """``run(x0, x1, y)``."""
+    f = Function(
+        "run",
+        "const int8_t *x0",
+        "const int8_t *x1",
+        "int8_t *y",
+        purpose=f"{'Sums' if k.requant is None else 'Products'} of {k.runs.length} pairs of elements.",
+    )
+    writer = _BinarySum(f, k) if k.requant is None else _BinaryProduct(f, k, k.requant)
+    if k.runs.whole:
+        end = f.constant("where the fours end", k.runs.whole)
+        f("add", end, end, writer.y)
+        with f.loop("fours", k.runs.whole // _LANES) as again:
+            outputs = writer.four()
+            for place, output in enumerate(outputs[1:], 1):
+                f("strb", output, f"[{writer.y}, #{place}]")
+            f("strb", outputs[0], f"[{writer.y}], #{_LANES}")
+            f("cmp", writer.y, end)
+            f("bne", again)
+    for _ in range(k.runs.rest):
+        f("strb", writer.one(), f"[{writer.y}], #1")
+    return f.done()
+
+
+class _BinarySum:
+    """Inputs are kept 256 times too large, as the upper bytes of halves."""
+
+    def __init__(self, f: Function, k: DspPairsView) -> None:
+        self.f, self.k = f, k
+        self.first, self.second, self.y = f.arguments
+        self.factors = [f.constant("a factor", number) for number in k.pair]
+        self.start = f.constant("constant", k.start)
+        self.words = f.cores("elements, then sums", 6)
+        self.mask = f.constant("the upper bytes", 0xFF00FF00) if k.runs.whole else ""
+        if k.runs.stays:  # the second operand's part is the same for all
+            number = self.words[0]
+            f("ldrsb", number, f"[{self.second}]")
+            f("lsl", number, number, "#8")
+            f("smlawb", self.start, self.factors[1], number, self.start)
+
+    def four(self) -> tuple[str, ...]:
+        """The outputs of four elements."""
+        f, (a, b), stays = self.f, self.factors, self.k.runs.stays
+        odd, even, first, second, other, otherwise = self.words
+        f("ldr", odd, f"[{self.first}], #4")
+        if not stays:
+            f("ldr", otherwise, f"[{self.second}], #4")
+        f("and", even, self.mask, odd, "lsl #8", note="elements 0 and 2")
+        f("and", odd, self.mask, odd, note="elements 1 and 3")
+        sums = (first, second, even, odd)
+        for half, total, word in (("b", first, even), ("t", even, even), ("b", second, odd), ("t", odd, odd)):
+            f(f"smlaw{half}", total, a, word, self.start)
+        if not stays:
+            f("and", other, self.mask, otherwise, "lsl #8")
+            f("and", otherwise, self.mask, otherwise)
+            for half, total, word in (
+                ("b", first, other),
+                ("t", even, other),
+                ("b", second, otherwise),
+                ("t", odd, otherwise),
+            ):
+                f(f"smlaw{half}", total, b, word, total)
+        for total in sums:
+            self._finish(total)
+        return sums
+
+    def one(self) -> str:
+        """The output of one element."""
+        f, total, other = self.f, *self.words[:2]
+        operands = [(self.first, total, self.factors[0], self.start)]
+        operands += [] if self.k.runs.stays else [(self.second, other, self.factors[1], total)]
+        for pointer, word, factor, start in operands:
+            f("ldrsb", word, f"[{pointer}], #1")
+            f("lsl", word, word, "#8")
+            f("smlawb", total, factor, word, start)
+        self._finish(total)
+        return total
+
+    def _finish(self, total: str) -> None:
+        saturate(self.f, self.k.epilogue, total, self.k.epilogue.shifts[0])
+        clamp(self.f, self.k.epilogue, (total,))
+
+
+class _BinaryProduct:
+    """SXTAB16 adds the zero points to elements."""
+
+    def __init__(self, f: Function, k: DspPairsView, requant: tuple[int, int]) -> None:
+        self.f, self.k = f, k
+        self.first, self.second, self.y = f.arguments
+        self.zeros = [f.constant("a zero point", number) for number in k.pair]
+        self.multiplier, self.constant = (f.constant("requantisation", number) for number in requant)
+        self.start = f.core("start" if k.epilogue.floor else "of a rounding")
+        if k.epilogue.floor:
+            f.number(self.start, k.start)
+        self.words = f.cores("elements, then products", 5)
+        if k.runs.stays:
+            number, twice = self.words[0], self.zeros[1]
+            f("ldrsb", number, f"[{self.second}]")
+            f("uxth", number, number)
+            f("orr", number, number, number, "lsl #16")
+            f("sadd16", twice, twice, number, note="the second operand twice")
+            self._double(twice)
+
+    def _double(self, *registers: str) -> None:
+        """What follows rounds twice the product."""
+        if self.k.epilogue.doubled:
+            for register in registers:
+                self.f("sadd16", register, register, register)
+
+    def four(self) -> tuple[str, ...]:
+        """The outputs of four elements."""
+        f, (a, b), stays = self.f, self.zeros, self.k.runs.stays
+        odd, even, otherwise, other, first = self.words
+        f("ldr", odd, f"[{self.first}], #4")
+        if not stays:
+            f("ldr", otherwise, f"[{self.second}], #4")
+        f("sxtab16", even, a, odd, note="elements 0 and 2, less the zero point")
+        f("sxtab16", odd, a, odd, "ror #8", note="elements 1 and 3")
+        if not stays:
+            f("sxtab16", other, b, otherwise)
+            f("sxtab16", otherwise, b, otherwise, "ror #8")
+            self._double(other, otherwise)
+        self._multiply(first, "bb", even, b if stays else other)
+        self._multiply(even, "tt", even, b if stays else other)
+        self._multiply(other, "bb", odd, b if stays else otherwise)
+        self._multiply(odd, "tt", odd, b if stays else otherwise)
+        products = (first, other, even, odd)
+        self._finish(*products)
+        return products
+
+    def one(self) -> str:
+        """The output of one element."""
+        f, (a, b), product, other = self.f, self.zeros, *self.words[:2]
+        f("ldrb", product, f"[{self.first}], #1")
+        f("sxtab16", product, a, product)
+        if not self.k.runs.stays:
+            f("ldrb", other, f"[{self.second}], #1")
+            f("sxtab16", other, b, other)
+            self._double(other)
+        self._multiply(product, "bb", product, b if self.k.runs.stays else other)
+        self._finish(product)
+        return product
+
+    def _multiply(self, to: str, halves: str, a: str, b: str) -> None:
+        if self.k.epilogue.floor:
+            self.f(f"smla{halves}", to, a, b, self.start)
+        else:
+            self.f(f"smul{halves}", to, a, b)
+
+    def _finish(self, *products: str) -> None:
+        epilogue, constants = self.k.epilogue, (self.multiplier, self.constant)
+        epilogue.append_all(self.f, products, constants, (self.start,), epilogue.doubled)
+
+
+@lru_cache(maxsize=256)
+def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
+    """``sat8(((x0 * factors[0] >> 8) + (x1 * factors[1] >> 8) + constant) >> shift)``, as the reference.
+
+    It agrees for every pair of int8 values; None if the search finds no such factors.
+    """
+    table = every_sum(op, quants)
+    largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, table.factors))))))
+    for shift in range(largest, max(largest - _SHIFTS, 0), -1):
+        for a, b in table.near(shift + 8):
+            total = ((table.x[0] * a) >> 8) + ((table.x[1] * b) >> 8)
+            constants = table.constants(total, shift)
+            constant = (constants.start + constants.stop) // 2
+            if constants and abs(constant) + int(np.abs(total).max()) < 1 << 31:
+                return SumForm((a, b), constant, shift)
+    return None
+
+
+def _runs(sig: Signature) -> PairRuns | None:
+    """How operands are read; None for runs of less than four."""
+    strides = zip(*(repeated_strides(v, sig.y) for v in sig.inputs), strict=True)
+    *loops, run = merge([Loop(n, s) for n, s in zip(sig.y.shape, strides, strict=True)], 2)
+    if run.count < _LANES or sorted(run.strides) not in ([0, 1], [1, 1]):
+        return None
+    outer = merge(loops, 2)
+    names, consts = operands(sig)
+    places = [f"{name} + {index_of(outer, i)}" if len(loops) else name for i, name in enumerate(names)]
+    swapped = run.strides[0] == 0
+    first, second = reversed(places) if swapped else places
+    variable = [n for n in names if n.startswith("x")]
+    parameters = (*variable, "y0", *(c.name for c in consts))
+    return PairRuns(outer, run.count, run.strides != (1, 1), first, second, parameters, swapped)
+
+
+def _words(first: int, second: int) -> tuple[int, int]:
+    return first & 0xFFFFFFFF, second & 0xFFFFFFFF
+
+
+def _kernel(name: str, sig: Signature, view: DspPairsView) -> Kernel:
+    runs, routine = view.runs, run_of_pairs(view)
+    consts: tuple[Const, ...] = operands(sig)[1]
+    work = Work(runs.count * routine.runs())
+    if not runs.plain:
+        work.block("run", runs.count).loops("line", runs.loops)
+    whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
+    return Kernel(
+        design=name,
+        template="" if runs.plain else "dsp/binary.c.j2",
+        view=view,
+        consts=consts,
+        inplace=tuple(InPlace(i) for i in whole),
+        work=work,
+        routines=(routine,),
+    )

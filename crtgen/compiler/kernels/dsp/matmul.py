@@ -1,0 +1,245 @@
+"""Products of matrices that are computed both, with the DSP extension: two rows at a time.
+
+Numbers less their zero points are copied into scratch as halfwords, with zeros behind the last up to whole
+words: two rows of the first operand, and all columns of the second. Of int8 two columns are computed at a
+time; of int16, whose sums have 64 bits, one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.compiler.kernels.arithmetic.requant import Rescale
+from crtgen.compiler.kernels.asm import NEAR, Function, Routine, scale_wide
+from crtgen.compiler.kernels.dsp.epilogue import Lanes, epilogue_lanes
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.elements import operands
+from crtgen.compiler.kernels.engine.kernel import Kernel, Target
+from crtgen.compiler.kernels.engine.loops import Loop
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.compiler.kernels.portable.matmul import batches, fits
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops import INT8
+from crtgen.network.ops.fixedpoint import reduced_multiplier
+from crtgen.network.ops.matmul import BatchMatMul, MatMulParams
+
+__all__ = ["DspProductView", "product"]
+
+_AT_ONCE = 4  # numbers of a row or a column
+_UNROLL = {"speed": 4, "size": 1}
+_FARTHEST = 1016  # bytes from row to row: an offset of LDRD
+_DEEPEST = 1 << 15  # terms whose sum 32 bits hold
+
+
+@dataclass(frozen=True, slots=True)
+class DspProductView:
+    """In each of ``loops`` the product of two matrices of the C type ``type``, which begin at ``starts``, C.
+
+    ``steps`` are elements from row to row of the first, and from column to column of the second. In scratch,
+    ``length`` halfwords are a row or a column; ``wide``: the routine computes all columns.
+    """
+
+    type: str
+    names: tuple[str, str]
+    loops: tuple[Loop, ...]
+    starts: tuple[str, str]
+    rows: int
+    columns: int
+    steps: tuple[int, int]
+    length: int
+    wide: bool
+
+
+@design(BatchMatMul, types=(DType.INT8, DType.INT16), needs="dsp", weights=None)
+def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
+    """Two rows and columns or more, that are not too long; None if inexact."""
+    rows, depth, _, columns = op.lengths(*sig.inputs)
+    p, wide = op.parameters(sig), sig.x.dtype is DType.INT16
+    length = -(-depth // _AT_ONCE) * _AT_ONCE
+    if min(rows, columns) < 2 or max(2 * length, columns + 1) > _FARTHEST or (wide and not fits(p, depth)):
+        return None
+    lanes = None if wide else _lanes(p, depth)
+    if lanes is None and not wide:
+        return None
+    names, consts = operands(sig)
+    loops, starts = batches(sig)
+    most = target.steps(_UNROLL[target.optimize])
+    unroll = max(n for n in range(1, most + 1) if length // _AT_ONCE % n == 0)
+    tile = _narrow_tile(length, columns, unroll, lanes) if lanes else _wide_rows(length, columns, unroll, p)
+    first = _copy(sig.x.dtype, depth, rows if op.adj_x else 1, p.input1_offset)
+    second = _copy(sig.x.dtype, depth, 1 if op.adj_y else columns, p.input2_offset)
+    view = DspProductView(
+        type=sig.x.dtype.c_name,
+        names=(names[0], names[1]),
+        loops=loops,
+        starts=starts,
+        rows=rows,
+        columns=columns,
+        steps=(1 if op.adj_x else depth, depth if op.adj_y else 1),
+        length=length,
+        wide=wide,
+    )
+    matrices, pairs = sig.y.elements // (rows * columns), -(-rows // 2)
+    tiles = pairs if wide else pairs * -(-columns // 2)
+    counted = columns * second.runs() + 2 * pairs * first.runs() + tiles * tile.runs()
+    work = Work(matrices * counted).block("matrix", matrices).block("column", matrices * columns)
+    return Kernel(
+        design="dsp matrix product",
+        template="dsp/matmul.c.j2",
+        view=view,
+        consts=consts,
+        scratch=2 * length * (columns + 2),
+        work=work.block("row", matrices * pairs).block("tile", matrices * tiles),
+        routines=(second, first, tile),
+    )
+
+
+def _lanes(p: MatMulParams, depth: int) -> Lanes | None:
+    """The requantisation of int8; None if there is none, or sums need more than 32 bits."""
+    if depth >= _DEEPEST:
+        return None
+    most = depth * INT8.magnitude(-p.input1_offset) * INT8.magnitude(-p.input2_offset)
+    limits = p.output_offset, *INT8.limits
+    rescale = Rescale.one((p.multiplier, p.shift), p.factor, limits, (-most, most))
+    return epilogue_lanes(rescale, [(1, np.zeros(1, np.int64))])
+
+
+def _copy(dtype: DType, depth: int, step: int, offset: int) -> Routine:
+    """``copy(from, to)``: numbers that lie ``step`` elements apart, plus ``offset``."""
+    f = Function("copy", "const void *from", "int16_t *to", purpose=f"{depth} numbers as halfwords.")
+    source, to = f.arguments
+    alike, fours = step == 1, depth // _AT_ONCE
+    if alike and fours:
+        _fours(f, dtype, fours, offset)
+    number = f.core("a number")
+    load, stride = {DType.INT8: "ldrsb", DType.INT16: "ldrsh"}[dtype], step * dtype.itemsize
+    rest = depth % _AT_ONCE if alike else depth
+    if rest:
+        unroll = max(n for n in (1, 2, 3, 4) if rest % n == 0)
+        with f.repeated("numbers", rest // unroll):
+            for _ in range(unroll):
+                f(load, number, f"[{source}], #{stride}" if stride <= NEAR else f"[{source}]")
+                if stride > NEAR:
+                    f.advance(source, stride)
+                if offset:
+                    f("add", number, number, f"#{offset}")
+                f("strh", number, f"[{to}], #2")
+    if depth % _AT_ONCE:
+        f("movs", number, "#0")
+    for _ in range(-depth % _AT_ONCE):
+        f("strh", number, f"[{to}], #2")
+    return f.done()
+
+
+def _fours(f: Function, dtype: DType, count: int, offset: int) -> None:
+    """So many times four neighbours."""
+    source, to = f.arguments
+    low, high = f.cores("numbers", 2)
+    if dtype is DType.INT16:
+        with f.repeated("fours", count):
+            f("ldr", low, f"[{source}], #4")
+            f("ldr", high, f"[{source}], #4")
+            f("strd", low, high, f"[{to}], #8")
+        f.free(low, high)
+        return
+    odd, added = f.core("numbers 1 and 3"), f.constant("offset", (offset & 0xFFFF) * 0x10001)
+    with f.repeated("fours", count):
+        f("ldr", low, f"[{source}], #4")
+        f("sxtab16", odd, added, low, "ror #8")
+        f("sxtab16", low, added, low)
+        f("pkhtb", high, odd, low, "asr #16")
+        f("pkhbt", low, low, odd, "lsl #16")
+        f("strd", low, high, f"[{to}], #8")
+    f.free(low, high, odd, added)
+
+
+def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routine:
+    """``tile(first, second, y)``: two outputs of two rows each."""
+    f = Function(
+        "tile",
+        "const int16_t *first",
+        "const int16_t *second",
+        "int8_t *y",
+        purpose="Two outputs of two rows each.",
+        keep=(2,),
+    )
+    first, second, y = f.arguments
+    f.free(y)
+    sums = f.cores("sums", 4)
+    top, bottom, column = (f.cores(role, 2) for role in ("of a row", "of the other", "of a column"))
+    for total in sums:
+        f.number(total, int(lanes.offsets[0][0]))
+    with f.repeated("terms", length // (_AT_ONCE * unroll)):
+        for _ in range(unroll):
+            f("ldrd", *bottom, f"[{first}, #{2 * length}]")
+            f("ldrd", *top, f"[{first}], #8")
+            for number in range(2):
+                if number:
+                    f("ldrd", *column, f"[{second}, #{2 * length - 8}]")
+                else:
+                    f("ldrd", *column, f"[{second}, #0]")
+                    f("add", second, second, "#8")
+                for half in range(2):
+                    f("smlad", sums[number], top[half], column[half], sums[number])
+                    f("smlad", sums[2 + number], bottom[half], column[half], sums[2 + number])
+    f.free(first, second, *top, *bottom, *column)
+    _requantised(f, sums, lanes)
+    place = f.core("outputs")
+    f("ldr", place, f.kept[2])
+    for number, total in enumerate(sums):
+        f("strb", total, f"[{place}, #{number % 2 + number // 2 * columns}]")
+    return f.done()
+
+
+def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
+    constants = [int(word) for word in lanes.constants[0][0]]
+    multiplier, constant = f.constant("multiplier", constants[0]), f.constant("constant", constants[1])
+    spare = () if lanes.epilogue.floor else (f.core("spare"),)
+    lanes.epilogue.append_all(f, sums, (multiplier, constant), spare)
+
+
+def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routine:
+    """``rows(first, second, y)``: two rows of outputs of int16."""
+    f = Function(
+        "rows",
+        "const int16_t *first",
+        "const int16_t *second",
+        "int16_t *y",
+        purpose=f"Two rows of {columns} outputs.",
+        keep=(0, 2),
+        local=1,
+    )
+    first, second, y = f.arguments
+    f.free(y)
+    upper, lower = (
+        (f.core(f"{role}, low"), f.core(f"{role}, high")) for role in ("sum of a row", "sum of the other")
+    )
+    top, bottom, column = (f.cores(role, 2) for role in ("of a row", "of the other", "of a column"))
+    f.number(top[0], columns)
+    f("str", top[0], "[sp]", note="columns left")
+    with f.loop("columns", columns) as again:
+        f("ldr", first, f.kept[0])
+        for register in (*upper, *lower):
+            f("mov", register, "#0")
+        with f.repeated("terms", length // (_AT_ONCE * unroll)):
+            for _ in range(unroll):
+                f("ldrd", *bottom, f"[{first}, #{2 * length}]")
+                f("ldrd", *top, f"[{first}], #8")
+                f("ldrd", *column, f"[{second}], #8")
+                for half in range(2):
+                    f("smlald", *upper, top[half], column[half])
+                    f("smlald", *lower, bottom[half], column[half])
+        multiplier, place = column
+        f("movw", multiplier, f"#{reduced_multiplier(p.multiplier)}")
+        for acc, (low, high) in ((upper, top), (lower, bottom)):
+            scale_wide(f, acc, multiplier, 15 - p.shift, (low, high))
+        f("ldr", place, f.kept[2])
+        f("strh", bottom[0], f"[{place}, #{2 * columns}]")
+        f("strh", top[0], f"[{place}], #2")
+        f("str", place, f.kept[2])
+        f("ldr", top[0], "[sp]")
+        f("subs", top[0], top[0], "#1")
+        f("str", top[0], "[sp]")
+        f("bne", again)
+    return f.done()

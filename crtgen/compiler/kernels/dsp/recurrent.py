@@ -1,0 +1,57 @@
+"""LSTM and SVDF with the DSP extension: their products of matrices are parts, fully connected layers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from crtgen.compiler.kernels.arithmetic.requant import Rescale, accumulator_range
+from crtgen.compiler.kernels.dsp.dense import row_of_sums
+from crtgen.compiler.kernels.engine.kernel import Kernel, Part, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.compiler.kernels.engine.words import by_output
+from crtgen.compiler.kernels.portable.lstm import products
+from crtgen.compiler.kernels.portable.recurrent_parts import lstm_of_parts, svdf_of_part
+from crtgen.network.ir import DType, Quant, Signature, Value
+from crtgen.network.ops import scheme_of
+from crtgen.network.ops.lstm import GATES, Lstm
+from crtgen.network.ops.svdf import Svdf
+
+__all__ = ["lstm", "svdf"]
+
+
+@design(Lstm, types=(DType.INT8, DType.INT16), needs="dsp", weights=(3, 4, 5))
+def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
+    """None if inexact, or for less than four units."""
+    parts = list(_gate_parts(op, sig, target))
+    return lstm_of_parts("dsp lstm", op, sig, parts) if len(parts) == 2 * len(GATES) else None
+
+
+def _gate_parts(op: Lstm, sig: Signature, target: Target) -> Iterator[Part]:
+    """Those of the input for all gates, then those of the hidden state."""
+    x, hidden, _, w, r, bias = sig.inputs
+    y = Value("y", (1, hidden.shape[1]), DType.INT16, Quant.tensor(1 / 4096))
+    both = [products(op, sig, gate) for gate in range(len(GATES))]
+    for role, (value, weights) in enumerate(((x, w), (hidden, r))):
+        row = replace(value, shape=(1, weights.shape[2]))
+        for product in (pair[role] for pair in both):
+            size = value.dtype.itemsize
+            kernel = row_of_sums(product.weights, product.start, product.rescale, size, target)
+            if kernel is not None:
+                yield Part("fully_connected", Signature((row, weights, bias), (y,)), kernel.priced(target))
+
+
+@design(Svdf, types=(DType.INT8,), needs="dsp", weights=(1, 2, 3))
+def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
+    """For states without zero point; None for others, if inexact, or for less than four filters."""
+    x, feature, time, _, state = sig.inputs
+    p, scheme, filters = op.parameters(sig), scheme_of(state), time.shape[0]
+    weights = by_output(feature)
+    low, high = accumulator_range(weights, *(end + p.input_offset for end in scheme_of(x).limits))
+    multipliers, shifts = (np.full(filters, n, np.int64) for n in p.feature)
+    rescale = Rescale(multipliers, shifts, 0, *scheme.limits, low, high, scheme)
+    kernel = row_of_sums(weights, p.input_offset * weights.sum(axis=1), rescale, 1, target)
+    if kernel is None or p.state_zero_point:
+        return None
+    newest = Value("newest", (1, filters), state.dtype, state.quant)
+    return svdf_of_part("dsp svdf", op, sig, newest, kernel.priced(target))

@@ -1,0 +1,112 @@
+"""Logistic and tanh of int16 with the DSP extension: a table of lines, one in a word, two elements at a time.
+
+Between two places of TFLite's table the function is a line. With a sign s of 0 or -1 of the argument ``a``,
+TFLite's result is ``(a * slope + (height ^ s) + middle) >> shift``.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from crtgen.compiler.kernels.asm import Function, Routine
+from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.compiler.kernels.engine.words import Words, words
+from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops import INT16, Logistic, Tanh
+from crtgen.network.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
+
+__all__ = ["sigmoid", "sigmoid_lines"]
+
+_SLOPE = 22  # where the slope begins in a word; below is the height, in steps of a place
+_LAST = 255  # the place from which on the function has one value
+
+
+@design(Logistic, Tanh, types=(DType.INT16,), needs="dsp")
+def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
+    """Any number of elements."""
+    p, logistic = op.parameters(sig), isinstance(op, Logistic)
+    assert isinstance(p, Sigmoid16Params)
+    routine = _sigmoids(sig.x.elements, p, logistic, 2 if target.optimize == "size" else 4)
+    note = "slope << 22 | height at 0, for each place of 65536 / (1 + exp(-i / 24))"
+    lines = Const.of("lines", sigmoid_lines(logistic), 4, note)
+    return alone(f"dsp {op.name}", routine, [lines], inplace=True)
+
+
+def sigmoid_lines(logistic: bool) -> Words:
+    """``[256]``: the line from each place to the next, of twice the function's distance from 1/2."""
+    places, slopes = (n.astype(np.int64) for n in sigmoid_places(logistic))
+    heights = places - (1 << 15) - np.arange(_LAST + 1) * slopes
+    return words(slopes << _SLOPE | heights)
+
+
+@cache
+def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> Routine:
+    """``sigmoid(x, y, lines)``, so many elements in a round."""
+    name = "logistic" if logistic else "tanh"
+    f = Function(
+        name,
+        "const int16_t *x",
+        "int16_t *y",
+        "const uint32_t *lines",
+        purpose=f"{name.capitalize()} of {elements} elements.",
+    )
+    x, y, lines = f.arguments
+    line = _SigmoidTable(f, p, logistic, lines)
+    pair, first, second = f.core("elements"), f.core("results"), f.core("results")
+
+    def two() -> None:
+        f("ldr", pair, f"[{x}], #4")
+        line(first, pair, "b")
+        line(second, pair, "t")
+        f("asr", first, first, f"#{line.shift}")
+        f("pkhbt", first, first, second, f"lsl #{16 - line.shift}")
+        f("str", first, f"[{y}], #4")
+
+    rounds, rest = divmod(elements, block)
+    if rounds:
+        with f.repeated("elements", rounds):
+            for _ in range(block // 2):
+                two()
+    if rest >= 2:
+        two()
+    if rest % 2:
+        f("ldrsh", pair, f"[{x}]")
+        line(first, pair, "b")
+        f("asr", first, first, f"#{line.shift}")
+        f("strh", first, f"[{y}]")
+    return f.done()
+
+
+class _SigmoidTable:
+    """Makes results of halves of a word, still ``shift`` bits to the left; the table is in a register."""
+
+    def __init__(self, f: Function, p: Sigmoid16Params, logistic: bool, lines: str) -> None:
+        self.f, self.p, self.lines = f, p, lines
+        self.bits, self.shift = (9, 10) if logistic else (8, 8)
+        # where it is reached, the last place does not go on where the line before it ends
+        self.exact = logistic and -INT16.low * p.multiplier >> p.shift >= _LAST << self.bits
+        self.factor = f.constant("multiplier", p.multiplier)
+        self.half = f.constant("half", 1 << p.shift >> 1) if p.shift else ""
+        self.middle = f.constant("middle", (1 << 24) + (1 << 9) if logistic else 1 << 7)
+        self.sign, self.line = f.core("sign, height"), f.core("place, line, slope")
+
+    def __call__(self, result: str, pair: str, half: str) -> None:
+        """Appends the instructions for a half, ``b`` or ``t``."""
+        f, sign, line = self.f, self.sign, self.line
+        if self.half:
+            f(f"smla{half}b", result, pair, self.factor, self.half)
+            f("asr", result, result, f"#{self.p.shift}")
+        else:
+            f(f"smul{half}b", result, pair, self.factor)
+        f("asr", sign, result, "#31")
+        f("eor", line, result, sign)
+        if self.exact:
+            f("sub", line, line, sign)
+        f("usat", line, "#8", line, f"asr #{self.bits}")
+        f("ldr", line, f"[{self.lines}, {line}, lsl #2]")
+        f("eor", sign, sign, line, f"lsl #{self.bits}")
+        f("lsr", line, line, f"#{_SLOPE}")
+        f("mla", result, result, line, sign)
+        f("add", result, result, self.middle)

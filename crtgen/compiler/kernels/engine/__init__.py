@@ -1,0 +1,1 @@
+"""Parts of every kernel: its description, cost and registration, and the choice among designs."""

@@ -1,0 +1,117 @@
+"""Which candidate each layer gets: the least by the level's objective; code that layers share counts once."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from crtgen.compiler.kernels.engine.kernel import Kernel
+from crtgen.compiler.level import Level
+
+__all__ = ["choose"]
+
+_ROUNDS = 4
+_NOTHING = 1e-12  # a change that is none
+
+
+def choose(
+    candidates: Mapping[str, Sequence[Kernel]], level: Level, need: Callable[[str, Kernel], int]
+) -> dict[str, Kernel]:
+    """A kernel for each name. ``need`` is the bytes of memory that a layer takes with a kernel.
+
+    It begins with the fastest ones. Then all layers that could have a function take it together where that is
+    better, function by function, as long as anything gets better.
+    """
+    functions = _numbered(kernel for found in candidates.values() for kernel in found)
+    fastest = {name: min(found, key=lambda k: k.cost.time) for name, found in candidates.items()}
+    choice = _Choice(fastest, level, need, functions)
+    takers = defaultdict[int, list[tuple[str, Kernel]]](list)
+    for name, found in candidates.items():
+        for kernel in found if len(found) > 1 else ():
+            takers[functions[kernel]].append((name, kernel))
+    for _ in range(_ROUNDS):
+        if not any([choice.improve(together) for together in takers.values()]):
+            break
+    return choice.kernels
+
+
+def _numbered(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
+    """The number of each kernel's function: comparing numbers is much faster."""
+    numbers: dict[tuple[object, ...], int] = {}
+    return {kernel: numbers.setdefault(kernel.function, len(numbers)) for kernel in kernels}
+
+
+class _Choice:
+    """Kernels by name, and how many layers use each function."""
+
+    def __init__(
+        self,
+        kernels: dict[str, Kernel],
+        level: Level,
+        need: Callable[[str, Kernel], int],
+        functions: Mapping[Kernel, int],
+    ) -> None:
+        self.kernels = kernels
+        self.need = need
+        self.functions = functions
+        self.needs = {name: need(name, kernel) for name, kernel in kernels.items()}
+        self.memory = max(self.needs.values(), default=0) or 1
+        self.greatest = self._by_need()
+        self.level = level
+        self.uses = Counter(functions[kernel] for kernel in kernels.values())
+        self.time = sum(kernel.cost.time for kernel in kernels.values()) or 1.0
+        code = {functions[kernel]: kernel.cost.code for kernel in kernels.values()}
+        self.flash = sum(kernel.cost.constants for kernel in kernels.values()) + sum(code.values()) or 1.0
+
+    def improve(self, together: Sequence[tuple[str, Kernel]]) -> bool:
+        """Let these layers take these kernels, which are of one function: those that gain, else all."""
+        others = [(n, k) for n, k in together if self.functions[self.kernels[n]] != self.functions[k]]
+        for moved in ([(name, k) for name, k in others if self._gains(name, k)], others):
+            if moved and self._change(moved) < -_NOTHING:
+                self._move(moved)
+                return True
+        return False
+
+    def _move(self, moved: Sequence[tuple[str, Kernel]]) -> None:
+        for name, kernel in moved:
+            self.uses[self.functions[self.kernels[name]]] -= 1
+            self.uses[self.functions[kernel]] += 1
+            self.kernels[name] = kernel
+            self.needs[name] = self.need(name, kernel)
+        self.greatest = self._by_need()
+
+    def _by_need(self) -> list[str]:
+        """The layers, those first that need most."""
+        return sorted(self.needs, key=lambda name: -self.needs[name])
+
+    def _gains(self, name: str, kernel: Kernel) -> bool:
+        """Whether a layer is better off if the function is there; it frees its share of the one it has."""
+        now = self.kernels[name]
+        own = now.cost.code / self.uses[self.functions[now]]
+        return self._moved([(name, kernel)]) < self._worth(0, own)
+
+    def _change(self, moved: Sequence[tuple[str, Kernel]]) -> float:
+        """What becomes of the objective."""
+        left = Counter(self.functions[self.kernels[name]] for name, _ in moved)
+        code = {self.functions[self.kernels[name]]: self.kernels[name].cost.code for name, _ in moved}
+        freed = sum(code[function] for function, n in left.items() if self.uses[function] == n)
+        new = moved[0][1]
+        added = 0.0 if self.uses[self.functions[new]] else new.cost.code
+        return self._worth(0, added - freed) + self._moved(moved)
+
+    def _moved(self, moved: Sequence[tuple[str, Kernel]]) -> float:
+        """What becomes of the objective, code left out."""
+        before, after = ([self.kernels[name].cost for name, _ in moved], [k.cost for _, k in moved])
+        time = sum(a.time - b.time for a, b in zip(after, before, strict=True))
+        constants = sum(a.constants - b.constants for a, b in zip(after, before, strict=True))
+        return self._worth(time, constants, self._more_memory(moved))
+
+    def _more_memory(self, moved: Sequence[tuple[str, Kernel]]) -> int:
+        """How much more the layer needs that needs most of all: inputs, outputs and scratch."""
+        new = {name: self.need(name, kernel) for name, kernel in moved}
+        if all(new[name] == self.needs[name] for name in new):
+            return 0
+        others = next((self.needs[name] for name in self.greatest if name not in new), 0)
+        return max(others, *new.values()) - max(others, *(self.needs[name] for name in new))
+
+    def _worth(self, time: float, flash: float, memory: float = 0) -> float:
+        shares = time / self.time, flash / self.flash, memory / self.memory
+        return self.level.objective(*shares)

@@ -1,0 +1,48 @@
+"""Copying and filling, in loops that mask the last vector by themselves."""
+
+from functools import cache, lru_cache
+
+from crtgen.compiler.kernels.asm import Function, Routine
+
+__all__ = ["copy", "copy_window", "fill"]
+
+
+@cache
+def copy() -> Routine:
+    """``copy(to, from, bytes)``."""
+    f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes.")
+    to, source, count = f.arguments
+    vector = f.vector("bytes")
+    with f.predicated_while("vectors", 8, "vectors", count):
+        f("vldrb.8", vector, f"[{source}], #16")
+        f("vstrb.8", vector, f"[{to}], #16")
+    return f.done()
+
+
+@cache
+def fill() -> Routine:
+    """``fill(to, value, bytes)``."""
+    f = Function("fill", "void *to", "int32_t value", "uint32_t bytes", purpose="Sets bytes to a value.")
+    to, value, count = f.arguments
+    vector = f.vector("bytes")
+    f("vdup.8", vector, value)
+    with f.predicated_while("vectors", 8, "vectors", count):
+        f("vstrb.8", vector, f"[{to}], #16")
+    return f.done()
+
+
+@lru_cache(maxsize=256)
+def copy_window(rows: int, words: int, pitch: int) -> Routine:
+    """``window(to, from)``: so many words of each of so many rows, ``pitch`` bytes apart."""
+    f = Function("window", "void *to", "const void *from", purpose="Copies a window.")
+    to, source = f.arguments
+    vector, row = f.vector("words"), f.core("a row")
+    with f.repeated("rows", rows):
+        f("mov", row, source)
+        with f.predicated_loop("vectors", 32, words):
+            f("vldrw.u32", vector, f"[{row}], #16")
+            f("vstrw.32", vector, f"[{to}], #16")
+        if words % 4:
+            f.advance(to, 4 * (words % 4 - 4))
+        f.advance(source, pitch)
+    return f.done()

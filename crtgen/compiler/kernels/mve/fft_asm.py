@@ -1,0 +1,101 @@
+"""What transforms with Helium share: a vector holds complex numbers, real and imaginary parts in turn.
+
+VCADD turns a number by a quarter as it adds it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import ClassVar
+
+from crtgen.compiler.kernels.asm import Function, Routine
+from crtgen.compiler.kernels.shared.transform import stage_function
+
+__all__ = ["QUARTER", "THREE", "ComplexLanes", "stage"]
+
+QUARTER, THREE = "#90", "#270"
+_VECTOR = 16  # bytes
+
+
+class ComplexLanes(ABC):
+    """Appends arithmetic on vectors of complex numbers of one type.
+
+    ``sums`` are additions and subtractions, ``fetch`` and ``store`` move a vector.
+    """
+
+    sums: ClassVar[str]
+    fetch: ClassVar[str]
+    store: ClassVar[str]
+
+    def __init__(self, f: Function) -> None:
+        self.f = f
+
+    @abstractmethod
+    def load(self, to: str, address: str) -> None:
+        """Numbers as a stage takes them: in fixed point, divided by its radix."""
+
+    @abstractmethod
+    def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
+        """``q[number]`` becomes what lies at an address, loaded and turned.
+
+        ``number`` is 1, 2 or 3. Five registers are ``q``; those of lower numbers but 0 are taken already.
+        """
+
+    def four(self, x: Sequence[str], spare: str) -> tuple[str, ...]:
+        """A transform of four numbers; which registers have it. The second one of ``x`` is free then."""
+        f, (a, b, c, d) = self.f, x
+        add, subtract, turn = (f"{name}.{self.sums}" for name in ("vadd", "vsub", "vcadd"))
+        f(add, spare, a, c)
+        f(subtract, a, a, c)
+        f(add, c, b, d)
+        f(subtract, b, b, d)
+        f(add, d, spare, c)
+        f(subtract, spare, spare, c)
+        f(turn, c, a, b, THREE)
+        f(turn, a, a, b, QUARTER)
+        return d, c, spare, a
+
+    def combined(
+        self, q: Sequence[str], places: Sequence[str], turns: Callable[[int], str]
+    ) -> tuple[str, ...]:
+        """Numbers at four addresses, turned and transformed; which registers have them.
+
+        ``turns`` says which register has the turns for number 1, 2 or 3, and may load them.
+        """
+        for number in (1, 2, 3):
+            self.turned(q, number, places[number], turns(number))
+        self.load(q[0], places[0])
+        return self.four(q[:4], q[4])
+
+
+def stage(turns: str, rounds: str, role: str, numbers: type[ComplexLanes]) -> Routine:
+    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
+
+    ``turns`` is the type of parts of turns; a loop of ``rounds`` goes over vectors, ``role`` counts them.
+    """
+    f = stage_function(turns)
+    x, start, step, left = f.arguments
+    parts = (x, *f.cores("numbers", 3))
+    turn, vectors = f.cores(f"turns; {role}", 2)
+    at = numbers(f)
+    by, q = f.vector("a turn"), f.vectors("numbers", 5)
+
+    def next_turn(number: int) -> str:
+        f(at.fetch, by, f"[{turn}], #{_VECTOR}")
+        return by
+
+    f("lsr", vectors, step, "#4")
+    for before, part in pairwise(parts):
+        f("add", part, before, step)
+    f("add", step, step, step, "lsl #1")
+    with f.loop("groups", "groups") as next_group:
+        f("mov", turn, start)
+        with f.low_overhead_loop(rounds, rounds, vectors):
+            made = at.combined(q, [f"[{part}]" for part in parts], next_turn)
+            for register, part in zip(made, parts, strict=True):
+                f(at.store, register, f"[{part}], #{_VECTOR}")
+        for part in parts:
+            f("add", part, part, step)
+        f("subs", left, left, "#1")
+        f("bne", next_group)
+    return f.done()

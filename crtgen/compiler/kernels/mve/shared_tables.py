@@ -1,0 +1,46 @@
+"""The tables of the functions that layers share where size matters."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from crtgen.compiler.kernels.shared.tables import places_in
+
+__all__ = ["DenseTable", "MveSharedView", "SharedDenseView"]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseTable:
+    """A fully connected layer's numbers; ``first`` bytes fill the first vector, ``rounds`` more follow."""
+
+    outputs: int
+    zero_point: int
+    low: int
+    high: int
+    rounds: int
+    first: int
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class MveSharedView:
+    """What differs between functions: whether outputs are clamped. All else is in the table."""
+
+    clamped: bool
+
+    @property
+    def at(self) -> Mapping[str, int]:
+        """Where in the table each number is, in bytes."""
+        return places_in("mve_conv")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDenseView:
+    """Of a fully connected layer the same, with the numbers of its own table."""
+
+    clamped: bool
+
+    @property
+    def at(self) -> dict[str, int]:
+        """Where in the table each number is, in bytes."""
+        return {f.name: 4 * i for i, f in enumerate(fields(DenseTable))}

@@ -1,0 +1,7 @@
+"""Designs in C that run on every core. Importing the package registers them."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _found in iter_modules(__path__):
+    import_module(f"{__name__}.{_found.name}")

@@ -1,0 +1,104 @@
+"""float32 to int8 without a division: the borders between results, as bits of numbers.
+
+``x / scale``, rounded to float32 and then to a whole number, never falls as x grows, and of ``-x`` it is as
+far from zero. So a result is as far from the zero point as many of these borders are not above the size of x.
+Bits of numbers that are not negative are in the order of the numbers.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops import INT8, AffineParams, Quantize
+from crtgen.network.ops.rescaling import by_float
+
+__all__ = ["BordersView", "Floats", "borders", "borders_of", "fused"]
+
+Floats = npt.NDArray[np.float32]
+
+_USUAL = (2.0**-60, 2.0**60)
+"""Scales of which neither a border nor a reciprocal is too small or too large for a float32's digits."""
+_UNIT = 140  # a number with the exponent e and 14 digits d is about d * 2 ** (e - 140)
+_DIGITS = 16  # of the reciprocal: products have 30
+_NEAR = 8  # float32 numbers on both sides
+
+
+@dataclass(frozen=True, slots=True)
+class BordersView:
+    """``elements`` numbers; the ``first`` and the ``last`` border, which is ``steps`` from the zero point.
+
+    A number with the exponent e and 14 digits d is about ``d * factor >> (shift - e)`` steps, a little less.
+    """
+
+    elements: int
+    zero_point: int
+    first: int
+    last: int
+    steps: int
+    factor: int
+    shift: int
+
+
+@cache
+def borders_of(scale: float, count: int) -> Floats | None:
+    """The least numbers whose quotients are rounded to 1, 2, ...; None for a scale that is hardly one."""
+    if not _USUAL[0] < scale < _USUAL[1]:
+        return None
+    halves = np.arange(1, 2 * count, 2) / 2
+    below = (halves * float(np.float32(scale))).astype(np.float32)
+    for _ in range(_NEAR):
+        below = np.nextafter(below, np.float32(0))
+    found = below
+    for _ in range(2 * _NEAR):
+        found = np.where(found / np.float32(scale) < halves, np.nextafter(found, np.float32(np.inf)), found)
+    return found
+
+
+def fused(x: Floats, factor: np.float32, to: Floats) -> Floats:
+    """``x * factor + to``, rounded once.
+
+    The product is exact in double; the sum is rounded to odd there, after which rounding to float32 is right.
+    """
+    product, addend = x.astype(np.float64) * float(factor), to.astype(np.float64)
+    total = product + addend
+    part = total - product
+    lost = (product - (total - part)) + (addend - part)
+    even = (total.view(np.int64) & 1) == 0
+    odd = np.where((lost != 0) & even, np.nextafter(total, np.copysign(np.inf, lost)), total)
+    return odd.astype(np.float32)
+
+
+@design(Quantize, types=(DType.FLOAT32,), to=DType.INT8)
+def borders(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
+    """Halves go away from zero; None where they go to even numbers, and for scales that are hardly ones."""
+    params = op.parameters(sig)
+    assert isinstance(params, AffineParams)
+    steps = INT8.magnitude(params.zero_point)
+    found = borders_of(params.scale, steps)
+    if found is None or by_float(sig.y):
+        return None
+    bits = found.view(np.uint32)
+    fraction, exponent = np.frexp(1 / float(np.float32(params.scale)))
+    view = BordersView(
+        elements=sig.y.elements,
+        zero_point=params.zero_point,
+        first=int(bits[0]),
+        last=int(bits[-1]),
+        steps=steps,
+        factor=int(fraction * (1 << _DIGITS)),
+        shift=_UNIT + _DIGITS - int(exponent),
+    )
+    return Kernel(
+        design="borders",
+        template="borders.c.j2",
+        view=view,
+        consts=(Const.of("borders", bits, 4, "bits of the least numbers that are 1, 2, ... steps"),),
+        inplace=(InPlace(),),
+        work=Work().block("element", sig.y.elements),
+    )

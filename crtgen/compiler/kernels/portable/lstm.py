@@ -1,0 +1,188 @@
+"""The LSTM: unit by unit, the four gates at once, then the unit's states."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.compiler.kernels.arithmetic.requant import Rescale, accumulator_range
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel, Target
+from crtgen.compiler.kernels.engine.literal import c_float, plus
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.network.ir import Array, DType, Signature
+from crtgen.network.ops import scheme_of
+from crtgen.network.ops.fixedpoint import Int8, Int64, reduced_multiplier
+from crtgen.network.ops.lstm import GATES, Lstm
+from crtgen.network.ops.scheme import INT16
+from crtgen.network.ops.sigmoid16 import sigmoid_table
+
+__all__ = ["GateProduct", "LstmView", "activated", "logistic_table", "lstm_view", "products"]
+
+
+@dataclass(frozen=True, slots=True)
+class LstmView:
+    """Sizes, types and what becomes of numbers, in C.
+
+    ``x_steps`` and ``y_steps`` are elements from one batch to the next, and from one time to the next. The
+    gates, called i, f, c and o, are ``gates`` of the sums a0.. and r0..; ``cell`` and ``hidden`` are the new
+    states of a unit, ``state`` its old cell state.
+    """
+
+    x_type: str
+    w_type: str
+    sum_type: str
+    gate_type: str
+    cell_type: str
+    batch: int
+    times: int
+    inputs: int
+    units: int
+    x_steps: tuple[int, int]
+    y_steps: tuple[int, int]
+    recurrent: bool
+    gates: tuple[str, ...]
+    cell: tuple[str, ...]
+    hidden: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GateProduct:
+    """A gate's ``weights[S, K]``, what its sums of raw numbers ``start[S]`` with, and what they become."""
+
+    weights: Int8
+    start: Int64
+    rescale: Rescale
+
+
+def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
+    """Of the input and of the hidden state, for a gate of a quantised LSTM; numbers of 12 fractional bits."""
+    x, hidden, _, w, r, bias = sig.inputs
+    p, units = op.parameters(sig), hidden.shape[1]
+    made = []
+    for value, weights, offset, (multiplier, shift), start in (
+        (x, w, p.input_offset, p.of_input[gate], bias.array()[gate].astype(np.int64)),
+        (hidden, r, p.hidden_offset, p.of_hidden[gate], np.zeros(units, np.int64)),
+    ):
+        scheme, rows = scheme_of(value), weights.array()[gate].astype(np.int8, casting="safe")
+        ends = (end + offset for end in scheme.limits)
+        low, high = (end + start for end in accumulator_range(rows, *ends))
+        multipliers, shifts = (np.full(units, n, np.int64) for n in (multiplier, shift))
+        rescale = Rescale(multipliers, shifts, 0, *INT16.limits, low, high, INT16, scheme is INT16)
+        made.append(GateProduct(rows, start + offset * rows.sum(axis=1), rescale))
+    return made[0], made[1]
+
+
+@design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))
+def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
+    """Of any size."""
+    x, hidden, _, w, r, bias = sig.inputs
+    scheme = scheme_of(x)
+
+    def pack(weights: Array) -> Array:
+        return np.ascontiguousarray(weights.transpose(1, 2, 0)).ravel()
+
+    consts = [
+        Const(
+            "input_weights", w.dtype.value, (w.elements,), lambda: pack(w.array()), 4, "[unit][input][gate]"
+        ),
+        Const(
+            "hidden_weights", r.dtype.value, (r.elements,), lambda: pack(r.array()), 4, "[unit][unit][gate]"
+        ),
+    ]
+    if scheme.is_real:
+        consts += [Const.of("bias", np.ascontiguousarray(bias.array().T), 4, "[unit][gate]")]
+    else:
+        p, folds = op.parameters(sig), []
+        for weights, offset in ((w, p.input_offset), (r, p.hidden_offset)):
+            folds.append(weights.array().astype(np.int64).sum(axis=2) * offset)
+        folds[0] += bias.array()
+        if max(int(np.abs(f).max()) for f in folds) >= 2**31 and scheme is not INT16:
+            raise ValueError("the bias does not fit into 32 bits with the zero point folded in")
+        types = scheme.accumulators.numpy
+        consts += [
+            Const.of(n, np.ascontiguousarray(f.T).astype(types), types.itemsize, "[unit][gate]")
+            for n, f in zip(("bias", "hidden_bias"), folds, strict=True)
+        ]
+        consts += [logistic_table()]
+    view, steps = lstm_view(op, sig), x.shape[0] * x.shape[1]
+    kind, units = x.dtype.value, hidden.shape[1]
+    work = Work().block(f"{kind} product", steps * (w.elements + r.elements))
+    work.block(f"{kind} unit", steps * units)
+    places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
+    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, work=work)
+
+
+def logistic_table() -> Const:
+    """For ``crt_logistic16`` and ``crt_tanh16``."""
+    return Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
+
+
+def lstm_view(op: Lstm, sig: Signature) -> LstmView:
+    """The view of the template, whose sums are computed there."""
+    x, hidden, cell, w, _, _ = sig.inputs
+    batch, units = hidden.shape
+    scheme, depth = scheme_of(x), x.shape[2]
+    gates, new_cell, new_hidden = _float(op) if scheme.is_real else _integer(op, sig)
+    times = x.shape[0] if op.time_major else x.shape[1]
+    orders = [(n, batch * n) if op.time_major else (times * n, n) for n in (depth, units)]
+    return LstmView(
+        x_type=x.dtype.c_name,
+        w_type=w.dtype.c_name,
+        sum_type=scheme.accumulators.c_name,
+        gate_type="float" if scheme.is_real else "int32_t",
+        cell_type=cell.dtype.c_name,
+        batch=batch,
+        times=times,
+        inputs=depth,
+        units=units,
+        x_steps=orders[0],
+        y_steps=orders[1],
+        recurrent=not scheme.is_real,
+        gates=gates,
+        cell=new_cell,
+        hidden=new_hidden,
+    )
+
+
+def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    functions = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
+    gates = tuple(f"{function}(a{g} + r{g})" for g, function in enumerate(functions))
+    cell = ["float next = f * state + i * c;"]
+    if op.cell_clip > 0:
+        clip = c_float(op.cell_clip)
+        cell.append(f"next = crt_minf(crt_maxf(next, -{clip}), {clip});")
+    return gates, tuple(cell), "o * crt_tanhf(next)"
+
+
+def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    p, wide = op.parameters(sig), scheme_of(sig.x) is INT16
+    gates = []
+    for gate, (given, before) in enumerate(zip(p.of_input, p.of_hidden, strict=True)):
+        parts = (_scaled(f"a{gate}", *given, wide), _scaled(f"r{gate}", *before, wide))
+        gates.append(activated(gate, _short(parts[0]), _short(parts[1])))
+    kept = _short(f"crt_scale(f * state, {p.forget[0]}, {p.forget[1]})")
+    fresh = _short(f"crt_scale(i * c, {p.update[0]}, {p.update[1]})")
+    cell = [f"int32_t next = {_short(f'{kept} + {fresh}')};"]
+    if p.clip:
+        cell.append(f"next = crt_max(crt_min(next, {p.clip}), -{p.clip});")
+    tanh = f"crt_tanh16(next, {p.tanh.multiplier}, {p.tanh.shift}, table)"
+    scaled = f"crt_scale(o * {tanh}, {p.output[0]}, {p.output[1]}) {plus(p.output_offset)}"
+    scheme = scheme_of(sig.x)
+    function = "crt_int16" if wide else "crt_int8"
+    return tuple(gates), tuple(cell), f"{function}({scaled}, {scheme.low}, {scheme.high})"
+
+
+def activated(gate: int, fresh: str, old: str) -> str:
+    """A gate in C, of the products of the input and of the hidden state."""
+    function = "crt_tanh16" if gate == GATES.index("cell") else "crt_logistic16"
+    return f"{function}({_short(f'{fresh} + {old}')}, 3, 0, table)"
+
+
+def _short(number: str) -> str:
+    return f"crt_int16({number}, -32768, 32767)"
+
+
+def _scaled(total: str, multiplier: int, shift: int, wide: bool) -> str:
+    if wide:
+        return f"crt_scale_wide({total}, {reduced_multiplier(multiplier)}, {15 - shift})"
+    return f"crt_scale({total}, {multiplier}, {shift})"

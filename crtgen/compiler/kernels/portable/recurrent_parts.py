@@ -1,0 +1,113 @@
+"""LSTM and SVDF of integers whose products of matrices are parts: fully connected layers of one row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel, Part
+from crtgen.compiler.kernels.engine.parts import aligned, arguments, assemble
+from crtgen.compiler.kernels.portable.lstm import LstmView, activated, logistic_table, lstm_view
+from crtgen.compiler.kernels.portable.svdf import SvdfView, svdf_view
+from crtgen.network.ir import Signature, Value
+from crtgen.network.ops.lstm import GATES, Lstm
+from crtgen.network.ops.svdf import Svdf
+
+__all__ = ["lstm_of_parts", "svdf_of_part"]
+
+_SUM = 4  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A part is called with ``arguments``; ``scaled`` is C that makes products of a unit's sums then."""
+
+    arguments: tuple[str, ...]
+    scaled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _LstmView:
+    """The view ``of`` the operator; offsets in scratch of sums and of the parts' own, 0 for none.
+
+    ``twice``: hidden states have a loop of their own behind that of the cells.
+    """
+
+    of: LstmView
+    twice: bool
+    sums: int
+    work: int
+    calls: tuple[_Call, ...]
+
+
+def lstm_of_parts(
+    design: str,
+    op: Lstm,
+    sig: Signature,
+    parts: Sequence[Part],
+    scaled: Sequence[tuple[str, ...]] = (),
+    *,
+    twice: bool = False,
+) -> Kernel:
+    """The kernel of parts for the input, and as many for the hidden state.
+
+    They give products of each gate, one part each. With ``scaled`` one part has the sums of all gates; its
+    lines of C make ``products`` of ``sums`` for the ``unit``. ``twice`` is for cores with few registers:
+    hidden states have a loop of their own.
+    """
+    view, units = lstm_view(op, sig), sig.inputs[1].shape[1]
+    numbers = range(len(GATES))
+    gates = tuple(activated(g, *(f"products[{(h + g) * units} + unit]" for h in (0, 4))) for g in numbers)
+    products = 2 * 2 * len(GATES) * units
+    end = products + (_SUM * len(GATES) * units if scaled else 0)
+    steps = view.batch * view.times
+    parts = [replace(part, calls=steps) for part in parts]
+    calls = []
+    for number, more in enumerate(arguments(parts)):
+        x = "x" if number < len(parts) // 2 else "hidden"
+        y = "sums" if scaled else f"products + {number * units}"
+        calls.append(_Call((x, y, *more), scaled[number] if scaled else ()))
+    begin = aligned(end) if any(part.kernel.scratch for part in parts) else 0
+    whole = _LstmView(replace(view, gates=gates), twice, products if scaled else 0, begin, tuple(calls))
+    work = Work().block("batch", view.batch).block("step", steps).block(f"{view.x_type} unit", steps * units)
+    if scaled:
+        work.block("product", steps * units * sum(len(lines) for lines in scaled))
+    places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
+    kernel = assemble(design, "lstm_parts.c.j2", whole, parts, begin=begin or end, inplace=places, work=work)
+    return replace(kernel, consts=(*kernel.consts, logistic_table()))
+
+
+@dataclass(frozen=True, slots=True)
+class _SvdfView:
+    """The view ``of`` the operator; whether the part gives ``sums``; the offset of its scratch, or 0."""
+
+    of: SvdfView
+    sums: bool
+    work: int
+    arguments: tuple[str, ...]
+
+
+def svdf_of_part(design: str, op: Svdf, sig: Signature, newest: Value, kernel: Kernel) -> Kernel:
+    """The kernel of a part that gives the ``newest`` elements of memories, or their sums of 32 bits."""
+    x, feature, time, bias, state = sig.inputs
+    filters, batch, sums = time.shape[0], x.shape[0], newest.dtype is not state.dtype
+    row = replace(x, shape=(1, x.shape[1]))
+    part = Part("fully_connected", Signature((row, feature, bias), (newest,)), kernel, batch)
+    view = svdf_view(op, sig)
+    kind = state.dtype.value
+    work = Work().words("unit", batch * view.units, view.result)
+    work.block(f"{kind} filter", batch * filters).block(f"{kind} time", batch * time.elements)
+    if sums:
+        work.block(f"{kind} sum", batch * filters)
+    begin = aligned(newest.nbytes) if kernel.scratch else 0
+    whole = _SvdfView(view, sums, begin, arguments([part])[0])
+    made = assemble(
+        design,
+        "svdf_parts.c.j2",
+        whole,
+        [part],
+        begin=begin or newest.nbytes,
+        inplace=(InPlace(input=4, output=1),),
+        work=work,
+    )
+    consts = Const.of("time", time.array()), Const.of("bias", bias.array())
+    return replace(made, consts=(*made.consts, *consts))

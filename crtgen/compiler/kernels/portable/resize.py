@@ -1,0 +1,69 @@
+"""Resizing of images by four pixels each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.network.ir import Array, DType, Signature
+from crtgen.network.ops import scheme_of
+from crtgen.network.ops.resize import Lines, ResizeBilinear
+
+__all__ = ["BilinearView", "bilinear_consts", "bilinear_view"]
+
+
+@dataclass(frozen=True, slots=True)
+class BilinearView:
+    """Images of ``height`` times ``width`` elements; ``number`` is the C type in which is computed."""
+
+    batch: int
+    elements: int
+    channels: int
+    out_height: int
+    out_width: int
+    type: str
+    number: str
+    real: bool
+
+
+@design(ResizeBilinear, types=(DType.INT8, DType.FLOAT32))
+def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
+    """Two rows, two columns, and the shares of the latter ones, from tables."""
+    kind, channels = sig.x.dtype.value, sig.x.shape[3]
+    work = Work().block(f"{kind} element", sig.y.elements)
+    work.block(f"{kind} pixel", sig.y.elements // channels)
+    view = bilinear_view(op, sig)
+    return Kernel("bilinear", "resize_bilinear.c.j2", view, bilinear_consts(op, sig), work=work)
+
+
+def bilinear_view(op: ResizeBilinear, sig: Signature) -> BilinearView:
+    """Sizes and types."""
+    batch, real = sig.x.shape[0], scheme_of(sig.x).is_real
+    return BilinearView(
+        batch=batch,
+        elements=sig.x.elements // batch,
+        channels=sig.x.shape[3],
+        out_height=op.size[0],
+        out_width=op.size[1],
+        type=sig.x.dtype.c_name,
+        number="float" if real else "int32_t",
+        real=real,
+    )
+
+
+def bilinear_consts(op: ResizeBilinear, sig: Signature) -> tuple[Const, ...]:
+    """Places of rows and columns, and shares."""
+    rows, columns = op.parameters(sig)
+    _, _, width, channels = sig.x.shape
+    return (
+        Const.of("rows", _places(rows, width * channels), 4, "of the upper and lower row: first element"),
+        Const.of("down", rows.part, 4, "share of the lower row"),
+        Const.of("columns", _places(columns, channels), 4, "of the left and right pixel: first element"),
+        Const.of("across", columns.part, 4, "share of the right pixel"),
+    )
+
+
+def _places(lines: Lines, stride: int) -> Array:
+    return (np.stack([lines.lower, lines.upper], axis=1) * stride).astype(np.int32)

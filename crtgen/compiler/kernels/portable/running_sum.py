@@ -1,0 +1,28 @@
+"""Sums of channels, of rows as they come."""
+
+from dataclasses import dataclass
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.network.ir import Signature
+from crtgen.network.ops.running_sum import RunningSum
+
+__all__ = ["RunningSumView"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSumView:
+    """So many pixels of so many channels."""
+
+    pixels: int
+    channels: int
+
+
+@design(RunningSum)
+def running_sum(op: RunningSum, sig: Signature, target: Target) -> Kernel:
+    """A channel after the other: its sum is in a register meanwhile."""
+    channels = sig.x.shape[3]
+    view = RunningSumView(sig.x.elements // channels, channels)
+    work = Work().block("channel", channels).block("added", sig.x.elements)
+    return Kernel("running sum", "running_sum.c.j2", view, inplace=(InPlace(1),), work=work)

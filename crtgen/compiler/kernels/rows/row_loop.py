@@ -1,0 +1,283 @@
+"""Layers on images by rows: a stripe of what lies between two of them is in scratch, and no more.
+
+The functions are those of ordinary layers, for a few rows without padding above and below. The last stage
+makes the rows of a block. Each stage before it makes a row at a time, as soon as the next one asks for it. A
+stripe is the window of the stage that reads it: rows that the next window needs too are moved up, padding is
+filled in. Where windows share no rows, one call fills the stripe. The first stage reads its image where it
+lies; its windows at an edge of the image are copied. So does a layer that makes the other operand of an
+addition: what it makes is in scratch until it is added.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+
+import numpy as np
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel, Part
+from crtgen.compiler.kernels.engine.parts import Parts, aligned, arguments, assemble
+from crtgen.compiler.kernels.engine.window import least_lead
+from crtgen.compiler.kernels.rows.row_stage import (
+    Rows,
+    RowStage,
+    fill_of,
+    has_own_rows,
+    part_of,
+    rows_made,
+    rows_per_call,
+    span_of,
+    step_of,
+)
+from crtgen.network.ir import Value
+from crtgen.network.ops import Add
+
+__all__ = [
+    "Outline",
+    "RowLoopView",
+    "StageView",
+    "find_outline",
+    "row_loop",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """A stage that makes ``rows`` rows of outputs per call from ``window`` rows of its input.
+
+    The window of output row y begins ``top`` rows above row ``y * stride``. Where it may leave the image of
+    ``height`` rows it is ``padded``: bytes ``fill`` are there. ``own`` windows share no rows. The stripe is
+    at the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is where the
+    other image of an addition is read, ``arguments`` what the part is given behind its images.
+    """
+
+    number: int
+    rows: int
+    window: int
+    stride: int
+    top: int
+    height: int
+    padded: bool
+    own: bool
+    fill: int
+    stripe: int
+    x_row: int
+    y_row: int
+    other: str
+    arguments: tuple[str, ...]
+
+    @property
+    def has_stripe(self) -> bool:
+        """Whether it reads a stripe; the first stage does at an edge."""
+        return self.number > 0 or self.padded
+
+    @property
+    def keeps(self) -> bool:
+        """Whether rows of the stripe are needed again."""
+        return self.number > 0 and not self.own
+
+    @property
+    def last_top(self) -> int:
+        """Row of the lowest window that is inside of the image."""
+        return self.height - self.window
+
+    @property
+    def x_step(self) -> int:
+        """Elements from one window to the next."""
+        return self.stride * self.x_row
+
+
+@dataclass(frozen=True, slots=True)
+class RowLoopView:
+    """Stages, the last one making an image of ``height`` rows; ``work`` is where the parts' scratch is."""
+
+    type: str
+    height: int
+    stages: tuple[StageView, ...]
+    work: int
+
+    @property
+    def works(self) -> bool:
+        """Whether a part has scratch of its own."""
+        return any("work" in stage.arguments for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """What is known of a loop before its stages have kernels.
+
+    ``rows`` are what each stage makes per call, ``made`` what is there of its output after each block.
+    ``stripes`` are the bytes of scratch that it reads. ``inplace`` is what the output may overwrite, if the
+    kernel of the last stage permits as much.
+    """
+
+    rows: tuple[int, ...]
+    made: tuple[Rows, ...]
+    stripes: tuple[int, ...]
+    inplace: tuple[InPlace, ...]
+
+
+def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Outline | None:
+    """That of ``stages``, of which the last makes ``last_rows`` rows at a time.
+
+    None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
+    of each stripe are read.
+    """
+    return known.once((_shapes(stages, known), last_rows), partial(_outline, stages, last_rows))
+
+
+def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
+    """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+
+    None where there is no outline, or no kernel of a stage.
+    """
+    outline = find_outline(stages, last_rows, known)
+    if outline is None:
+        return None
+    found = [
+        known.once((stage, count), partial(part_of, stage, count, known))
+        for stage, count in zip(stages, outline.rows, strict=True)
+    ]
+    parts = [part for part in found if part is not None]
+    if len(parts) < len(found):
+        return None
+    given = arguments(parts)
+    key = _shapes(stages, known), last_rows, given
+    form = known.once(key, partial(_form, stages, outline, given))
+    kernel = assemble(
+        f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
+        "row_loop.c.j2",
+        form.view,
+        [part.called(calls) for part, calls in zip(parts, form.calls, strict=True)],
+        begin=form.view.work,
+        inplace=_permits(outline, stages[-1], parts[-1]),
+        work=form.work,
+    )
+    return kernel.priced(known.target)
+
+
+@dataclass(frozen=True, slots=True)
+class _LoopForm:
+    """What a loop is, whatever its stages compute; ``calls`` are those of each stage's kernel."""
+
+    view: RowLoopView
+    calls: tuple[int, ...]
+    work: Work
+
+
+def _form(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> _LoopForm:
+    view = _view(stages, outline, given)
+    calls = tuple(int(done[-1]) // count for count, done in zip(outline.rows, outline.made, strict=True))
+    return _LoopForm(view, calls, _work(view, calls, outline.made, stages[0].sig.x.dtype.itemsize))
+
+
+def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
+    windows, height = [stage.window for stage in stages], stages[-1].sig.y.shape[1]
+    if not all(stage.fits for stage in stages) or height % last_rows:
+        return None
+    if any(later.rows < later.stride_y for later in windows[1:]):
+        return None
+    rows = rows_per_call(windows, last_rows)
+    made = rows_made(windows, rows, height)
+    stripes = tuple(
+        span_of(stage.window, count) * stage.sig.x.nbytes // stage.window.height
+        if stage.window.padded_rows or number > 0
+        else 0
+        for number, (stage, count) in enumerate(zip(stages, rows, strict=True))
+    )
+    return Outline(tuple(rows), tuple(made), stripes, tuple(_leaves(stages, made)))
+
+
+def _shapes(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
+    """A number for each stage, the same for those that only constants and names tell apart."""
+    return tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
+
+
+def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> RowLoopView:
+    views: list[StageView] = []
+    images = 0
+    starts = [0, *accumulate(outline.stripes)]
+    for number, (stage, count) in enumerate(zip(stages, outline.rows, strict=True)):
+        sig, window = stage.sig, stage.window
+        images += isinstance(stage.op, Add)
+        view = StageView(
+            number=number,
+            rows=count,
+            window=span_of(window, count),
+            stride=window.stride_y,
+            top=window.top,
+            height=window.height,
+            padded=window.padded_rows,
+            own=has_own_rows(window),
+            fill=fill_of(stage.op, sig.x) or 0,
+            stripe=starts[number],
+            x_row=sig.x.shape[2] * sig.x.shape[3],
+            y_row=sig.y.shape[2] * sig.y.shape[3],
+            other=_other(stage, images, number),
+            arguments=given[number],
+        )
+        views.append(view)
+    first, last = stages[0].sig.x, stages[-1].sig.y
+    return RowLoopView(first.dtype.c_name, last.shape[1], tuple(views), aligned(starts[-1]))
+
+
+def _other(stage: RowStage, image: int, number: int) -> str:
+    if not isinstance(stage.op, Add):
+        return ""
+    _, _, width, channels = stage.images[1].shape
+    return f"x{image} + row{number} * {step_of(stage) * width * channels}"
+
+
+def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlace]:
+    """The output over the first stage's image, or over the other image of an addition.
+
+    When the last stage writes a block's rows, the stages before it have read what they need for it.
+    """
+    y, first = stages[-1].sig.y, stages[0].window
+    written = made[-1] * y.nbytes // y.shape[1]
+    unread = np.maximum(made[0] * first.stride_y - first.top, 0)
+    yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
+    index = 1
+    for stage, rows in zip(stages, made, strict=True):
+        if isinstance(stage.op, Add):
+            lead = _lead(written, rows * step_of(stage), rows, stage.images[1])
+            yield InPlace(index, lead=lead)
+        index += len(stage.others)
+
+
+def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
+    """What the output may overwrite; where the last stage is an addition, as far as its kernel permits it."""
+    if not isinstance(last.op, Add):
+        return outline.inplace
+    *others, other = outline.inplace
+    return (*others, replace(other, lead=max(other.lead, _within(part))))
+
+
+def _lead(written: Rows, unread: Rows, made: Rows, image: Value) -> int:
+    """From row ``unread`` of the image on, a stage still has to read it, until all its rows are made."""
+    pending = made < made[-1]
+    return least_lead(written[pending], unread[pending] * (image.nbytes // image.shape[1]))
+
+
+def _within(part: Part) -> int:
+    """The lead with which an addition may overwrite its other operand."""
+    leads = [permit.lead for permit in part.kernel.inplace if permit.input == 1 and not permit.exact]
+    return min(leads, default=part.sig.y.nbytes)
+
+
+def _work(view: RowLoopView, calls_of: Sequence[int], made: Sequence[Rows], size: int) -> Work:
+    """Of the calls of the stages, and of rows that are filled, copied or moved up."""
+    work = Work()
+    for number, (stage, calls) in enumerate(zip(view.stages, calls_of, strict=True)):
+        row = stage.x_row * size
+        work.block("stage", calls)
+        if stage.keeps:
+            came = int(made[number - 1][-1])
+            moved = calls * stage.window - came
+            work.block("stripe", calls).block("stripe row", came).block("moved 16", moved * row / 16)
+        elif stage.padded:
+            tops = np.arange(calls) * stage.rows * stage.stride - stage.top
+            edges = np.count_nonzero((tops < 0) | (tops > stage.last_top))
+            work.block("edge", calls).copy(row, int(edges) * stage.window)
+    return work

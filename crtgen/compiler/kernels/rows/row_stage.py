@@ -1,0 +1,192 @@
+"""A stage of a loop over rows: an operator, the window of rows that it reads, its kernel for a few rows."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.compiler.kernels.engine.kernel import Part
+from crtgen.compiler.kernels.engine.parts import Parts
+from crtgen.compiler.kernels.engine.window import WindowShape
+from crtgen.compiler.kernels.rows.row_total import sums_up
+from crtgen.compiler.kernels.rows.shortcut import add_shortcut
+from crtgen.network.ir import AxisMap, Op, Signature, Value
+from crtgen.network.ops import Add, Windowed
+
+__all__ = [
+    "RowStage",
+    "Rows",
+    "fill_of",
+    "has_own_rows",
+    "makes_operand",
+    "part_of",
+    "rows_made",
+    "rows_per_call",
+    "runs_by_rows",
+    "span_of",
+    "step_of",
+    "takes_rows",
+]
+
+Rows = npt.NDArray[np.int64]
+
+_IMAGE = 4  # axes
+_WORD = 4  # what kernels rely on where they are given a row
+
+
+@dataclass(frozen=True, eq=False)
+class RowStage:
+    """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
+
+    ``shortcut`` is a layer that makes an addition's second operand, and what that is applied to. ``since`` is
+    the number of the stage whose output that operand is, in a loop that keeps rows of it until then.
+    """
+
+    op: Op
+    sig: Signature
+    shortcut: tuple[Op, Signature] | None = None
+    since: int | None = None
+
+    @property
+    def others(self) -> tuple[Value, ...]:
+        """What it reads beside its image, a layer's output apart."""
+        if self.shortcut is None:
+            return self.sig.inputs[1:]
+        return (*(v for v in self.sig.inputs[1:] if v != self.shortcut[1].y), *self.shortcut[1].inputs)
+
+    @property
+    def images(self) -> tuple[Value, ...]:
+        """The images that it reads: one, or both operands of an addition."""
+        other = self.sig.inputs[1:2] if self.shortcut is None else self.shortcut[1].inputs[:1]
+        return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
+
+    @cached_property
+    def window(self) -> WindowShape:
+        """The window of its own image."""
+        return window_of(self.op, self.sig)
+
+    @cached_property
+    def fits(self) -> bool:
+        """Whether it can compute a few rows on their own, where its image lies."""
+        return _whole(self.sig.x) and self.fits_stripes
+
+    @cached_property
+    def fits_stripes(self) -> bool:
+        """Whether it can compute a few rows on their own that were copied, whatever bytes a row has."""
+        sig = self.sig
+        if any(image.is_constant for image in self.images) or sig.x.shape[0] != 1 or not _whole(sig.y):
+            return False
+        if self.shortcut is not None:
+            op, of_layer = self.shortcut
+            inside = not window_of(op, of_layer).padded_rows
+            return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
+        if isinstance(self.op, Add):
+            return sig.inputs[1].shape == sig.x.shape
+        return not (self.window.padded_rows and fill_of(self.op, sig.x) is None)
+
+    @cached_property
+    def sums_up(self) -> bool:
+        """Whether it makes one pixel of the image by adding up its rows as they come."""
+        return sums_up(self.op, self.sig)
+
+    @cached_property
+    def shape(self) -> Hashable:
+        """The same for stages that constants and names tell apart, and nothing else."""
+        of_layer = () if self.shortcut is None else (self.shortcut[1].inputs, self.shortcut[1].outputs)
+        values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
+        ops = self.op, self.shortcut and self.shortcut[0]
+        shapes = tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
+        return ops, shapes
+
+
+def runs_by_rows(op: Op, sig: Signature) -> bool:
+    """Whether an operator can be a stage at all, whatever its shape."""
+    return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
+
+
+def takes_rows(op: Op, sig: Signature) -> bool:
+    """Whether it can be one of a stream, which has types of its own for each image: also what is element by
+    element, as the quantisation of a camera's bytes, and what adds up all rows."""
+    if runs_by_rows(op, sig) or sums_up(op, sig):
+        return True
+    alike = len(sig.inputs) == 1 and len(sig.x.shape) == _IMAGE and sig.x.shape == sig.y.shape
+    return alike and op.axis_map(sig, (1,)) == AxisMap(1)
+
+
+def makes_operand(op: Op) -> bool:
+    """Whether an operator can make an addition's operand, on its shortcut."""
+    return isinstance(op, Windowed)
+
+
+def window_of(op: Op, sig: Signature) -> WindowShape:
+    """The window of an operator's own image; an addition's is a pixel."""
+    if isinstance(op, Windowed):
+        return WindowShape.of(op, sig)
+    return WindowShape.pixel(sig)
+
+
+def _whole(image: Value) -> bool:
+    """Whether it is a single image with rows of whole words."""
+    return image.shape[0] == 1 and image.shape[2] * image.shape[3] * image.dtype.itemsize % _WORD == 0
+
+
+def fill_of(op: Op, x: Value) -> int | None:
+    """The byte that padding consists of; None where no value does instead of it."""
+    value = op.padding_value(x) if isinstance(op, Windowed) else None
+    return None if value is None else value % 256
+
+
+def has_own_rows(window: WindowShape) -> bool:
+    """Whether windows have rows of their own, and all of these are of the image."""
+    return window.rows == window.stride_y and not window.padded_rows
+
+
+def rows_per_call(windows: Sequence[WindowShape], last: int) -> list[int]:
+    """How many rows each stage makes per call: what fills a stripe that keeps nothing, or one."""
+    rows = [last]
+    for after in reversed(windows[1:]):
+        rows.insert(0, rows[0] * after.stride_y if has_own_rows(after) else 1)
+    return rows
+
+
+def span_of(window: WindowShape, rows: int) -> int:
+    """Rows of the image that ``rows`` rows of outputs see."""
+    return (rows - 1) * window.stride_y + window.rows
+
+
+def part_of(stage: RowStage, rows: int, known: Parts) -> Part | None:
+    """The kernel of a stage for so many rows, without padding above and below, if there is one."""
+    sig = stage.sig
+    x, y = _cut(sig.x, span_of(stage.window, rows)), _cut(sig.y, rows)
+    if stage.shortcut is not None:
+        op, of_layer = stage.shortcut
+        image = _cut(of_layer.x, span_of(window_of(op, of_layer), rows))
+        layer = Signature((image, *of_layer.inputs[1:]), (_cut(of_layer.y, rows),))
+        return add_shortcut(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, known)
+    others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if isinstance(stage.op, Add) else sig.inputs[1:]
+    return known.find(_inside(stage.op), Signature((x, *others), (y,)))
+
+
+def _inside(op: Op) -> Op:
+    """The operator without padding above and below."""
+    return op.padded(replace(op.padding, top=0, bottom=0)) if isinstance(op, Windowed) else op
+
+
+def _cut(image: Value, rows: int) -> Value:
+    return replace(image, shape=(1, rows, *image.shape[2:]))
+
+
+def rows_made(windows: Sequence[WindowShape], rows: Sequence[int], height: int) -> list[Rows]:
+    """For each stage, the rows of its output that are there after each block."""
+    made = [np.arange(rows[-1], height + 1, rows[-1])]
+    for after, count in zip(windows[:0:-1], rows[:0:-1], strict=True):
+        ends = (made[0] - count) * after.stride_y + span_of(after, count) - after.top
+        made.insert(0, np.clip(ends, 0, after.height))
+    return made
+
+
+def step_of(stage: RowStage) -> int:
+    """Rows of the other image from one row of outputs to the next."""
+    return 1 if stage.shortcut is None else window_of(*stage.shortcut).stride_y

@@ -1,0 +1,50 @@
+"""An addition whose other operand a layer makes: that is in scratch until it is added."""
+
+from dataclasses import dataclass
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import InPlace, Part
+from crtgen.compiler.kernels.engine.parts import Parts, aligned, arguments, assemble
+from crtgen.network.ir import Op, Signature
+
+__all__ = ["ShortcutView", "add_shortcut"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShortcutView:
+    """What the layer makes is of the C type ``type``, the parts' scratch is at the offset ``work``.
+
+    ``arguments`` is what the layer and the addition are given behind their images.
+    """
+
+    type: str
+    work: int
+    arguments: tuple[tuple[str, ...], ...]
+
+    @property
+    def works(self) -> bool:
+        """Whether a part has scratch of its own."""
+        return any("work" in names for names in self.arguments)
+
+
+def add_shortcut(add: Op, sums: Signature, layer: Op, made: Signature, known: Parts) -> Part | None:
+    """``add`` of ``sums``, of which ``layer`` makes the second operand; None if there are no kernels.
+
+    The inputs are the first operand, then those of the layer. The layer's image may be written over, since it
+    is read when the addition begins.
+    """
+    parts = [known.find(layer, made), known.find(add, sums)]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    work = aligned(made.y.nbytes)
+    kernel = assemble(
+        f"{found[1].kernel.design} after {found[0].kernel.design}",
+        "shortcut.c.j2",
+        ShortcutView(made.y.dtype.c_name, work, arguments(found)),
+        found,
+        begin=work,
+        inplace=(InPlace(1),),
+        work=Work(),
+    )
+    return Part("add_shortcut", Signature((sums.x, *made.inputs), sums.outputs), kernel.priced(known.target))

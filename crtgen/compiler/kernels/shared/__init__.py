@@ -1,0 +1,1 @@
+"""What kernels for several extensions have in common: rings of rows, fields of bits, Fourier transforms."""

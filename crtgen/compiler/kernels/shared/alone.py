@@ -1,0 +1,24 @@
+"""Kernels that are one function in assembly, without C around it."""
+
+from collections.abc import Sequence
+
+from crtgen.compiler.kernels.asm import Routine
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel
+
+__all__ = ["alone"]
+
+
+def alone(
+    design: str, routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float
+) -> Kernel:
+    """``inplace``: the output may lie where the input does. ``rounds`` are those of loops, by their names."""
+    return Kernel(
+        design=design,
+        template="",
+        view=routine,
+        consts=tuple(consts),
+        inplace=(InPlace(),) if inplace else (),
+        work=Work(routine.runs(**rounds)),
+        routines=(routine,),
+    )

@@ -1,0 +1,57 @@
+"""What features of float32 share in assembly, whatever the extension: how their functions begin."""
+
+from collections.abc import Sequence
+
+from crtgen.compiler.kernels.asm import Function
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops.spectral import Frame
+
+__all__ = ["FrameWriter", "bands_function", "frame_function", "power_function"]
+
+
+def frame_function(sig: Signature) -> Function:
+    """``frame(x, y, weights)``: samples, converted and windowed."""
+    return Function(
+        "frame",
+        f"const {sig.x.dtype.c_name} *x",
+        "float *y",
+        "const float *weights",
+        no_alias=True,
+        purpose=f"{sig.y.elements} samples, windowed",
+    )
+
+
+class FrameWriter:
+    """Appends what becomes of samples, whose type is int16 if they are ``short``, else float32.
+
+    ``place`` is where the sample before the first one lies, as ``Before.place`` says.
+    """
+
+    def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
+        self.f, self.op = f, op
+        self.x, self.y, self.weights = f.arguments
+        self.short, self.size = sig.x.dtype is DType.INT16, sig.x.dtype.itemsize
+        self.place = op.before.place(op.start, sig.x.elements)
+
+
+def power_function(sig: Signature, no_alias: bool = False) -> Function:
+    """``power(x, y)``: sums of two squares, or roots of them."""
+    return Function(
+        "power", "const float *x", "float *y", no_alias=no_alias, purpose=f"{sig.y.elements} powers"
+    )
+
+
+def bands_function(rows: int, count: int, tables: Sequence[str], no_alias: bool = False) -> Function:
+    """``bands(x, y, ...)``: sums of weighted neighbours, ``count`` for each row.
+
+    ``tables`` are the declarations of two parameters, which are kept where each row reads them anew.
+    """
+    return Function(
+        "bands",
+        "const float *x",
+        "float *y",
+        *tables,
+        no_alias=no_alias,
+        purpose=f"{count} sums of weighted neighbours",
+        keep=(2, 3) if rows > 1 else (),
+    )

@@ -1,0 +1,193 @@
+"""float32 to int8 on an FPU, without a division, four numbers at a time.
+
+A quotient is a sum of two products: the reciprocal of the scale has two parts. What needs more care, numbers
+that are none (NaN) and those far beyond int8, makes the FPU say that a conversion was invalid: then the four
+are cut to what is near int8, and are converted again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from crtgen.compiler.kernels.asm import Function, Routine, listed
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.compiler.kernels.engine.words import bits_of
+from crtgen.compiler.kernels.portable.borders import Floats, borders_of, fused
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops import INT8, AffineParams, Quantize
+from crtgen.network.ops.rescaling import by_float
+
+__all__ = ["QuantizeView", "parts_of", "quantize"]
+
+_AT_ONCE = 4
+_FAR = 512  # steps: beyond all int8 values
+_INVALID = 1  # of FPSCR: a conversion that has no result
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeView:
+    """``parts`` of the reciprocal, the greater one first, and how ``far`` from zero numbers are cut."""
+
+    elements: int
+    zero_point: int
+    parts: tuple[float, float]
+    far: float
+
+
+def parts_of(scale: float, zero_point: int) -> tuple[float, float] | None:
+    """float32 numbers ``a`` and ``b``: ``fma(x, a, x * b)`` is rounded to the same int8 as ``x / scale``.
+
+    It never falls as x grows, so it is enough that it is right at each border and just before it. None where
+    it is not.
+    """
+    steps = INT8.magnitude(zero_point)
+    at = borders_of(scale, steps)
+    if at is None:
+        return None
+    exact = 1 / float(np.float32(scale))
+    first = float(np.float32(exact))
+    second = float(np.float32(exact - first))
+    halves = np.arange(1, 2 * steps, 2) / 2
+    before = np.nextafter(at, np.float32(0))
+    right = (_quotients(at, first, second) >= halves) & (_quotients(before, first, second) < halves)
+    return (first, second) if right.all() else None
+
+
+def _quotients(x: Floats, first: float, second: float) -> Floats:
+    return fused(x, np.float32(first), x * np.float32(second))
+
+
+@design(Quantize, types=(DType.FLOAT32,), to=DType.INT8, needs="vfp")
+def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
+    """Halves go away from zero; None where they go to even numbers, and where it would not be exact."""
+    params = op.parameters(sig)
+    assert isinstance(params, AffineParams)
+    parts = None if by_float(sig.y) else parts_of(params.scale, params.zero_point)
+    if parts is None:
+        return None
+    far = float(np.float32(_FAR * params.scale))
+    routine = _quantized(QuantizeView(sig.y.elements, params.zero_point, parts, far))
+    return Kernel(
+        design="vfp quantise",
+        template="",
+        view=None,
+        inplace=(InPlace(),),
+        work=Work(routine.runs(beyond=0) if sig.y.elements >= _AT_ONCE else routine.runs()),
+        routines=(routine,),
+    )
+
+
+@lru_cache(maxsize=256)
+def _quantized(k: QuantizeView) -> Routine:
+    """``quantise(x, y)``."""
+    f = Function("quantise", "const float *x", "int8_t *y", purpose=f"Quantises {k.elements} numbers.")
+    writer = _QuantizeWriter(f, k)
+    fours, rest = divmod(k.elements, _AT_ONCE)
+    if fours:
+        writer.fours(fours)
+    if rest:
+        with f.repeated("numbers", rest):
+            writer.one()
+    return f.done()
+
+
+class _QuantizeWriter:
+    """Conversions are to halves of steps, towards zero.
+
+    So a result is half of what is 1 more, rounded down; of what is below zero half of it as it is.
+    """
+
+    def __init__(self, f: Function, k: QuantizeView) -> None:
+        self.f, self.k = f, k
+        self.x, self.y = f.arguments
+        self.numbers = f.singles("numbers", _AT_ONCE)
+        self.halves = f.singles("halves of steps", _AT_ONCE)
+        self.parts = f.singles("parts of 1 / scale", 2)
+        self.ends = f.singles("ends", 2)
+        self.state = f.core("state of the FPU")
+        reals = (*k.parts, -k.far, k.far)
+        for register, value in zip((*self.parts, *self.ends), reals, strict=True):
+            f.number(self.state, bits_of(value))
+            f("vmov", register, self.state)
+
+    def fours(self, rounds: int) -> None:
+        """So many times four numbers."""
+        f, begin, again = self.f, self.f.label("begin"), self.f.label("again")
+        start = 2 * (self.k.zero_point + 128)
+        starts = [f.constant("twice the zero point", n * 65537) for n in (start + 1, start)]
+        words, last = f.cores("results", 4), f.core("where the fours end")
+        f.add(last, self.y, _AT_ONCE * rounds)
+        self._forget()
+        f("b", begin)
+        with f.loop("beyond", "beyond") as beyond:
+            for number in self.numbers:
+                self._cut(number)
+            self._forget()
+            f("b", again)
+        f.place(begin)
+        with f.loop("fours", rounds) as fours:
+            f("vldmia", f"{self.x}!", listed(self.numbers))
+            f.place(again)
+            self._convert(_AT_ONCE)
+            f.place(f.label("converted"))
+            f("vmrs", self.state, "fpscr")
+            f("lsls", self.state, self.state, "#31", note="was one invalid?")
+            f("bne", beyond)
+            self._store(words, starts)
+            f("cmp", self.y, last)
+            f("bne", fours)
+        f.free(*starts, *words, last)
+
+    def one(self) -> None:
+        """A number that is left."""
+        f, result = self.f, self.state
+        f("vldmia", f"{self.x}!", listed(self.numbers[:1]))
+        self._cut(self.numbers[0])
+        self._convert(1)
+        f("vmov", result, self.halves[0])
+        f("add", result, result, result, "asr #31")
+        f.advance(result, 2 * self.k.zero_point + 1)
+        f("ssat", result, "#8", result, "asr #1")
+        f("strb", result, f"[{self.y}], #1")
+
+    def _convert(self, count: int) -> None:
+        f, pairs = self.f, list(zip(self.numbers, self.halves, strict=True))[:count]
+        for number, half in pairs:
+            f("vmul.f32", half, number, self.parts[1])
+        for number, half in pairs:
+            f("vfma.f32", half, number, self.parts[0])
+        for _, half in pairs:
+            f("vcvt.s16.f32", half, half, "#1")
+
+    def _store(self, words: Sequence[str], starts: Sequence[str]) -> None:
+        """Two results in a word, each 128 more than it is."""
+        f, (first, second, third, fourth) = self.f, words
+        f("vmov", first, second, *self.halves[:2])
+        f("vmov", third, fourth, *self.halves[2:])
+        for word, other in ((first, third), (second, fourth)):
+            f("pkhbt", word, word, other, "lsl #16")
+            f("sadd16", other, word, word, note="which are below zero?")
+            f("sel", other, *starts)
+            f("shadd16", word, word, other)
+            f("usat16", word, "#8", word)
+        f("orr", first, first, second, "lsl #8")
+        f("eor", first, first, "#0x80808080")
+        f("str", first, f"[{self.y}], #{_AT_ONCE}")
+
+    def _cut(self, number: str) -> None:
+        """To the ends; what is none becomes the least."""
+        for end, beyond in zip(self.ends, ("lt", "gt"), strict=True):
+            self.f("vcmp.f32", number, end)
+            self.f("vmrs", "APSR_nzcv", "fpscr")
+            self.f("it", beyond)
+            self.f(f"vmov{beyond}.f32", number, end)
+
+    def _forget(self) -> None:
+        """What was invalid."""
+        self.f("vmrs", self.state, "fpscr")
+        self.f("bic", self.state, self.state, f"#{_INVALID}")
+        self.f("vmsr", "fpscr", self.state)

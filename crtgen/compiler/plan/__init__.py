@@ -1,0 +1,38 @@
+"""Memory planning: order, lifetimes, in-place, row loops, offsets in one static arena."""
+
+from typing import TYPE_CHECKING
+
+from crtgen.base.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.compiler.plan.check import check_plan
+    from crtgen.compiler.plan.control import plan_model
+    from crtgen.compiler.plan.drawing import Bar, chart
+    from crtgen.compiler.plan.fit import check_fit
+    from crtgen.compiler.plan.lifetime import Lifetime, lifetimes
+    from crtgen.compiler.plan.plan import Plan, Step
+    from crtgen.compiler.plan.planner import make_plan
+    from crtgen.compiler.plan.row_loops import loop_over_rows
+    from crtgen.compiler.plan.schedule import Branch, Call, RowLoop, WhileLoop
+    from crtgen.compiler.plan.slot import ArenaSlot
+
+__all__ = [
+    "ArenaSlot",
+    "Bar",
+    "Branch",
+    "Call",
+    "Lifetime",
+    "Plan",
+    "RowLoop",
+    "Step",
+    "WhileLoop",
+    "chart",
+    "check_fit",
+    "check_plan",
+    "lifetimes",
+    "loop_over_rows",
+    "make_plan",
+    "plan_model",
+]
+
+__getattr__ = on_demand(__name__, __file__)

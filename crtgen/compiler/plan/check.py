@@ -1,0 +1,186 @@
+"""The proof of a plan, from the definition: run it on paper and see that no byte is lost.
+
+Every byte of the arena has an owner, the value that it holds a part of. Setting the inputs and running a
+step hand bytes over to new owners; whatever is read has to be owned by nothing else. This shares no code
+and no notion of lifetime with the allocator.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.base.errors import CrtgenError
+from crtgen.compiler.plan.plan import Plan, Step
+from crtgen.compiler.plan.slot import ArenaSlot
+
+__all__ = ["check_plan"]
+
+_NOBODY = -1
+
+
+_ARENA = ""
+
+
+class _Paper:
+    """Memory on paper: an owner's number for each byte of the arena and of each home; each value's number."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.owner: dict[str, npt.NDArray[np.int32]] = {_ARENA: np.full(plan.arena, _NOBODY, np.int32)}
+        for name, home in plan.homes.items():
+            nbytes = plan.graph.values[name].nbytes
+            if home in self.owner and len(self.owner[home]) != nbytes:
+                raise self.fail(f"{name} has {nbytes} bytes, its home {len(self.owner[home])}")
+            self.owner[home] = np.full(nbytes, _NOBODY, np.int32)
+        self.number: dict[str, int] = {}
+
+    def fail(self, what: str) -> CrtgenError:
+        return CrtgenError(
+            f"the memory plan is wrong: {what}",
+            where=self.plan.graph.name,
+            hint="this is a defect of crtgen: please report it with the model",
+        )
+
+    def slot(self, value: str) -> tuple[str, ArenaSlot]:
+        """In which memory a value lies, and where."""
+        nbytes = self.plan.graph.values[value].nbytes
+        if value in self.plan.homes:
+            return self.plan.homes[value], ArenaSlot(0, nbytes)
+        if value not in self.plan.slots:
+            raise self.fail(f"{value} has no place")
+        slot = self.plan.slots[value]
+        if slot.size != nbytes:
+            raise self.fail(f"{value} has {slot.size} bytes")
+        self.inside(value, slot)
+        return _ARENA, slot
+
+    def inside(self, what: str, slot: ArenaSlot) -> None:
+        if slot.offset % self.plan.align:
+            raise self.fail(f"{what} at {slot.offset} is not aligned to {self.plan.align}")
+        if slot.offset < 0 or slot.offset + slot.size > self.plan.arena:
+            raise self.fail(f"{what} leaves the arena of {self.plan.arena} bytes")
+
+    def owners(self, value: str) -> npt.NDArray[np.int32]:
+        """The owners of the bytes where a value lies."""
+        memory, slot = self.slot(value)
+        return self.owner[memory][slot.offset : slot.offset + slot.size]
+
+    def write(self, value: str) -> None:
+        self.number[value] = len(self.number)
+        self.owners(value)[:] = self.number[value]
+
+    def read(self, value: str, reader: str) -> None:
+        if value not in self.number:
+            raise self.fail(f"{reader} reads {value} before it is computed")
+        if (self.owners(value) != self.number[value]).any():
+            raise self.fail(f"{value} is overwritten before {reader} reads it")
+
+    def variables(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not self.plan.graph.values[name].is_constant]
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise ``CrtgenError`` unless every read finds what was written, aligned and inside the arena."""
+    paper = _Paper(plan)
+    if not plan.lower_bound <= plan.arena:
+        raise paper.fail(f"the arena of {plan.arena} is below the bound of {plan.lower_bound}")
+    computed = [node.name for step in plan.steps for node in step.item.nodes]
+    if sorted(computed) != sorted(node.name for node in plan.graph.nodes):
+        raise paper.fail("its steps are not the nodes of the graph")
+    given = tuple(dict.fromkeys((*plan.graph.inputs, *plan.outside.values)))
+    for name in given:
+        paper.write(name)
+    for name in given:
+        paper.read(name, "the run")
+    for step in plan.steps:
+        _step(paper, step)
+    for step in plan.steps[1:]:
+        if step.kernel.fed:
+            raise paper.fail(f"{step.name} is fed by rows, but runs after {plan.steps[0].name}")
+    kept = plan.graph.inputs if plan.kept_inputs else ()
+    after = (name for _, name in plan.outside.pairs)
+    for name in (*paper.variables((*plan.graph.lasting, *after)), *kept):
+        paper.read(name, "the end of the run")
+    for home, name in plan.copied:
+        paper.read(name, f"the copy to {home}")
+        paper.owner.get(home, paper.owner[_ARENA][:0])[:] = _NOBODY
+
+
+def _step(paper: _Paper, step: Step) -> None:
+    inputs = paper.variables(step.inputs)
+    for name in inputs:
+        paper.read(name, step.name)
+    if step.kernel.is_alias:
+        (output,) = step.outputs
+        if paper.slot(output) != paper.slot(step.inputs[0]):
+            raise paper.fail(f"{step.name} is an alias, but its output lies elsewhere")
+        paper.number[output] = paper.number[step.inputs[0]]
+        return
+    _overlaps(paper, step)
+    _shares(paper, step)
+    _scratch(paper, step, inputs)
+    for name in step.outputs:
+        paper.write(name)
+
+
+def _shares(paper: _Paper, step: Step) -> None:
+    """Halves on two cores: neither writes what the other one reads or writes, and both write all."""
+    if not step.kernel.shares:
+        return
+    (name,), (first, second) = step.outputs, step.kernel.shares
+    memory, output = paper.slot(name)
+    written = np.zeros(output.size, np.int8)
+    for half, other in ((first, second), (second, first)):
+        written[half.writes[0] : half.writes[1]] += 1
+        for read, span in zip(step.inputs, other.reads, strict=True):
+            if read not in paper.number or paper.slot(read)[0] != memory:
+                continue
+            if _cross(_moved(paper.slot(read)[1], span), _moved(output, half.writes)):
+                raise paper.fail(f"one core overwrites what the other one reads of {read} in {step.name}")
+    if (written != 1).any():
+        raise paper.fail(f"the cores do not write each byte of {name} once")
+    ends = max(first.scratch[1], second.scratch[1])
+    if _cross(first.scratch, second.scratch) or ends > step.kernel.scratch:
+        raise paper.fail(f"the cores share scratch memory in {step.name}")
+
+
+def _moved(slot: ArenaSlot, span: tuple[int, int]) -> tuple[int, int]:
+    return slot.offset + span[0], slot.offset + span[1]
+
+
+def _cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return max(a[0], b[0]) < min(a[1], b[1])
+
+
+def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
+    if (step.scratch.size if step.scratch else 0) != step.kernel.scratch:
+        raise paper.fail(f"{step.name} has not the scratch memory that it needs")
+    if step.scratch is None:
+        return
+    paper.inside(f"the scratch of {step.name}", step.scratch)
+    for name in (*inputs, *step.outputs):
+        if _meet(paper.slot(name), (_ARENA, step.scratch)):
+            raise paper.fail(f"{name} meets the scratch of {step.name}")
+    paper.owner[_ARENA][step.scratch.offset : step.scratch.offset + step.scratch.size] = _NOBODY
+
+
+def _overlaps(paper: _Paper, step: Step) -> None:
+    """Outputs do not overlap, and overwrite an input only where the kernel may do so."""
+    outputs = [paper.slot(name) for name in step.outputs]
+    for i, output in enumerate(outputs):
+        if any(_meet(output, other) for other in outputs[:i]):
+            raise paper.fail(f"two outputs of {step.name} meet")
+        for j, name in enumerate(step.inputs):
+            if name not in paper.number or not _meet(output, paper.slot(name)):
+                continue
+            lead = paper.slot(name)[1].offset - output[1].offset
+            permits = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]
+            if not any(p.lead == lead if p.exact else p.lead <= lead for p in permits):
+                raise paper.fail(f"{step.name} may not overwrite {name}")
+
+
+def _meet(a: tuple[str, ArenaSlot], b: tuple[str, ArenaSlot]) -> bool:
+    (one, first), (other, second) = a, b
+    beside = first.offset + first.size <= second.offset or second.offset + second.size <= first.offset
+    return one == other and not beside

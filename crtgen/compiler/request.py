@@ -1,0 +1,134 @@
+"""The request: what models are compiled for, and how. It is decided once; every later stage asks it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from crtgen.base.errors import UsageError
+from crtgen.boards import Board
+from crtgen.boards.board import FlashReads
+from crtgen.compiler.byoc import Generator
+from crtgen.compiler.kernels import Target
+from crtgen.compiler.level import Level, find_level
+from crtgen.compiler.tuned import Tuned
+from crtgen.network.passes import DEFAULT_PASSES, Pass, Sliding
+
+__all__ = ["EXECUTORS", "FEEDS", "PARTS", "Request", "RequestFields"]
+
+EXECUTORS = ("aot", "graph")
+"""Who calls the layers: code, or tables."""
+
+FEEDS = ("rows",)
+"""What an image may come by, where it does not lie in memory."""
+
+PARTS = ("arena", "kernels", "weights")
+"""What of a model can be placed in a memory of the board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What models are compiled for, and how.
+
+    ``optimize`` is the name of a level: ``speed``, ``balanced`` or ``size``. ``executor`` is ``aot`` for
+    straight-line calls, or ``graph`` for tables of calls of packed functions. ``keep_inputs`` keeps the
+    inputs intact during a run. ``passes`` rewrite the network first, without changing what it computes.
+
+    ``generators`` are external code generators in the order of their claims; what none of them does is
+    refused, or with ``fallback`` done by crtgen's own kernels. They also have the sources of libraries that
+    imported code calls.
+
+    ``sliding`` says that the networks run on windows that overlap: then a run gets what is new of the window.
+    At the level ``size`` less is kept from run to run, and more computed.
+
+    ``place`` names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name
+    lies with the other data or code.
+
+    ``tuned`` are entries of tune files: where one is for a model on this board at this level, layers get the
+    kernels that it names.
+
+    On two ``cores`` layers are computed in halves, each by its own core.
+
+    With ``feed`` ``rows`` the image comes by rows, and lies in no memory.
+    """
+
+    board: Board
+    optimize: str = "balanced"
+    executor: str = "aot"
+    keep_inputs: bool = False
+    passes: Sequence[Pass] = DEFAULT_PASSES
+    generators: Sequence[Generator] = ()
+    fallback: bool = False
+    place: Mapping[str, str] = field(default_factory=dict)
+    sliding: Sliding | None = None
+    tuned: Sequence[Tuned] = ()
+    cores: int = 1
+    feed: str = ""
+
+    def __post_init__(self) -> None:
+        find_level(self.optimize)
+        if self.executor not in EXECUTORS:
+            raise UsageError(f"unknown executor {self.executor}", hint=f"known: {', '.join(EXECUTORS)}")
+        if self.cores not in (1, 2):
+            raise UsageError(f"{self.cores} cores; supported here: 1 and 2", hint="leave --cores out for one")
+        if self.feed:
+            self._check_feed()
+        for part, memory in self.place.items():
+            self._check_place(part, memory)
+
+    def _check_feed(self) -> None:
+        if self.feed not in FEEDS:
+            raise UsageError(f"inputs cannot be fed by {self.feed}", hint=f"known: {', '.join(FEEDS)}")
+        others = (
+            (self.executor != "aot", f"the {self.executor} executor, whose tables have whole inputs"),
+            (self.sliding is not None, "sliding, which gets what is new of a window"),
+            (self.cores == 2, "two cores, which compute halves of whole layers"),
+        )
+        for given, what in others:
+            if given:
+                raise UsageError(f"feeding by rows does not go with {what}", hint="leave one of them out")
+
+    def _check_place(self, part: str, name: str) -> None:
+        memories = {m.name: m for m in self.board.memories}
+        if part not in PARTS:
+            raise UsageError(f"{part} cannot be placed", hint=f"these can: {', '.join(PARTS)}")
+        if name not in memories:
+            has = f"it has {', '.join(memories)}" if memories else "leave --place out: it is for bare metal"
+            raise UsageError(f"it has no memory {name}", where=self.board.name, hint=has)
+        if part == "arena" and memories[name].kind != "ram":
+            raise UsageError(f"the arena is written, but {name} is flash", where=self.board.name)
+
+    @property
+    def level(self) -> Level:
+        """What ``optimize`` means to compilers."""
+        return find_level(self.optimize)
+
+    @property
+    def target(self) -> Target:
+        """What kernels are chosen for."""
+        return Target(
+            self.board.core,
+            self.optimize,
+            code=self._reads("kernels"),
+            constants=self._reads("weights"),
+            cores=self.cores,
+        )
+
+    def _reads(self, part: str) -> FlashReads | None:
+        """How the memory of a part is read; None where it never waits."""
+        return self.board.reads(self.place.get(part, self.board.code))
+
+
+class RequestFields(TypedDict, total=False):
+    """The fields of a ``Request`` beside the board, as keywords of ``compile``."""
+
+    optimize: str
+    executor: str
+    keep_inputs: bool
+    passes: Sequence[Pass]
+    generators: Sequence[Generator]
+    fallback: bool
+    place: Mapping[str, str]
+    sliding: Sliding | None
+    tuned: Sequence[Tuned]
+    cores: int
+    feed: str

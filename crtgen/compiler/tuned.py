@@ -1,0 +1,181 @@
+"""Tune files: which kernel each layer gets, as it was measured, in the place of what costs would choose.
+
+::
+
+    [[model]]
+    model = "kws"
+    board = "mps2_an386"
+    optimize = "speed"
+    measured = "instructions"
+    untuned = 2_393_811
+    tuned = 2_331_004
+    layers = [
+      { name = "conv2d", digest = "1f0c26b5d1a3", design = "dsp_matrix", variant = "long", figure = 272_101 },
+    ]
+
+A file may hold several models, each for several boards and levels. What it does not name is chosen as ever.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crtgen.base import files
+from crtgen.base.errors import UsageError
+from crtgen.base.toml import TomlTable, load_toml, text
+from crtgen.compiler.kernels import Kernel, Target
+from crtgen.compiler.kernels.engine.variants import candidates, is_coded
+from crtgen.network.ir import Graph, Node, Value
+
+__all__ = ["MEASURED", "KernelChoice", "Tuned", "find_tuned", "layer_digest", "read_tuned", "write_tuned"]
+
+MEASURED = ("instructions", "cycles")
+"""What figures may be of: cycles where the device counts them."""
+
+_HEAD = "# What `crtgen tune` measured and chose; `--tune` of other commands reads it. See docs/tune.md.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """A layer, the digest of its shapes and attributes, and the design and variant that it gets.
+
+    ``figure`` is what was measured of it in a run of the model.
+    """
+
+    name: str
+    digest: str
+    design: str
+    variant: str
+    figure: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.design, self.variant
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The choices for a model on a board at a level; ``untuned`` and ``tuned`` are figures of a run.
+
+    ``where`` is the file, for errors.
+    """
+
+    model: str
+    board: str
+    optimize: str
+    measured: str
+    untuned: int
+    tuned: int
+    layers: tuple[KernelChoice, ...]
+    where: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.model, self.board, self.optimize
+
+    def kernels(self, graph: Graph, target: Target) -> dict[str, Kernel]:
+        """The kernels by layer. Raises ``UsageError`` for a layer that is not what was tuned."""
+        nodes = {node.name: node for node in graph.nodes}
+        return {
+            choice.name: self._kernel(choice, nodes.get(choice.name), graph, target) for choice in self.layers
+        }
+
+    def _kernel(self, choice: KernelChoice, node: Node | None, graph: Graph, target: Target) -> Kernel:
+        if node is None:
+            raise self._stale(choice, "the model has no such layer")
+        if layer_digest(graph, node) != choice.digest:
+            raise self._stale(choice, "it has other shapes or attributes than the layer that was tuned")
+        for found in candidates(node.op, graph.signature(node), target, is_coded(choice.variant)):
+            if found.key == choice.key:
+                return found.kernel
+        raise self._stale(choice, f"there is no kernel {choice.design}, {choice.variant}, for it")
+
+    def _stale(self, choice: KernelChoice, message: str) -> UsageError:
+        where = f"{self.where}: {self.model}: {choice.name}" if self.where else f"{self.model}: {choice.name}"
+        return UsageError(message, where=where, hint="crtgen tune measures the model anew")
+
+
+def find_tuned(entries: Sequence[Tuned], model: str, board: str, optimize: str) -> Tuned | None:
+    """What there is for a model on a board at a level."""
+    return next((entry for entry in entries if entry.key == (model, board, optimize)), None)
+
+
+def layer_digest(graph: Graph, node: Node) -> str:
+    """Of an operator with its attributes, and shapes and types of what it reads and writes."""
+    sig = graph.signature(node)
+    values = [_described(value) for value in (*sig.inputs, *sig.outputs)]
+    content = json.dumps([node.op.name, node.op.attributes(), len(sig.inputs), values])
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _described(value: Value) -> tuple[Any, ...]:
+    return *value.shape, value.dtype.value, value.is_constant
+
+
+def read_tuned(path: Path) -> tuple[Tuned, ...]:
+    """The entries of a file. Raises ``UsageError`` with the key of what is wrong."""
+    content = load_toml(path, "the tune file")
+    entries = tuple(_entry(path, each) for each in content.tables("model"))
+    content.finish()
+    keys = [entry.key for entry in entries]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise UsageError(f"{', '.join(key)} is there twice", where=str(path))
+    return entries
+
+
+def _entry(path: Path, content: TomlTable) -> Tuned:
+    made = Tuned(
+        model=content.get("model", text),
+        board=content.get("board", text),
+        optimize=content.get("optimize", text),
+        measured=content.get("measured", text),
+        untuned=content.get("untuned", _count),
+        tuned=content.get("tuned", _count),
+        layers=tuple(map(_choice, content.tables("layers"))),
+        where=str(path),
+    )
+    content.finish()
+    return made
+
+
+def _choice(content: TomlTable) -> KernelChoice:
+    name, digest, design, variant = (content.get(k, text) for k in ("name", "digest", "design", "variant"))
+    made = KernelChoice(name, digest, design, variant, content.get("figure", _count))
+    content.finish()
+    return made
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("a whole number is wanted")
+    return value
+
+
+def write_tuned(path: Path, entries: Sequence[Tuned]) -> None:
+    """Write the file, equal entries as equal bytes, in the order of models, boards and levels."""
+    blocks = [_block(entry) for entry in sorted(entries, key=lambda entry: entry.key)]
+    files.write(path, "\n".join([_HEAD, *blocks]).encode())
+
+
+def _block(entry: Tuned) -> str:
+    names = ("model", "board", "optimize", "measured", "untuned", "tuned")
+    head = [f"{name} = {_toml(getattr(entry, name))}" for name in names]
+    layers = [
+        _line({name: getattr(choice, name) for name in KernelChoice.__slots__}) for choice in entry.layers
+    ]
+    return "\n".join(["[[model]]", *head, "layers = [", *layers, "]", ""])
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    return f"  {{ {', '.join(f'{name} = {_toml(value)}' for name, value in values.items())} }},"
+
+
+def _toml(value: str | int) -> str:
+    """JSON's texts are TOML's, but for one character."""
+    if isinstance(value, int):
+        return f"{value:_}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,1 @@
+"""Devices that run an image: simulators and boards, the RPC, flash runners, reports of faults."""

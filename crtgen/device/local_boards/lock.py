@@ -1,0 +1,41 @@
+"""A lock per board, held by one process of this computer: others wait instead of fighting."""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crtgen.base import files
+from crtgen.base.errors import LinkTimeoutError
+
+__all__ = ["board_lock"]
+
+_INTERVAL = 0.05
+_LONGEST = 200
+"""Characters of a key that are in the name of its file."""
+
+
+@contextmanager
+def board_lock(key: str, timeout: float = 600.0) -> Iterator[None]:
+    """Hold the lock of the board that ``key`` names. It ends with the process, however that ends.
+
+    Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that has it, and ``UsageError``
+    where the lock is not safe from other users.
+    """
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", key).strip("-")[:_LONGEST]
+    with files.opened_lock(files.private_directory("crtgen") / f"{name}.lock") as file:
+        deadline = time.monotonic() + timeout
+        while not files.take(file.fileno(), wait=False):
+            if time.monotonic() > deadline:
+                holder = file.read(32).strip() or "unknown"
+                raise LinkTimeoutError(
+                    f"process {holder} has used the board for {timeout:g} s",
+                    where=key,
+                    hint="wait, or end it",
+                )
+            time.sleep(_INTERVAL)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,261 @@
+"""The client: a connection, the model on the device, and what crtgen's own firmware can do besides."""
+
+import struct
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from crtgen.base import endpoints
+from crtgen.base.endpoints import Endpoint
+from crtgen.base.errors import RemoteError
+from crtgen.base.text import DeviceText
+from crtgen.device.fault import Fault
+from crtgen.device.rpc.connection import Connection, RemoteFunction, RemoteModule, RemoteTensor
+from crtgen.device.rpc.executor import AotExecutor
+from crtgen.device.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
+
+__all__ = [
+    "HOST",
+    "SERIAL",
+    "SIMULATOR",
+    "BlackBox",
+    "Client",
+    "Info",
+    "PoolUsage",
+    "SlotPlace",
+    "SlotsState",
+    "Timeouts",
+]
+
+_CALL_BYTES = 64
+"""Room for the call itself in the buffer that the device fills with its results."""
+
+_SLOT_SECONDS = 60.0
+"""An erasing of a large flash takes so long."""
+
+Answer = TypeVar("Answer")
+Ticks = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What an image is: the version of crtgen that made it, the names of its models."""
+
+    version: str
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUsage:
+    """The pool that allocations come from, in bytes."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlackBox:
+    """What remembers the last ``runs`` of a model: its memory, and where its states lie."""
+
+    address: int
+    size: int
+    runs: int
+    layout: int
+    state: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """A slot of a device: where it is, where its model works, and 0 or why its model cannot be used."""
+
+    origin: int
+    size: int
+    work: int
+    work_size: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsState:
+    """The slots of a device: ``active`` has the model that runs, or None, ``previous`` that before it.
+
+    ``trial``: it was not confirmed yet, and ``tries`` starts are left for that. Bytes are written
+    ``write_size`` at once.
+    """
+
+    active: int | None
+    previous: int
+    trial: bool
+    tries: int
+    write_size: int
+    places: tuple[SlotPlace, ...]
+
+
+class Client(Connection):
+    """A connection to a device; see ``Connection``.
+
+    The methods from ``info`` on need crtgen's firmware. They return None where the device does not have them.
+    """
+
+    def aot_executor(self, name: str = "default") -> AotExecutor:
+        """The AOT executor of a model."""
+        return AotExecutor.create(self, name)
+
+    def time_evaluator(
+        self,
+        module: RemoteModule,
+        name: str = "run",
+        *,
+        number: int = 1,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        timeout: float | None = None,
+    ) -> tuple[float, ...]:
+        """Mean seconds of ``number`` calls without arguments, ``repeat`` times, after a warm-up."""
+        asked = (number, repeat, min_repeat_ms)
+        limits = (limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        evaluator = self._evaluator(module, name, 1, 0, *asked, *limits)
+        means = self._array(evaluator(timeout=timeout), "<f8")
+        if len(means) != repeat:
+            raise self._violated(f"{len(means)} times came back for {repeat} repeats")
+        evaluator.close()
+        return tuple(means.tolist())
+
+    def _evaluator(self, *args: Any) -> RemoteFunction:
+        """Firmware of TVM 0.14 and later also wants the size of a cache to flush, and no other takes it."""
+        make = self.function(endpoints.TIME_EVALUATOR.name)
+        try:
+            return self._expect(RemoteFunction, make(*args, 0, ""))
+        except RemoteError:
+            return self._expect(RemoteFunction, make(*args, ""))
+
+    def info(self) -> Info | None:
+        """What the image is."""
+        text = self._ask(endpoints.INFO)
+        if text is None:
+            return None
+        words = str(DeviceText(text)).split()
+        if len(words) < 2 or words[0] != "crtgen":
+            raise self._violated(f"crtgen.info returned {text!r}")
+        return Info(words[1], tuple(words[2:]))
+
+    def memory(self) -> PoolUsage | None:
+        """How much the device can allocate."""
+        data = self._ask(endpoints.MEMORY)
+        if data is None:
+            return None
+        if len(data) != 8:
+            raise self._violated(f"crtgen.memory returned {len(data)} bytes")
+        return PoolUsage(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
+
+    def last_fault(self) -> Fault | None:
+        """The fault after which the device started again, unless a host was told of it then; once."""
+        data = self._ask(endpoints.FAULT)
+        return None if data is None else Fault.of_bytes(data)
+
+    def ticks_per_second(self) -> int | None:
+        """Frequency of the timer that ``calibrate``, ``measure`` and ``profile`` read."""
+        return self._ask(endpoints.TICKS_PER_SECOND)
+
+    def calibrate(self, loops: int) -> int | None:
+        """Ticks of a loop of exactly ``2 * loops`` instructions."""
+        return self._ask(endpoints.CALIBRATE, loops)
+
+    def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:
+        """Ticks of each of ``runs`` inferences; ``timeout`` is for as many as one packet reports."""
+        portion = max(1, (self.max_packet - _CALL_BYTES) // 8)
+        parts = []
+        for done in range(0, runs, portion):
+            count = min(portion, runs - done)
+            data = self._ask(endpoints.MEASURE, executor.module, count, timeout=timeout)
+            if data is None:
+                return None
+            if len(data) != 8 * count:
+                raise self._violated(f"crtgen.measure returned {len(data)} bytes for {count} runs")
+            parts.append(data)
+        return self._array(b"".join(parts), "<u8")
+
+    def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
+        """Ticks of each layer; None also when the firmware was built without profiling.
+
+        An answer has the layers that a packet has room for, of one inference: a model of many layers takes
+        several. ``timeout`` is for each.
+        """
+        room = max(1, (self.max_packet - _CALL_BYTES) // 8)
+        layers = b""
+        while True:
+            data = self._ask(endpoints.PROFILE, executor.module, len(layers) // 8, timeout=timeout)
+            if data is None:
+                return None
+            layers += data
+            if len(data) < 8 * room:
+                return self._array(layers, "<u8")
+
+    def watch(
+        self,
+        executor: AotExecutor,
+        layer: int,
+        offset: int,
+        place: RemoteTensor,
+        *,
+        timeout: float | None = None,
+    ) -> bool:
+        """Run, and copy what lies at ``offset`` bytes of the arena to ``place`` when ``layer`` has run.
+
+        False when the firmware was built without profiling.
+        """
+        function = self.get_function(endpoints.WATCH.name)
+        if function is None:
+            return False
+        function(executor.module, layer, offset, place, timeout=timeout)
+        return True
+
+    def black_box(self, executor: AotExecutor) -> BlackBox | None:
+        """Where the last runs of a model are kept."""
+        data = self._ask(endpoints.RECORDED, executor.module)
+        if data is None:
+            return None
+        if len(data) != 48:
+            raise self._violated(f"crtgen.recorded returned {len(data)} bytes")
+        return BlackBox(*struct.unpack("<6Q", data))
+
+    def drift(self, executor: AotExecutor) -> bytes | None:
+        """What a model met, in CBOR."""
+        return self._ask(endpoints.DRIFT, executor.module)
+
+    def slots(self) -> SlotsState | None:
+        """The slots of the device."""
+        data = self._ask(endpoints.SLOTS)
+        if data is None:
+            return None
+        if len(data) < 20 or (len(data) - 20) % 20:
+            raise self._violated(f"crtgen.slots returned {len(data)} bytes")
+        active, previous, trial, tries, unit = struct.unpack_from("<5i", data)
+        places = tuple(SlotPlace(*fields) for fields in struct.iter_unpack("<4Ii", data[20:]))
+        if unit < 1 or active >= len(places):
+            raise self._violated("crtgen.slots contradicts itself")
+        return SlotsState(None if active < 0 else active, previous, bool(trial), tries, unit, places)
+
+    def slot_call(self, endpoint: Endpoint[object], *args: Any) -> None:
+        """A function on slots, of a device that has them. Raises ``RemoteError`` where it refuses."""
+        self._ask(endpoint, *args, timeout=_SLOT_SECONDS)
+
+    def _ask(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
+        """Call a function that may be absent."""
+        function = self.get_function(endpoint.name)
+        if function is None:
+            return None
+        answer = self.call(function, args, timeout, again=0.0 if endpoint.repeatable else None)
+        return None if answer is None else self._expect(endpoint.answer, answer)
+
+    def _array(self, data: object, dtype: str) -> "np.ndarray[Any, Any]":
+        """Numbers that came as bytes."""
+        raw = self._expect(bytes, data)
+        if len(raw) % np.dtype(dtype).itemsize:
+            raise self._violated(f"{len(raw)} bytes are no whole numbers of type {dtype}")
+        return np.frombuffer(raw, dtype)

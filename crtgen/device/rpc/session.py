@@ -1,0 +1,271 @@
+"""Sessions on top of the framing, sans-IO and without a clock, for both roles.
+
+A session starts with three messages: Terminate and Init from the initiator, Reply from the responder. Its
+id is the initiator's nonce (low byte) and the responder's (high byte). Whoever calls ``start`` is the
+initiator; when both do, the lower nonce wins.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import ClassVar
+
+from crtgen.base.errors import SessionLostError
+from crtgen.base.text import DeviceText
+from crtgen.device.rpc import frame
+
+__all__ = [
+    "HEADER_BYTES",
+    "VERSION",
+    "Damaged",
+    "Established",
+    "Event",
+    "LogLine",
+    "Lost",
+    "Message",
+    "MessageType",
+    "Refused",
+    "RpcSession",
+    "State",
+    "next_nonce",
+    "random_nonce",
+]
+
+VERSION = 1
+HEADER_BYTES = 3
+_REMEMBERED = 32
+"""Nonces of the latest Inits, which the next one avoids: ``next_nonce`` has only 64 different values."""
+
+
+class MessageType(IntEnum):
+    """The third byte of a message."""
+
+    INIT = 0x00
+    REPLY = 0x01
+    TERMINATE = 0x02
+    LOG = 0x03
+    NORMAL = 0x10
+
+
+class State(Enum):
+    """Where a side is."""
+
+    CLOSED = "closed"
+    STARTING = "starting"
+    ESTABLISHED = "established"
+
+
+@dataclass(frozen=True, slots=True)
+class Established:
+    """A session began; an earlier one, if any, is gone."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The peer terminated the session, most likely because it restarted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The peer speaks another version of the protocol."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of the established session."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that the peer wrote to its log."""
+
+    text: DeviceText
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Bytes were dropped: a packet that was damaged, or too short for a header."""
+
+    why: str
+
+
+Event = Established | Lost | Refused | Message | LogLine | Damaged
+
+
+def random_nonce() -> int:
+    """A start nonce, 1 to 255."""
+    return 1 + secrets.randbelow(255)
+
+
+def next_nonce(nonce: int) -> int:
+    """The nonce of the next Init or Reply; both sides of every version compute it so, and 0 is none."""
+    return (((nonce << 5) | (nonce >> 5)) + 1) % 256 or 1
+
+
+class RpcSession:
+    """One side of a session. Feed it with ``receive``; send what ``take_output`` returns.
+
+    ``nonce`` supplies a random start nonce for each start, 1 to 255.
+    """
+
+    def __init__(
+        self,
+        *,
+        nonce: Callable[[], int] = random_nonce,
+        max_payload: int = frame.DEFAULT_MAX_PAYLOAD,
+    ) -> None:
+        self.state = State.CLOSED
+        self.session_id = 0
+        self._random_nonce = nonce
+        self._nonce = nonce()
+        self._asked_with: deque[int] = deque(maxlen=_REMEMBERED)
+        self._decoder = frame.Decoder(max_payload)
+        self._output: list[bytes] = []
+
+    def take_output(self) -> bytes:
+        """The bytes to send now; they are handed out once."""
+        output = b"".join(self._output)
+        self._output.clear()
+        return output
+
+    def boot(self) -> None:
+        """What every side sends once it runs: its predecessor's session, if any, is over."""
+        self._output.append(frame.LEAD_IN)
+        self._emit(MessageType.TERMINATE, 0, b"")
+
+    def start(self) -> None:
+        """Ask the peer for a session, with a fresh nonce. Call it again when no answer comes in time."""
+        self.session_id = 0
+        self.boot()
+        self._send_init()
+
+    def send(self, payload: bytes, *, again: bool = False) -> None:
+        """Send a message; ``again`` if the line may have lost a part of the last one, half an escape too.
+
+        Raises ``SessionLostError`` when no session is established.
+        """
+        if self.state is not State.ESTABLISHED:
+            raise SessionLostError("there is no session to send in", hint="connect first")
+        if again:
+            self._output.append(frame.LEAD_IN)
+        self._emit(MessageType.NORMAL, self.session_id, payload)
+
+    def log(self, text: str) -> None:
+        """Send a line for the peer's log, in any state."""
+        self._emit(MessageType.LOG, 0, text.encode())
+
+    def close(self) -> None:
+        """End the session and tell the peer."""
+        if self.state is not State.CLOSED:
+            self._emit(MessageType.TERMINATE, 0, b"")
+        self._reset()
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes from the peer, return what they mean."""
+        events: list[Event] = []
+        for packet in self._decoder.feed(data):
+            if not isinstance(packet, frame.Packet):
+                events.append(Damaged(str(packet)))
+                continue
+            event = self._on_packet(packet.payload)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _emit(self, kind: MessageType, session_id: int, body: bytes) -> None:
+        header = session_id.to_bytes(2, "little") + bytes((kind,))
+        self._output.append(frame.encode(header + body))
+
+    def _send_init(self) -> None:
+        """Ask with a nonce that no late Reply can carry."""
+        self._nonce = next_nonce(self._random_nonce())
+        while self._nonce in self._asked_with:
+            self._nonce = self._nonce % 255 + 1
+        self._asked_with.append(self._nonce)
+        self.state = State.STARTING
+        self._emit(MessageType.INIT, self._nonce, bytes((VERSION,)))
+
+    def _reset(self) -> None:
+        self.state = State.CLOSED
+        self.session_id = 0
+
+    def _on_packet(self, packet: bytes) -> Event | None:
+        if len(packet) < HEADER_BYTES:
+            return Damaged(f"message of {len(packet)} bytes")
+        handler = self._TRANSITIONS.get((self.state, packet[2]))
+        if handler is None:
+            return None
+        return handler(self, int.from_bytes(packet[:2], "little"), packet[HEADER_BYTES:])
+
+    def _on_init(self, session_id: int, body: bytes) -> Event | None:
+        """Become the responder of a new session."""
+        initiator = session_id & 0xFF
+        if initiator == 0 or len(body) != 1:
+            return None
+        if body[0] != VERSION:
+            return Refused(body[0])
+        self._nonce = next_nonce(self._nonce)
+        self.session_id = initiator | self._nonce << 8
+        self.state = State.ESTABLISHED
+        self._emit(MessageType.REPLY, self.session_id, bytes((VERSION,)))
+        return Established(self.session_id)
+
+    def _on_rival_init(self, session_id: int, body: bytes) -> Event | None:
+        """Both sides asked: the lower nonce wins, equal ones start over."""
+        rival = session_id & 0xFF
+        if rival < self._nonce:
+            return self._on_init(session_id, body)
+        if rival == self._nonce:
+            self._send_init()
+        return None
+
+    def _on_reply(self, session_id: int, body: bytes) -> Event | None:
+        """The answer to our Init, unless it answers an earlier one."""
+        initiator, responder = session_id & 0xFF, session_id >> 8
+        if initiator != self._nonce or responder == 0 or len(body) != 1:
+            return None
+        if body[0] != VERSION:
+            self._reset()
+            return Refused(body[0])
+        self.session_id = session_id
+        self.state = State.ESTABLISHED
+        return Established(session_id)
+
+    def _on_another_reply(self, session_id: int, body: bytes) -> Event | None:
+        """Our Init arrived twice: the peer is in the session of its latest Reply."""
+        ours = session_id & 0xFF == self.session_id & 0xFF == self._nonce
+        return self._on_reply(session_id, body) if ours and session_id != self.session_id else None
+
+    def _on_terminate(self, session_id: int, body: bytes) -> Event:
+        self._reset()
+        return Lost()
+
+    def _on_normal(self, session_id: int, body: bytes) -> Event | None:
+        return Message(body) if session_id == self.session_id else None
+
+    def _on_log(self, session_id: int, body: bytes) -> Event | None:
+        if session_id not in (0, self.session_id):
+            return None
+        return LogLine(DeviceText.of_bytes(body))
+
+    _TRANSITIONS: ClassVar[dict[tuple[State, int], Callable[["RpcSession", int, bytes], Event | None]]] = {
+        (State.CLOSED, MessageType.INIT): _on_init,
+        (State.CLOSED, MessageType.LOG): _on_log,
+        (State.STARTING, MessageType.INIT): _on_rival_init,
+        (State.STARTING, MessageType.REPLY): _on_reply,
+        (State.STARTING, MessageType.LOG): _on_log,
+        (State.ESTABLISHED, MessageType.INIT): _on_init,
+        (State.ESTABLISHED, MessageType.REPLY): _on_another_reply,
+        (State.ESTABLISHED, MessageType.TERMINATE): _on_terminate,
+        (State.ESTABLISHED, MessageType.NORMAL): _on_normal,
+        (State.ESTABLISHED, MessageType.LOG): _on_log,
+    }
+    """What is not in the table is ignored: a Terminate without a session, a message before one ..."""

@@ -1,0 +1,25 @@
+"""What the RPC needs from a transport."""
+
+from typing import Protocol
+
+__all__ = ["Stream"]
+
+
+class Stream(Protocol):
+    """A way for bytes, in both directions. ``crtgen.device.run.streams`` has them for real transports."""
+
+    @property
+    def flow_controlled(self) -> bool:
+        """Whether bytes wait until the device takes them, and none is lost: no serial line."""
+
+    def read(self, timeout: float) -> bytes:
+        """At least one byte, and whatever else is there.
+
+        Raises ``LinkTimeoutError`` after ``timeout`` seconds, ``LinkClosedError`` when the peer is gone.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Send everything. Raises ``LinkTimeoutError`` or ``LinkClosedError``."""
+
+    def close(self) -> None:
+        """Give the transport back. More than once is fine."""

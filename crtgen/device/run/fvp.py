@@ -1,0 +1,112 @@
+"""Runs firmware in an Arm Fixed Virtual Platform. The RPC's UART is a TCP port that the FVP listens at."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from crtgen.base.child import Child
+from crtgen.base.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
+from crtgen.boards import Board
+from crtgen.device.run.device import MOST_PRINTED, RunningDevice, console_text, image_name, open_console
+from crtgen.device.run.streams import PipeStream, SocketStream
+
+__all__ = ["VARIABLE", "find_fvp", "start_fvp", "start_printing_fvp"]
+
+VARIABLE = "CRTGEN_FVP"
+"""Names the program where it is not in the PATH."""
+
+START_TIMEOUT = 60.0
+"""Seconds that the FVP has to begin listening: the first start of a large program is slow."""
+
+_LISTENS = re.compile(r"telnetterminal0: Listening for serial connection on port (\d+)")
+_INTERVAL = 0.02
+# Without windows. In raw mode the terminal passes every byte as it is; the mode telnet would interpret 0xff.
+_OPTIONS = (
+    "mps3_board.visualisation.disable-visualisation=1",
+    "mps3_board.telnetterminal0.start_telnet=0",
+    "mps3_board.telnetterminal0.mode=raw",
+    "mps3_board.telnetterminal1.start_telnet=0",
+    "mps3_board.telnetterminal2.start_telnet=0",
+    "mps3_board.telnetterminal5.start_telnet=0",
+)
+_PRINTING = ("mps3_board.uart0.out_file=-", "mps3_board.uart0.unbuffered_output=1")
+
+
+def find_fvp(board: Board, program: Path | None = None) -> Path:
+    """The FVP of the board: ``program``, else what ``CRTGEN_FVP`` names, else from the PATH.
+
+    Raises ``ToolMissingError`` if it is not there, ``UsageError`` if the board has none.
+    """
+    if board.fvp is None:
+        raise UsageError("no FVP simulates this board", where=board.name)
+    named = str(program) if program else os.environ.get(VARIABLE)
+    path = shutil.which(named or board.fvp.program)
+    if path is None:
+        raise ToolMissingError(
+            f"there is no program {named or board.fvp.program}",
+            where=board.name,
+            hint=f"install Arm's FVP, then name the program with --fvp-path or in {VARIABLE}",
+        )
+    return Path(path)
+
+
+def start_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
+    """Start an image, and connect to its serial port."""
+    name = image_name(image, board.name)
+    options = (*_OPTIONS, f"mps3_board.telnetterminal0.start_port={_free_port()}")
+    command = _command(image, find_fvp(board, program), options)
+    console = open_console()
+    process = Child(command, stdout=console, stderr=console, most_written=MOST_PRINTED)
+    try:
+        port = _port(process, console, name)
+        stream = SocketStream.connect(f"127.0.0.1:{port}", timeout=START_TIMEOUT)
+    except BaseException:
+        process.end()
+        console.close()
+        raise
+    stream.name = name
+    return RunningDevice(name, stream, process, console)
+
+
+def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
+    """Start a standalone image. The FVP prints what it prints: a port would lose the first of it."""
+    name = image_name(image, board.name)
+    command = _command(image, find_fvp(board, program), (*_OPTIONS, *_PRINTING))
+    console = open_console()
+    process = Child(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, most_written=MOST_PRINTED
+    )
+    return RunningDevice(name, PipeStream.of_process(process, name=name), process, console)
+
+
+def _command(image: Path, program: Path, options: tuple[str, ...]) -> list[str]:
+    if not image.is_file():
+        raise UsageError("there is no such image", where=str(image), hint="build the project first")
+    return [str(program), "-a", str(image), *(word for option in options for word in ("-C", option))]
+
+
+def _free_port() -> int:
+    """A port that nobody listens at now; the FVP takes the next free one if somebody does by then."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _port(process: Child, console: BinaryIO, name: str) -> int:
+    """The port that the FVP says it listens at."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while True:
+        log = console_text(console)
+        if found := _LISTENS.search(log):
+            return int(found[1])
+        if process.poll() is not None:
+            hint = "check that it runs on its own, and its licence"
+            raise LinkClosedError(f"the FVP ended with code {process.poll()}", where=name, hint=hint, log=log)
+        if time.monotonic() > deadline:
+            raise LinkTimeoutError(f"the FVP opened no port within {START_TIMEOUT:g} s", where=name, log=log)
+        time.sleep(_INTERVAL)

@@ -1,0 +1,141 @@
+"""A mailbox: two rings of bytes in memory that QEMU shares with this process.
+
+A simulated UART moves some ten thousand bytes a second. So messages go through memory, and the UART carries a
+byte for each, which says that there is one: neither side ever has to poll. ``mailbox.c`` in a project is the
+device's half. The device may write what it likes there: nothing in it is trusted.
+"""
+
+import mmap
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from crtgen.base.errors import LinkClosedError, LinkTimeoutError
+from crtgen.boards import MAILBOX_SIZE
+from crtgen.device.run.streams import WRITE_TIMEOUT, SocketStream
+
+__all__ = ["MailboxStream", "has_mailbox"]
+
+_FUNCTION = b"\0crt_mailbox_open\0"
+_MARK = b"crtmail1"
+_RING = 1 << 18
+_TO_DEVICE = len(_MARK)
+_TO_HOST = _TO_DEVICE + 8 + _RING
+_WRAP = 1 << 32
+_BELL = b"\0"
+_PAUSE = 0.001
+"""Seconds between two looks at a ring that is full."""
+
+
+def has_mailbox(image: Path) -> bool:
+    """Whether firmware looks for a mailbox: among its symbols is the function that does."""
+    with image.open("rb") as file, suppress(ELFError):
+        names = ELFFile(file).get_section_by_name(".strtab")
+        return names is not None and _FUNCTION in names.data()
+    return False
+
+
+def _nameless() -> int:
+    """A descriptor of shared memory: none of the machine's memory, which firmware may fill, is on a disk.
+
+    Systems without such memory get a file without a name.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("crtgen-mailbox")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class MailboxStream:
+    """The rings, and the line that carries the bell. It owns both."""
+
+    flow_controlled = True
+
+    def __init__(self, line: SocketStream, size: int) -> None:
+        self.name = line.name
+        self._line = line
+        self._size = size
+        self.descriptor = _nameless()
+        os.ftruncate(self.descriptor, size)
+        self._memory = mmap.mmap(self.descriptor, MAILBOX_SIZE)
+        self._memory[: len(_MARK)] = _MARK
+        self._words = memoryview(self._memory).cast("I")  # the device never sees a half of a count
+        self._sent = self._taken = 0
+
+    def arguments(self) -> list[str]:
+        """What makes QEMU use this memory as that of its machine; it has to inherit ``descriptor``."""
+        path = f"/dev/fd/{self.descriptor}"
+        memory = f"memory-backend-file,id=mailbox,size={self._size},mem-path={path},share=on"
+        return ["-object", memory, "-machine", "memory-backend=mailbox"]
+
+    def read(self, timeout: float) -> bytes:
+        """At least one byte, at most 256 KiB."""
+        deadline = time.monotonic() + timeout
+        while not (data := self._take()):
+            self._line.read(max(0.0, deadline - time.monotonic()))
+        return data
+
+    def write(self, data: bytes) -> None:
+        """Send everything."""
+        rest = memoryview(data)
+        deadline = time.monotonic() + WRITE_TIMEOUT
+        while rest:
+            if count := self._put(rest):
+                rest = rest[count:]
+                self._line.write(_BELL)
+                deadline = time.monotonic() + WRITE_TIMEOUT
+            elif time.monotonic() > deadline:
+                raise LinkTimeoutError(f"the device took nothing for {WRITE_TIMEOUT:g} s", where=self.name)
+            else:
+                with suppress(LinkTimeoutError):  # a device that is gone is noticed
+                    self._line.read(_PAUSE)
+
+    def close(self) -> None:
+        """Close the line and give the memory back. More than once is fine."""
+        self._line.close()
+        self._words.release()
+        self._memory.close()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def _take(self) -> bytes:
+        """What the device has written, up to the end of the ring."""
+        count = self._filled(_TO_HOST, self._count(_TO_HOST), self._taken)
+        at = self._taken % _RING
+        start = _TO_HOST + 8 + at
+        data = self._memory[start : start + min(count, _RING - at)]
+        self._taken = self._set(_TO_HOST + 4, self._taken + len(data))
+        return data
+
+    def _put(self, data: memoryview) -> int:
+        """How many bytes there was room for, up to the end of the ring."""
+        count = _RING - self._filled(_TO_DEVICE, self._sent, self._count(_TO_DEVICE + 4))
+        at = self._sent % _RING
+        count = min(count, len(data), _RING - at)
+        start = _TO_DEVICE + 8 + at
+        self._memory[start : start + count] = data[:count]
+        self._sent = self._set(_TO_DEVICE, self._sent + count)
+        return count
+
+    def _filled(self, ring: int, head: int, tail: int) -> int:
+        filled = (head - tail) % _WRAP
+        if filled > _RING:
+            raise LinkClosedError(
+                f"the device overwrote what it shares with this computer: {filled:,} bytes at {ring:#x}",
+                where=self.name,
+                hint="its firmware writes where it should not",
+            )
+        return filled
+
+    def _count(self, at: int) -> int:
+        return self._words[at // 4]
+
+    def _set(self, at: int, count: int) -> int:
+        self._words[at // 4] = count % _WRAP
+        return count % _WRAP

@@ -1,0 +1,47 @@
+"""What each layer of a model takes of flash and stack."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crtgen.compiler.codegen.module import LayerInfo
+from crtgen.firmware.builder.size import SizedSymbol
+
+__all__ = ["LayerSize", "layer_sizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSize:
+    """A layer: bytes of its function and parts, how many layers share it, bytes of constants and of stack.
+
+    ``code`` is 0 where the compiler put the function into its caller; ``stack`` is the function's frame with
+    the deepest of what it calls.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    code: int
+    shared_by: int
+    constants: int
+    stack: int
+
+
+def layer_sizes(
+    layers: Sequence[LayerInfo], symbols: Sequence[SizedSymbol], frames: Mapping[str, int]
+) -> tuple[LayerSize, ...]:
+    """The layers in their order; ``frames`` has the depth of the stack by function."""
+    sizes = {symbol.name: symbol.size for symbol in symbols}
+    users = Counter(layer.function for layer in layers)
+    return tuple(
+        LayerSize(
+            name=layer.name,
+            operator=layer.operator,
+            kernel=layer.kernel,
+            code=sum(sizes.get(function, 0) for function in (layer.function, *layer.parts)),
+            shared_by=users[layer.function] if layer.function else 0,
+            constants=sum(sizes.get(const, 0) for const in layer.consts),
+            stack=frames.get(layer.function, 0),
+        )
+        for layer in layers
+    )

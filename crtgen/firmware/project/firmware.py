@@ -1,0 +1,281 @@
+"""What firmware is to be generated: models, what they were compiled for, and the program around them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from crtgen.base.errors import UsageError
+from crtgen.boards import Board
+from crtgen.compiler.codegen.drift import DriftReference
+from crtgen.compiler.codegen.module import CModule, ModelInfo
+from crtgen.compiler.request import Request
+from crtgen.firmware.library import BACKEND_FILE
+from crtgen.firmware.project.mlperftiny import BenchmarkView, benchmark
+from crtgen.firmware.project.options import RECEIVE_LEAST, TYPES, ProjectOptions, receive_buffer_of, stack_of
+from crtgen.network.ir import Array
+
+__all__ = ["FirmwareRequest"]
+
+_SERVER_MODELS = 8  # CRT_SERVER_MODELS of crt/server.h
+_SERVER_INPUTS = 32  # the bits of inputs_set in crt/server.h
+_BLOCKS = 32  # CRT_POOL_BLOCKS of crt/pool.h
+_ALIGN = 16  # CRT_POOL_ALIGN of crt/pool.h
+
+_SLACK = 1024
+"""Bytes of the pool for what a host allocates beside tensors of the models."""
+
+_LARGEST = 64 * 1024
+"""Bytes of the largest pool that nobody asked for."""
+
+_BESIDE = 16 * 1024
+"""Bytes of RAM that are left to the server, and to Zephyr, before there is a second set of tensors."""
+
+
+def _most(needs: Sequence[Sequence[int]]) -> int:
+    """Bytes of the pool for the largest of some sets of blocks."""
+    return max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
+
+
+_LONGEST_NAME = 100
+"""Letters, of which names of files are made that every system takes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirmwareRequest:
+    """Models compiled as ``request`` says, and the kind of program around them.
+
+    ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
+    order. ``options`` come back with everything decided that they leave open. ``samples`` has, for a
+    standalone program, one array per input for each model's name: a model that it does not name runs on a
+    pattern. ``expected`` has, for a library with a framework, what each model's outputs are on ``pattern``.
+    ``watched`` has for each model's name what it should meet; all models have one, or none has.
+    ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is
+    the size of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the
+    blocks that a host allocates which runs a model's graph itself, for each model that has one.
+    """
+
+    modules: Sequence[CModule]
+    metadata: Mapping[str, str]
+    request: Request
+    options: ProjectOptions = field(default_factory=ProjectOptions)
+    samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    expected: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    watched: Mapping[str, DriftReference] = field(default_factory=dict)
+    objects: Mapping[str, bytes] = field(default_factory=dict)
+    shared_arena: int = 0
+    storages: Sequence[Sequence[int]] = ()
+
+    def __post_init__(self) -> None:
+        platform = self.board.platform(self.options.platform or None)
+        object.__setattr__(self, "options", replace(self._sized(self.options), platform=platform))
+        if self.type not in TYPES:
+            raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
+        if not self.modules:
+            raise UsageError("a project needs a model", where=self.board.name)
+        if self.receive_buffer < RECEIVE_LEAST:
+            raise UsageError(
+                f"a receive buffer of {self.receive_buffer} B is too small",
+                hint=f"it needs at least {RECEIVE_LEAST} B",
+            )
+        if self.request.place:
+            self._check_place()
+        self._check_extras()
+        if self.type == "server":
+            self._check_server()
+        if self.type == "mlperftiny":
+            self._check_benchmark()
+        if self.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
+            raise UsageError(
+                "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more"
+            )
+
+    @property
+    def board(self) -> Board:
+        return self.request.board
+
+    @property
+    def type(self) -> str:
+        return self.options.type
+
+    @property
+    def platform(self) -> str:
+        return self.options.platform
+
+    @property
+    def listens(self) -> bool:
+        """Whether it waits for bytes on its serial port."""
+        return self.type in ("server", "mlperftiny")
+
+    @property
+    def benchmark(self) -> BenchmarkView | None:
+        """What the program of a benchmark has to know, if it is one."""
+        return benchmark(self.models, self.board.name) if self.type == "mlperftiny" else None
+
+    @property
+    def stack(self) -> int:
+        """Bytes for the stack."""
+        return self.options.stack or 0
+
+    @property
+    def receive_buffer(self) -> int:
+        """Bytes of the longest packet that a host may send."""
+        return self.options.receive_buffer or 0
+
+    @property
+    def pool(self) -> int:
+        """Bytes that a host can allocate."""
+        return self.options.pool or 0
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks a host can allocate."""
+        return self.options.blocks or 0
+
+    def _sized(self, options: ProjectOptions) -> ProjectOptions:
+        """With a pool that holds all inputs and outputs of any model, or all storages of any graph.
+
+        Where RAM allows it holds the inputs and outputs twice: a loop of a host makes new tensors before it
+        frees those of the last turn. Stack and receive buffer are a share of a small RAM.
+        """
+        ram, receive = self.board.ram, options.receive_buffer
+        blocks = _BLOCKS + max(map(len, self.storages), default=0)
+        sized = replace(
+            options,
+            stack=stack_of(ram) if options.stack is None else options.stack,
+            receive_buffer=receive_buffer_of(ram) if receive is None else receive,
+            blocks=blocks if options.blocks is None else options.blocks,
+        )
+        return sized if options.pool is not None else replace(sized, pool=self._pool_of(sized))
+
+    def _pool_of(self, options: ProjectOptions) -> int:
+        """Bytes of the pool where nobody says otherwise."""
+        tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
+        one = _most(tensors)
+        needed = min(max(one, _most(self.storages)) + _SLACK, _LARGEST)
+        arenas = self.shared_arena or sum(info.arena for info in self.models)
+        beside = arenas * ("arena" not in self.request.place) + sum(info.state for info in self.models)
+        buffers = (options.stack or 0) + (options.receive_buffer or 0)
+        left = self.board.ram - beside - buffers - _BESIDE
+        twice = min(2 * one + _SLACK, _LARGEST)
+        return max(needed, twice) if not self.board.ram or twice <= left else needed
+
+    def _check_place(self) -> None:
+        where, hint = self.board.name, "leave --place out: it is for programs on bare metal"
+        if self.platform != "baremetal":
+            raise UsageError(f"nothing is placed on the platform {self.platform}", where=where, hint=hint)
+        if self.type == "library":
+            raise UsageError("a library has no linker script to place it", where=where, hint=hint)
+
+    def _check_benchmark(self) -> None:
+        if self.platform == "zephyr":
+            hint = "bare metal: --platform baremetal"
+            raise UsageError("mlperftiny is not for Zephyr", where=self.board.name, hint=hint)
+        benchmark(self.models, self.board.name)
+
+    def _check_extras(self) -> None:
+        """What not every program can have."""
+        if self.options.record and self.type not in ("server", "standalone"):
+            raise UsageError(f"a {self.type} has no black box", hint="servers and standalone images have one")
+        if self.watched and (self.type, self.platform) not in (("server", "baremetal"), ("server", "host")):
+            raise UsageError("what a model meets is counted by servers", hint="generate it without --watch")
+        if self.options.rtt:
+            self._check_rtt()
+        if self.options.slots or self.type == "slot":
+            self._check_slots()
+        if self.request.cores == 2:
+            self._check_cores()
+        if self.request.feed:
+            self._check_feed()
+
+    def _check_cores(self) -> None:
+        """Whether somebody starts the second core: this project, or the program that a library is for."""
+        where = self.board.name
+        if self.type == "slot" or self.platform == "zephyr" or self.options.framework:
+            hint = "without --cores, or --type library"
+            raise UsageError("two cores are for firmware and libraries of its own", where=where, hint=hint)
+        if self.type != "library" and not self.board.second_core:
+            hint = "a library leaves that to your program: --type library"
+            raise UsageError("nothing is known of a second core like the first one", where=where, hint=hint)
+
+    def _check_feed(self) -> None:
+        """An image that comes by rows is nowhere whole."""
+        where, hint = self.models[0].name, "leave --feed or that out"
+        if self.options.record:
+            text = "--record keeps whole inputs, and this one comes by rows"
+            raise UsageError(text, where=where, hint=hint)
+        if self.watched:
+            text = "--watch counts whole inputs, and this one comes by rows"
+            raise UsageError(text, where=where, hint=hint)
+        if self.type == "slot":
+            text = "firmware hands whole inputs to a slot, and this one comes by rows"
+            raise UsageError(text, where=where, hint="leave --feed out")
+
+    def _check_slots(self) -> None:
+        if self.board.slots is None:
+            hint = "docs/slots.md says how a board's file names them"
+            raise UsageError("the board has no slots", where=self.board.name, hint=hint)
+        if self.type == "slot":
+            self.board.slots.find(self.options.slot)
+            if len(self.modules) != 1:
+                raise UsageError("a slot holds one model", where=self.options.slot)
+            return
+        if (self.type, self.platform) != ("server", "baremetal"):
+            where = f"{self.type}, {self.platform}"
+            raise UsageError("slots are for servers on bare metal", where=where, hint="without --slots")
+        if len(self.modules) == _SERVER_MODELS:
+            raise UsageError(f"a server has {_SERVER_MODELS} models, that in a slot among them")
+
+    def _check_rtt(self) -> None:
+        """Whether there is a probe that can reach the memory, and see what the core sees there."""
+        where, board = self.board.name, self.board
+        if self.type != "server" or self.platform != "baremetal":
+            raise UsageError("RTT is for servers on bare metal", where=where, hint="without --rtt")
+        if board.flash_with is None or not board.flash_with.target("pyocd"):
+            raise UsageError("pyOCD does not know this board", where=where, hint="use its serial port")
+        if board.core.has_caches:
+            hint = "use its serial port"
+            raise UsageError("the core's data cache hides its memory from the probe", where=where, hint=hint)
+
+    def _check_server(self) -> None:
+        """Whether the RPC server of the C runtime has room for the models."""
+        if len(self.modules) > _SERVER_MODELS:
+            raise UsageError(
+                f"{len(self.modules)} models; a server holds at most {_SERVER_MODELS}",
+                hint="make several images, or a standalone one",
+            )
+        for info in self.models:
+            if len(info.inputs) > _SERVER_INPUTS:
+                raise UsageError(
+                    f"{len(info.inputs)} inputs; a server sets at most {_SERVER_INPUTS}",
+                    where=info.name,
+                    hint="concatenate inputs, or generate with --type standalone or library",
+                )
+
+    @property
+    def name(self) -> str:
+        """The project's name: the models' names; of many, the first one's and how many follow."""
+        names = [info.name for info in self.models]
+        joined = "_".join(names)
+        return joined if len(joined) <= _LONGEST_NAME else f"{names[0]}_and_{len(names) - 1}_more"
+
+    @property
+    def has_registry(self) -> bool:
+        """Whether the models can be found and called by name, as TVM's hosts do."""
+        return any(module.functions for module in self.modules)
+
+    @property
+    def has_backend(self) -> bool:
+        """Whether there is code that calls TVM's functions for memory and errors."""
+        return BACKEND_FILE in self.metadata
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        return tuple(module.info for module in self.modules)
+
+    @property
+    def artefact(self) -> str:
+        """What the build makes, below ``build/``."""
+        if self.type == "library":
+            return f"lib{self.name}.a"
+        if self.platform == "zephyr":
+            return "zephyr/zephyr.elf"
+        return "firmware" if self.board.is_host else "firmware.elf"

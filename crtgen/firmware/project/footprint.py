@@ -1,0 +1,213 @@
+"""What an image will take of flash and RAM, before any compiler runs.
+
+Constants and RAM are known when models are planned. Code in assembly is counted, C is estimated from what its
+blocks took (``crtgen.compiler.kernels.engine.cost``). The rest has been measured for each core with GCC
+12.2: ``footprints.csv``, which ``python -m benchmarks.fit_footprints`` writes.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Any
+
+from crtgen.base.errors import DoesNotFitError
+from crtgen.base.formats.tables import rows_of
+from crtgen.base.resources import footprints_file
+from crtgen.boards import BOOTS, Board
+from crtgen.compiler.kernels import Kernel
+from crtgen.compiler.plan import Plan
+from crtgen.firmware.project.firmware import FirmwareRequest
+from crtgen.network.ir import DType
+
+__all__ = ["ALIGN", "Around", "Footprint", "around", "check_footprint", "footprint", "kernel_code"]
+
+_GUARD = 32  # CRT_ARENA_GUARD, behind each arena of a server
+_BLOCK = 8  # an entry of the table of crt/pool.h
+ALIGN = {"library": 1, "standalone": 4, "server": 16, "mlperftiny": 4}
+"""What the RAM of an image is a multiple of."""
+
+_LINES = 352
+"""Bytes of what a benchmark receives beside its input."""
+
+_CERTAIN = 0.97
+"""What part of the estimated flash an image takes at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Bytes around the models: in flash altogether, for each layer's call, and for arithmetic with float32
+    where there is no FPU; in RAM without what the options say."""
+
+    flash: float = 0.0
+    layer: float = 0.0
+    floats: float = 0.0
+    ram: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes of an image: ``flash`` is estimated; ``ram`` is exact, but on Zephyr; the ``stack`` is apart.
+
+    ``weights``, ``arena`` and ``state`` are parts of them. ``memories`` has what lies in each memory of the
+    board, with the stack; it is empty for a library, and for a core without a board.
+    """
+
+    type: str
+    platform: str
+    flash: int
+    ram: int
+    stack: int
+    weights: int
+    arena: int
+    state: int
+    memories: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@cache
+def around(core: str, flag: str, type: str) -> Around:
+    """What was measured for a core, an option of the compiler and a type of image.
+
+    The type ``zephyr`` is what that system adds.
+    """
+    with footprints_file().open(encoding="utf-8", newline="") as file:
+        names, *rows = rows_of(file)
+        for row in (dict(zip(names, each, strict=True)) for each in rows):
+            if (row["core"], row["flag"], row["type"]) == (core, flag, type):
+                return Around(*(float(row[field.name]) for field in fields(Around)))
+    raise KeyError((core, flag, type))
+
+
+def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
+    """Of firmware whose models are all planned, for a board that is not this computer."""
+    models = firmware.models
+    is_server = firmware.type == "server"
+    flash, ram = _rest(firmware, plans)
+    weights = sum(step.kernel.cost.constants for plan in plans for step in plan.all_steps())
+    arenas = [firmware.shared_arena] if firmware.shared_arena else [info.arena for info in models]
+    arena = sum(size + _GUARD * is_server for size in arenas if size)
+    state = sum(info.state for info in models)
+    ram += state
+    if is_server:
+        ram += firmware.pool + firmware.receive_buffer + _BLOCK * firmware.blocks
+    if firmware.benchmark:
+        ram += firmware.benchmark.received + _LINES
+    kernels = round(kernel_code(plans))
+    beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
+    ram += -(ram + beside) % ALIGN[firmware.type]
+    if firmware.type != "library" and firmware.platform == "baremetal" and firmware.board.is_usb:
+        ram += _USB_RAM
+    stack = 0 if firmware.type == "library" else firmware.stack
+    copied = {
+        part: size for part, size in (("weights", weights), ("kernels", kernels)) if _copied(firmware, part)
+    }
+    parts = {"weights": weights, "kernels": kernels, "arena": arena}
+    return Footprint(
+        type=firmware.type,
+        platform=firmware.platform,
+        flash=flash + weights + kernels,
+        ram=ram + arena + sum(copied.values()),
+        stack=stack,
+        weights=weights,
+        arena=arena,
+        state=state,
+        memories=_memories(firmware, parts, copied, flash, ram + stack),
+    )
+
+
+def _rest(firmware: FirmwareRequest, plans: Sequence[Plan]) -> tuple[int, int]:
+    """Flash and RAM of all that is not of the models, as it was measured."""
+    core = firmware.board.core
+    is_zephyr = firmware.platform == "zephyr" and firmware.type != "library"
+    kind = "standalone" if firmware.benchmark else firmware.type
+    kinds = [kind, *(["zephyr"] if is_zephyr else [])]
+    known = [around(core.measured, firmware.request.target.flag, kind) for kind in kinds]
+    layers = sum(len(info.layers) for info in firmware.models)
+    floats = core.fpu == "none" and any(map(_has_floats, plans))
+    flash = sum(each.flash + each.layer * layers + each.floats * floats for each in known)
+    if firmware.type != "library" and not is_zephyr:
+        flash += _chip(firmware.board)
+    return round(flash), round(sum(each.ram for each in known))
+
+
+_STEP, _CACHES, _USB, _USB_RAM = 16, 170, 1200, 56
+"""Bytes of a step of the start, of starting caches, and of a port over USB beside one of a UART."""
+
+
+def _chip(board: Board) -> int:
+    """Bytes that a chip wants beside what every board has: steps, caches, a boot header."""
+    header = max(BOOTS[board.boot].at, BOOTS[board.boot].vectors) if board.boot else 0
+    caches = _CACHES if board.is_real and board.core.has_caches else 0
+    usb = _USB if board.is_usb else 0
+    return _STEP * len(board.start) + header + caches + usb
+
+
+def _has_floats(plan: Plan) -> bool:
+    return any(value.dtype is DType.FLOAT32 for value in plan.graph.values.values())
+
+
+def kernel_code(plans: Sequence[Plan]) -> float:
+    """Bytes of the kernels' functions: what layers share counts once."""
+    known: dict[Hashable, float] = {}
+    for plan in plans:
+        for step in plan.all_steps():
+            _add_code(step.kernel, known)
+    return sum(known.values())
+
+
+def _add_code(kernel: Kernel, known: dict[Hashable, float]) -> Hashable:
+    """Add the kernel's own code, its routines and its parts, each by what makes it equal to others."""
+    known |= {routine: float(routine.code_bytes) for routine in kernel.routines}
+    called = tuple(_add_code(part.kernel, known) for part in kernel.parts)
+    key = (kernel.function, called)
+    beside = sum(r.code_bytes for r in kernel.routines) + sum(p.kernel.cost.code for p in kernel.parts)
+    known[key] = kernel.cost.code - beside
+    return key
+
+
+def _copied(firmware: FirmwareRequest, part: str) -> bool:
+    """Whether a part lies in RAM, where start-up copies it."""
+    place = firmware.request.place
+    return part in place and firmware.board.memory(place[part]).kind == "ram"
+
+
+def _memories(
+    firmware: FirmwareRequest, parts: Mapping[str, int], copied: Mapping[str, int], flash: int, ram: int
+) -> dict[str, int]:
+    """Bytes in each memory of the board: its parts, what they are copied from, and the rest."""
+    board, place = firmware.board, firmware.request.place
+    if firmware.type == "library" or not board.memories:
+        return {}
+    found = dict.fromkeys((memory.name for memory in board.memories), 0)
+    for part, size in parts.items():
+        found[place.get(part, board.data if part == "arena" else board.code)] += size
+    found[board.code] += flash + sum(copied.values())
+    found[board.data] += ram
+    return found
+
+
+def check_footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> None:
+    """Raise ``DoesNotFitError`` for an image that cannot fit its board, whatever the compiler makes of it.
+
+    How much Zephyr takes depends on its configuration: of its images the linker knows.
+    """
+    if firmware.platform == "zephyr":
+        return
+    needs = footprint(firmware, plans)
+    for name, size, memory in _overfull(firmware, needs):
+        raise DoesNotFitError(
+            f"{name} needs about {size:,} bytes, and has {memory:,}",
+            where=firmware.board.name,
+            hint="crtgen fit shows what would fit: another level, placement, pool or board",
+        )
+
+
+def _overfull(firmware: FirmwareRequest, needs: Footprint) -> Iterator[tuple[str, int, int]]:
+    for memory in firmware.board.memories:
+        size = needs.memories.get(memory.name, 0)
+        certain = size * _CERTAIN if memory.kind == "flash" else size
+        if certain > memory.size:
+            yield memory.name, size, memory.size

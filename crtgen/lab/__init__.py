@@ -1,0 +1,1 @@
+"""Models measured and compared: figures, locks, sweeps, tuning, pages of results."""

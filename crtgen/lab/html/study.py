@@ -1,0 +1,172 @@
+"""What a page is made of: a model on boards, measured and verified where they can be simulated."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Unpack
+
+from crtgen import api
+from crtgen.api.report import Report
+from crtgen.base import files
+from crtgen.base.errors import UsageError
+from crtgen.base.version import __version__
+from crtgen.boards import Board, all_boards
+from crtgen.compiler.level import LEVELS
+from crtgen.compiler.plan import Plan
+from crtgen.compiler.request import RequestFields
+from crtgen.device.run import Site
+from crtgen.firmware.library.mlf import export_time
+from crtgen.lab.measure.benchmark import measure_model
+from crtgen.lab.measure.evaluation import Evaluation, evaluate_here
+from crtgen.lab.measure.fit import Fit, FitChoice, Fits
+from crtgen.lab.measure.targets import TargetOutcome, verify_on
+from crtgen.network.passes import FoldedLayer, Rewrite
+
+__all__ = ["OnBoard", "Study", "read_baseline", "study"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnBoard:
+    """A model on a board: measured if a simulator has it, else as planned.
+
+    ``levels`` are the reports at each level of optimisation, none if nothing is measured; ``verified`` is
+    what came of its cases, None where nothing ran. ``fit`` says what it takes there.
+    """
+
+    report: Report
+    fit: Fit | None
+    compiled: api.Compiled
+    levels: tuple[Report, ...]
+    verified: TargetOutcome | None
+
+    @property
+    def plan(self) -> Plan:
+        """Return how the model's memory is laid out."""
+        (plan,) = self.compiled.plans
+        return plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "report": self.report.to_dict(),
+            "levels": [level.to_dict() for level in self.levels],
+            "verified": None if self.verified is None else self.verified.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """A model on ``boards``, how it fits every known one, and how its graph was rewritten.
+
+    ``digest`` is the SHA-256 of its file, ``time`` when all this was found out.
+    """
+
+    model: str
+    digest: str
+    time: datetime
+    boards: tuple[OnBoard, ...]
+    fits: tuple[Fit, ...]
+    rewrites: tuple[Rewrite, ...]
+    quality: Evaluation | None = None
+    """How good it is on labelled data, if there were any."""
+
+    @property
+    def folded(self) -> tuple[FoldedLayer, ...]:
+        """The certificates of the layers that lost channels."""
+        return tuple(rewrite for rewrite in self.rewrites if isinstance(rewrite, FoldedLayer))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, and for a later page to compare with."""
+        return {
+            "crtgen": __version__,
+            "model": self.model,
+            "sha256": self.digest,
+            "time": self.time.isoformat(),
+            "boards": [on.to_dict() for on in self.boards],
+            "fits": [fit.to_dict() for fit in self.fits],
+            "rewrites": [str(rewrite) for rewrite in self.rewrites],
+            "folded": [rewrite.to_dict() for rewrite in self.folded],
+            "quality": None if self.quality is None else self.quality.figures,
+        }
+
+
+def study(
+    path: Path,
+    boards: Sequence[Board],
+    expect: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    data: Path | None = None,
+    load: Callable[[Path], api.Model] = api.load_network,
+    **chosen: Unpack[RequestFields],
+) -> Study:
+    """Compile the model for the boards, measure and verify it where it can be simulated.
+
+    On labelled ``data`` it is evaluated on this computer. ``load`` reads the file, ``chosen`` are the choices
+    of ``api.compile``.
+    """
+    model = load(path)
+    fits = Fits(model, **chosen)
+    level, place = chosen.get("optimize", "balanced"), chosen.get("place")
+    choice = FitChoice(level, place, feed=chosen.get("feed", ""))
+    known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
+    found: list[OnBoard] = []
+    rewrites: tuple[Rewrite, ...] = ()
+    for board in boards:
+        say(f"{path.name} on {board.name}")
+        compiled = model.compile(board, **chosen)
+        rewrites = compiled.rewrites
+        fit = next((fit for fit in known if fit.board.name == board.name), None)
+        found.append(_on_board(path, model, compiled, fit, expect, say, chosen))
+    digest = sha256(files.read(path, "the model")).hexdigest()
+    quality = None if data is None else evaluate_here(model, data, say)
+    return Study(model.name, digest, export_time(), tuple(found), known, rewrites, quality)
+
+
+def _on_board(
+    path: Path,
+    model: api.Model,
+    compiled: api.Compiled,
+    fit: Fit | None,
+    expect: Path | None,
+    say: Callable[[str], None],
+    chosen: RequestFields,
+) -> OnBoard:
+    board, optimize = compiled.board, compiled.request.optimize
+    if not _is_simulated(board):
+        (report,) = compiled.reports
+        return OnBoard(report, fit, compiled, (), None)
+    levels, simulator = [], Site(simulate=True)
+    for level in LEVELS:
+        say(f"{path.name} on {board.name}, {level}")
+        leveled: RequestFields = {**chosen, "optimize": level}
+        levels.append(measure_model(model.compile(board, **leveled), site=simulator))
+    say(f"verifying {path.name} on {board.name}")
+    verified = verify_on(path, board.name, expect, site=simulator, load=lambda path: model, **chosen)
+    report = next(r for r in levels if r.optimize == optimize)
+    return OnBoard(report, fit, compiled, tuple(levels), verified)
+
+
+def _is_simulated(board: Board) -> bool:
+    return board.simulator == "QEMU" and "baremetal" in board.platforms
+
+
+def read_baseline(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The reports of an earlier study, as ``crtgen report --json`` printed them, by board.
+
+    Raises ``UsageError`` for a file that is none.
+    """
+    try:
+        data = json.loads(files.read_text(path, "the baseline"))
+        reports = [on["report"] for on in data["boards"]]
+        for report in reports:
+            if not isinstance(report["layers"], list) or not all(
+                "name" in layer for layer in report["layers"]
+            ):
+                raise ValueError("its layers have no names")
+        return {report["board"]: report for report in reports}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        hint = "crtgen report MODEL --json > old.json writes one"
+        raise UsageError(f"it is no report: {error}", where=str(path), hint=hint) from error

@@ -1,0 +1,205 @@
+"""Whether models fit boards, how fast they would be there, and what would make them fit: no tools needed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Unpack
+
+from crtgen import api
+from crtgen.api.report import Report
+from crtgen.boards import Board, silicon_range
+from crtgen.compiler.kernels import Target
+from crtgen.compiler.request import Request, RequestFields
+from crtgen.firmware.project import Footprint
+
+__all__ = ["Fit", "FitChoice", "Fits"]
+
+_ENDLESS = 1 << 31
+_SMALL_POOL = 1024
+_SERIAL = 32
+"""Cycles of a read that no flash beside the core takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitChoice:
+    """What can be chosen to make a model fit: a level, places of its parts, the pool of the server.
+
+    ``feed`` is what the image comes by, as in a request.
+    """
+
+    optimize: str = "balanced"
+    place: Mapping[str, str] | None = None
+    pool: int | None = None
+    feed: str = ""
+
+    def beside(self, other: "FitChoice") -> str:
+        """The options by which it differs from another choice."""
+        level = [f"--optimize {self.optimize}"] if self.optimize != other.optimize else []
+        known = other.place or {}
+        places = [f"--place {p}={m}" for p, m in (self.place or {}).items() if known.get(p) != m]
+        pool = [f"--pool {self.pool}"] if self.pool != other.pool else []
+        return " ".join([*level, *places, *pool])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A model on a board: what it takes as a library, which is what firmware has of it, and as a server.
+
+    ``report`` has its figures by plan, ``alone`` those of a standalone image, which has the places of parts.
+    ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
+    none, or none are needed.
+    """
+
+    board: Board
+    report: Report
+    library: Footprint
+    alone: Footprint
+    server: Footprint
+    advice: str = ""
+    server_advice: str = ""
+
+    @property
+    def short(self) -> dict[str, int]:
+        """Bytes that memories of the board lack for the library, by memory."""
+        needs = dict(self.alone.memories)
+        if needs:  # what is around the model in a standalone image is no part of it
+            needs[self.board.code] -= self.alone.flash - self.library.flash
+            needs[self.board.data] -= self.alone.ram + self.alone.stack - self.library.ram
+        return _short(self.board, needs)
+
+    @property
+    def server_short(self) -> dict[str, int]:
+        """The same for the server image, with its stack, the pool and the packets of the RPC."""
+        return _short(self.board, self.server.memories)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the library fits."""
+        return not self.short
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a run at the core's highest clock: the middle of ``seconds_range``."""
+        return sum(self.seconds_range) / 2 if self.seconds_range else None
+
+    @property
+    def seconds_range(self) -> tuple[float, float] | None:
+        """The same by the model of its cycles and by how far such chips were from it: least and greatest."""
+        cycles = self.report.cycles_estimated
+        if cycles is None or not self.board.clock:
+            return None
+        least, greatest = silicon_range(self.board.core)
+        return least * cycles / self.board.clock, greatest * cycles / self.board.clock
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether the time is that of a usual flash, since nothing says how the board's own is read."""
+        return self.board.reads_are_assumed
+
+    @property
+    def is_rough(self) -> bool:
+        """True for code in a flash at a serial bus: the order of its reads counts, and is not modelled."""
+        reads = self.board.reads(self.board.code) if self.board.memories else None
+        return reads is not None and reads.wait_states >= _SERIAL
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "model": self.report.model,
+            "board": self.board.name,
+            "core": self.board.core.name,
+            "optimize": self.report.optimize,
+            "fits": self.fits,
+            "short": self.short,
+            "advice": self.advice or None,
+            "cycles_estimated": self.report.cycles_estimated,
+            "clock_hz": self.board.clock,
+            "seconds": self.seconds,
+            "seconds_range": self.seconds_range,
+            "energy_uj": self.report.energy_uj,
+            "flash_is_assumed": self.is_assumed,
+            "flash_is_rough": self.is_rough,
+            "library": self.library.to_dict(),
+            "server": self._server() if self.board.memories else None,
+        }
+
+    def _server(self) -> dict[str, Any]:
+        short = self.server_short
+        return {
+            **self.server.to_dict(),
+            "fits": not short,
+            "short": short,
+            "advice": self.server_advice or None,
+        }
+
+
+def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
+    """By memory, what it has less than is needed."""
+    lacks = {m.name: needs.get(m.name, 0) - m.size for m in board.memories}
+    return {name: size for name, size in lacks.items() if size > 0}
+
+
+class Fits:
+    """Fits one model to boards; boards that are the same to the compiler share its work."""
+
+    def __init__(self, model: api.Model, **chosen: Unpack[RequestFields]) -> None:
+        """``chosen`` are the choices of ``api.compile``, apart from those of each ``FitChoice``."""
+        self._model = model
+        self._chosen = chosen
+        self._known: dict[tuple[Target, str], api.Compiled] = {}
+
+    def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
+        """The model on a board; where it does not fit, with advice."""
+        found = self._fit(board, choice)
+        if found.fits and not found.server_short:
+            return found
+        tried = [(other.beside(choice), self._fit(board, other)) for other in _others(board, choice)]
+        library = (options for options, fit in tried if fit.fits)
+        server = (options for options, fit in tried if not fit.server_short)
+        return replace(
+            found,
+            advice="" if found.fits else next(library, ""),
+            server_advice=next(server, "") if found.server_short else "",
+        )
+
+    def _fit(self, board: Board, choice: FitChoice) -> Fit:
+        compiled = self._compiled(board, choice)
+        (report,) = compiled.reports
+        server = compiled.footprint("server", pool=choice.pool)
+        alone = compiled.footprint("standalone")
+        unplaced = replace(compiled, request=replace(compiled.request, place={}))
+        return Fit(board, report, unplaced.footprint("library"), alone, server)
+
+    def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
+        """Compiled for the board as if its memories had no end."""
+        varied: RequestFields = {
+            "optimize": choice.optimize,
+            "place": choice.place or {},
+            "feed": choice.feed,
+        }
+        fields: RequestFields = {**self._chosen, **varied}
+        request = Request(board, **fields)
+        key = request.target, choice.feed
+        if key not in self._known:
+            endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
+            self._known[key] = self._model.compile(endless, **fields)
+        return replace(self._known[key], request=request)
+
+
+def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
+    """Other choices, those that cost least first."""
+    levels = dict.fromkeys((choice.optimize, "size", "ram"))
+    pools = [choice.pool, *([_SMALL_POOL] if choice.pool is None else [])]
+    for pool, place, level in product(pools, _places(board), levels):
+        other = FitChoice(level, {**place, **(choice.place or {})}, pool, choice.feed)
+        if other.beside(choice):
+            yield other
+
+
+def _places(board: Board) -> Sequence[Mapping[str, str]]:
+    """Where the arena and the weights can lie, beside where they do."""
+    found: list[Mapping[str, str]] = [{}]
+    if "baremetal" in board.platforms:
+        found += [{"arena": m.name} for m in board.memories if m.kind == "ram" and m.name != board.data]
+        found += [{"weights": m.name} for m in board.memories if m.kind == "flash" and m.name != board.code]
+    return found

@@ -1,0 +1,240 @@
+"""``crtgen.toml``: the models of a folder, and what every command does with them there.
+
+::
+
+    boards = ["mps2_an386", "nucleo_l4r5zi"]   # the first one is where a single board is wanted
+    optimize = "speed"                         # as any other option of a command, by its long name
+
+    [[model]]
+    file = "kws.tflite"
+    expect = "kws.npz"                         # cases; without them, the numpy reference
+    boards = ["mps2_an386"]                    # in the place of those above
+    trust = "sha256:..."                       # of an archive: this code may run; crtgen trust writes it
+    proven = true                              # check proves its image for each of its boards
+    data = "clips"                             # labelled data, as crtgen eval takes them
+
+    [model.budget]                             # at most, on each of its boards
+    instructions = 2_400_000
+    flash_bytes = 60_000
+    accuracy = 0.9                             # at least, on its data
+
+    [slots]                                    # with [slot.a] and so on: as in a board's file
+    driver = "stm32l4"
+
+Paths are relative to the file. It is data: what it asks for beyond that, ``Settings.require`` looks up.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from crtgen.base import trust
+from crtgen.base.errors import UsageError
+from crtgen.base.folder import SETTINGS, current_folder
+from crtgen.base.quality import QUALITY, limits_of
+from crtgen.base.toml import TomlTable, load_toml, text
+from crtgen.boards import Slots, parse_size, parse_slots
+
+__all__ = ["METRICS", "ModelSettings", "Settings", "current_settings", "read_settings", "trust_of"]
+
+METRICS = (
+    *("instructions", "arena_bytes", "ram_bytes", "flash_bytes"),
+    *("image_ram_bytes", "image_flash_bytes", "stack_bytes", "cycles_estimated", "energy_uj"),
+)
+"""What a budget may limit: flash and RAM are what the model takes as a library, or those of an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """A model: its file, its cases if it has any, its boards, and what it may cost on each of them.
+
+    ``trust`` is the digest of an archive whose code may run, as the file has it; empty if it does not say.
+    ``proven`` asks for a proof of its image on each board. ``quality`` are limits of what ``evaluate`` finds
+    on its ``data``, whose ``labels`` are lines of a file.
+    """
+
+    file: Path
+    expect: Path | None
+    boards: tuple[str, ...]
+    budget: Mapping[str, int]
+    trust: str = ""
+    proven: bool = False
+    data: Path | None = None
+    labels: Path | None = None
+    quality: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a ``crtgen.toml`` says; ``options`` are those of commands, by their long names (``core-dump``).
+
+    ``digest`` is that of the file, ``slots`` are in the place of those of the board that is used.
+    """
+
+    path: Path
+    boards: tuple[str, ...]
+    models: tuple[ModelSettings, ...]
+    options: Mapping[str, Any]
+    digest: str
+    slots: Slots | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is; its paths are relative to it."""
+        return self.path.parent
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the person allowed what the file asks for."""
+        return trust.is_allowed(self.digest, self.path)
+
+    def require(self, asks: Sequence[str]) -> None:
+        """Raise ``UsageError`` if the file ``asks`` for something, and the person did not allow it."""
+        trust.require(self.path, self.digest, asks)
+
+    def leads_out(self, path: Path) -> bool:
+        """True if a path, links followed, is outside of the folder."""
+        return not path.resolve().is_relative_to(self.folder.resolve())
+
+    def hidden_part(self, path: Path) -> str:
+        """First name with a dot on the way to a path, links followed: ``.git``; empty without one."""
+        place, folder = path.resolve(), self.folder.resolve()
+        return next((part for part in place.relative_to(folder).parts if part.startswith(".")), "")
+
+    def check_options(self, known: Iterable[str]) -> None:
+        """Raise ``UsageError`` for an option that no command has."""
+        names = sorted(known)
+        for name in self.options:
+            if name not in names:
+                close = get_close_matches(name, [*names, "boards", "model"], n=1)
+                hint = f"did you mean {close[0]}?" if close else "see docs/settings.md"
+                raise UsageError("no command has this option", where=f"{self.path}: {name}", hint=hint)
+
+
+def read_settings(folder: Path) -> Settings | None:
+    """The settings of a folder; None if it has none. Raises ``UsageError`` naming file and key."""
+    path = folder / SETTINGS
+    if not path.exists():
+        return None
+    content = load_toml(path, "the settings")
+
+    def names(value: Any) -> tuple[str, ...]:
+        """Boards; the file of one is beside the settings."""
+        return tuple(str(folder / name) if name.endswith(".toml") else name for name in _names(value))
+
+    boards = content.get("boards", names, ())
+    models = tuple(_model(folder, names, boards, each) for each in content.tables("model"))
+    slots = parse_slots(content)
+    options = {key.replace("_", "-"): content.get(key, _plain) for key in content.rest()}
+    return Settings(path, boards, models, options, content.digest, slots)
+
+
+def current_settings() -> Settings | None:
+    """The settings in force; None if there are none."""
+    folder = current_folder()
+    return None if folder is None else read_settings(folder)
+
+
+def trust_of(path: Path) -> str:
+    """The digest of the code that the settings in force trust in the archive ``path``; empty if none.
+
+    What they say counts only where the person allowed it.
+    """
+    settings = current_settings()
+    if settings is None or not settings.is_allowed:
+        return ""
+    models = (m for m in settings.models if m.trust and m.file.resolve() == path.resolve())
+    return next((model.trust for model in models), "")
+
+
+def _model(folder: Path, names: Any, boards: tuple[str, ...], content: TomlTable) -> ModelSettings:
+    def path(value: Any) -> Path:
+        return folder / text(value)
+
+    def file(value: Any) -> Path:
+        if path(value).is_dir():
+            raise ValueError(f"{value} is a folder, not a model")
+        return path(value)
+
+    budget, quality = _budget(content.section("budget"))
+    data = content.get("data", path, None)
+    if quality and data is None:
+        what = f"{next(iter(quality))} is a budget, and no labelled data are named"
+        raise content.error("data", what)
+    model = ModelSettings(
+        file=content.get("file", file),
+        expect=content.get("expect", path, None),
+        boards=content.get("boards", names, boards),
+        budget=budget,
+        trust=content.get("trust", _digest, ""),
+        proven=content.get("proven", _truth, False),
+        data=data,
+        labels=content.get("labels", path, None),
+        quality=quality,
+    )
+    content.finish()
+    return model
+
+
+def _budget(content: TomlTable | None) -> tuple[dict[str, int], dict[str, float]]:
+    """What it may cost, and how good it has to be."""
+    if content is None:
+        return {}, {}
+    limits = {key: content.get(key, _limit, None) for key in METRICS}
+    quality = dict(content.get("goal", _goal, {}))
+    quality |= {key: limit for key in QUALITY if (limit := content.get(key, _quality, None)) is not None}
+    content.finish()
+    return {key: limit for key, limit in limits.items() if limit is not None}, quality
+
+
+def _goal(value: Any) -> Mapping[str, float]:
+    try:
+        return limits_of(text(value))
+    except UsageError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+
+
+def _quality(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1e6:
+        raise ValueError("a number from 0 on is wanted")
+    return float(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("a list of texts is wanted")
+    return tuple(map(text, value))
+
+
+def _digest(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("sha256:[0-9a-f]{64}", value):
+        raise ValueError("the digest of the archive is wanted, which crtgen trust writes")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false is wanted")
+    return value
+
+
+def _limit(value: Any) -> int:
+    """A number, or a size as the files of boards write it: ``60_000``, ``"60K"``, ``"60 KiB"``."""
+    if isinstance(value, str):
+        return parse_size(value)
+    if type(value) is not int or value < 0:
+        raise ValueError("a whole number is wanted")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """What an option may be: a text, a number, true or false, or a list of them."""
+    if isinstance(value, dict):
+        raise ValueError("no table is wanted: those are model and model.budget")
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, str | int | float):
+            raise ValueError("a text, a number, or true or false is wanted")
+    return value

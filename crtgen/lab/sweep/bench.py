@@ -1,0 +1,33 @@
+"""What Dask's workers have of crtgen: their board. Only where the package distributed is there."""
+
+import signal
+
+from distributed import Worker, WorkerPlugin
+
+from crtgen.device.local_boards import LocalBoard
+
+__all__ = ["Bench", "dask_setup", "unit_of_worker"]
+
+_NAME = "crtgen-bench"
+
+
+class Bench(WorkerPlugin):  # type: ignore[misc]  # Dask's has no types
+    """A board that jobs of this worker run on."""
+
+    def __init__(self, unit: LocalBoard) -> None:
+        self.name = _NAME
+        self.unit = unit
+
+
+def dask_setup(worker: Worker) -> None:
+    """Dask calls it in the process of a worker, whose end is a matter of the process that started it.
+
+    An interrupt from the keyboard goes to all processes: this one leaves it to that one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def unit_of_worker(worker: Worker) -> LocalBoard | None:
+    """The board of a worker; None if it has none."""
+    found = worker.plugins.get(_NAME)
+    return found.unit if isinstance(found, Bench) else None

@@ -1,0 +1,80 @@
+"""The exact choice: the least time in a run within the flash that there is, by CP-SAT of OR-Tools."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from importlib.util import find_spec
+
+from crtgen.base.errors import DoesNotFitError, UsageError
+from crtgen.lab.tune.layers import KernelFigures, TunableLayer, functions_of
+
+__all__ = ["HINT", "Chosen", "Measured", "check_solver", "choose", "flash_of"]
+
+Measured = Mapping[tuple[str, int], KernelFigures]
+"""Figures by layer and number of the candidate. What could not be measured is not there."""
+
+Chosen = Mapping[str, int]
+"""By layer, the number of its candidate."""
+
+HINT = "give more flash or RAM"
+
+_TIME_LIMIT = 30.0
+"""CP-SAT's deterministic seconds: the same figures give the same choice on every machine."""
+
+
+def check_solver() -> None:
+    """Raise ``UsageError`` without OR-Tools."""
+    if find_spec("ortools") is None:
+        raise UsageError("tuning needs OR-Tools", hint="pip install 'crtgen[tune]'")
+
+
+def choose(
+    layers: Sequence[TunableLayer], measured: Measured, room: int, never: Sequence[Chosen] = ()
+) -> Chosen:
+    """The candidates that take least together; of those the ones with least flash, then the usual ones.
+
+    Their functions and constants have at most ``room`` bytes; functions that layers share count once. No
+    choice has all that one of ``never`` has. Raises ``DoesNotFitError`` where there is no such choice.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    takes = {key: model.new_bool_var("") for key in measured}
+    for layer in layers:
+        model.add_exactly_one(takes[layer.name, n] for n in _known(layer, measured))
+    there: dict[Hashable, cp_model.IntVar] = {}
+    nbytes: dict[Hashable, int] = {}
+    for layer in layers:
+        for n in _known(layer, measured):
+            for function, size in _functions(layer, n, measured):
+                used = there.setdefault(function, model.new_bool_var(""))
+                nbytes[function] = max(size, nbytes.get(function, 0))
+                model.add_implication(takes[layer.name, n], used)
+    constants = sum(figures.constants * takes[key] for key, figures in measured.items())
+    flash = constants + sum(nbytes[function] * used for function, used in there.items())
+    model.add(flash <= room)
+    for pattern in never:
+        model.add_bool_or(~takes[key] for key in pattern.items())
+    time = sum(f.figure * takes[key] for key, f in measured.items())
+    moved = sum(~takes[layer.name, layer.usual] for layer in layers if (layer.name, layer.usual) in measured)
+    model.minimize(((room + 1) * time + flash) * (len(layers) + 1) + moved)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = _TIME_LIMIT
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise DoesNotFitError("no choice of kernels is that small", hint=HINT)
+    return {name: n for (name, n), take in takes.items() if solver.boolean_value(take)}
+
+
+def flash_of(layers: Sequence[TunableLayer], measured: Measured, chosen: Chosen) -> int:
+    """Bytes of the functions and constants of a choice."""
+    functions = {f: size for layer in layers for f, size in _functions(layer, chosen[layer.name], measured)}
+    return sum(measured[key].constants for key in chosen.items()) + sum(functions.values())
+
+
+def _known(layer: TunableLayer, measured: Measured) -> list[int]:
+    return [n for n in range(len(layer.candidates)) if (layer.name, n) in measured]
+
+
+def _functions(layer: TunableLayer, n: int, measured: Measured) -> Sequence[tuple[Hashable, int]]:
+    functions = functions_of(layer.candidates[n].kernel)
+    return list(zip(functions, measured[layer.name, n].code, strict=True))

@@ -1,0 +1,67 @@
+"""The layers of a model that have a choice, and what each of their kernels is made of."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crtgen import api
+from crtgen.compiler.kernels import Kernel
+from crtgen.compiler.kernels.engine.variants import Candidate, candidates, content_of
+from crtgen.compiler.plan import Call
+from crtgen.compiler.tuned import layer_digest
+
+__all__ = ["KernelFigures", "TunableLayer", "functions_of", "layers_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFigures:
+    """What was measured of a kernel: a run of it, bytes of its constants, and of each of its functions.
+
+    The functions are those of ``functions_of``, in that order.
+    """
+
+    figure: int
+    constants: int
+    code: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunableLayer:
+    """A layer with a choice: its candidates, and the number of the one that it has without tuning."""
+
+    name: str
+    digest: str
+    candidates: tuple[Candidate, ...]
+    usual: int
+
+
+def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer, ...]:
+    """The layers of the only model that have a choice. Within loops over rows and subgraphs there is none.
+
+    ``coded``: they may have kernels that decode their weights.
+    """
+    (plan,) = compiled.plans
+    found = []
+    for step in plan.steps:
+        if not isinstance(step.item, Call) or step.kernel.module is not None:
+            continue
+        node = step.item.node
+        known = candidates(node.op, plan.graph.signature(node), compiled.request.target, coded)
+        own = content_of(step.kernel)
+        usual = next((n for n, c in enumerate(known) if content_of(c.kernel) == own), None)
+        if usual is not None and len(known) > 1:
+            found.append(TunableLayer(node.name, layer_digest(plan.graph, node), known, usual))
+    return tuple(found)
+
+
+def functions_of(kernel: Kernel) -> Sequence[Hashable]:
+    """What a kernel's functions are, its own one first: equal ones are one function of the image."""
+    if kernel.is_alias:
+        return ()
+    routines: list[Hashable] = list(kernel.ordered_routines)
+    if not kernel.template:
+        return routines[:1]
+    below = [function for part in kernel.parts for function in functions_of(part.kernel)] + routines
+    consts = tuple((const.name, const.dtype) for const in kernel.consts)
+    own: tuple[Any, ...] = (kernel.function, consts, bool(kernel.scratch), tuple(below))
+    return own, *dict.fromkeys(below)

@@ -1,0 +1,1 @@
+"""Networks: model files, operators and their arithmetic, rewrites, signal features. No core, no memory."""

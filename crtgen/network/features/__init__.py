@@ -1,0 +1,29 @@
+"""Features of signals: what lies between a sensor's samples and a network.
+
+``Features`` computes on this computer what the generated C computes on a device, bit for bit.
+"""
+
+from crtgen.network.features.extractor import Features, changed
+from crtgen.network.features.like import Likeness, like
+from crtgen.network.features.presets import PRESETS, settings_of
+from crtgen.network.features.settings import (
+    FeatureSettings,
+    ImageSettings,
+    MelSettings,
+    MicroSettings,
+    VibrationSettings,
+)
+
+__all__ = [
+    "PRESETS",
+    "FeatureSettings",
+    "Features",
+    "ImageSettings",
+    "Likeness",
+    "MelSettings",
+    "MicroSettings",
+    "VibrationSettings",
+    "changed",
+    "like",
+    "settings_of",
+]

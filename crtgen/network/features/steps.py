@@ -1,0 +1,279 @@
+"""Where the operators of features go: into a graph for a device, or over all frames of a signal at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.ir import Array, DType, Graph, Node, Op, Quant, Value
+from crtgen.network.ops import (
+    Add,
+    Bands,
+    Before,
+    BlockPower,
+    Cast,
+    Concat,
+    Frame,
+    Mul,
+    ReduceMax,
+    RemoveMean,
+    Reshape,
+    StridedSlice,
+    Transpose,
+    Window,
+)
+from crtgen.network.ops.spectral import banded
+
+__all__ = ["PARTS", "PREVIOUS", "Bins", "GraphSteps", "Handle", "Steps", "around"]
+
+Handle: TypeAlias = Value
+"""A value of the graph; or, where all frames are computed at once, what stands for a row of each."""
+
+Bins: TypeAlias = tuple[int, int]
+"""The first number of a spectrum, and the one behind the last."""
+
+PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
+"""What is before the first sample of a frame."""
+
+PARTS = ("weights", "first", "widths")
+"""The tables of bands."""
+
+
+def around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.NDArray[np.float64]:
+    """The matrix of weighted sums over rows around each one: ``[rows, rows]``.
+
+    Before the first row and after the last one there are those rows again, or all of them, mirrored.
+    """
+    reach = len(weights) // 2
+    places = np.pad(np.arange(rows), reach, mode="symmetric" if mirrored else "edge")
+    matrix = np.zeros((rows, rows))
+    for row in range(rows):
+        np.add.at(matrix[:, row], places[row : row + len(weights)], weights)
+    return matrix
+
+
+class Steps(ABC):
+    """Operators applied to values, one row of features each."""
+
+    @abstractmethod
+    def rows(self, row: Callable[[], Handle]) -> Handle:
+        """What ``row`` makes of each frame."""
+
+    @abstractmethod
+    def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
+        """The samples of the frame in float32, as the operator ``Frame`` computes them.
+
+        What is before the first one is a sample of the ``stream``, of the ``frame`` itself, or the last one
+        of the ``window``.
+        """
+
+    @abstractmethod
+    def powers(
+        self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
+    ) -> Handle:
+        """Some powers of the frame's spectrum, as the operator ``BlockPower`` computes them."""
+
+    @abstractmethod
+    def centred(self, size: int) -> Handle:
+        """The samples of the frame without their mean, in float32."""
+
+    @abstractmethod
+    def windowed(self, weights: Array, shift: int) -> Handle:
+        """The samples of the frame in int16, with a window of integers."""
+
+    @abstractmethod
+    def peak(self) -> Handle:
+        """The greatest sample of the window, in float32."""
+
+    @abstractmethod
+    def greatest(self, value: Handle) -> Handle:
+        """The greatest number of all rows."""
+
+    @abstractmethod
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
+        """Each row with those around it, an odd number, times weights.
+
+        At the ends the first and the last row are there again, or the rows are ``mirrored``.
+        """
+
+    @abstractmethod
+    def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
+        """What follows a row: from row to row ``factor`` of it, and the rest of what was before."""
+
+    @abstractmethod
+    def part(self, value: Handle, first: int, end: int) -> Handle:
+        """The numbers of each row from the first one to before another one."""
+
+    @abstractmethod
+    def beside(self, *values: Handle) -> Handle:
+        """Rows whose numbers follow each other."""
+
+    @abstractmethod
+    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
+        """The outputs of an operator."""
+
+    @abstractmethod
+    def constant(self, name: str, data: Array) -> Handle:
+        """A constant."""
+
+    @abstractmethod
+    def state(self, key: str, initial: Array) -> Handle:
+        """What lives from row to row, and what it is at first."""
+
+    @abstractmethod
+    def become(self, key: str, value: Handle) -> None:
+        """What the state is for the next row."""
+
+    def averaged(self, value: Handle, reach: int) -> Handle:
+        """Means over each row with ``reach`` rows before and after it; the ends are mirrored."""
+        count = 2 * reach + 1
+        return self.summed(value, np.full(count, 1 / count), True)
+
+    def one(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> Handle:
+        """The only output of an operator."""
+        (made,) = self.apply(op, *inputs, quant=quant)
+        return made
+
+    def bands(self, name: str, x: Handle, matrix: npt.NDArray[np.float64]) -> Handle:
+        """``x`` times a matrix ``[numbers, bands]``, whose tables are called ``name``."""
+        tables = banded(matrix).arrays
+        return self.one(
+            Bands(), x, *(self.constant(f"{name}_{part}", a) for part, a in zip(PARTS, tables, strict=True))
+        )
+
+    def number(self, value: float) -> Handle:
+        """A constant of one float32."""
+        return self.constant("number", np.array(value, np.float32))
+
+
+@dataclass(slots=True)
+class GraphSteps(Steps):
+    """Nodes of a graph. ``samples`` is its input, ``starts`` are where frames begin in it.
+
+    ``taken`` are names of what is appended later.
+    """
+
+    samples: Value
+    starts: Sequence[int]
+    taken: Collection[str] = ()
+    _nodes: list[Node] = field(default_factory=list)
+    _start: int = 0
+    _values: dict[str, Value] = field(default_factory=dict)
+    _states: dict[str, tuple[Value, Value]] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def rows(self, row: Callable[[], Handle]) -> Handle:
+        made = []
+        for start in self.starts:
+            self._start = start
+            value = row()
+            made.append(self.one(Reshape((1, *value.shape)), value, quant=value.quant))
+        return made[0] if len(made) == 1 else self.one(Concat(0), *made, quant=made[0].quant)
+
+    def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
+        op = Frame(self._start, preemphasis, PREVIOUS[over])
+        if over == "window" and self._start:
+            op = Frame(self._start, preemphasis)
+        return self.one(op, self.samples, self.constant("window", weights))
+
+    def powers(
+        self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
+    ) -> Handle:
+        before = Before.ITSELF if centred else PREVIOUS[over]
+        if before is Before.LAST and self._start:
+            before = Before.EARLIER
+        op = BlockPower(self._start, preemphasis, before, length, bins, centred)
+        return self.one(op, self.samples, self.constant("window", weights))
+
+    def centred(self, size: int) -> Handle:
+        return self.one(RemoveMean(self._start, size), self.samples)
+
+    def windowed(self, weights: Array, shift: int) -> Handle:
+        frame, size = self.samples, len(weights)
+        if frame.elements != size:
+            frame = self.one(StridedSlice((self._start,), (self._start + size,), (1,)), frame)
+        return self.one(Window(shift), frame, self.constant("window", weights))
+
+    def peak(self) -> Handle:
+        made = self._values.get("peak")
+        if made is None:
+            greatest = self.one(ReduceMax((0,)), self.samples)
+            made = self.one(Cast(DType.FLOAT32), greatest)
+            self._values["peak"] = made
+        return made
+
+    def greatest(self, value: Handle) -> Handle:
+        return self.one(ReduceMax(tuple(range(len(value.shape)))), value)
+
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
+        matrix = around(value.shape[0], weights, mirrored)
+        if not matrix.any():
+            return self.one(Mul(), value, self.number(0.0))
+        turned = self.one(Transpose((1, 0)), value)
+        return self.one(Transpose((1, 0)), self.bands("around", turned, matrix))
+
+    def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
+        before = self.state("energy", np.full(value.shape, initial, np.float32))
+        old = self.one(Mul(), before, self.number(1 - factor))
+        made = self.one(Add(), old, self.one(Mul(), value, self.number(factor)))
+        self.become("energy", made)
+        return made
+
+    def part(self, value: Handle, first: int, end: int) -> Handle:
+        return self.one(StridedSlice((first,), (end,), (1,)), value)
+
+    def beside(self, *values: Handle) -> Handle:
+        return self.one(Concat(1), *values)
+
+    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
+        node = self._unique(op.name)
+        made = []
+        for shape, dtype in op.infer(inputs):
+            made.append(Value(self._unique(f"{node}_out"), shape, dtype, quant))
+        self._values |= {v.name: v for v in (*inputs, *made)}
+        self._nodes.append(Node(node, op, tuple(v.name for v in inputs), tuple(v.name for v in made)))
+        return tuple(made)
+
+    def append(
+        self, values: Sequence[Value], nodes: Sequence[Node], states: Sequence[tuple[Value, Value]]
+    ) -> None:
+        """Values, nodes and states of another graph, whose names are ``taken``."""
+        self._values |= {v.name: v for v in values}
+        self._nodes += nodes
+        self._states |= {before.name: (before, after) for before, after in states}
+
+    def _unique(self, name: str) -> str:
+        while True:
+            count = self._counts[name] = self._counts.get(name, 0) + 1
+            made = f"{name}_{count - 1}" if count > 1 else name
+            if made not in self.taken:
+                return made
+
+    def constant(self, name: str, data: Array) -> Handle:
+        for value in self._values.values():
+            if value.is_constant and value.dtype.numpy == data.dtype and np.array_equal(value.array(), data):
+                return value
+        made = Value.constant(self._unique(name), data)
+        self._values[made.name] = made
+        return made
+
+    def state(self, key: str, initial: Array, quant: Quant | None = None) -> Handle:
+        if key not in self._states:
+            made = Value.state(self._unique(key), initial, quant)
+            self._values[made.name] = made
+            self._states[key] = made, made
+        return self._states[key][1]
+
+    def become(self, key: str, value: Handle) -> None:
+        self._states[key] = self._states[key][0], value
+
+    def graph(self, name: str, output: Handle) -> Graph:
+        """The graph of all that was applied."""
+        states = [(before.name, after.name) for before, after in self._states.values()]
+        values = {v.name: v for v in (self.samples, *self._values.values())}
+        return Graph.build(
+            name, list(values.values()), self._nodes, [self.samples.name], [output.name], states
+        )

@@ -1,0 +1,98 @@
+"""The tables of features: windows, mel filter banks, cosine transforms.
+
+Formulas are those of the libraries that presets are named after; tests compare them with data of these.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.ir import Array
+
+__all__ = ["cosines", "mel_bank", "window_of"]
+
+Doubles = npt.NDArray[np.float64]
+
+WINDOWS = ("hann", "hamming", "povey", "none")
+SCALES = ("htk", "slaney")
+SLOPES = ("mel", "hz", "bins", "kaldi")
+
+
+def window_of(kind: str, length: int, periodic: bool) -> Doubles:
+    """The window ``kind`` of ``length`` samples; a periodic one is of one more, without the last."""
+    if kind == "none":
+        return np.ones(length)
+    phase = 2 * np.pi * np.arange(length) / (length - (not periodic))
+    if kind == "hamming":
+        return 0.54 - 0.46 * np.cos(phase)
+    hann: Doubles = 0.5 - 0.5 * np.cos(phase)
+    return hann if kind == "hann" else hann**0.85
+
+
+def _mel(hertz: Array | float, scale: str) -> Doubles:
+    f = np.asarray(hertz, np.float64)
+    if scale == "htk":
+        return np.asarray(1127.0 * np.log1p(f / 700.0))
+    knee = np.maximum(f, 1000.0)
+    return np.where(f < 1000.0, f * 3 / 200, 15 + 27 * np.log(knee / 1000.0) / np.log(6.4))
+
+
+def _hertz(mel: Doubles, scale: str) -> Doubles:
+    if scale == "htk":
+        return np.asarray(700.0 * np.expm1(mel / 1127.0))
+    return np.where(mel < 15, mel * 200 / 3, 1000.0 * np.exp((mel - 15) * np.log(6.4) / 27))
+
+
+def mel_bank(
+    *, rate: int, fft: int, count: int, low: float, high: float, scale: str, slope: str, norm: str
+) -> Doubles:
+    """Weights of ``fft // 2 + 1`` bins for bands between two frequencies in hertz: ``[bins, count]``.
+
+    Triangles rise and fall with the mel number (``mel``, where bin 0 is left out; ``kaldi``, where the last
+    one is), with the frequency (``hz``), or between whole bins (``bins``). ``norm`` is ``none``, or
+    ``slaney`` for equal areas.
+    """
+    bins = np.arange(fft // 2 + 1) * (rate / fft)
+    edges = np.linspace(_mel(low, scale), _mel(high, scale), count + 2)
+    if slope == "bins":
+        return _between_bins(_hertz(edges, scale), rate, fft, count)
+    at = bins if slope == "hz" else _mel(bins, scale)
+    points = _hertz(edges, scale) if slope == "hz" else edges
+    left, middle, right = points[:-2], points[1:-1], points[2:]
+    rising = (at[:, None] - left) / (middle - left)
+    falling = (right - at[:, None]) / (right - middle)
+    bank = np.maximum(0.0, np.minimum(rising, falling))
+    if slope == "mel":
+        bank[0] = 0
+    if slope == "kaldi":
+        bank[-1] = 0
+    if norm == "slaney":
+        hertz = _hertz(edges, scale)
+        bank *= 2.0 / (hertz[2:] - hertz[:-2])
+    return bank
+
+
+def _between_bins(hertz: Doubles, rate: int, fft: int, count: int) -> Doubles:
+    places = np.floor((fft + 1) * hertz / rate).astype(int)
+    bank = np.zeros((fft // 2 + 1, count))
+    for band in range(count):
+        left, middle, right = places[band : band + 3]
+        for i in range(left, middle):
+            bank[i, band] = (i - left) / (middle - left)
+        for i in range(middle, min(right, len(bank))):
+            bank[i, band] = (right - i) / (right - middle)
+    return bank
+
+
+def cosines(bands: int, count: int, kind: str, lifter: float) -> Doubles:
+    """The first ``count`` rows of a DCT-II of ``bands`` numbers: ``[bands, count]``.
+
+    ``ortho`` is orthonormal; ``even`` has the factor ``sqrt(2 / bands)`` for all rows. A ``lifter`` L above 0
+    makes row k larger by ``1 + L / 2 sin(pi k / L)``.
+    """
+    rows = np.arange(count)
+    matrix: Doubles = np.cos(np.pi * np.outer(np.arange(bands) + 0.5, rows) / bands) * np.sqrt(2 / bands)
+    if kind == "ortho":
+        matrix[:, 0] /= np.sqrt(2)
+    if lifter:
+        matrix *= 1 + lifter / 2 * np.sin(np.pi * rows / lifter)
+    return matrix

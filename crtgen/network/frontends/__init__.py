@@ -1,0 +1,73 @@
+"""The front ends: a model file as a graph."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from crtgen.base import budget, files
+from crtgen.base.errors import UsageError
+from crtgen.network.frontends.tflite import load_tflite
+from crtgen.network.frontends.wrapped import WRAPPINGS, Wrapped, unwrap
+from crtgen.network.ir import Array, Graph
+
+__all__ = ["WRAPPINGS", "Wrapped", "load", "load_onnx", "load_tflite", "unwrap"]
+
+_NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+_NOTHING: Mapping[str, Array] = MappingProxyType({})
+
+
+def load_onnx(
+    source: str | Path | bytes,
+    name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
+    fixed: Mapping[str, Array] = _NOTHING,
+) -> Graph:
+    """Load an `.onnx` file. The onnx package is slow to import, so only such a file imports it."""
+    from crtgen.network.frontends import onnx
+
+    return onnx.load_onnx(source, name, shapes, fixed)
+
+
+_BY_SUFFIX = {".tflite": load_tflite, ".onnx": load_onnx}
+_BY_IDENTIFIER = {b"TFL3": load_tflite}
+
+
+def load(
+    path: str | Path,
+    name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
+) -> Graph:
+    """The graph of a model file, whose format is told by its suffix or else by its first bytes.
+
+    Of a source in C, a zip archive or a bundle it is the only model in it.
+
+    ``shapes`` are those of inputs, by name, where they are to be others than in the file. Raises
+    ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the model
+    cannot be used.
+    """
+    with budget.spending(str(path)):
+        return _load(Path(path), name, shapes)
+
+
+def _load(file: Path, name: str | None, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    if file.suffix.lower() in WRAPPINGS:
+        inside = unwrap(file)
+        return _BY_SUFFIX[inside.kind](inside.data, name or file.stem, shapes)
+    by_content = _BY_IDENTIFIER.get(_identifier(file))
+    front_end = _BY_SUFFIX.get(file.suffix.lower()) or by_content
+    if by_content is not None and front_end is not by_content:
+        raise UsageError("it is a TFLite model by its content", where=str(file), hint="call it .tflite")
+    if front_end is None:
+        known = ", ".join(_BY_SUFFIX)
+        raise UsageError(
+            "it is in no model format that crtgen knows",
+            where=str(file),
+            hint=f"known: {known}, C arrays and .zip or .task with one, archives (.tar) of crtgen and TVM,"
+            " libraries that TVM exported",
+        )
+    return front_end(file, name, shapes)
+
+
+def _identifier(file: Path) -> bytes:
+    """What a flatbuffer has at offset 4: the identifier of its format."""
+    return files.read(file, "the model")[4:8]

@@ -1,0 +1,111 @@
+"""What front ends hand to the builder: tensors of a file, and operators on them."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from crtgen.network.frontends.refusals import NotFixed, RefusedOperator
+from crtgen.network.ir import Array, DType, Op, Quant, Value, shape_text
+from crtgen.network.ops.traits import Windowed
+
+__all__ = [
+    "Converted",
+    "KeptState",
+    "KnownOutput",
+    "NamedTensor",
+    "Result",
+    "check_tensor",
+    "collect",
+    "counts",
+    "typed",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedTensor:
+    """A tensor of a file. ``key`` is what the file's operators call it, ``name`` what people do.
+
+    ``shape`` has -1 for a length that is not fixed. ``dtype`` is None for a type that crtgen does not have,
+    ``type_name`` is the format's, empty where the file does not say. ``data`` is there for a constant. A
+    variable keeps what it holds from run to run; at first that is zero.
+    """
+
+    key: Hashable
+    name: str
+    shape: tuple[int, ...]
+    type_name: str
+    dtype: DType | None
+    quant: Quant | None
+    data: Array | None
+    is_variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """An operator and what it is applied to: tensors, values, constants made by the converter, or what other
+    operators give, which come first.
+
+    ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
+    key, that the last outputs of the operator are the new values of; one that is an output of the layer, too,
+    need not be read. ``quant`` is how an operator's output is quantised that goes before another one; without
+    it, as its first operand if that has the same type.
+    """
+
+    op: Op
+    operands: tuple["NamedTensor | Array | Value | Converted | KeptState", ...]
+    roles: tuple[str, ...] = ()
+    updates: tuple[Hashable, ...] = ()
+    quant: Quant | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptState:
+    """What an operator keeps from run to run without a tensor of the file; ``key`` is that of the state."""
+
+    key: Hashable
+    initial: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownOutput:
+    """The output of an operator that is known already: a constant."""
+
+    data: Array
+
+
+Result: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
+"""What the outputs of an operator are: an operator's, a constant, or one of both for each of them."""
+
+
+def collect(made: Converted, steps: dict[int, Converted]) -> None:
+    """The operators of a layer, each once."""
+    if id(made) not in steps:
+        steps[id(made)] = made
+        for operand in made.operands:
+            if isinstance(operand, Converted):
+                collect(operand, steps)
+
+
+def counts(made: Converted) -> bool:
+    """Whether its operator is what a layer is there for: products, or windows."""
+    return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
+
+
+def check_tensor(tensor: NamedTensor) -> None:
+    """Refuses a type, or a shape, that values cannot have."""
+    if tensor.dtype is None:
+        known = ", ".join(d.name for d in DType)
+        raise RefusedOperator(f"a tensor of {tensor.type_name}; supported: {known}")
+    if tensor.dtype in (DType.FLOAT16, DType.INT4) and tensor.data is None:
+        raise RefusedOperator(
+            f"a tensor of {tensor.type_name} that is computed at run time; supported: constants"
+        )
+    if -1 in tensor.shape:
+        raise NotFixed(tensor.name, tensor.shape)
+    if 0 in tensor.shape:
+        raise RefusedOperator(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
+
+
+def typed(tensor: NamedTensor, dtype: DType) -> NamedTensor:
+    """The tensor with the type that an operator gives it, if the file does not say one."""
+    return tensor if tensor.type_name else replace(tensor, dtype=dtype)

@@ -1,0 +1,10 @@
+"""What each ONNX operator means, as tables by family: the operator's name -> converter and types."""
+
+from collections.abc import Mapping
+
+from crtgen.network.frontends.converting import all_rows
+from crtgen.network.frontends.onnx_convert.layer import OnnxConverter, OnnxLayer
+
+__all__ = ["CONVERTERS", "OnnxConverter", "OnnxLayer"]
+
+CONVERTERS: Mapping[str, OnnxConverter] = all_rows(__name__, __path__)

@@ -1,0 +1,187 @@
+"""A node of an `.onnx` file as converters see it, and what a row of their tables has."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from crtgen.base import budget
+from crtgen.network.frontends.builder import Converted, KnownOutput, NamedTensor, RefusedOperator
+from crtgen.network.frontends.converting import FileLayer
+from crtgen.network.frontends.onnx_file import FileNode
+from crtgen.network.ir import Array, DType, Op, Value
+from crtgen.network.ops import Mul, Reshape, Transpose
+from crtgen.network.ops.arithmetic import Pow
+from crtgen.network.ops.function import Cast, Sqrt, Square
+
+__all__ = [
+    "ANY",
+    "FLOAT",
+    "NARROW",
+    "NUMBERS",
+    "Convert",
+    "OnnxConverter",
+    "OnnxLayer",
+    "Operand",
+    "Results",
+    "ask_for_room",
+    "cast",
+    "chain",
+    "number",
+    "pair",
+    "power",
+    "reshaped",
+    "same",
+    "transposed",
+    "unary",
+]
+
+_LARGEST_ELEMENT = 8
+
+Operand: TypeAlias = NamedTensor | Converted | Value | Array
+Results: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
+"""What a node gives: its only output, a constant, or each of its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxLayer(FileLayer[NamedTensor]):
+    """One node of the file with its tensors. What is wrong with it is a ``ValueError``."""
+
+    longest: ClassVar[int] = 4096
+
+    node: FileNode
+    inputs: tuple[NamedTensor | None, ...]
+    outputs: tuple[NamedTensor | None, ...]
+
+    @property
+    def opset(self) -> int:
+        return self.node.opset
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the first input."""
+        return len(self.x.shape)
+
+    def listed(self, name: str, position: int) -> list[int] | None:
+        """Integers that older versions of the operator have as an attribute, newer ones as an input."""
+        if name in self.node.attributes:
+            return [int(i) for i in self.node.attributes[name]]
+        return self.integers(position, name) if self.has(position) else None
+
+    def own_axis(self, default: int) -> int:
+        """The attribute ``axis``, of the first input."""
+        return self.axis(self.whole("axis", default), self.rank)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute, or its default."""
+        return self.node.attributes.get(name, default)
+
+    def whole(self, name: str, default: int = 0) -> int:
+        """An attribute that is a whole number."""
+        return int(self.attribute(name, default))
+
+    def real(self, name: str, default: float) -> float:
+        """An attribute that is a real number, as float32."""
+        return float(np.float32(self.attribute(name, default)))
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a word."""
+        return str(self.attribute(name, default))
+
+    def refuse(self, name: str, *supported: Any) -> None:
+        """``RefusedOperator`` unless an attribute is one of those; the first of them is its default."""
+        value = self.attribute(name, supported[0])
+        if value not in supported:
+            raise RefusedOperator(f"{name} {value}; supported: {', '.join(map(str, supported))}")
+
+
+Convert: TypeAlias = Callable[[OnnxLayer], Results]
+
+FLOAT = frozenset({DType.FLOAT32})
+NUMBERS = frozenset({DType.FLOAT32, DType.INT32})
+NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
+"""What is computed in 32 bits."""
+
+ANY = frozenset(DType)
+"""Any type there is: for what moves elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxConverter:
+    """A row of the table: ``stems`` is what the name of the layer begins with, ``types`` those of the first
+    input. ``whole`` is how many outputs there are, if all are computed, also those that nothing reads. One
+    that ``is_bounded`` has room for as much as there can be, whatever lengths the file says."""
+
+    convert: Convert
+    stems: tuple[str, ...]
+    types: frozenset[DType] = FLOAT
+    whole: int = 0
+    is_bounded: bool = False
+
+
+def unary(op: Op) -> Convert:
+    """An operator of one input whose attributes are known."""
+    return lambda layer: Converted(op, (layer.x,))
+
+
+def pair(op: Op) -> Convert:
+    """An operator of two operands as they are."""
+    return lambda layer: Converted(op, (layer.tensor(0), layer.tensor(1)), ("other",))
+
+
+def chain(x: Operand, ops: Iterable[Op]) -> Converted:
+    """Operators of one input, one after another; there is one at least."""
+    made: Operand = x
+    for op in ops:
+        made = Converted(op, (made,))
+    assert isinstance(made, Converted)
+    return made
+
+
+def ask_for_room(shape: Iterable[int]) -> None:
+    """Ask the budget for an array of eight bytes an element, before it is made of what a file says."""
+    budget.current().hold(_LARGEST_ELEMENT * math.prod(max(length, 0) for length in shape), "what it becomes")
+
+
+def number(value: float, dtype: DType = DType.FLOAT32) -> Array:
+    """A number as a constant."""
+    return np.array(value, dtype.numpy)
+
+
+def cast(x: Operand, to: DType) -> Converted:
+    """The same numbers in another type."""
+    return Converted(Cast(to), (x,))
+
+
+def power(x: Operand, exponent: float) -> Operand:
+    """By products and roots where these are few."""
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return Converted(Square(), (x,))
+    if exponent == 4:
+        return Converted(Square(), (Converted(Square(), (x,)),))
+    if exponent == 3 and isinstance(x, NamedTensor):
+        return Converted(Mul(), (Converted(Mul(), (x, x)), x))
+    if exponent == 0.5:
+        return Converted(Sqrt(), (x,))
+    if exponent == 0.25:
+        return Converted(Sqrt(), (Converted(Sqrt(), (x,)),))
+    return Converted(Pow(), (x, number(exponent)), ("exponent",))
+
+
+def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
+    """The same elements under another shape."""
+    return Converted(Reshape(tuple(shape)), (x,))
+
+
+def same(x: NamedTensor) -> Converted:
+    """The tensor itself, in the form of an operator that a pass removes."""
+    return reshaped(x, x.shape)
+
+
+def transposed(x: Operand, perm: Iterable[int]) -> Converted:
+    """The same elements with their axes in another order."""
+    return Converted(Transpose(tuple(perm)), (x,))

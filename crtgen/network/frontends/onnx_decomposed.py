@@ -1,0 +1,55 @@
+"""Operators of quantised numbers in forms that no layer of integers has, spelled out.
+
+They become DequantizeLinear, the operator on real numbers, and QuantizeLinear.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from crtgen.network.frontends.builder import NamedTensor
+from crtgen.network.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
+from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph
+
+__all__ = ["decomposed", "is_plain_average"]
+
+
+@dataclass(frozen=True, slots=True)
+class _RealForm:
+    """The operator on real numbers, and which nodes are to be spelled out."""
+
+    code: str
+    is_one: Callable[[FileNode], bool]
+
+
+def is_plain_average(node: FileNode) -> bool:
+    """Whether each window of an average is whole, and without gaps."""
+    padded = any(node.attributes.get("pads", ())) or node.attributes.get("ceil_mode")
+    spread = set(node.attributes.get("dilations", ())) - {1}
+    return not padded and not spread and node.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+
+
+_FORMS: Mapping[str, _RealForm] = {
+    "com.microsoft.QLinearAveragePool": _RealForm("AveragePool", lambda node: not is_plain_average(node)),
+    "com.microsoft.QLinearReduceMean": _RealForm("ReduceMean", lambda node: True),
+}
+
+
+def decomposed(graph: OnnxFileGraph) -> OnnxFileGraph:
+    """The graph with these operators spelled out."""
+    tensors, nodes = dict(graph.tensors), list[FileNode]()
+    opset = max((node.opset for node in graph.nodes if "." not in node.code), default=1)
+    for node in graph.nodes:
+        form = _FORMS.get(node.code)
+        if form is None or not form.is_one(node) or len(node.inputs) < 4:
+            nodes.append(node)
+            continue
+        (output,) = node.outputs
+        names = real, result = f"{output}.input", f"{output}.real"
+        tensors |= {name: NamedTensor(name, name, (-1,), "", None, None, None) for name in names}
+        own = replace(node, opset=opset)
+        nodes += [
+            replace(own, code=DEQUANTIZE, inputs=node.inputs[:3], outputs=(real,), attributes={}),
+            replace(own, code=form.code, inputs=(real,), outputs=(result,)),
+            replace(own, code=QUANTIZE, inputs=(result, *node.inputs[3:]), outputs=(output,), attributes={}),
+        ]
+    return replace(graph, tensors=tensors, nodes=tuple(nodes))

@@ -1,0 +1,189 @@
+"""Quantised tensors of `.onnx` files: numbers, a scale and a zero point, each a tensor of its own."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.frontends.builder import NamedTensor
+from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
+from crtgen.network.ir import Array, Quant, Rescaling
+from crtgen.network.ops.scheme import INT8
+
+__all__ = [
+    "DEQUANTIZE",
+    "EIGHT",
+    "LOOKUP",
+    "OF_BYTE",
+    "QUANTIZE",
+    "RECODED",
+    "Edge",
+    "Links",
+    "as_int8",
+    "numbers_of",
+    "quant_of",
+    "real_numbers",
+    "with_constants",
+]
+
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+
+LOOKUP = "crtgen.Lookup"
+"""A function of a quantised number as the table of its results; inputs as those of QLinearSigmoid."""
+
+RECODED = "crtgen.Recoded"
+"""The same numbers in the other type of eight bits."""
+
+EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
+OF_BYTE = -INT8.low
+"""What a number of uint8 is more than the one of int8 that stands for it."""
+
+
+def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant:
+    """The quantisation of numbers of int8, also where the file has uint8; ``ValueError`` for other scales."""
+    scales = tuple(float(s) for s in scale.astype(np.float32).reshape(-1))
+    wrong = [s for s in scales if not 0 < s < math.inf]
+    if wrong:
+        raise ValueError(f"a scale of {wrong[0]}")
+    zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
+    if zero is None or zero.dtype == np.uint8:
+        zeros = zeros - OF_BYTE  # without a zero point, ONNX means uint8
+    whole = tuple(np.broadcast_to(zeros, len(scales)).tolist())
+    return Quant(scales, whole, axis if len(scales) > 1 else None, Rescaling.FLOAT32)
+
+
+def as_int8(numbers: Array) -> Array:
+    """Numbers of eight bits as int8."""
+    return (numbers.astype(np.int16) - OF_BYTE).astype(np.int8) if numbers.dtype == np.uint8 else numbers
+
+
+def real_numbers(quant: Quant) -> npt.NDArray[np.float32]:
+    """What the 256 numbers of int8 stand for, in order."""
+    numbers = np.arange(-OF_BYTE, OF_BYTE) - quant.zero_point
+    return numbers.astype(np.float32) * np.float32(quant.scale)
+
+
+def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
+    """The numbers of int8 that stand for real ones, as QuantizeLinear has them; of what is none, zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.asarray(real, np.float32) / np.float32(quant.scale))
+    whole = np.nan_to_num(steps, posinf=np.inf, neginf=-np.inf) + quant.zero_point
+    numbers: npt.NDArray[np.int64] = np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int64)
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The names of a tensor's numbers, of its scale, and of its zero point, which is empty without one."""
+
+    numbers: str
+    scale: str
+    zero: str
+
+    @classmethod
+    def of(cls, node: FileNode) -> "Edge":
+        """What a DequantizeLinear reads, or a QuantizeLinear writes."""
+        numbers = node.inputs[0] if node.code == DEQUANTIZE else node.outputs[0]
+        return cls(numbers, node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else "")
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return self.numbers, self.scale, self.zero
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """How the tensors and nodes of a graph hang together."""
+
+    tensors: dict[str, NamedTensor]
+    producers: Mapping[str, FileNode]
+    readers: Mapping[str, list[FileNode]]
+    outputs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, graph: OnnxFileGraph) -> "Links":
+        readers: dict[str, list[FileNode]] = {}
+        for node in graph.nodes:
+            for name in node.inputs:
+                readers.setdefault(name, []).append(node)
+        producers = {name: node for node in graph.nodes for name in node.outputs}
+        return cls(dict(graph.tensors), producers, readers, graph.outputs)
+
+    def data(self, name: str) -> Array | None:
+        """A constant of that name."""
+        return self.tensors[name].data if name else None
+
+    def is_alone(self, name: str, *codes: str) -> bool:
+        """Whether nothing else reads a tensor than operators of these."""
+        return name not in self.outputs and all(n.code in codes for n in self.readers.get(name, []))
+
+    def is_whole(self, edge: Edge) -> bool:
+        """Whether a tensor is quantised as a whole, to eight bits, by constants."""
+        scale, zero = self.data(edge.scale), self.data(edge.zero)
+        return (
+            scale is not None
+            and zero is not None
+            and scale.size == zero.size == 1
+            and scale.dtype == np.float32
+            and zero.dtype in EIGHT
+        )
+
+    def is_int8(self, edge: Edge) -> bool:
+        """Whether a tensor is of int8, not uint8, and computed."""
+        zero = self.data(edge.zero)
+        return zero is not None and zero.dtype == np.int8 and self.data(edge.numbers) is None
+
+    def reads(self, numbers: str) -> int:
+        """How many operators read what a quantised tensor stands for."""
+        readers = self.readers.get(numbers, [])
+        return sum(max(1, len(self.readers.get(node.outputs[0], []))) for node in readers)
+
+    def quant(self, edge: Edge) -> Quant:
+        """The quantisation of a tensor that is quantised as a whole."""
+        scale = self.data(edge.scale)
+        assert scale is not None
+        return quant_of(scale, self.data(edge.zero))
+
+    def source(self, name: str) -> Edge | None:
+        """The quantised tensor that a real one is of."""
+        node = self.producers.get(name)
+        plain = node is not None and node.code == DEQUANTIZE and not node.attributes.get("block_size")
+        return Edge.of(node) if node is not None and plain else None
+
+    def activation(self, name: str) -> Edge | None:
+        """The same for one that is computed, and quantised as a whole."""
+        edge = self.source(name)
+        return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
+
+    def real_data(self, name: str) -> Array | None:
+        """A constant of real numbers, which may be quantised as a whole."""
+        data, edge = self.data(name), self.source(name)
+        if edge is None:
+            return data
+        numbers = self.data(edge.numbers)
+        if numbers is None or not self.is_whole(edge) or numbers.dtype not in EIGHT:
+            return None
+        return real_numbers(self.quant(edge))[as_int8(numbers).astype(np.int64) + OF_BYTE]
+
+    def alike(self, first: Edge, second: Edge) -> bool:
+        """Whether two tensors, each quantised as a whole, are quantised alike, in the same type."""
+        zeros = self.data(first.zero), self.data(second.zero)
+        types = [zero.dtype for zero in zeros if zero is not None]
+        return self.quant(first) == self.quant(second) and len(set(types)) == 1
+
+    def add_like(self, name: str, model: str) -> None:
+        """A new tensor like another one, computed."""
+        self.tensors[name] = replace(self.tensors[model], key=name, name=name, data=None)
+
+
+def with_constants(graph: OnnxFileGraph) -> OnnxFileGraph:
+    """The graph with tensors in place of nodes that are constants."""
+    found = {
+        node.outputs[0]: constant(node.outputs[0], node.attributes["value"])
+        for node in graph.nodes
+        if node.code == "Constant" and isinstance(node.attributes.get("value"), np.ndarray)
+    }
+    nodes = tuple(n for n in graph.nodes if not (n.code == "Constant" and n.outputs[0] in found))
+    return replace(graph, tensors={**graph.tensors, **found}, nodes=nodes)

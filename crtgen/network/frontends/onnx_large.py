@@ -1,0 +1,38 @@
+"""Large constants of an `.onnx` model, which are taken out of it before the onnx package copies it around."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx
+from onnx import checker
+
+from crtgen.network.ir import Array
+
+__all__ = ["check_model", "without_large"]
+
+_LARGE = 64 * 1024
+"""Bytes from which on a constant is large: no shape, which the package would have to know, has as many."""
+
+
+def without_large(model: Any, read: Callable[[Any], Array]) -> tuple[Any, dict[str, Array]]:
+    """A copy of the model in which large constants of its main graph have no data; and these, by name."""
+    large: dict[str, Array] = {}
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) >= _LARGE and tensor.name not in large:
+            large[tensor.name] = read(tensor)
+            tensor.ClearField("raw_data")
+    light = onnx.ModelProto()
+    light.CopyFrom(model)
+    return light, large
+
+
+def check_model(model: Any, large: Mapping[str, Array]) -> None:
+    """The package's check, which takes large constants without data for empty ones."""
+    taken = [tensor for tensor in model.graph.initializer if tensor.name in large]
+    for tensor in taken:
+        tensor.dims[:] = [0]
+    try:
+        checker.check_model(model)
+    finally:
+        for tensor in taken:
+            tensor.dims[:] = large[tensor.name].shape

@@ -1,0 +1,316 @@
+"""Quantised networks of `.onnx` files: layers of integers.
+
+Both forms in which networks are quantised, QDQ and QOperator, become QOperator's: what is between
+DequantizeLinear and QuantizeLinear becomes a layer that reads and writes integers, with a scale and a zero
+point beside each of them. Where a QuantizeLinear ends no such layer, it stays as it is, and what is before it
+is computed in float32.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.frontends.onnx_decomposed import decomposed, is_plain_average
+from crtgen.network.frontends.onnx_edges import (
+    EIGHT,
+    OF_BYTE,
+    QUANTIZE,
+    Edge,
+    Links,
+    numbers_of,
+    real_numbers,
+    with_constants,
+)
+from crtgen.network.frontends.onnx_exported import with_sum, with_turned_weights
+from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
+from crtgen.network.frontends.onnx_lookup import lookup, results
+from crtgen.network.frontends.onnx_pairs import is_one
+from crtgen.network.frontends.onnx_signed import signed
+from crtgen.network.frontends.onnx_weights import with_quantised_weights
+
+__all__ = ["with_integer_layers"]
+
+_MOVED = (
+    "DepthToSpace",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "Identity",
+    "MaxPool",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+)
+"""Operators that take their first input's elements to other places, or the greatest of them."""
+
+_SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
+_PAIRS = {"Add": "com.microsoft.QLinearAdd", "Mul": "com.microsoft.QLinearMul"}
+_ONES = {
+    "AveragePool": "com.microsoft.QLinearAveragePool",
+    "GlobalAveragePool": "com.microsoft.QLinearGlobalAveragePool",
+    "Softmax": "com.microsoft.QLinearSoftmax",
+}
+_LAYERS: Mapping[str, str] = {**_SUMS, **_PAIRS, **_ONES}
+"""Operators of real numbers, and those of quantised ones that are computed instead."""
+
+Nodes = list[FileNode]
+
+
+def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
+    """The graph with an integer layer for each QuantizeLinear that ends one, and with int8 for uint8.
+
+    Raises ``ValueError`` with the node whose numbers make no quantisation.
+    """
+    graph = with_turned_weights(decomposed(with_quantised_weights(with_constants(graph))))
+    links = Links.of(graph)
+    nodes: Nodes = []
+    for node in graph.nodes:
+        try:
+            found = _layer(links, node) if node.code == QUANTIZE and links.is_whole(Edge.of(node)) else None
+        except ValueError as error:
+            raise ValueError(f"{node.code} ({node.place}): {error}") from error
+        nodes += [node] if found is None else found
+    return signed(replace(graph, tensors=links.tensors, nodes=tuple(nodes)))
+
+
+def _layer(links: Links, end: FileNode) -> Nodes | None:
+    """The integer layer that a QuantizeLinear ends; None if there is none."""
+    node = links.producers.get(end.inputs[0])
+    if node is None or not links.is_alone(end.inputs[0], QUANTIZE):
+        return None
+    if len(node.outputs) > 1:
+        return _part(links, end, node) if node.code == "Split" else None
+    for way in (_clamped, _function, *(w for codes, w in _WAYS if node.code in codes)):
+        found = way(links, end, node)
+        if found is not None:
+            return found
+    return None
+
+
+def _function(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A function of one quantised number, by one operator or by several."""
+    found = results(end, links)
+    if found is None:
+        return None
+    return [replace(lookup(end, found.source, Edge.of(end), found.table, found.label), name=node.name)]
+
+
+def _clamped(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A layer with a clamp behind it; integers are clamped as what they stand for is."""
+    before = links.producers.get(node.inputs[0])
+    if node.code not in ("Relu", "Clip") or before is None or before.code not in _SUMS | _PAIRS:
+        return None
+    if not links.is_alone(node.inputs[0], node.code) or len(links.readers[node.inputs[0]]) > 1:
+        return None
+    edge = Edge.of(end)
+    if node.code == "Relu":
+        layer = _computed(links, end, before)
+        return layer and [replace(layer[0], attributes={**layer[0].attributes, "activation": "Relu"})]
+    free = replace(end, outputs=(f"{edge.numbers}.free",))
+    layer, limits = _computed(links, free, before), _limits(links, node, edge)
+    if layer is None or limits is None or free.outputs[0] in links.tensors:
+        return None
+    if limits == (-OF_BYTE, OF_BYTE - 1):
+        return [replace(layer[0], outputs=end.outputs)]
+    links.add_like(free.outputs[0], edge.numbers)
+    table = np.clip(np.arange(-OF_BYTE, OF_BYTE), *limits)
+    return [*layer, lookup(end, Edge.of(free), edge, table, "clip")]
+
+
+def _limits(links: Links, clip: FileNode, edge: Edge) -> tuple[int, int] | None:
+    """The limits of a clip as numbers of int8; None where they are computed."""
+    quant, ends = links.quant(edge), [-OF_BYTE, OF_BYTE - 1]
+    for place, (name, default) in enumerate(zip(("min", "max"), list(ends), strict=True)):
+        given = clip.attributes.get(name)
+        if place + 1 < len(clip.inputs) and clip.inputs[place + 1]:
+            data = links.data(clip.inputs[place + 1])
+            if data is None:
+                return None
+            given = data.item()
+        if given is not None:
+            ends[place] = int(numbers_of(given, quant)) if np.isfinite(given) else default
+    return ends[0], ends[1]
+
+
+def _moved(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """Integers in other places, quantised otherwise before if they have to be."""
+    source = links.activation(node.inputs[0])
+    if source is None or any(links.data(name) is None for name in node.inputs[1:] if name):
+        return None
+    before, name = _alike(links, end, source, 0)
+    return [*before, replace(node, inputs=(name, *node.inputs[1:]), outputs=end.outputs)]
+
+
+def _part(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """Some of the integers: one output of a Split."""
+    found = _moved(links, end, node)
+    if found is None:
+        return None
+    outputs = tuple(end.outputs[0] if name == end.inputs[0] else "" for name in node.outputs)
+    return [*found[:-1], replace(found[-1], outputs=outputs)]
+
+
+def _joined(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A concatenation of integers, each quantised as the result."""
+    parts = [found for i, name in enumerate(node.inputs) if (found := _joined_part(links, end, name, i))]
+    if len(parts) < len(node.inputs):
+        return None
+    made = [one for before, _ in parts for one in before]
+    return [*made, replace(node, inputs=tuple(name for _, name in parts), outputs=end.outputs)]
+
+
+def _joined_part(links: Links, end: FileNode, real: str, number: int) -> tuple[Nodes, str] | None:
+    """The same of one operand, which may be a constant; None if it is not quantised."""
+    source = links.activation(real)
+    if source is not None:
+        return _alike(links, end, source, number)
+    data = links.real_data(real)
+    if data is None or np.isnan(data).any():
+        return None
+    edge = Edge.of(end)
+    name = f"{edge.numbers}.part{number}"
+    links.tensors[name] = constant(name, numbers_of(data, links.quant(edge)).astype(np.int8))
+    return [], name
+
+
+def _chosen(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """One of two integers, each quantised as the result."""
+    parts = [_joined_part(links, end, name, i) for i, name in enumerate(node.inputs[1:])]
+    if None in parts:
+        return None
+    known, edge = [part for part in parts if part is not None], Edge.of(end)
+    made = [one for before, _ in known for one in before]
+    quant = edge.scale, edge.zero
+    (first, second) = (name for _, name in known)
+    inputs = (node.inputs[0], first, *quant, second, *quant, *quant)
+    return [*made, replace(node, code="com.microsoft.QLinearWhere", inputs=inputs, outputs=end.outputs)]
+
+
+def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """Padding with the integer that stands for the real number."""
+    source, edge = links.activation(node.inputs[0]), Edge.of(end)
+    given = (
+        links.data(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros((), np.float32)
+    )
+    if (
+        source is None
+        or given is None
+        or np.isnan(given).any()
+        or "pads" in node.attributes
+        or links.data(node.inputs[1]) is None
+    ):
+        return None
+    quant, (before, name) = links.quant(edge), _alike(links, end, source, 0)
+    padding = f"{edge.numbers}.padding"
+    links.tensors[padding] = constant(padding, numbers_of(given.item(), quant).astype(np.int8))
+    inputs = (name, node.inputs[1], padding, *node.inputs[3:])
+    return [*before, replace(node, inputs=inputs, outputs=end.outputs)]
+
+
+def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Nodes, str]:
+    """What quantises numbers as a result is, and the name that they have then."""
+    edge = Edge.of(end)
+    if links.alike(source, edge):
+        return [], source.numbers
+    table = numbers_of(real_numbers(links.quant(source)), links.quant(edge))
+    name = f"{edge.numbers}.part{number}"
+    links.add_like(name, source.numbers)
+    made = lookup(end, source, replace(edge, numbers=name), table, "requantise")
+    return [made], name
+
+
+def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A layer of sums or products."""
+    node = with_sum(links, node)
+    edge, first = Edge.of(end), links.activation(node.inputs[0])
+    if first is None or node.code not in _LAYERS or not _is_layer(node):
+        return None
+    second = _second(links, node) if node.code not in _ONES else None
+    bias = _bias(links, node, first, second)
+    if bias is None or (second is None and node.code not in _ONES):
+        return None
+    if not _as_runtime(links, node, (first, *([second] if second else []), edge)):
+        return None
+    inputs = (*first.names, *(second.names if second else ()))
+    last = (bias, edge.scale, edge.zero) if node.code == "Gemm" else (edge.scale, edge.zero)
+    if node.code == "Conv" and bias:
+        last = (*last, bias)
+    return [replace(node, code=_LAYERS[node.code], inputs=(*inputs, *last), outputs=end.outputs)]
+
+
+def _is_layer(node: FileNode) -> bool:
+    """Whether a layer of integers has the node's attributes; with others ONNX Runtime computes in float32."""
+    if node.code == "AveragePool":
+        return is_plain_average(node)
+    given = {name: node.attributes.get(name, default) for name, default in _GEMM.items()}
+    return node.code != "Gemm" or given == _GEMM
+
+
+_GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+
+
+def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:
+    """Whether a layer computes what ONNX Runtime does on a PC.
+
+    It takes layers of integers for uint8, and for int8 where each tensor is read once; otherwise operators as
+    they stand. Sums of products are the same in both forms, and so are most sums and products of two tensors.
+    """
+    signed_ = any(links.is_int8(edge) and links.reads(edge.numbers) > 1 for edge in edges)
+    if not signed_ or node.code in _SUMS:
+        return True
+    return node.code in _PAIRS and is_one(node.code, *(links.quant(edge) for edge in edges))
+
+
+def _second(links: Links, node: FileNode) -> Edge | None:
+    """The second operand: weights, which may have a scale per channel, or a tensor."""
+    edge = links.source(node.inputs[1])
+    if edge is None or (node.code != "Conv" and links.is_whole(edge)):
+        return edge
+    numbers, scale = links.data(edge.numbers), links.data(edge.scale)
+    known = not edge.zero or links.data(edge.zero) is not None
+    weights = numbers is not None and numbers.dtype in EIGHT and scale is not None and known
+    return edge if weights and node.code in _SUMS else None
+
+
+def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | None:
+    """The name of a bias of int32, empty without one; None for another one.
+
+    A constant of real numbers is rounded to steps of the sums, as ONNX Runtime does it.
+    """
+    if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
+        return ""
+    edge, real = links.source(node.inputs[2]), links.data(node.inputs[2])
+    data = links.data(edge.numbers) if edge is not None else None
+    if edge is not None:
+        return edge.numbers if data is not None and data.dtype == np.int32 else None
+    step = _step(links, x, weights)
+    if real is None or step is None or real.dtype != np.float32 or real.shape[:-1] not in ((), (1,)):
+        return None
+    steps, name = np.rint(real.astype(np.float32).reshape(-1) / step), f"{node.outputs[0]}.bias"
+    if not (np.abs(steps) < 1 << 31).all():
+        return None
+    links.tensors[name] = constant(name, steps.astype(np.int32))
+    return name
+
+
+def _step(links: Links, x: Edge, weights: Edge | None) -> npt.NDArray[np.float32] | None:
+    """What a step of the sums is, of all outputs or of each."""
+    scales = [links.data(edge.scale) for edge in (x, weights) if edge is not None]
+    known = [s.astype(np.float32).reshape(-1) for s in scales if s is not None]
+    return known[0] * known[1] if len(known) == 2 else None
+
+
+_WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (
+    (_MOVED, _moved),
+    (("Concat",), _joined),
+    (("Where",), _chosen),
+    (("Pad",), _padded),
+    (tuple(_LAYERS), _computed),
+)
+"""How what is before a QuantizeLinear becomes integers, by its operator."""

@@ -1,0 +1,57 @@
+"""Weights of an `.onnx` file that are quantised when the network runs: computed here, once.
+
+Quantisation-aware training in PyTorch, Brevitas and NNCF leaves the weights as float32 behind QuantizeLinear,
+often with a Clip to fewer bits, and a DequantizeLinear reads the result. Nothing of that depends on an input.
+As constants of eight bits they are the weights of an integer layer, as in files of other exporters.
+
+Example: ``w -> QuantizeLinear -> Clip(-7, 7) -> DequantizeLinear -> Conv`` becomes
+``w' -> DequantizeLinear -> Conv`` with ``w' = clip(rint(w / scale) + zero, -7, 7)``,
+which is what ONNX Runtime computes at each run.
+"""
+
+from dataclasses import replace
+
+from crtgen.base import budget
+from crtgen.network.frontends.onnx_edges import QUANTIZE
+from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
+from crtgen.network.frontends.onnx_fold import compute
+
+__all__ = ["with_quantised_weights"]
+
+_AROUND = ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators that exporters put before or behind the QuantizeLinear of a constant."""
+
+
+def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
+    """Compute each QuantizeLinear of constants, and the moves and clamps around it.
+
+    Raises ``ValueError`` with the node that cannot be computed.
+    """
+    wanted = _read_by_quantize(graph)
+    tensors, made, nodes = dict(graph.tensors), set[str](), []
+    for node in graph.nodes:
+        result = node.outputs[0]
+        is_near = node.code in _AROUND and (result in wanted or made.intersection(node.inputs))
+        is_constant = all(tensors[name].data is not None for name in node.inputs if name)
+        if not is_constant or result in graph.outputs or not (node.code == QUANTIZE or is_near):
+            nodes.append(node)
+            continue
+        feeds = {name: tensors[name].data for name in node.inputs if name}
+        try:
+            (array,) = compute(node, feeds)
+        except ValueError as error:
+            raise ValueError(f"{node.code} ({node.place}): {error}") from error
+        budget.current().take(array.nbytes, f"the constant {result!r}")
+        tensors[result] = replace(constant(result, array), key=tensors[result].key)
+        made.add(result)
+    return replace(graph, tensors=tensors, nodes=tuple(nodes))
+
+
+def _read_by_quantize(graph: OnnxFileGraph) -> set[str]:
+    """Names from which a QuantizeLinear follows by operators that are computed with it."""
+    found: set[str] = set()
+    node: FileNode
+    for node in reversed(graph.nodes):
+        if node.code == QUANTIZE or (node.code in _AROUND and node.outputs[0] in found):
+            found.update(node.inputs[:1])
+    return found

@@ -1,0 +1,75 @@
+"""What a front end refuses: collected, grouped by cause, told at once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from crtgen.base.errors import UnsupportedError
+
+__all__ = ["NotConstant", "NotFixed", "Refusals", "RefusedOperator"]
+
+_MOST_CAUSES = 18
+_MOST_PLACES = 3
+
+
+class RefusedOperator(Exception):
+    """An operator, an option or a type that crtgen does not have; the text says which and what there is.
+
+    ``hint`` says what to do about it.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+class NotConstant(RefusedOperator):
+    """An operand that is computed at run time. It follows where what computes it is refused."""
+
+
+class NotFixed(RefusedOperator):
+    """A tensor of which a length is open, -1 in ``shape``. It follows where what computes it is refused."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        hint: str = "fix the shapes of the inputs with --shape name=1,96,96,3",
+    ) -> None:
+        lengths = "x".join("?" if length == -1 else str(length) for length in shape)
+        super().__init__(f"{name!r} has the shape {lengths}: lengths are not fixed", hint)
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Places by cause. ``where`` is what errors call the file."""
+
+    where: str
+    _places: dict[str, list[str]] = field(default_factory=dict)
+    _hints: dict[str, None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def add(self, place: str, subject: str, refusal: RefusedOperator) -> None:
+        """``subject`` is what was refused, such as an operator; ``place`` is where."""
+        self._places.setdefault(f"{subject}: {refusal}", []).append(place)
+        if refusal.hint:
+            self._hints[refusal.hint] = None
+
+    def raise_any(self) -> None:
+        """Raise ``UnsupportedError`` that names every cause, in at most twenty lines."""
+        if not self._places:
+            return
+        lines = list(_lines(self._places))
+        if len(lines) > 1:
+            lines[0] = f"{len(lines)} things are not supported:\n  {lines[0]}"
+        if len(lines) > _MOST_CAUSES:
+            lines[_MOST_CAUSES:] = [f"and {len(lines) - _MOST_CAUSES} more"]
+        raise UnsupportedError("\n  ".join(lines), where=self.where, hint="; ".join(self._hints))
+
+
+def _lines(places: Mapping[str, list[str]]) -> Iterable[str]:
+    for cause, found in places.items():
+        rest = len(found) - _MOST_PLACES
+        named = [*found[:_MOST_PLACES], *([f"and {rest} more"] if rest > 0 else [])]
+        yield f"{cause} ({'; '.join(named)})"

@@ -1,0 +1,72 @@
+"""Reductions, running sums, norms and products of matrices."""
+
+from collections.abc import Mapping
+
+from crtgen.network.frontends.builder import Converted, RefusedOperator
+from crtgen.network.frontends.tflite_convert.layer import Convert, TfliteConverter, TfliteLayer, pairs, same
+from crtgen.network.ir import DType
+from crtgen.network.ops import Activation, Mean
+from crtgen.network.ops.matmul import BatchMatMul
+from crtgen.network.ops.normalize import CumSum, L2Normalization
+from crtgen.network.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
+
+__all__ = ["CONVERTERS"]
+
+
+def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] | type[All]) -> Convert:
+    def convert(layer: TfliteLayer) -> Converted:
+        rank = len(layer.x.shape)
+        axes = sorted({layer.axis(a, rank) for a in layer.integers(1, "axes")})
+        if kind.unscaled:
+            layer.require_alike([layer.x])
+        return Converted(kind(tuple(axes), bool(layer.option("KeepDims"))), (layer.x,))
+
+    return convert
+
+
+def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
+    def convert(layer: TfliteLayer) -> Converted:
+        (number,) = layer.integers(1, "axes")
+        return Converted(kind(layer.axis(number, len(layer.x.shape))), (layer.x,))
+
+    return convert
+
+
+def _cumsum(layer: TfliteLayer) -> Converted:
+    (number,) = layer.integers(1, "axes")
+    axis = layer.axis(number, len(layer.x.shape))
+    return Converted(CumSum(axis, bool(layer.option("Exclusive")), bool(layer.option("Reverse"))), (layer.x,))
+
+
+def _l2_normalization(layer: TfliteLayer) -> Converted:
+    if layer.activation() is not Activation.NONE:
+        raise RefusedOperator("a fused activation in a normalisation; supported: NONE")
+    return Converted(L2Normalization(), (layer.x,))
+
+
+def _batch_matmul(layer: TfliteLayer) -> Converted:
+    op = BatchMatMul(bool(layer.option("AdjX")), bool(layer.option("AdjY")))
+    return Converted(op, (layer.tensor(0), layer.tensor(1)), ("operand",))
+
+
+_REDUCER = ("ReducerOptions", ("KeepDims",))
+_NUMBERS = (DType.FLOAT32, DType.INT8)
+_SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
+_PLACES = pairs(_NUMBERS, (DType.INT32,))
+
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "ARG_MAX": TfliteConverter(_arg(ArgMax), ("arg_max",), types=_PLACES),
+    "ARG_MIN": TfliteConverter(_arg(ArgMin), ("arg_min",), types=_PLACES),
+    "BATCH_MATMUL": TfliteConverter(
+        _batch_matmul, ("batch_matmul", "matmul"), "BatchMatMulOptions", ("AdjX", "AdjY"), _SHORT
+    ),
+    "CUMSUM": TfliteConverter(_cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse")),
+    "L2_NORMALIZATION": TfliteConverter(
+        _l2_normalization, ("l2_normalization",), "L2NormOptions", ("FusedActivationFunction",)
+    ),
+    "MEAN": TfliteConverter(_reduction(Mean), ("mean", "global_average_pooling2d"), *_REDUCER, _SHORT),
+    "REDUCE_ALL": TfliteConverter(_reduction(All), ("reduce_all",), *_REDUCER, same(DType.BOOL)),
+    "REDUCE_MAX": TfliteConverter(_reduction(ReduceMax), ("reduce_max",), *_REDUCER),
+    "REDUCE_MIN": TfliteConverter(_reduction(ReduceMin), ("reduce_min",), *_REDUCER),
+    "SUM": TfliteConverter(_reduction(Sum), ("sum",), *_REDUCER, _SHORT),
+}

@@ -1,0 +1,71 @@
+"""Functions that TFLite knows by a table for int8 and int16, and TFLite Micro for real numbers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.network.frontends.builder import Converted
+from crtgen.network.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
+from crtgen.network.ir import Array, DType, Op, Quant
+from crtgen.network.ops.function import Exp, Log
+from crtgen.network.ops.interpolation import Interpolation, Reals, table_of
+from crtgen.network.ops.lookup import Lookup
+from crtgen.network.ops.scheme import INT8, INT16
+
+__all__ = ["CONVERTERS"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """An operator of real numbers, and its ``function`` of the input and of the output's quantisation."""
+
+    op: Op
+    function: Callable[[Reals, Quant, DType], Reals]
+    tables: tuple[DType, ...] = (DType.INT8, DType.INT16)
+
+    def convert(self, layer: TfliteLayer) -> Converted:
+        dtype = layer.x.dtype
+        if dtype not in self.tables or dtype is None:
+            return Converted(self.op, (layer.x,))
+        x, y = layer.x.quant, layer.y.quant
+        if x is None or y is None or x.axis is not None or y.axis is not None:
+            raise ValueError("its tensors are not quantised, each by one scale")
+
+        def function(numbers: Reals) -> Reals:
+            return self.function(numbers, y, dtype)
+
+        if dtype is DType.INT8:
+            return Converted(Lookup.of(_bytes(function, x, y), self.op.name), (layer.x,))
+        if x.zero_point or y.zero_point:
+            raise ValueError("numbers of int16 with zero points")
+        table = table_of(function, x.scale, 0, y.scale)
+        return Converted(Interpolation(tuple(table.tolist()), self.op.name), (layer.x,))
+
+
+def _bytes(function: Callable[[Reals], Reals], x: Quant, y: Quant) -> Array:
+    """The results of all numbers of int8, in float32 as TFLite's ``LUTPopulate``."""
+    numbers = np.float32(x.scale) * (INT8.every_number().astype(np.float32) - np.float32(x.zero_point))
+    steps = function(numbers) * (np.float32(1) / np.float32(y.scale))
+    away = np.copysign(np.floor(np.abs(steps) + np.float32(0.5)), steps)
+    return INT8.saturated(np.clip(away, -1e6, 1e6).astype(np.int64) + y.zero_point)
+
+
+def _exp(x: Reals, y: Quant, dtype: DType) -> Reals:
+    with np.errstate(over="ignore"):
+        return np.exp(x.astype(np.float64)).astype(np.float32)
+
+
+def _log(x: Reals, y: Quant, dtype: DType) -> Reals:
+    """Of what is not positive, the least number that the output has."""
+    low = {DType.INT8: INT8, DType.INT16: INT16}[dtype].low
+    least = np.float32(low - y.zero_point) * np.float32(y.scale)
+    return np.where(x <= 0, least, np.log(np.where(x <= 0, 1, x).astype(np.float64)).astype(np.float32))
+
+
+_TYPES = same(DType.FLOAT32, DType.INT8, DType.INT16)
+
+CONVERTERS: Mapping[str, TfliteConverter] = {
+    "EXP": TfliteConverter(_Function(Exp(), _exp).convert, ("exp",), types=_TYPES),
+    "LOG": TfliteConverter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
+}

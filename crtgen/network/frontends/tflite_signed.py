@@ -1,0 +1,105 @@
+"""Networks of uint8, as older converters made them, as networks of int8: the same numbers, less 128 each.
+
+Only inputs and outputs of a graph stay as they are, and tensors that operators read as plain bytes; beside
+each of these is one of int8, which a QUANTIZE of the same scale makes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from crtgen.network.frontends.tflite_file import FileOperator, FileTensor, TfliteFileGraph
+from crtgen.network.ir import Array, DType, Quant
+from crtgen.network.ops import INT8
+
+__all__ = ["signed"]
+
+# fmt: off
+_COMPUTES = frozenset((
+    "ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "HARD_SWISH", "LEAKY_RELU",
+    "LOGISTIC", "MAXIMUM", "MAX_POOL_2D", "MEAN", "MINIMUM", "MUL", "SOFTMAX", "SUB", "TANH",
+    "TRANSPOSE_CONV",
+))
+"""Operators whose results of uint8 are those of int8 and 128: compared with TFLite's reference kernels.
+
+RESIZE_BILINEAR, RELU6 with another scale and L2_NORMALIZATION compute in another way.
+"""
+
+_MOVES = frozenset((
+    "ARG_MAX", "ARG_MIN", "BATCH_TO_SPACE_ND", "CONCATENATION", "DEPTH_TO_SPACE", "DEQUANTIZE", "EQUAL",
+    "EXPAND_DIMS", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MIRROR_PAD", "NOT_EQUAL", "PACK", "PAD",
+    "PADV2", "QUANTIZE", "RESHAPE", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH",
+    "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK",
+))
+"""Operators that keep numbers, compare them, or convert them, of either type."""
+# fmt: on
+
+_OF_BYTE = -INT8.low
+"""What a number of uint8 is more than the one of int8 that stands for it."""
+
+
+def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
+    """The graph with tensors of int8 for those of uint8; itself where nothing computes with uint8."""
+    tensors = graph.tensors
+    if not any(op.code in _COMPUTES and _bytes(tensors, op.inputs[:3]) for op in graph.operators):
+        return graph
+    others = [op for op in graph.operators if op.code not in _COMPUTES | _MOVES]
+    plain = {i for op in others for i in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}
+    made, inner = list(tensors), dict[int, int]()
+    for index in _bytes(tensors, range(len(tensors))):
+        if index in plain:
+            inner[index] = len(made)
+            made.append(_of_int8(tensors[index], ".int8"))
+        else:
+            made[index] = _of_int8(tensors[index])
+    return replace(graph, tensors=tuple(made), operators=tuple(_operators(graph, inner)))
+
+
+def _bytes(tensors: tuple[FileTensor, ...], indices: Iterable[int | None]) -> list[int]:
+    """Those of quantised numbers of uint8."""
+    given = (i for i in indices if i is not None)
+    return [i for i in given if tensors[i].dtype is DType.UINT8 and tensors[i].quant is not None]
+
+
+def _of_int8(tensor: FileTensor, ending: str = "") -> FileTensor:
+    """The type's name stays: it tells of weights that their zero point counts."""
+    quant = tensor.quant
+    assert quant is not None
+    zeros = tuple(zero - _OF_BYTE for zero in quant.zero_points)
+    return replace(
+        tensor,
+        key=f"{tensor.key}{ending}",
+        name=f"{tensor.name}{ending}",
+        dtype=DType.INT8,
+        quant=Quant(quant.scales, zeros, quant.axis),
+        data=None if tensor.data is None else _less(tensor.data),
+    )
+
+
+def _less(numbers: Array) -> Array:
+    return (numbers.astype(np.int16) - _OF_BYTE).astype(np.int8)
+
+
+def _operators(graph: TfliteFileGraph, inner: dict[int, int]) -> Iterable[FileOperator]:
+    """With conversions where numbers come in as uint8, or are wanted as uint8."""
+    if not graph.operators:
+        return
+    first = graph.operators[0]
+    yield from (_converted(first, i, inner[i]) for i in graph.inputs if i in inner)
+    for op in graph.operators:
+        made = [i for i in op.outputs if i in inner]
+        if op.code in _COMPUTES | _MOVES:
+            yield replace(
+                op,
+                inputs=tuple(i if i is None else inner.get(i, i) for i in op.inputs),
+                outputs=tuple(inner.get(i, i) for i in op.outputs),
+            )
+            yield from (_converted(op, inner[i], i) for i in made)
+        else:
+            yield op
+            yield from (_converted(op, i, inner[i]) for i in made)
+
+
+def _converted(near: FileOperator, source: int, to: int) -> FileOperator:
+    return FileOperator(near.index, "QUANTIZE", (source,), (to,), "QuantizeOptions", {})

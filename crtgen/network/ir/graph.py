@@ -1,0 +1,342 @@
+"""Operators, nodes and graphs, and the check that every pass has to leave true."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.base.errors import CorruptModelError
+from crtgen.network.ir.types import Array, DType, Value, shape_text
+
+__all__ = ["AxisMap", "Graph", "Index", "Node", "Op", "Signature"]
+
+Index: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What an operator is applied to: the values that go in and the values that come out."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def x(self) -> Value:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def y(self) -> Value:
+        """The first output."""
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMap:
+    """What an operator does along one axis, alike at every position.
+
+    Position ``o`` of the output's ``axis`` sees ``extent`` positions of the inputs; the first is
+    ``o * stride - before``. ``before`` positions of padding are in front of the inputs.
+    """
+
+    axis: int
+    stride: int = 1
+    before: int = 0
+    extent: int = 1
+
+
+class Op(ABC):
+    """An operator with its attributes: the base of one frozen dataclass per operator.
+
+    The subclass declares its attributes as dataclass fields and is the one place where the operator's
+    meaning is written down.
+    """
+
+    name: ClassVar[str]
+
+    monotonic: ClassVar[bool] = False
+    """Whether each element of an int8 output rises, or stays, with each element of the inputs."""
+
+    states: ClassVar[tuple[tuple[int, int], ...]] = ()
+    """Which of its inputs are states, each with the output that it becomes, as positions."""
+
+    @abstractmethod
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        """Shape and type of each output; raises ``ValueError`` with the reason if the inputs do not fit."""
+
+    @abstractmethod
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The definition, in numpy: ``arrays`` has one array per input, constants included."""
+
+    unscaled: ClassVar[bool] = False
+    """Whether it takes integers as they are: its output is quantised as its inputs."""
+
+    def macs(self, sig: Signature) -> int:
+        """Multiplications of an input with a weight; 0 for an operator without weights."""
+        return 0
+
+    def work(self, sig: Signature) -> int:
+        """What the reference takes, as multiplications that take as long."""
+        return self.macs(sig)
+
+    def working_elements(self, sig: Signature) -> int:
+        """Elements that the reference holds at once, about."""
+        return sum(value.elements for value in (*sig.inputs, *sig.outputs))
+
+    def is_identity(self, sig: Signature) -> bool:
+        """Whether it copies its input, given that shape, type and quantisation stay the same."""
+        return False
+
+    def resized(self, sig: Signature) -> "Op":
+        """The same operator for values of which the last axes have other lengths."""
+        return self
+
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
+        """What it does along an axis, which ``axes`` names for each input that has it.
+
+        None if it mixes the positions or does not treat them alike, or if nothing is known.
+        """
+        return None
+
+    def lengthened(self, axis: int, length: int) -> "Op":
+        """The same operator for an output of which ``axis`` has another length."""
+        return self
+
+    def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        """How channels, along the last axis, hang together, for each input and then each output.
+
+        Channels with the same number can only be removed together; a value without numbers stays whole.
+        None for an operator that mixes channels, or of which nothing is known.
+        """
+        return None
+
+    def bounds(
+        self, sig: Signature, low: Sequence[Array], high: Sequence[Array]
+    ) -> tuple[Array, Array] | None:
+        """The least and greatest output for inputs between ``low`` and ``high``; None if nothing is known."""
+        if not self.monotonic:
+            return None
+        return self.reference(sig, low)[0], self.reference(sig, high)[0]
+
+    def attributes(self) -> str:
+        """The attributes as text, for the dump: ``stride=(2, 2) padding=same``."""
+        if not hasattr(self, "__dataclass_fields__"):
+            return ""
+        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        return " ".join(f"{k}={v.name.lower() if isinstance(v, Enum) else v}" for k, v in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator applied to values, which it names. The node's name is unique in its graph."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A network: nodes in an order in which they can run, and every value they name.
+
+    ``inputs`` and ``outputs`` name values in the order of the model's interface. ``states`` has, for each
+    value that lives from run to run, its name and the name of the value that it is after a run. ``notes``
+    are what its user should know of how a file was taken.
+    """
+
+    name: str
+    values: Mapping[str, Value]
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    states: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    _producers: Mapping[str, Node] = field(init=False, repr=False)
+    _consumers: Mapping[str, tuple[Node, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                readers.setdefault(value, []).append(node)
+        producers = {value: node for node in reversed(self.nodes) for value in node.outputs}
+        object.__setattr__(self, "_producers", producers)
+        object.__setattr__(self, "_consumers", {value: tuple(found) for value, found in readers.items()})
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        values: Sequence[Value],
+        nodes: Sequence[Node],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        states: Sequence[tuple[str, str]] = (),
+    ) -> "Graph":
+        """A verified graph; values that nothing names are left out."""
+        table = {v.name: v for v in values}
+        if len(table) != len(values):
+            twice, _ = Counter(v.name for v in values).most_common(1)[0]
+            raise CorruptModelError(f"two values are called {twice}", where=name)
+        used = {*inputs, *outputs, *(n for pair in states for n in pair)}
+        used |= {*(n for node in nodes for n in (*node.inputs, *node.outputs))}
+        kept = {k: v for k, v in table.items() if k in used}
+        graph = cls(name, MappingProxyType(kept), tuple(nodes), tuple(inputs), tuple(outputs), tuple(states))
+        graph.verify()
+        return graph
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The values that have to be there when a run is over: outputs, and what states become."""
+        return (*self.outputs, *(after for _, after in self.states))
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of inputs with weights, in all nodes."""
+        return sum(node.op.macs(self.signature(node)) for node in self.nodes)
+
+    def signature(self, node: Node) -> Signature:
+        """The values that ``node`` reads and writes."""
+        return Signature(
+            tuple(self.values[n] for n in node.inputs), tuple(self.values[n] for n in node.outputs)
+        )
+
+    def producer(self, value: str) -> Node | None:
+        """The node that computes ``value``; None for an input or a constant."""
+        return self._producers.get(value)
+
+    def consumers(self, value: str) -> tuple[Node, ...]:
+        """The nodes that read ``value``, in order."""
+        return self._consumers.get(value, ())
+
+    def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Every value of the network by the operators' numpy references, keyed by name.
+
+        States are what they are at first, unless ``inputs`` has them, too.
+        """
+        env: dict[str, Array] = {n: v.data for n, v in self.values.items() if v.data is not None}
+        env.update(inputs)
+        for node in self.nodes:
+            results = node.op.reference(self.signature(node), [env[i] for i in node.inputs])
+            env.update(zip(node.outputs, results, strict=True))
+        return env
+
+    def run(self, steps: Iterable[Sequence[Array]]) -> Iterator[tuple[Array, ...]]:
+        """The outputs of one run after the other, from the states as they are at first.
+
+        ``steps`` has an array for each input, for each run.
+        """
+        states: dict[str, Array] = {}
+        for inputs in steps:
+            values = self.evaluate({**states, **dict(zip(self.inputs, inputs, strict=True))})
+            states = {before: values[after] for before, after in self.states}
+            yield tuple(values[name] for name in self.outputs)
+
+    def verify(self) -> None:
+        """Raise ``CorruptModelError`` unless the graph is well formed.
+
+        Names exist, every value is defined once and before it is read, node names are unique, and each
+        node's outputs have the shape and type that its operator infers.
+        """
+        self._verify_interface()
+        defined = {*self.inputs, *(n for n, v in self.values.items() if v.data is not None)}
+        names: set[str] = set()
+        for node in self.nodes:
+            where = f"{self.name}: {node.name} ({node.op.name})"
+            if node.name in names:
+                raise CorruptModelError("two nodes have this name", where=where)
+            names.add(node.name)
+            self._verify_node(node, defined, where)
+            defined.update(node.outputs)
+        for name in self.outputs:
+            if name not in defined:
+                raise CorruptModelError(f"nothing computes the output {name}", where=self.name)
+        self._verify_states(defined)
+
+    def _verify_states(self, defined: set[str]) -> None:
+        named = [before for before, _ in self.states]
+        lacking = [name for name, value in self.values.items() if value.is_state and name not in named]
+        if lacking or len(set(named)) < len(named):
+            what = f"what becomes of the state {lacking[0]}" if lacking else "a state twice"
+            raise CorruptModelError(f"it {'does not say' if lacking else 'names'} {what}", where=self.name)
+        for before, after in self.states:
+            if before not in self.values or not self.values[before].is_state:
+                raise CorruptModelError(f"its states name {before}, which is none", where=self.name)
+            if after not in defined:
+                raise CorruptModelError(f"nothing computes {after}, which {before} becomes", where=self.name)
+            old, new = self.values[before], self.values[after]
+            if new.is_state and after != before:
+                raise CorruptModelError(f"the state {before} becomes another state, {after}", where=self.name)
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                raise CorruptModelError(f"the state {before} becomes another type, {after}", where=self.name)
+
+    def _verify_interface(self) -> None:
+        if not self.outputs:
+            raise CorruptModelError("it has no outputs", where=self.name)
+        for kind, listed in (("input", self.inputs), ("output", self.outputs)):
+            for name in {n for n in listed if listed.count(n) > 1}:
+                raise CorruptModelError(f"its {kind}s name {name} more than once", where=self.name)
+        for name in (*self.inputs, *self.outputs):
+            if name not in self.values:
+                raise CorruptModelError(f"its interface names {name}, which is not a value", where=self.name)
+        for value in self.values.values():
+            if any(d <= 0 for d in value.shape):
+                raise CorruptModelError(f"{value.name} has shape {shape_text(value.shape)}", where=self.name)
+        for name in self.inputs:
+            if self.values[name].is_constant:
+                raise CorruptModelError(f"the input {name} is a constant", where=self.name)
+
+    def _verify_node(self, node: Node, defined: set[str], where: str) -> None:
+        for name in (*node.inputs, *node.outputs):
+            if name not in self.values:
+                raise CorruptModelError(f"it names {name}, which is not a value", where=where)
+        for name in node.inputs:
+            if name not in defined:
+                raise CorruptModelError(f"it reads {name} before anything computes it", where=where)
+        for name in node.outputs:
+            if name in defined:
+                raise CorruptModelError(f"it computes {name} a second time", where=where)
+        sig = self.signature(node)
+        try:
+            inferred = node.op.infer(sig.inputs)
+        except ValueError as error:
+            raise CorruptModelError(str(error), where=where) from error
+        actual = tuple((v.shape, v.dtype) for v in sig.outputs)
+        if actual != inferred:
+            raise CorruptModelError(
+                f"its outputs are {_types(actual)} but the operator gives {_types(inferred)}", where=where
+            )
+
+    def __str__(self) -> str:
+        """The readable dump: one line per input, node and output."""
+        lines = [f"graph {self.name}"]
+        lines += [f"  input  {self.values[n]}" for n in self.inputs]
+        lines += [f"  state  {self.values[n]}" for n, _ in self.states]
+        for node in self.nodes:
+            outs = ", ".join(str(self.values[n]) for n in node.outputs)
+            args = ", ".join(_argument(self.values[n]) for n in node.inputs)
+            attributes = node.op.attributes()
+            lines.append(f"  {outs}\n      = {node.op.name}({args}){' ' + attributes if attributes else ''}")
+        lines += [f"  output %{n}" for n in self.outputs]
+        lines += [f"  state  %{before} = %{after}" for before, after in self.states]
+        return "\n".join(lines) + "\n"
+
+
+def _argument(value: Value) -> str:
+    if not value.is_constant:
+        return f"%{value.name}"
+    return f"const {shape_text(value.shape)} {value.dtype.value}"
+
+
+def _types(types: Sequence[tuple[tuple[int, ...], DType]]) -> str:
+    return ", ".join(f"{shape_text(s)} {d.value}" for s, d in types)

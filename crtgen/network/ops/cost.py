@@ -1,0 +1,29 @@
+"""What it costs to compute an operator by its reference, asked of the budget before it is done."""
+
+from crtgen.base import budget
+from crtgen.network.ir import Graph, Op, Signature
+
+__all__ = ["ask_for", "cost_of"]
+
+_PER_ELEMENT = 4
+"""Operations for an element that is read, written, or held between."""
+
+_ELEMENT = 8
+"""Bytes of one: most references compute in double."""
+
+
+def ask_for(op: Op, sig: Signature) -> None:
+    """Ask for what computing ``op`` on constants takes; ``UnsupportedError`` if that is too much."""
+    spending = budget.current()
+    spending.compute(_cost(op, sig), "computing constants")
+    spending.hold(_ELEMENT * op.working_elements(sig), "computing a constant")
+    spending.take(sum(value.nbytes for value in sig.outputs), "a constant")
+
+
+def cost_of(graph: Graph) -> int:
+    """Operations that one run of a graph takes, by its references."""
+    return sum(_cost(node.op, graph.signature(node)) for node in graph.nodes)
+
+
+def _cost(op: Op, sig: Signature) -> int:
+    return budget.CALL + op.work(sig) + _PER_ELEMENT * op.working_elements(sig)

@@ -1,0 +1,57 @@
+"""What element-wise operators have in common: broadcasting, and integers that mean themselves."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.ir import Array, AxisMap, DType, Signature, Value
+from crtgen.network.ops.attrs import require, require_inputs
+from crtgen.network.ops.scheme import scheme_of
+from crtgen.network.ops.traits import Channelwise, along_all
+
+__all__ = ["Elementwise", "Numbers", "wide", "wrapped"]
+
+Numbers = npt.NDArray[Any]
+
+
+class Elementwise(Channelwise):
+    """Each element of the output is computed from those at its place in the inputs, which are broadcast."""
+
+    __slots__ = ()
+
+    operands: ClassVar[int] = 1
+
+    def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
+        return along_all(sig, axes)
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, self.operands)
+        self.require_types(inputs)
+        return ((np.broadcast_shapes(*(v.shape for v in inputs)), self.result_type(inputs)),)
+
+    def require_types(self, inputs: Sequence[Value]) -> None:
+        """``ValueError`` unless the operator has these types: by default all are the same."""
+        for value in inputs[1:]:
+            alike = value.dtype is inputs[0].dtype
+            require(alike, f"operands of {inputs[0].dtype.value} and {value.dtype.value}")
+
+    def result_type(self, inputs: Sequence[Value]) -> DType:
+        """The type of the output: by default that of the inputs."""
+        return inputs[0].dtype
+
+
+def wide(value: Value, array: Array) -> Numbers:
+    """The numbers of a tensor with room to compute in: float64 or int64."""
+    return array.astype(np.float64 if value.dtype is DType.FLOAT32 else np.int64)
+
+
+def wrapped(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """What of whole numbers an int32 holds, as C on every core has it."""
+    return numbers.astype(np.int32).astype(np.int64)
+
+
+def is_quantised(value: Value) -> bool:
+    """Whether its numbers stand for real ones."""
+    return value.quant is not None and not scheme_of(value).is_real

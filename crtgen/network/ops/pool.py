@@ -1,0 +1,184 @@
+"""Average and max pooling."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.network.ir import Array, DType, Quant, Signature, Value
+from crtgen.network.ops.attrs import (
+    NO_PADDING,
+    Activation,
+    Padding,
+    clamp_float,
+    padded_elements,
+    require,
+    require_inputs,
+    tensor_quant,
+)
+from crtgen.network.ops.case import Case, by_float32, floats, int8s, int16s, make
+from crtgen.network.ops.conv import pad_image, window_tap
+from crtgen.network.ops.fixedpoint import single
+from crtgen.network.ops.rescaling import by_float, rounded_product
+from crtgen.network.ops.scheme import scheme_of
+from crtgen.network.ops.traits import Channelwise, Clamping, Real, Windowed
+
+__all__ = ["AveragePool2d", "MaxPool2d", "PoolParams", "cases"]
+
+_PER_TAP = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParams:
+    """Integers of a quantised pooling: its clamp.
+
+    Of an average that is rescaled: ``y = clamp(output_offset + rint(f32(f32(sum + start) * factor)))``, where
+    ``start`` is what the zero point adds to the sum of a window.
+    """
+
+    act_min: int
+    act_max: int
+    start: int = 0
+    output_offset: int = 0
+    factor: float | None = None
+
+
+class _Pool(Windowed, Clamping, Channelwise):
+    """What both poolings share: ``x[N,H,W,C] -> [N,oh,ow,C]``; input and output are quantised alike."""
+
+    __slots__ = ()
+
+    monotonic: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
+
+    window: tuple[int, int]
+
+    def taps(self, sig: Signature) -> tuple[int, int]:
+        return self.window
+
+    def work(self, sig: Signature) -> int:
+        """The reference goes through the taps of a window one by one."""
+        return prod(self.window) * (sig.y.elements + _PER_TAP)
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        scheme_of(x)
+        require(len(x.shape) == 4, "the input must have four dimensions")
+        pad = self.padding
+        vertical, horizontal = max(pad.top, pad.bottom), max(pad.left, pad.right)
+        inside = vertical < self.window[0] and horizontal < self.window[1]
+        require(inside, f"padding {pad} leaves windows outside of the image")
+        size = pad.output_size((x.shape[1], x.shape[2]), self.window, self.stride)
+        padded_elements(x.shape, pad)
+        return (((x.shape[0], *size, x.shape[3]), x.dtype),)
+
+    def parameters(self, sig: Signature) -> PoolParams:
+        """The clamp; ``ValueError`` where input and output are quantised differently."""
+        require(sig.x.quant == sig.y.quant, "input and output are quantised differently")
+        return PoolParams(*self.activation.quantized_range(sig.y))
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        pooled = self._pool(arrays[0].astype(np.float64), sig)
+        if scheme_of(sig.x).is_real:
+            return (clamp_float(pooled, self.activation),)
+        params = self.parameters(sig)
+        return (scheme_of(sig.y).saturated(pooled, params.act_min, params.act_max),)
+
+    @abstractmethod
+    def _pool(self, x: Real, sig: Signature) -> Real:
+        """The windows' averages or maxima; whole numbers where the input is quantised."""
+
+    def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
+        padded = pad_image(x, self.padding, fill)
+        for i in range(self.window[0]):
+            for j in range(self.window[1]):
+                yield window_tap(padded, (i, j), self.stride, (1, 1), sig)
+
+
+@dataclass(frozen=True, slots=True)
+class AveragePool2d(_Pool):
+    """The mean of what a window sees; padding does not count. int8 halves round away from zero.
+
+    With an output that is rescaled in float32 windows are whole, and input and output may have two scales.
+    """
+
+    name: ClassVar[str] = "average_pool2d"
+
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: Padding = NO_PADDING
+    activation: Activation = Activation.NONE
+
+    def padding_value(self, x: Value) -> int | None:
+        return None
+
+    def parameters(self, sig: Signature) -> PoolParams:
+        """The factor is ``in / out / count``, as ONNX Runtime's, where there is one."""
+        if not by_float(sig.y):
+            return _Pool.parameters(self, sig)
+        require(self.padding == NO_PADDING, "averages that padding is in are not rescaled")
+        x, y, count = tensor_quant(sig.x), tensor_quant(sig.y), prod(self.window)
+        factor = single(single(x.scale / y.scale) / count)
+        limits = self.activation.quantized_range(sig.y)
+        return PoolParams(*limits, -x.zero_point * count, y.zero_point, factor)
+
+    def _pool(self, x: Real, sig: Signature) -> Real:
+        total = sum(self._taps(x, sig, 0.0), np.zeros(sig.y.shape))
+        count = sum(self._taps(np.ones(x.shape), sig, 0.0), np.zeros(sig.y.shape))
+        if scheme_of(sig.x).is_real:
+            return total / count
+        p = self.parameters(sig)
+        if p.factor is not None:
+            return (rounded_product(total.astype(np.int64) + p.start, p.factor) + p.output_offset).astype(
+                np.float64
+            )
+        magnitude = (np.abs(total) + count // 2) // count
+        return np.copysign(magnitude, total)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxPool2d(_Pool):
+    """The greatest of what a window sees; padding does not count."""
+
+    name: ClassVar[str] = "max_pool2d"
+
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: Padding = NO_PADDING
+    activation: Activation = Activation.NONE
+
+    def padding_value(self, x: Value) -> int | None:
+        return None if scheme_of(x).is_real else scheme_of(x).low
+
+    def _pool(self, x: Real, sig: Signature) -> Real:
+        greatest = np.full(sig.y.shape, -np.inf)
+        for tap in self._taps(x, sig, -np.inf):
+            greatest = np.maximum(greatest, tap)
+        return greatest
+
+
+def cases() -> Iterator[Case]:
+    """Both poolings over odd images, whole images, overlapping windows, clamps."""
+    for kind in (AveragePool2d, MaxPool2d):
+        x = int8s("x", (1, 9, 7, 5), 0.04, 6)
+        same = Padding.same((9, 7), (3, 3), (2, 2))
+        yield make("2x2", kind((2, 2), (2, 2)), [x])
+        yield make("same", kind((3, 3), (2, 2), same), [x])
+        yield make("whole", kind((9, 7), (1, 1)), [x])
+        skew = kind((2, 4), (1, 3), Padding.same((9, 7), (2, 4), (1, 3)), Activation.RELU)
+        yield make("skew_relu", skew, [int8s("x", (2, 9, 7, 5), 0.04, 6)])
+        narrow = kind((3, 2), (1, 1), activation=Activation.RELU_N1_1)
+        yield make("clamp", narrow, [int8s("x", (1, 5, 5, 16), 0.02, -128)])
+        yield make("whole_wide", kind((8, 8), (8, 8)), [int8s("x", (1, 8, 8, 64), 0.1, -128)])
+        yield make("line", kind((1, 300), (1, 1)), [int8s("x", (1, 2, 300, 4), 0.1, -3)])
+        yield make("int16", kind((3, 3), (2, 2), same, Activation.RELU), [int16s("x", (1, 9, 7, 5))])
+        if kind is AveragePool2d:
+            yield by_float32(make("2x2", kind((2, 2), (2, 2)), [x], Quant.tensor(0.037, -3)))
+            wide = int8s("x", (1, 6, 7, 18), 0.04, 6)
+            yield by_float32(make("3x2", kind((3, 2), (1, 1)), [wide], Quant.tensor(0.04, 6)))
+        yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])
+        yield make("f32_whole", kind((4, 4), (4, 4)), [floats("x", (2, 4, 4, 3))])

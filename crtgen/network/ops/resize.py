@@ -1,0 +1,159 @@
+"""Resizing of images: ``resize_nearest``, ``resize_bilinear``."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.ir import Array, DType, Signature, Value
+from crtgen.network.ops.attrs import require, require_inputs
+from crtgen.network.ops.case import Case, floats, int8s, int16s, make
+from crtgen.network.ops.fixedpoint import rounding_divide_by_pot
+from crtgen.network.ops.scheme import scheme_of
+from crtgen.network.ops.traits import Channelwise
+
+__all__ = ["Lines", "ResizeBilinear", "ResizeNearest", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeNearest(Channelwise):
+    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is one input pixel."""
+
+    name: ClassVar[str] = "resize_nearest"
+    monotonic: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
+
+    size: tuple[int, int]
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        require(len(x.shape) == 4, "the input must have four dimensions")
+        return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+
+    def sources(self, sig: Signature) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The input row of each output row and the input column of each output column."""
+        rows, columns = (
+            self._nearest(have, want) for have, want in zip(sig.x.shape[1:3], self.size, strict=True)
+        )
+        return rows, columns
+
+    def _nearest(self, have: int, want: int) -> npt.NDArray[np.int32]:
+        """In float32, as TFLite's ``GetNearestNeighbor``."""
+        aligned = self.align_corners and want > 1
+        scale = (
+            np.float32(have - 1) / np.float32(want - 1) if aligned else np.float32(have) / np.float32(want)
+        )
+        offset = np.float32(0.5 if self.half_pixel_centers else 0.0)
+        at = (np.arange(want, dtype=np.float32) + offset) * scale
+        index = np.floor(at + np.float32(0.5)) if self.align_corners else np.floor(at)
+        inside: npt.NDArray[np.int32] = np.clip(index, 0, have - 1).astype(np.int32)
+        return inside
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        rows, columns = self.sources(sig)
+        return (np.ascontiguousarray(arrays[0][:, rows][:, :, columns]),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """What the output's rows are made of, or its columns: two of the input's each.
+
+    ``part`` is the share of ``upper``, in 1/1024 for whole numbers; ``lower`` has the rest.
+    """
+
+    lower: npt.NDArray[np.int32]
+    upper: npt.NDArray[np.int32]
+    part: npt.NDArray[np.int32] | npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeBilinear(Channelwise):
+    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is made of the four around its place.
+
+    Shares are of float32, or whole 1/1024 for quantised images, as in TFLite.
+    """
+
+    name: ClassVar[str] = "resize_bilinear"
+    unscaled: ClassVar[bool] = True
+
+    size: tuple[int, int]
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        scheme_of(x)
+        require(len(x.shape) == 4, "the input must have four dimensions")
+        return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+
+    def parameters(self, sig: Signature) -> tuple[Lines, Lines]:
+        """For the rows and for the columns."""
+        if sig.x.quant != sig.y.quant:
+            raise ValueError("input and output are quantised differently")
+        lines = self.lines if scheme_of(sig.x).is_real else self._whole
+        rows, columns = (lines(have, want) for have, want in zip(sig.x.shape[1:3], self.size, strict=True))
+        return rows, columns
+
+    def _whole(self, have: int, want: int) -> Lines:
+        aligned = self.align_corners and want > 1
+        above, below = (have - 1, want - 1) if aligned else (have, want)
+        step = (_ONE * above + below // 2) // below
+        at = np.arange(want, dtype=np.int64) * step
+        at += step // 2 - _ONE // 2 if self.half_pixel_centers else 0
+        cut = np.sign(at) * (np.abs(at) // _ONE)
+        over = at + _ONE - 1
+        lower = np.clip(cut, 0, have - 1).astype(np.int32)
+        upper = np.minimum(np.sign(over) * (np.abs(over) // _ONE), have - 1).astype(np.int32)
+        return Lines(lower, upper, (at - _ONE * lower).astype(np.int32))
+
+    def lines(self, have: int, want: int) -> Lines:
+        """Of float32, along an axis."""
+        aligned = self.align_corners and want > 1
+        above, below = (have - 1, want - 1) if aligned else (have, want)
+        step, half = np.float32(above) / np.float32(below), np.float32(0.5)
+        at = np.arange(want, dtype=np.float32)
+        at = (at + half) * step - half if self.half_pixel_centers else at * step
+        lower = np.clip(np.floor(at), 0, have - 1).astype(np.int32)
+        upper = np.minimum(np.ceil(at), have - 1).astype(np.int32)
+        return Lines(lower, upper, (at - lower.astype(np.float32)).astype(np.float32))
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        rows, columns = self.parameters(sig)
+        real = scheme_of(sig.x).is_real
+        x = arrays[0].astype(np.float64 if real else np.int64)
+        one = 1 if real else _ONE
+        down = rows.part.astype(x.dtype)[:, None, None]
+        across = columns.part.astype(x.dtype)[:, None]
+        mixed = x[:, rows.lower] * (one - down) + x[:, rows.upper] * down
+        total = mixed[:, :, columns.lower] * (one - across) + mixed[:, :, columns.upper] * across
+        if real:
+            return (total.astype(np.float32),)
+        return (rounding_divide_by_pot(total.astype(np.int64), 2 * _BITS).astype(sig.y.dtype.numpy),)
+
+
+_BITS = 10
+_ONE = 1 << _BITS
+
+
+def cases() -> Iterator[Case]:
+    """Up and down, by whole and broken factors, with both corner rules."""
+    x = int8s("x", (2, 3, 5, 4), 0.05, -7)
+    for name, value in (("", x), ("f32_", floats("x", (2, 3, 5, 4)))):
+        yield make(f"{name}twice", ResizeBilinear((6, 10)), [value])
+        yield make(f"{name}broken", ResizeBilinear((7, 4)), [value])
+        yield make(f"{name}aligned", ResizeBilinear((7, 9), align_corners=True), [value])
+        yield make(f"{name}centres", ResizeBilinear((2, 11), half_pixel_centers=True), [value])
+        yield make(f"{name}single", ResizeBilinear((1, 1), align_corners=True), [value])
+    yield make("int16", ResizeNearest((5, 5)), [int16s("x", (1, 3, 4, 2))])
+    yield make("twice", ResizeNearest((6, 10)), [x])
+    yield make("broken", ResizeNearest((7, 4)), [x])
+    yield make("aligned", ResizeNearest((7, 9), align_corners=True), [x])
+    yield make("centres", ResizeNearest((2, 11), half_pixel_centers=True), [x])
+    yield make("single", ResizeNearest((1, 1), align_corners=True), [x])
+    yield make("f32", ResizeNearest((5, 5)), [floats("x", (1, 3, 4, 2))])

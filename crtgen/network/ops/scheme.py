@@ -1,0 +1,97 @@
+"""Number schemes: how real numbers are stored in tensors and computed with.
+
+What they differ in is said here, and nowhere else: operators, passes, front ends and kernels ask
+the scheme of a tensor. Another one is another object, with kernels of its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.network.ir import Array, DType, Value
+
+__all__ = ["FLOAT32", "INT8", "INT16", "SCHEMES", "UINT8", "Scheme", "is_packed", "is_plain", "scheme_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How numbers are stored and computed with.
+
+    ``activations``, ``weights`` and ``biases`` are the types of tensors, ``accumulators`` is that of sums.
+    Weights of layers may be ``packed``, too, a narrower type.
+    Numbers of a quantised scheme are whole, from ``low`` to ``high``, and results beyond saturate; a real
+    scheme has no limits.
+    """
+
+    name: str
+    activations: DType
+    weights: DType
+    biases: DType
+    accumulators: DType
+    packed: DType | None = None
+
+    @property
+    def is_real(self) -> bool:
+        """Whether tensors hold real numbers, not quantised ones."""
+        return not self.activations.is_integer
+
+    @property
+    def low(self) -> int:
+        """The least number of a quantised tensor."""
+        return int(np.iinfo(self.activations.value).min)
+
+    @property
+    def high(self) -> int:
+        """The greatest number of a quantised tensor."""
+        return int(np.iinfo(self.activations.value).max)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        return self.low, self.high
+
+    def every_number(self) -> Array:
+        """All numbers that a quantised tensor can hold, in order."""
+        return np.arange(self.low, self.high + 1).astype(self.activations.numpy)
+
+    def saturated(self, numbers: npt.ArrayLike, low: int | None = None, high: int | None = None) -> Array:
+        """Whole numbers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
+        least, most = (self.low if low is None else low), (self.high if high is None else high)
+        return np.clip(numbers, least, most).astype(self.activations.numpy)
+
+    def magnitude(self, zero_point: int) -> int:
+        """The greatest distance of a number from ``zero_point``."""
+        return max(self.high - zero_point, zero_point - self.low)
+
+
+INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32, DType.INT4)
+"""TFLite's: activations and weights of int8, weights symmetric and maybe of four bits, sums in 32 bits."""
+
+INT16 = Scheme("int16x8", DType.INT16, DType.INT8, DType.INT64, DType.INT64)
+"""TFLite's: activations of int16 whose zero point is 0, weights of int8, sums in 64 bits."""
+
+UINT8 = Scheme("uint8", DType.UINT8, DType.UINT8, DType.INT32, DType.INT32)
+"""At the edges of a network only: there are operators from and to int8."""
+
+FLOAT32 = Scheme("float32", DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.INT8)
+"""Weights may have eight bits and scales, as TFLite's dynamic-range quantisation writes them."""
+
+SCHEMES = (INT8, INT16, UINT8, FLOAT32)
+
+
+def scheme_of(value: Value) -> Scheme:
+    """The scheme of an activation; ``ValueError`` if its type has none."""
+    for scheme in SCHEMES:
+        if value.dtype is scheme.activations:
+            return scheme
+    raise ValueError(f"{value.name} is {value.dtype.value}")
+
+
+def is_packed(x: Value, weights: Value) -> bool:
+    """Whether weights have the narrower type of the input's scheme."""
+    return any((s.activations, s.packed) == (x.dtype, weights.dtype) for s in SCHEMES)
+
+
+def is_plain(value: Value) -> bool:
+    """Whether the value holds integers or truth values that mean themselves."""
+    return value.dtype is not DType.FLOAT32 and value.quant is None

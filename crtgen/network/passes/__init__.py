@@ -1,0 +1,68 @@
+"""Graph rewrites: each is a frozen dataclass, graph in, graph out, and leaves every result as it was.
+
+Only the order in which float32 numbers are added up may be another: bands of a matrix leave its zeros out.
+"""
+
+from crtgen.network.passes.core import Change, Pass, Rewrite, Rule, run_passes
+from crtgen.network.passes.ends import channels_last, turned_shape, with_io
+from crtgen.network.passes.fold import FoldChannels, FoldedLayer, RemovedChannel
+from crtgen.network.passes.fuse import FoldPadding, FuseActivations
+from crtgen.network.passes.layout import MoveTransposes
+from crtgen.network.passes.simplify import (
+    FoldConstants,
+    MergeReshapes,
+    RemoveDead,
+    RemoveIdentities,
+    ReshapeTransposes,
+)
+from crtgen.network.passes.slide import Sliding, slide, start_of_signal
+from crtgen.network.passes.spectral import FindBands, FindPowers
+
+__all__ = [
+    "DEFAULT_PASSES",
+    "WITHOUT_FOLDING",
+    "Change",
+    "FindBands",
+    "FindPowers",
+    "FoldChannels",
+    "FoldConstants",
+    "FoldPadding",
+    "FoldedLayer",
+    "FuseActivations",
+    "MergeReshapes",
+    "MoveTransposes",
+    "Pass",
+    "RemoveDead",
+    "RemoveIdentities",
+    "RemovedChannel",
+    "ReshapeTransposes",
+    "Rewrite",
+    "Rule",
+    "Sliding",
+    "channels_last",
+    "run_passes",
+    "slide",
+    "start_of_signal",
+    "turned_shape",
+    "with_io",
+]
+
+WITHOUT_FOLDING: tuple[Pass, ...] = (
+    FoldConstants(),
+    RemoveDead(),
+    MoveTransposes(),
+    ReshapeTransposes(),
+    MergeReshapes(),
+    RemoveDead(),
+    RemoveIdentities(),
+    FoldPadding(),
+    FuseActivations(),
+    FindPowers(),
+    FindBands(),
+    MergeReshapes(),
+    RemoveDead(),
+)
+"""The order in which each pass finds what those before it uncovered."""
+
+DEFAULT_PASSES: tuple[Pass, ...] = (*WITHOUT_FOLDING, FoldChannels())
+"""These, and then the channels that cannot vary are removed."""

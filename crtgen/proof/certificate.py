@@ -1,0 +1,193 @@
+"""What is made of a proof: words, JSON, worst cases as a C header; and whether an earlier one still holds."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from crtgen import api
+from crtgen.base import files
+from crtgen.boards import Board
+from crtgen.network.passes import Sliding
+from crtgen.proof.checker import UNKNOWN, CoreTiming, Error, Proof, SlidingWindow, checker_digest, prove
+
+__all__ = [
+    "as_dict",
+    "depth_of",
+    "functions_of",
+    "lines_of",
+    "proof_key",
+    "prove_built",
+    "timing_of",
+    "window_of",
+    "worst_header",
+]
+
+
+def timing_of(board: Board) -> CoreTiming:
+    """Of the board's core, with the most wait states that its file says of a memory.
+
+    Nothing is known of a board whose file does not say how its flash is read.
+    """
+    reads = [board.reads(memory.name) for memory in board.memories]
+    if board.reads_are_assumed:
+        return UNKNOWN
+    return CoreTiming(board.core.family, max((r.wait_states for r in reads if r), default=0))
+
+
+def depth_of(image: api.Image, model: str) -> int | None:
+    """The bytes of stack that the call graph and the compiler's frames give the network at most, if known."""
+    stack = image.size.stack
+    frames = stack.frames if stack is not None and stack.proven else ()
+    return next((frame.total for frame in frames if frame.name == f"{model}_compute"), None)
+
+
+def window_of(sliding: Sliding | None) -> SlidingWindow | None:
+    """How windows move, as the checker calls it."""
+    return None if sliding is None else SlidingWindow(sliding.axis, sliding.step)
+
+
+def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | None = None) -> Proof:
+    """The proof of an image that was built for a board."""
+    return prove(image.path, model, timing=timing_of(board), window=window_of(sliding))
+
+
+def proof_key(compiled: api.Compiled, model: Path, toolchain: str) -> str:
+    """A digest of all that the proof of a standalone image depends on: an equal one has an equal proof."""
+    parts = (
+        compiled.generate("standalone").project.digest,
+        toolchain,
+        hashlib.sha256(files.read(model)).hexdigest(),
+        checker_digest(),
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
+    """The least and the most instructions in each function that the network's own calls."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, least, most in proof.calls:
+        before = found.get(name, (0, 0))
+        found[name] = before[0] + least, before[1] + most
+    return found
+
+
+def lines_of(proof: Proof) -> list[str]:
+    """Say what was checked and what could not be; the last line is the verdict."""
+    if proof.stopped:
+        return [
+            f"it stopped at {proof.stopped}",
+            f"{proof.model}: not checked, the run could not be followed to its end",
+        ]
+    least, most = proof.instructions
+    count = (
+        f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
+    )
+    verdict, last = "checked", "each is the network's for every input"
+    if proof.network.slides:
+        last = "each is the network's on every window of every signal"
+    if proof.network.uncompared:
+        verdict, last = "memory is checked", proof.network.uncompared
+        if proof.error is not None:
+            last += _error(proof.error, proof.outputs)
+    elif not proof.is_proven:
+        verdict, last = "not checked", "the rest is not"
+        if proof.first_reason:
+            last = f"the first that is not recognised: {proof.first_reason}"
+    alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"
+    return [
+        *([] if "llvm" in proof.certificate else [alone]),
+        "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
+        "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
+        f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
+        f"reset: {_reset(proof)}",
+        *(
+            [f"runs: {proof.runs} after a start, of which the last is any later one"]
+            if proof.runs > 1
+            else []
+        ),
+        f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
+    ]
+
+
+def _cycles(proof: Proof) -> str:
+    if not proof.cycles:
+        return ""
+    waits = f"waits {proof.timing.waits} cycles for each word" if proof.timing.waits else "never waits"
+    alone = "" if proof.timing.is_published else ", one instruction after the other"
+    return f", at most {proof.cycles:,} cycles ({proof.timing.core}{alone}, memory {waits})"
+
+
+def _error(error: Error, outputs: int) -> str:
+    if error.reason:
+        return f"; no bound of their error: {error.reason}"
+    which = "each is" if error.outputs == outputs else f"{error.outputs:,} are"
+    inputs = f"inputs from -{error.reach:g} to {error.reach:g}"
+    return f" bit by bit; {which} within {error.most:.3g} of the network's for {inputs}"
+
+
+def _reset(proof: Proof) -> str:
+    reset = proof.reset
+    if reset.stopped:
+        return f"not followed to the call of the network: {reset.stopped}"
+    return (
+        "followed to main, where variables and copied code are what they ought to be, and to the call; "
+        f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} and the network's "
+        f"{proof.stack:,} bytes are within the stack's {reset.reserved:,}, apart from the arena"
+    )
+
+
+def as_dict(proof: Proof) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "model": proof.model,
+        "architecture": proof.architecture,
+        "proven": proof.is_proven,
+        "outputs": proof.outputs,
+        "outputs_proven": proof.outputs_proven,
+        "stopped": proof.stopped or None,
+        "forgotten_bytes": proof.forgotten,
+        "first_reason": proof.first_reason or None,
+        "memory_safe": not proof.stopped,
+        "registers_kept": not proof.stopped,
+        "instructions": {"least": proof.instructions[0], "most": proof.instructions[1]},
+        "cycles": {"most": proof.cycles, **asdict(proof.timing)} if proof.cycles else None,
+        "calls": [{"function": f, "least": a, "most": b} for f, a, b in proof.calls],
+        "stack_bytes": proof.stack,
+        "reset": asdict(proof.reset),
+        "runs": proof.runs,
+        "error": None if proof.error is None else asdict(proof.error),
+        "layers": [asdict(layer) for layer in proof.layers],
+        "cpu_seconds": round(proof.seconds, 2),
+        "certificate": proof.certificate,
+    }
+
+
+def worst_header(proof: Proof) -> str:
+    """A C header with the worst case of a proven image."""
+    name = re.sub(r"\W", "_", proof.model).upper()
+    figures = {"INSTRUCTIONS": proof.instructions[1], "STACK": proof.stack}
+    if proof.cycles:
+        figures["CYCLES"] = proof.cycles
+    core, waits = proof.timing.core, proof.timing.waits
+    of = ""
+    if proof.cycles:
+        alone = "" if proof.timing.is_published else ", each instruction alone"
+        of = f"\n * Cycles are those of {core}{alone}, with {waits} wait states at every word."
+    return f"""/*
+ * The worst case of an inference, {proof.model}_compute, with its bytes of stack.{of}
+ * Proven by crtgen prove of the image whose loaded segments have the SHA-256
+ * {proof.certificate["image_sha256"]}. Generated: do not edit.
+ */
+#ifndef {name}_WORST_H
+#define {name}_WORST_H
+
+{_defines(name, figures)}
+#endif
+"""
+
+
+def _defines(name: str, figures: Mapping[str, int]) -> str:
+    return "".join(f"#define {name}_WORST_{what} {value}\n" for what, value in figures.items())

@@ -1,0 +1,233 @@
+"""A linked image: what it loads, the names in it, and its instructions as text.
+
+The text is that of ``arm-none-eabi-objdump``. Nobody has to believe it: whatever is run is assembled again
+(``decoders.py``). What objdump cannot decode has no text, and is refused.
+"""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from crtgen.base.child import run_to_end
+from crtgen.base.errors import ToolMissingError, UsageError
+from crtgen.proof.checker.meaning import NEGATED
+from crtgen.proof.checker.refusal import Refusal
+
+__all__ = ["DecodedImage", "DecodedInstruction", "image_bytes", "read_image", "tool"]
+
+_SECONDS = 120
+
+_ARCHITECTURES = {
+    11: "armv6-m",
+    12: "armv6-m",
+    10: "armv7-m",
+    13: "armv7e-m",
+    16: "armv8-m.base",
+    17: "armv8-m.main",
+    21: "armv8.1-m.main",
+}
+"""Tag_CPU_arch of the build attributes (Addenda to the ABI for the Arm Architecture, 3.3.5.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedInstruction:
+    """``name`` without condition and width, ``kind`` what follows the dot (``s8``), operands as text."""
+
+    address: int
+    name: str
+    kind: str
+    operands: tuple[str, ...]
+    condition: str
+    following: int
+    """The address of the next one, by the encoding."""
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedImage:
+    """``constant`` are the bytes that no store may reach, by address of their first.
+
+    ``loaded`` is what a reset finds, and where; ``variable`` are first address and end of what may be
+    written; ``initial`` is what has to be there when main is called, and that is not loaded there.
+    """
+
+    path: Path
+    architecture: str
+    segments: tuple[tuple[int, bytes], ...]
+    constant: tuple[tuple[int, bytes], ...]
+    loaded: tuple[tuple[int, bytes], ...]
+    variable: tuple[tuple[int, int], ...]
+    initial: tuple[tuple[int, bytes], ...]
+    symbols: Mapping[str, int]
+    sizes: Mapping[str, int]
+    instructions: Mapping[int, DecodedInstruction]
+    functions: tuple[tuple[int, int, str], ...] = field(default=())
+    """First address, end and name of each function."""
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether loads and stores of one word or half may have any address."""
+        return self.architecture not in ("armv6-m", "armv8-m.base")
+
+    @property
+    def sha256(self) -> str:
+        """Of the loaded segments: address, length and bytes of each."""
+        digest = hashlib.sha256()
+        for address, data in self.segments:
+            digest.update(address.to_bytes(4, "little") + len(data).to_bytes(4, "little") + data)
+        return digest.hexdigest()
+
+    def function_of(self, address: int) -> str:
+        """The name of the function that an address is in."""
+        return next((n for first, end, n in self.functions if first <= address < end), f"{address:#x}")
+
+    def arena(self, name: str) -> tuple[int, int]:
+        """First address and end of a model's arena: its own, or the one that all models share."""
+        return self.span("crt_shared_arena" if "crt_shared_arena" in self.symbols else f"{name}_arena")
+
+    def span(self, name: str) -> tuple[int, int]:
+        """First address and end of an object."""
+        if name not in self.symbols:
+            raise Refusal(f"the image has no symbol {name}")
+        return self.symbols[name], self.symbols[name] + self.sizes[name]
+
+
+def read_image(path: Path) -> DecodedImage:
+    """Read an ELF file for Arm.
+
+    Raises ``UsageError`` for what is none, ``ToolMissingError`` without binutils.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read(path, ELFFile(file))
+    except OSError as error:
+        raise UsageError(str(error.strerror), where=str(path)) from None
+    except (ELFError, UnicodeDecodeError, KeyError, ValueError) as error:
+        raise UsageError(f"no ELF file that can be read: {error}", where=str(path)) from None
+
+
+def _read(path: Path, elf: ELFFile) -> DecodedImage:
+    table = elf.get_section_by_name(".symtab")
+    attributes = elf.get_section_by_name(".ARM.attributes")
+    if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection) or attributes is None:
+        raise UsageError("no image for Cortex-M with symbols", where=str(path))
+    tags = _attributes(attributes)
+    architecture = _ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1))
+    if architecture is None:
+        raise UsageError("its build attributes name no core that the checker knows", where=str(path))
+    parts = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]]
+    segments = tuple((s["p_vaddr"], s.data()) for s in parts)
+    constant = tuple(
+        (s["sh_addr"], s.data())
+        for s in elf.iter_sections()
+        if s["sh_flags"] & 3 == 2 and s["sh_type"] != "SHT_NOBITS" and s["sh_size"]
+    )
+    symbols: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    functions = []
+    for symbol in table.iter_symbols():
+        if not symbol.name or symbol.name[0] == "$":
+            continue
+        is_function = symbol["st_info"]["type"] == "STT_FUNC"
+        address = symbol["st_value"] & ~1 if is_function else symbol["st_value"]
+        symbols[symbol.name], sizes[symbol.name] = address, symbol["st_size"]
+        if is_function and symbol["st_size"]:
+            functions.append((address, address + symbol["st_size"], symbol.name))
+    instructions = _decode(path, architecture, constant)
+    memory = tuple((s["p_paddr"], s.data()) for s in parts), *_sections(elf, parts)
+    ordered = tuple(sorted(functions))
+    return DecodedImage(
+        path, architecture, segments, constant, *memory, symbols, sizes, instructions, functions=ordered
+    )
+
+
+def _sections(elf: ELFFile, parts: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What may be written once main runs, gaps of alignment too, and what has to be there."""
+    loaded = [p for p in parts if p["p_vaddr"] == p["p_paddr"]]
+    taken = [s for s in elf.iter_sections() if s["sh_flags"] & 2 and s["sh_size"]]
+    taken = [s for s in taken if not any(p.section_in_segment(s) for p in loaded)]
+    variable: list[tuple[int, int]] = []
+    initial = []
+    for s in sorted(taken, key=lambda s: int(s["sh_addr"])):
+        first, end = s["sh_addr"], s["sh_addr"] + s["sh_size"]
+        if variable and 0 <= first - variable[-1][1] < s["sh_addralign"]:
+            first = variable[-1][1]
+        variable.append((first, end))
+        if s["sh_type"] != "SHT_NOBITS" or s.name == ".bss":
+            initial.append((s["sh_addr"], s.data()))
+    return tuple(variable), tuple(initial)
+
+
+def _attributes(section: Any) -> dict[str, Any]:
+    return {a.tag: a.value for s in section.subsections for ss in s.subsubsections for a in ss.attributes}
+
+
+def tool(name: str) -> str:
+    found = shutil.which(f"arm-none-eabi-{name}")
+    if found is None:
+        raise ToolMissingError(f"arm-none-eabi-{name} is not there", hint="install binutils-arm-none-eabi")
+    return found
+
+
+_LINE = re.compile(r"\s*([0-9a-f]+):\t(\S+)\s*(.*)")
+_SPLIT = re.compile(r",(?![^\[{]*[\]}])")
+
+
+def _decode(
+    path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]
+) -> dict[int, DecodedInstruction]:
+    """Every instruction that objdump finds; the conditions of IT blocks go to those within."""
+    known = "armv7e-m" if architecture == "armv7-m" else architecture  # objdump has no name for the former
+    command = [tool("objdump"), "-d", "--no-show-raw-insn", "-m", known, str(path.resolve())]
+    code, output = run_to_end(command, time_limit=_SECONDS)
+    if code != 0:
+        raise UsageError("objdump cannot read it", where=str(path))
+    data = tuple(constant)
+    block: list[str] = []
+    found = {}
+    for line in output.splitlines():
+        match = _LINE.match(line)
+        if not match or match[2][0] == "." or "UNDEFINED" in line:
+            continue
+        address, name = int(match[1], 16), match[2]
+        text = re.split(r"\s*[;@]|\s*<", match[3])[0].strip()
+        base, _, kind = name.partition(".")
+        condition = ""
+        if re.fullmatch(r"it[te]{0,3}", base):
+            block = [text, *(text if c == "t" else NEGATED[text] for c in base[2:])]
+        elif block:
+            condition = block.pop(0)
+            base = base.removesuffix(condition)
+        halfword = _halfword(data, address)
+        following = address + (4 if halfword >> 11 in (0x1D, 0x1E, 0x1F) else 2)
+        kind = "" if kind in ("n", "w") else kind
+        if base.startswith("vqrshrn") and kind in ("s16", "s32"):  # binutils 2.40 prints the shift wrongly
+            bits = int(kind[1:]) // 2
+            text = f"{text[: text.rindex('#')]}#{bits - (halfword & (bits - 1))}"
+        operands = tuple(part.strip() for part in _SPLIT.split(text)) if text else ()
+        found[address] = DecodedInstruction(
+            address, base, kind, operands, condition, following, f"{name} {text}"
+        )
+    return found
+
+
+def _halfword(data: Iterable[tuple[int, bytes]], address: int) -> int:
+    for first, content in data:
+        if first <= address < first + len(content) - 1:
+            return int.from_bytes(content[address - first : address - first + 2], "little")
+    return 0
+
+
+def image_bytes(image: DecodedImage, address: int, count: int) -> bytes:
+    for first, content in image.constant:
+        if first <= address and address + count <= first + len(content):
+            return content[address - first : address - first + count]
+    raise Refusal(f"no instruction at {address:#x}")

@@ -1,0 +1,16 @@
+"""What instructions do: Thumb-2 of Armv6-M to Armv8.1-M, its DSP extension, Helium, and float32."""
+
+from crtgen.proof.checker.instructions import (  # noqa: F401  each registers its families
+    branches,
+    data,
+    lanes,
+    multiply,
+    narrow,
+    packed,
+    reals,
+    transfers,
+    vectors,
+)
+from crtgen.proof.checker.instructions.registry import compile_instruction
+
+__all__ = ["compile_instruction"]

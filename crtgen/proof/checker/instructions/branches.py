@@ -1,0 +1,166 @@
+"""Branches, calls and the loops of Armv8.1-M."""
+
+from crtgen.proof.checker.flow import target
+from crtgen.proof.checker.image import DecodedInstruction
+from crtgen.proof.checker.instructions.registry import family
+from crtgen.proof.checker.machine import LR, Machine, Step
+from crtgen.proof.checker.meaning import BRANCHES
+from crtgen.proof.checker.operands import register
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import Word, WordOp, unknown
+
+__all__: list[str] = []
+
+
+@family(
+    "nop",
+    "dsb",
+    "isb",
+    "dmb",
+    *(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")),
+)
+def nothing(m: Machine, i: DecodedInstruction) -> Step:
+    return lambda: None
+
+
+@family("msr", "cpsid", "cpsie")
+def special(m: Machine, i: DecodedInstruction) -> Step:
+    """Whether interrupts come, and where the stack ends, which is checked otherwise: after a reset only."""
+    if not m.starts or (i.name == "msr" and i.operands[0].lower() not in ("msplim", "primask")):
+        raise Refusal("a register that is not followed")
+    return lambda: None
+
+
+@family("mrs")
+def read_special(m: Machine, i: DecodedInstruction) -> Step:
+    n = register(i.operands[0])
+
+    def step() -> None:
+        m.r[n] = unknown()
+
+    return step
+
+
+@family("b")
+def jump(m: Machine, i: DecodedInstruction) -> Step:
+    to = target(i)
+    return lambda: to
+
+
+@family("bl")
+def call(m: Machine, i: DecodedInstruction) -> Step:
+    to, following = target(i), i.following
+    return lambda: m.call(to, following)
+
+
+@family("blx")
+def call_by_register(m: Machine, i: DecodedInstruction) -> Step:
+    n, following = register(i.operands[0]), i.following
+
+    def step() -> int:
+        to = m.r[n]
+        if not isinstance(to, int) or not to & 1:
+            raise Refusal("a call of what depends on an input, or is no Thumb code")
+        return m.call(to & ~1, following)
+
+    return step
+
+
+@family("bx")
+def give_back(m: Machine, i: DecodedInstruction) -> Step:
+    n = register(i.operands[0])
+    return lambda: m.give_back(m.r[n])
+
+
+@family(*(f"b{c}" for c in BRANCHES))
+def branch(m: Machine, i: DecodedInstruction) -> Step:
+    condition, to, following, pc = i.name[1:], target(i), i.following, i.address
+
+    def step() -> int | None:
+        holds = m.holds(condition)
+        if isinstance(holds, WordOp):
+            return m.branch(holds, pc, to, following)
+        return to if holds else None
+
+    return step
+
+
+@family("cbz", "cbnz")
+def branch_on_zero(m: Machine, i: DecodedInstruction) -> Step:
+    n, to, zero = register(i.operands[0]), target(i), i.name == "cbz"
+    following, pc = i.following, i.address
+
+    def step() -> int | None:
+        v = m.r[n]
+        if isinstance(v, int):
+            return to if (v == 0) == zero else None
+        return m.branch(WordOp("eq" if zero else "ne", v, 0), pc, to, following)
+
+    return step
+
+
+def _count(v: Word) -> int:
+    if not isinstance(v, int):
+        raise Refusal("how often a loop runs depends on an input")
+    return v
+
+
+@family("dls", "wls")
+def loop_start(m: Machine, i: DecodedInstruction) -> Step:
+    n, to = register(i.operands[1]), target(i) if i.name == "wls" else None
+
+    def step() -> int | None:
+        m.r[LR] = _count(m.r[n])
+        return to if m.r[LR] == 0 else None
+
+    return step
+
+
+@family("le")
+def loop_end(m: Machine, i: DecodedInstruction) -> Step:
+    to = target(i)
+
+    def step() -> int | None:
+        left = _count(m.r[LR])
+        if left <= 1:
+            return None
+        m.r[LR] = left - 1
+        return to
+
+    return step
+
+
+_ELEMENT = {"8": 1, "16": 2, "32": 4}
+
+
+@family("dlstp", "wlstp")
+def tail_loop_start(m: Machine, i: DecodedInstruction) -> Step:
+    """A loop over elements, of which the last round may have fewer."""
+    n, size = register(i.operands[1]), _ELEMENT[i.kind]
+    to = target(i) if i.name == "wlstp" else None
+
+    def step() -> int | None:
+        m.r[LR] = left = _count(m.r[n])
+        if left == 0 and to is not None:
+            return to
+        m.tail = size
+        return None
+
+    return step
+
+
+@family("letp")
+def tail_loop_end(m: Machine, i: DecodedInstruction) -> Step:
+    to = target(i)
+
+    def step() -> int | None:
+        if not m.tail:
+            raise Refusal("the end of a loop that has not begun")
+        left, lanes = _count(m.r[LR]), 16 // m.tail
+        if left > lanes:
+            m.r[LR] = left - lanes
+            return to
+        m.r[LR], m.tail = 0, 0
+        return None
+
+    return step

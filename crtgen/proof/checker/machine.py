@@ -1,0 +1,521 @@
+"""Runs the code of an image on symbolic values.
+
+Addresses and control flow are numbers: shapes are. Where a branch depends on an input, both ways are run to
+where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
+from crtgen.proof.checker.division import Divided, divided
+from crtgen.proof.checker.flow import meeting_points
+from crtgen.proof.checker.image import DecodedImage, DecodedInstruction
+from crtgen.proof.checker.long_product import as_product
+from crtgen.proof.checker.meaning import apply, wrap
+from crtgen.proof.checker.memory import Content, WordMemory
+from crtgen.proof.checker.real import REAL_CONDITIONS
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import M32, Word, WordOp, signed, unknown
+from crtgen.proof.checker.words import add, select
+
+__all__ = ["LR", "PC", "SP", "CallSite", "Machine", "Step"]
+
+Step: TypeAlias = Callable[[], int | None]
+"""Runs an instruction; gives the address of the next one unless that is the one behind it."""
+
+Flags: TypeAlias = tuple[str, Word, Any, Word]
+"""``sub``: of a - b. ``add``: of a + b + c. ``result``: N and Z of a; C is b, or that of the flags b.
+``real``: of a comparison of two numbers. ``none``: nothing is known."""
+
+SP, LR, PC = 13, 14, 15
+_NONE: Flags = ("none", 0, 0, 0)
+_SOFTWARE_FLOATS = re.compile(r"__aeabi_(c?[fd]|u?[il]2[fd])")
+"""Functions of the ABI for numbers of float32 and float64 on cores without an FPU."""
+_MOST_WAYS = 40
+_END = 0xFFFFFFFE
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A call, and the least and the most instructions that had been run before it."""
+
+    before: tuple[int, int]
+    target: int
+    depth: int
+
+
+class _Again(Exception):
+    """A way came back to a branch of which a way is being run."""
+
+
+class Machine:
+    """A core with the image's memory. ``count`` is the most instructions, ``count - slack`` the least.
+
+    ``cycles`` are the most, where the core's timing is known.
+    """
+
+    starts = False
+    """Whether it comes from a reset, and may set up what a function has to leave alone."""
+
+    def __init__(self, image: DecodedImage, limit: int, timing: CoreTiming = UNKNOWN) -> None:
+        self.image, self.limit, self.timing = image, limit, timing
+        self.memory = WordMemory(image.constant, image.unaligned)
+        self.r: list[Word] = [unknown() for _ in range(16)]
+        self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
+        self.flags: Flags = _NONE
+        self.greater: tuple[Word, Word] | None = None
+        """What SSUB8 compared byte by byte, for SEL."""
+        self.compared: tuple[Word, Word] | None = None
+        """What the FPU compared last."""
+        self.predicate: int | None = None
+        """Which of 16 bytes take part where an operation asks for it; None: nothing set it."""
+        self.conditions: tuple[list[Word], int] | None = None
+        """What the predicate of each lane is, and the bytes of a lane, where that depends on inputs."""
+        self.tail = 0
+        """Bytes of an element, within a loop with tail predication."""
+        self.count = self.slack = self.cycles = 0
+        self.memory.split = self._split  # type: ignore[method-assign]
+        self.returns: list[tuple[int, tuple[Word, ...]]] = []
+        """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
+        self.calls: list[CallSite] = []
+        self.steps: dict[int, tuple[Step, int, int]] = {}
+        """By address: what runs an instruction, the next address, the most cycles."""
+        self.divisions: dict[tuple[int, int, int, int], Divided] = {}
+        self._floats = {at: name for name, at in image.symbols.items() if _SOFTWARE_FLOATS.match(name)}
+        self.meetings: dict[int, dict[int, int | None]] = {}
+        self.ways = 0
+        self.open: set[tuple[int, int]] = set()
+        """Branches of which a way is being run: address and depth of calls."""
+        self.nearer: dict[int, int] = {}
+        """Where the ways of a branch meet, if that is before the place that all ways lead to."""
+
+    # ---- running
+
+    def run(self, entry: int, stack: int) -> None:
+        """Call the function at ``entry``. Raises ``Refusal``, with the address, for what is not followed."""
+        pc, r = entry, self.r
+        r[SP], r[LR] = stack, _END | 1
+        kept = [*r[4:12], *(w for q in self.q[4:] for w in q)]
+        self.returns = [(_END, ())]
+        with self.located():
+            while self.returns:
+                pc = self.one(pc)
+        if self.tail:
+            raise Refusal("a loop with tail predication is left before its end")
+        if r[SP] != stack or pc != _END:
+            raise Refusal("the function does not give the stack back as it was")
+        for before, after in zip(kept, [*r[4:12], *(w for q in self.q[4:] for w in q)], strict=True):
+            if before is not after:
+                raise Refusal("a register that a callee has to keep (r4 to r11, d8 to d15) is changed")
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Say of every refusal within at which instruction it was."""
+        self.at = 0
+        try:
+            yield
+        except (Refusal, RecursionError, LookupError, ArithmeticError, ValueError) as error:
+            where = f"{self.at:#x} in {self.image.function_of(self.at)}"
+            text = self.image.instructions[self.at].text if self.at in self.image.instructions else "?"
+            raise Refusal(f"{where}, {text!r}: {error}") from None
+
+    def one(self, pc: int) -> int:
+        """Run one instruction; gives the address of the next."""
+        entry = self.steps.get(pc)
+        if entry is None:
+            self.at = pc
+            entry = self.steps[pc] = self.compiled(pc)
+        self.at = pc
+        self.count += 1
+        self.cycles += entry[2]
+        if self.count > self.limit:
+            raise Refusal("more instructions than expected")
+        to = entry[0]()
+        return entry[1] if to is None else to
+
+    def _split(self) -> None:
+        self.cycles += self.timing.split
+
+    def compiled(self, pc: int) -> tuple[Step, int, int]:
+        from crtgen.proof.checker.instructions import compile_instruction
+
+        instruction = self.image.instructions.get(pc)
+        if instruction is None:
+            raise Refusal("there is no instruction that two decoders know")
+        step = compile_instruction(self, instruction)
+        if instruction.condition:
+            step = self._conditional(instruction, step)
+        return step, instruction.following, self.timing.most(instruction)
+
+    @property
+    def code(self) -> set[int]:
+        """The addresses of all instructions that were run."""
+        return set(self.steps).union(*(d.code for d in self.divisions.values()))
+
+    def call(self, target: int, following: int) -> int:
+        """BL: the return address is kept aside, too, since a return has to go there."""
+        if divided(self, target):
+            return following
+        if target in self._floats and not all(isinstance(w, int) for w in self.r[:2]):
+            name = self._floats[target]
+            raise Refusal(f"float32 in software ({name}) is not followed: take a core with an FPU")
+        self.r[LR] = following | 1
+        self.returns.append((following, tuple(self.r[:4])))
+        self.calls.append(CallSite((self.count - self.slack, self.count), target, len(self.returns)))
+        return target
+
+    def give_back(self, to: Word) -> int:
+        """A return to where the last call came from."""
+        if not isinstance(to, int) or to & ~1 != self.returns[-1][0]:
+            raise Refusal("a return that does not go back to where the call was")
+        address, arguments = self.returns.pop()
+        if arguments and isinstance(self.r[0], WordOp) and isinstance(self.r[1], WordOp):
+            self.r[:2] = as_product(arguments, self.r[0], self.r[1])
+        return address
+
+    def alike(self) -> "Machine":
+        """Another core with the same image, of which no memory may be written yet."""
+        return Machine(self.image, self.limit, self.timing)
+
+    def rename(self, word: Word, symbol: Word) -> None:
+        """A word is shown to be the symbol, all of its bits: registers that hold it do so by that name."""
+        self.r[:] = [symbol if w is word else w for w in self.r]
+        self.q[:] = [[symbol if w is word else w for w in q] for q in self.q]
+
+    def forget_flags(self) -> None:
+        """Let nothing be known of N, Z, C and V."""
+        self.flags = _NONE
+
+    def spoil(self, registers: Iterable[int], frame: int) -> None:
+        """Let nothing be known of these registers, of flags, and of so many words below the stack."""
+        for n in registers:
+            self.r[n] = unknown()
+        self.forget_flags()
+        for k in range(frame):
+            self.memory.store(add(self.r[SP], -4 * (k + 1) & M32), unknown())
+
+    # ---- conditions
+
+    def holds(self, c: str) -> bool | WordOp:
+        """Whether a condition holds, or the operation that says it."""
+        kind, a, b, carry = self.flags
+        if c in ("vs", "vc") or kind == "none":
+            raise Refusal(f"flags that are not followed: {c}")
+        found = _CONDITIONS[kind](c, a, b, carry)
+        return bool(found) if isinstance(found, int) else _condition(found)
+
+    def carry(self) -> Word:
+        """The flag C."""
+        return self._carry_of(self.flags)
+
+    def _carry_of(self, flags: Flags) -> Word:
+        if flags[0] == "result":
+            if not isinstance(flags[2], tuple):
+                return _word(flags[2])
+            flags = flags[2]
+        kind, a, b, carry = flags
+        if kind == "sub":
+            return apply("cs", a, b)
+        if kind == "add":
+            return apply("carry", a, b, carry)
+        raise Refusal("the carry is not followed")
+
+    def set_result(self, v: Word, carry: Word) -> None:
+        """Flags of a logical operation or a shift."""
+        self.flags = ("result", v, carry, 0)
+
+    def set_sign(self, v: Word) -> None:
+        """Flags of an operation that leaves C as it was."""
+        before = self.flags
+        self.flags = ("result", v, before[2] if before[0] == "result" else before, 0)
+
+    # ---- what depends on inputs
+
+    def _conditional(self, i: DecodedInstruction, step: Step) -> Step:
+        r, condition = self.r, i.condition
+        target = _single_target(i)
+
+        def conditional() -> int | None:
+            holds = self.holds(condition)
+            if not isinstance(holds, WordOp):
+                return step() if holds else None
+            if target is not None:
+                old, flags = r[target], self.flags
+                step()
+                r[target] = select(holds, r[target], old)
+                self.flags = flags
+                return None
+            self.both(holds, lambda: step() or i.following, lambda: i.following)
+            return None
+
+        return conditional
+
+    def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
+        """A branch that depends on an input: both ways, to where they meet.
+
+        Where compilers copy the end of a loop into both ways, they meet in the next round of the loop.
+        """
+        here = pc, len(self.returns)
+        if here in self.open:
+            raise _Again
+        meet = {self._meeting(pc), self.nearer.get(pc)}
+        start, ways, calls = self._state(), self.ways, len(self.calls)
+        self.open.add(here)
+        try:
+            return self.both(holds, self._until(taken, meet), self._until(following, meet))
+        except _Again:
+            common: list[int] = []
+            if pc not in self.nearer:
+                self._restore(start, {})
+                self.ways = ways
+                both = ((taken, True), (following, False))
+                before = [self._trace(start, here[1], first, (holds, way)) for first, way in both]
+                common = [at for at in before[0] if at in before[1]]
+            if not common and len(self.open) == 1:
+                raise Refusal("the ways of a branch do not meet") from None
+            if not common:
+                raise
+            self.nearer[pc] = common[0]
+            del self.calls[calls:]
+        finally:
+            self.open.discard(here)
+        return self.branch(holds, pc, taken, following)
+
+    def _until(self, first: int, meet: set[int | None]) -> Callable[[], int]:
+        """What runs from an address to where ways meet, or to the return."""
+        depth = len(self.returns)
+
+        def run() -> int:
+            at = first
+            while len(self.returns) >= depth and (len(self.returns) > depth or at not in meet):
+                at = self.one(at)
+            return at
+
+        return run
+
+    def _trace(self, start: "_MachineState", depth: int, first: int, way: tuple[WordOp, bool]) -> list[int]:
+        """The addresses of the same call that a way passes before it is at an open branch again."""
+        passed: list[int] = []
+
+        def run() -> int:
+            at = first
+            while len(self.returns) >= depth:
+                if len(self.returns) == depth:
+                    passed.append(at)
+                at = self.one(at)
+            return at
+
+        try:
+            changed = self._way(run, *way)[2]
+            self._restore(start, changed)
+        except _Again:
+            self._restore(start, {})
+        return passed
+
+    def _meeting(self, pc: int) -> int | None:
+        for first, end, _ in self.image.functions:
+            if first <= pc < end:
+                if first not in self.meetings:
+                    self.meetings[first] = meeting_points(self.image.instructions, first, end)
+                return self.meetings[first][pc]
+        raise Refusal("a branch outside of any function depends on an input")
+
+    def both(self, holds: WordOp, one: Callable[[], int], other: Callable[[], int]) -> int:
+        """Run both ways; afterwards each register and word of memory is that of the way that is taken."""
+        self.ways += 1
+        if self.ways > _MOST_WAYS:
+            raise Refusal("branches that depend on inputs are too deep")
+        start = self._state()
+        a, after_a, changed_a = self._way(one, holds, True)
+        self._restore(start, changed_a)
+        b, after_b, changed_b = self._way(other, holds, False)
+        if a != b or self.r[SP] != after_a.r[SP] or after_a.rest[1:3] != after_b.rest[1:3]:
+            raise Refusal("the ways of a branch do not meet")
+        if after_a.rest != after_b.rest:
+            self.predicate = self.conditions = None
+        self._merge(holds, start, after_a, after_b, changed_a, changed_b)
+        self.ways -= 1
+        return a
+
+    def _way(
+        self, run: Callable[[], int], condition: WordOp, holds: bool
+    ) -> "tuple[int, _MachineState, dict[int, Changed]]":
+        """Where the way leads, the state there, and the words that it wrote: before and after."""
+        log: dict[int, Content | None] = {}
+        self.memory.undo.append(log)
+        self.memory.assumed.append((condition, holds))
+        try:
+            at = run()
+        except _Again:
+            self._undo(log)
+            raise
+        finally:
+            self.memory.undo.pop()
+            self.memory.assumed.pop()
+        changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
+        return at, self._state(), changed
+
+    def _state(self) -> "_MachineState":
+        rest = (self.predicate, self.tail, tuple(self.returns), self.conditions)
+        return _MachineState(
+            self.r[:],
+            self.q[:],
+            self.flags,
+            self.greater,
+            self.compared,
+            rest,
+            self.count,
+            self.slack,
+            self.cycles,
+        )
+
+    def _restore(self, s: "_MachineState", changed: "dict[int, Changed]") -> None:
+        self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
+        self.compared = s.compared
+        self.predicate, self.tail, returns, self.conditions = s.rest
+        self.returns[:] = returns
+        self.count, self.slack, self.cycles = s.count, s.slack, s.cycles
+        self._undo({i: before for i, (before, _) in changed.items()})
+
+    def _undo(self, log: Mapping[int, Content | None]) -> None:
+        for i, before in log.items():
+            self.memory.words[i] = unknown() if before is None else before
+
+    def _merge(
+        self,
+        holds: WordOp,
+        start: "_MachineState",
+        a: "_MachineState",
+        b: "_MachineState",
+        changed_a: "dict[int, Changed]",
+        changed_b: "dict[int, Changed]",
+    ) -> None:
+        def pick(x: Word, y: Word) -> Word:
+            return select(holds, x, y)
+
+        for i in range(15):
+            self.r[i] = pick(a.r[i], b.r[i])
+        for i, (p, q) in enumerate(zip(a.q, b.q, strict=True)):
+            self.q[i] = q if p is q else [pick(u, v) for u, v in zip(p, q, strict=True)]
+        self.flags = b.flags if a.flags is b.flags else self._merged(pick, a.flags, b.flags)
+        self.greater = b.greater if a.greater is b.greater else None
+        self.compared = b.compared if a.compared is b.compared else None
+        least = min(a.count - a.slack, b.count - b.slack)
+        self.count = max(a.count, b.count)
+        self.slack = self.count - least
+        self.cycles = max(a.cycles, b.cycles)
+        for i in {**changed_a, **changed_b}:
+            before = (changed_a.get(i) or changed_b[i])[0]
+            x = changed_a[i][1] if i in changed_a else before
+            y = changed_b[i][1] if i in changed_b else before
+            self.memory.merge(i, x, y, pick)
+
+    def _merged(self, pick: Callable[[Word, Word], Word], a: Flags, b: Flags) -> Flags:
+        """Of two flags C is followed, and nothing else."""
+        try:
+            return ("result", unknown(), pick(self._carry_of(a), self._carry_of(b)), 0)
+        except Refusal:
+            return _NONE
+
+
+Changed: TypeAlias = tuple[Content | None, Content]
+"""A word of memory before and after a way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MachineState:
+    r: list[Word]
+    q: list[list[Word]]
+    flags: Flags
+    greater: tuple[Word, Word] | None
+    compared: tuple[Word, Word] | None
+    rest: tuple[int | None, int, tuple[tuple[int, tuple[Word, ...]], ...], tuple[list[Word], int] | None]
+    count: int
+    slack: int
+    cycles: int
+
+
+def _condition(v: Word) -> WordOp:
+    assert isinstance(v, WordOp)  # conditions are operations
+    return v
+
+
+def _word(v: Any) -> Word:
+    found: Word = v
+    return found
+
+
+def _of_difference(c: str, a: Word, b: Word, _: Word) -> Word:
+    return apply(c, a, b)
+
+
+def _of_sum(c: str, a: Word, b: Word, carry: Word) -> Word:
+    """Of a + b + carry: Z and N are of the word, N differs from V if the sum in the integers is negative."""
+    if c in ("eq", "ne", "mi", "pl"):
+        return apply(c, add(add(a, b), carry), 0)
+    if c in ("lt", "ge"):
+        return apply("sum_" + c, a, b, carry)
+    if c in ("cs", "cc"):
+        return _is_set(apply("carry", a, b, carry), c == "cs")
+    if isinstance(a, int) and isinstance(b, int) and isinstance(carry, int):
+        total = signed(a) + signed(b) + carry
+        zero, high = wrap(total) == 0, (a + b + carry) >> 32
+        greater, above = not zero and total >= 0, bool(high) and not zero
+        return int({"gt": greater, "le": not greater, "hi": above, "ls": not above}[c])
+    raise Refusal(f"flags of a sum: {c}")
+
+
+def _of_result(c: str, a: Word, carry: Any, _: Word) -> Word:
+    """Of a logical operation or a shift; V is what it was, which nobody follows."""
+    if c in ("eq", "ne", "mi", "pl"):
+        return apply(c, a, 0)
+    if isinstance(carry, tuple):
+        raise Refusal(f"flags of a result: {c}")
+    if c in ("cs", "cc"):
+        return _is_set(carry, c == "cs")
+    if c in ("hi", "ls") and isinstance(a, int) and isinstance(carry, int):
+        return int((bool(carry) and a != 0) == (c == "hi"))
+    raise Refusal(f"flags of a result: {c}")
+
+
+def _is_set(flag: Word, wanted: bool) -> Word:
+    return apply("ne" if wanted else "eq", flag, 0)
+
+
+def _of_numbers(c: str, a: Word, b: Word, _: Word) -> Word:
+    """Of two numbers of float32; what is no number is followed nowhere."""
+    return apply(REAL_CONDITIONS[c], a, b)
+
+
+_CONDITIONS = {"sub": _of_difference, "add": _of_sum, "result": _of_result, "real": _of_numbers}
+
+_PLAIN = frozenset(
+    (
+        "mov",
+        "mvn",
+        "add",
+        "sub",
+        "rsb",
+        "and",
+        "orr",
+        "eor",
+        "bic",
+        "lsl",
+        "lsr",
+        "asr",
+        "sxtb",
+        "uxtb",
+        "movw",
+    )
+)
+
+
+def _single_target(i: DecodedInstruction) -> int | None:
+    """The register that an instruction writes, where it does nothing else."""
+    from crtgen.proof.checker.operands import REGISTERS
+
+    return REGISTERS.get(i.operands[0]) if i.name in _PLAIN else None

@@ -1,0 +1,349 @@
+"""Layers of one tensor or two, element by element."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from crtgen.proof.checker.greatest import greatest_of, least_of
+from crtgen.proof.checker.network.arithmetic import (
+    Ints,
+    input_radius,
+    logistic_q4,
+    quantized_multiplier,
+    requantize,
+    rounded_shift,
+    sigmoid_table,
+    tanh_q4,
+)
+from crtgen.proof.checker.network.layer import Value
+from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, bounds_of
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import Symbol, Word
+
+__all__ = [
+    "Addition",
+    "Composed",
+    "DifferenceLayer",
+    "ElementLayer",
+    "ExtremeLayer",
+    "HardSwishLayer",
+    "PreluLayer",
+    "ProductLayer",
+    "RescalingLayer",
+    "Sigmoid",
+    "sigmoid16",
+]
+
+_B = tflite.BuiltinOperator
+_ACTIVATIONS = {_B.RELU: 1, _B.RELU_N1_TO_1: 2, _B.RELU6: 3}
+_MOST = 1 << 16
+"""Values of an element that are tried one by one, to see whether a function falls."""
+
+
+class ElementLayer(SumLayer):
+    """An element whose operands are one symbol and numbers is a function of that symbol.
+
+    Those numbers are its channel. ``pairs`` are outputs by the two symbols that they depend on, ``operands``
+    what each is made of.
+    """
+
+    limits: tuple[int, int]
+
+    joint = ""
+    """The operation that joins what ``part`` makes of two operands, for ``last``; "" where none does."""
+
+    def prepare(self) -> list[Value]:
+        self.read()
+        f, shape = self.file, self.file.shape(self.operator.output)
+        self.zeros = [f.zero_point(t) if f.has_scale(t) else 0 for t in self.data_inputs()]
+        self.zero = f.zero_point(self.operator.output) if f.has_scale(self.operator.output) else 0
+        arrays = [np.broadcast_to(self.network.array(t), shape).ravel() for t in self.data_inputs()]
+        self.operands: list[tuple[Value, ...]] = list(zip(*arrays, strict=True))
+        self.pairs: dict[frozenset[Symbol], list[int]] = {}
+        ends = [bounds_of(a) for a in arrays]
+        self.all_of = [(int(low.min()), int(high.max())) for low, high in ends]
+        self.rises = self._rises()
+        values = super().prepare()
+        for i, operands in enumerate(self.operands):
+            symbols = frozenset(v for v in operands if isinstance(v, Symbol))
+            if len(symbols) > 1:
+                self.pairs.setdefault(symbols, []).append(i)
+                values[i] = self.symbol(i, *self.limits, operands)
+        return values
+
+    def data_inputs(self) -> Sequence[int]:
+        return self.operator.inputs
+
+    def read(self) -> None:
+        """Parameters from the file, and limits."""
+        raise NotImplementedError
+
+    def of(self, *operands: Any) -> Any:
+        """The output for values of the operands less their zero points, without its own and its limits."""
+        raise NotImplementedError
+
+    def value(self, *operands: Any) -> Any:
+        """The output for values of the operands."""
+        made = self.of(*(v - z for v, z in zip(operands, self.zeros, strict=True)))
+        return np.clip(made + self.zero, *self.limits)
+
+    def function(self, channel: Channel, acc: Ints) -> Any:
+        assert isinstance(channel, tuple)  # a number, or None for the symbol, for each operand
+        return np.broadcast_to(self.value(*(acc if k is None else np.int64(k) for k in channel)), acc.shape)
+
+    def part(self, which: int, v: Any) -> Any:
+        """What an operand brings in."""
+        raise NotImplementedError
+
+    def last(self, joined: Any) -> Any:
+        """The output for two parts that are joined; it never falls."""
+        raise NotImplementedError
+
+    def _rises(self) -> bool:
+        """Of one operand: as all of its values say; of more than can be tried, it does."""
+        if len(self.all_of) > 1:
+            return False
+        ((low, high),) = self.all_of
+        if high - low >= _MOST:
+            return True
+        return bool((np.diff(self.function((None,), np.arange(low, high + 1))) >= 0).all())
+
+    def sums(self) -> Iterator[Summed]:
+        self.ranges = {}
+        for i, operands in enumerate(self.operands):
+            symbols = {v for v in operands if isinstance(v, Symbol)}
+            if len(symbols) > 1:
+                continue
+            channel = tuple(None if isinstance(v, Symbol) else v for v in operands)
+            whose = channel.index(None) if symbols else 0
+            self.ranges[channel] = self.all_of[whose]
+            yield i, channel, 0, dict.fromkeys(symbols, 1)
+
+    def needs(self, outputs: set[int]) -> set[Symbol]:
+        return {v for i in outputs for v in self.operands[i] if isinstance(v, Symbol)}
+
+
+class Composed(SumLayer):
+    """A function of one sum and, without a step between, an element-wise layer: kernels may do both."""
+
+    def __init__(self, first: SumLayer, then: ElementLayer) -> None:
+        super().__init__(then.network, then.operator)
+        self.first, self.then = first, then
+
+    def prepare(self) -> list[Value]:
+        values = self.network.values(self.then.operator.output)
+        self.network.values(self.first.operator.output)
+        self._steps, self._ends = {}, {}
+        self.forms, self.ranges = self.first.forms, self.first.ranges
+        self.rises = self.first.rises and self.then.rises
+        self.alike = self.first.alike  # type: ignore[method-assign]
+        self.proven = self.then.proven
+        return values
+
+    def function(self, channel: Channel, acc: Ints) -> Any:
+        return self.then.function((None,), self.first.function(channel, acc))
+
+    def found(self, output: int) -> Value:
+        self.first.proven.add(output)
+        return self.then.found(output)
+
+
+class RescalingLayer(ElementLayer):
+    """QUANTIZE to another scale, RELU and its kin, and LEAKY_RELU, which has two factors."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        self.limits = f.limits(y, _ACTIVATIONS.get(self.operator.code, 0))
+        self.above = self.below = quantized_multiplier(f.scale(x) / f.scale(y))
+        self.sign = 1
+        if self.operator.code == _B.LEAKY_RELU:
+            alpha = float(np.float32(self.operator.options(tflite.LeakyReluOptions).Alpha()))
+            self.sign = -1 if alpha < 0 else 1
+            self.below = quantized_multiplier(abs(f.scale(x) * alpha) / f.scale(y))
+
+    def of(self, *operands: Any) -> Any:
+        (x,) = operands
+        return np.where(x >= 0, requantize(x, *self.above), requantize(x * self.sign, *self.below))
+
+
+class PreluLayer(ElementLayer):
+    """PRELU: below 0 another factor, and a weight for each channel."""
+
+    def read(self) -> None:
+        f, (x, alpha), y = self.file, self.operator.inputs, self.operator.output
+        self.limits = f.limits(y, 0)
+        self.above = quantized_multiplier(f.scale(x) / f.scale(y))
+        self.below = quantized_multiplier(f.scale(x) * f.scale(alpha) / f.scale(y))
+
+    def of(self, *operands: Any) -> Any:
+        x, alpha = operands
+        return np.where(x >= 0, requantize(x, *self.above), requantize(x * alpha, *self.below))
+
+
+class Sigmoid(ElementLayer):
+    """LOGISTIC and TANH, in gemmlowp's fixed point; of int16 by a table that is interpolated."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        self.limits, self.is_tanh = f.limits(y, 0), self.operator.code == _B.TANH
+        if self.type.bits == 16:
+            self.factor, self.shift = _table_factor(f.scale(x))
+            return
+        self.multiplier, self.exponent = quantized_multiplier(f.scale(x) * (1 << 27))
+        self.radius = input_radius(4, self.exponent)
+
+    def of(self, *operands: Any) -> Any:
+        (x,) = operands
+        if self.type.bits == 16:
+            return sigmoid16((x * self.factor + (1 << self.shift >> 1)) >> self.shift, self.is_tanh)
+        inside = np.clip(x, -self.radius, self.radius)
+        scaled = requantize(inside, self.multiplier, self.exponent)
+        if self.is_tanh:
+            made, ends = rounded_shift(tanh_q4(scaled), 24), (-128, 127)
+        else:
+            made, ends = rounded_shift(logistic_q4(scaled), 23), (0, 255)
+        return np.where(x <= -self.radius, ends[0], np.where(x >= self.radius, ends[1], made))
+
+
+def _table_factor(scale: float) -> tuple[int, int]:
+    """What an input is multiplied with and shifted by, to be in steps of 1 / (3 * 4096)."""
+    power = round(np.log2(scale))
+    if abs(np.log2(scale) - power) < 1e-3 and power + 12 in (0, 1):
+        return 3 << power + 12, 0
+    real, shift = scale * 4096 * 3, 0
+    while real <= 32767 / 2 and shift <= 30:
+        real, shift = real * 2, shift + 1
+    return int(real), shift
+
+
+def sigmoid16(x: Any, is_tanh: bool) -> Any:
+    """The logistic function of 256 places, 1/24 apart, or tanh from that of twice the argument."""
+    table, bits = sigmoid_table(), 8 if is_tanh else 9
+    place = abs(x) >> bits
+    at = np.minimum(place, 254)
+    left = table[at]
+    inside = (left << bits) + (abs(x) & ((1 << bits) - 1)) * (table[at + 1] - left)
+    top = 0xFFFF << bits if is_tanh else 0x7FFF << 10
+    inside = np.where(place >= 255, top, inside)
+    if is_tanh:
+        one = 1 << 23
+        return np.where(x >= 0, inside - one + 128 >> 8, -inside + one + 128 - 1 >> 8)
+    return np.where(x >= 0, inside + 512 >> 10, (1 << 25) - inside + 511 >> 10)
+
+
+class HardSwishLayer(ElementLayer):
+    """HARD_SWISH: x * relu6(x + 3) / 6, with 16 bits between."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        self.limits, scale = f.limits(y, 0), np.float32(f.scale(x)) / np.float32(128)
+        self.output = quantized_multiplier(float(scale / np.float32(f.scale(y))))
+        self.relu = quantized_multiplier(float(scale / np.float32(3 / 32768)))
+
+    def of(self, *operands: Any) -> Any:
+        x = operands[0] << 7
+        (factor, exponent), (relu_factor, relu_exponent) = self.output, self.relu
+        if exponent > 0:
+            raise Refusal("its output's scale is too fine for its input's")
+        made = _high_mul16(x, factor)
+        share = _shifted16(x, relu_exponent - 1) if relu_exponent > 0 else x
+        share = _high_mul16(share, relu_factor)
+        share = _shifted16(share, 1) if relu_exponent > 0 else share
+        share = rounded_shift(share, -relu_exponent) if relu_exponent < 0 else share
+        return rounded_shift(_towards_zero((share + (1 << 15) >> 1) * made), -exponent)
+
+
+def _high_mul16(a: Any, multiplier: int) -> Any:
+    """A multiplier of 31 bits is rounded to 15 before."""
+    product = a * min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+    return _towards_zero(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)))
+
+
+def _towards_zero(v: Any) -> Any:
+    return np.where(v >= 0, v >> 15, -(-v >> 15))
+
+
+def _shifted16(v: Any, n: int) -> Any:
+    return np.clip(v << n, -0x8000, 0x7FFF)
+
+
+class Addition(ElementLayer):
+    """ADD and SUB: both operands are brought to one scale with 20 more bits, 15 of int16."""
+
+    joint = "add"
+
+    def read(self) -> None:
+        f, (x, y), z = self.file, self.operator.inputs, self.operator.output
+        is_sum = self.operator.code == _B.ADD
+        o = self.operator.options(tflite.AddOptions if is_sum else tflite.SubOptions)
+        self.limits = f.limits(z, o.FusedActivationFunction())
+        self.more, top = 15 if self.type.bits == 16 else 20, 2 * max(f.scale(x), f.scale(y))
+        self.sign = 1 if is_sum else -1
+        scales = f.scale(x) / top, f.scale(y) / top, top / ((1 << self.more) * f.scale(z))
+        self.factors = [quantized_multiplier(s) for s in scales]
+
+    def part(self, which: int, v: Any) -> Any:
+        scaled = requantize(v - self.zeros[which] << self.more, *self.factors[which])
+        return scaled * self.sign if which else scaled
+
+    def last(self, joined: Any) -> Any:
+        return np.clip(requantize(joined, *self.factors[2]) + self.zero, *self.limits)
+
+    def value(self, *operands: Any) -> Any:
+        return self.last(self.part(0, operands[0]) + self.part(1, operands[1]))
+
+
+class ProductLayer(ElementLayer):
+    """MUL."""
+
+    joint = "mul"
+
+    def read(self) -> None:
+        f, (x, y), z = self.file, self.operator.inputs, self.operator.output
+        o = self.operator.options(tflite.MulOptions)
+        self.limits = f.limits(z, o.FusedActivationFunction())
+        self.factor = quantized_multiplier(f.scale(x) * f.scale(y) / f.scale(z))
+
+    def part(self, which: int, v: Any) -> Any:
+        return v - self.zeros[which]
+
+    def last(self, joined: Any) -> Any:
+        return np.clip(requantize(joined, *self.factor) + self.zero, *self.limits)
+
+    def value(self, *operands: Any) -> Any:
+        return self.last(self.part(0, operands[0]) * self.part(1, operands[1]))
+
+
+class DifferenceLayer(ElementLayer):
+    """SQUARED_DIFFERENCE: both operands with 7 more bits, of int16 none."""
+
+    def read(self) -> None:
+        f, (x, y), z = self.file, self.operator.inputs, self.operator.output
+        self.limits, top = f.limits(z, 0), 2 * max(f.scale(x), f.scale(y))
+        self.more = 0 if self.type.bits == 16 else 7
+        last = float(np.float32((1 << 2 * self.more) * f.scale(z)))
+        scales = f.scale(x) / top, f.scale(y) / top, top * top / last
+        self.factors = [quantized_multiplier(s) for s in scales]
+
+    def of(self, *operands: Any) -> Any:
+        a, b = (requantize(v << self.more, *k) for v, k in zip(operands, self.factors[:2], strict=True))
+        return requantize((a - b) * (a - b), *self.factors[2])
+
+
+class ExtremeLayer(ElementLayer):
+    """MAXIMUM and MINIMUM: of the numbers, whatever their scales are."""
+
+    def read(self) -> None:
+        self.limits = self.type.low, self.type.high
+
+    def found_in(self, word: Word) -> frozenset[Symbol] | None:
+        """The symbols of which a word is the extreme."""
+        is_max, (low, high) = self.operator.code == _B.MAXIMUM, self.limits
+        found, end = (greatest_of(word, low), low) if is_max else (least_of(word, high), high)
+        return found[0] if found and found[1] == end else None
+
+    def value(self, *operands: Any) -> Any:
+        is_max = self.operator.code == _B.MAXIMUM
+        return (np.maximum if is_max else np.minimum)(*operands)

@@ -1,0 +1,100 @@
+"""What all layers have: the symbols of their outputs, and which of these are proven."""
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from crtgen.proof.checker.network.file import ElementType, ModelFile, NetworkOperator
+from crtgen.proof.checker.value import Symbol
+
+if TYPE_CHECKING:
+    from crtgen.proof.checker.network.network import Network
+
+__all__ = ["Layer", "Value"]
+
+Value: TypeAlias = int | Symbol
+"""An element of a tensor: a symbol, or a number that it is for every input."""
+
+
+class Layer:
+    """An operator. ``values`` are its outputs, once it is prepared.
+
+    ``proven`` are outputs that were found in memory, or that are numbers; ``same`` says of an output that it
+    is the same function of the same symbols as an earlier one. ``reasons`` say why bytes were not recognised.
+    """
+
+    is_move = False
+    """Whether its outputs are bytes of its inputs, so that nothing has to be proven of it."""
+
+    def __init__(self, network: "Network", operator: NetworkOperator) -> None:
+        self.network, self.operator = network, operator
+        self.number, self.name = operator.number, operator.name
+        self.size = sum(network.file.size(t) for t in operator.outputs)
+        self.values: list[Value] | None = None
+        self.proven: set[int] = set()
+        self.same: dict[int, int] = {}
+        self.reasons: list[str] = []
+        self.wrong: list[list[tuple[dict[Symbol, int], int]]] = []
+        """Where bytes are not the network's: sums of symbols, and what all of them are there."""
+        self.evaluations = 0
+        self.kept: list[object] = []
+        """Expressions that verdicts name by their ``id``."""
+
+    @property
+    def file(self) -> ModelFile:
+        return self.network.file
+
+    @cached_property
+    def type(self) -> ElementType:
+        """The element type of its outputs."""
+        return self.file.kind(self.operator.output)
+
+    @property
+    def sizes(self) -> frozenset[int]:
+        """The bits of what is found of it in memory."""
+        return frozenset((self.type.bits,))
+
+    def prepare(self) -> list[Value]:
+        """Give each output its symbol; inputs have theirs. Raises ``Refusal`` for what is not followed."""
+        raise NotImplementedError
+
+    def data_inputs(self) -> Sequence[int]:
+        """Tensors that it reads and that depend on the input."""
+        return self.operator.inputs[:1]
+
+    def symbols(self, low: int, high: int) -> list[Value]:
+        """New symbols for all outputs."""
+        return [self.symbol(i, low, high) for i in range(self.size)]
+
+    def symbol(self, i: int, low: int, high: int, function: Hashable = None) -> Value:
+        """A new symbol for an output, or the number that it is if it can only be one.
+
+        What the layer made of the same symbols in the window before is the same, by its ``function``.
+        """
+        if low == high:
+            self.proven.add(i)
+            return low
+        symbol = Symbol(self.operator.output, i, low, high, self.type.bits)
+        return symbol if function is None else self.network.shared(self, i, function, symbol)
+
+    def needs(self, outputs: set[int]) -> set[Symbol]:
+        """The symbols that these outputs depend on."""
+        raise NotImplementedError
+
+    def proven_outputs(self) -> set[int]:
+        """Indices of outputs that are proven, and of those that are the same."""
+        known = {id(self.values[i]) for i in self.proven} if self.values else set()
+        alike = {i for i, v in enumerate(self.values or ()) if isinstance(v, Symbol) and id(v) in known}
+        return self.proven | alike | {i for i, j in self.same.items() if j in self.proven}
+
+    def found(self, output: int) -> Value:
+        """An output is proven: its symbol."""
+        self.proven.add(output)
+        assert self.values is not None  # it was prepared to be asked
+        return self.values[output]
+
+    def because(self, reason: str, *wrong: list[tuple[dict[Symbol, int], int]]) -> None:
+        """Keep the first reasons, and where they show."""
+        if len(self.reasons) < 3 and reason not in self.reasons:
+            self.reasons.append(reason)
+            self.wrong += wrong

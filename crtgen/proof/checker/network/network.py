@@ -1,0 +1,239 @@
+"""A network as its file says it: layers, and the symbols of their tensors."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import tflite
+
+from crtgen.base.errors import UnsupportedError
+from crtgen.proof.checker.network.elementwise import (
+    Addition,
+    Composed,
+    DifferenceLayer,
+    ElementLayer,
+    ExtremeLayer,
+    HardSwishLayer,
+    PreluLayer,
+    ProductLayer,
+    RescalingLayer,
+    Sigmoid,
+)
+from crtgen.proof.checker.network.file import ModelFile, NetworkOperator
+from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.means import AveragePool, Bilinear, MeanLayer
+from crtgen.proof.checker.network.moves import MOVES, Move
+from crtgen.proof.checker.network.onnx_file import OnnxFile
+from crtgen.proof.checker.network.onnx_layers import ONNX_LAYERS
+from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.sums import SumLayer
+from crtgen.proof.checker.network.weighted import (
+    ConvolutionLayer,
+    DepthwiseLayer,
+    FullyConnectedLayer,
+    TransposedConvolution,
+)
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import Symbol
+
+__all__ = ["Network"]
+
+_B = tflite.BuiltinOperator
+_LAYERS: dict[int | str, type[Layer]] = {
+    _B.CONV_2D: ConvolutionLayer,
+    _B.DEPTHWISE_CONV_2D: DepthwiseLayer,
+    _B.TRANSPOSE_CONV: TransposedConvolution,
+    _B.FULLY_CONNECTED: FullyConnectedLayer,
+    _B.AVERAGE_POOL_2D: AveragePool,
+    _B.MEAN: MeanLayer,
+    _B.SUM: MeanLayer,
+    _B.RESIZE_BILINEAR: Bilinear,
+    _B.MAX_POOL_2D: MaxPool,
+    _B.ADD: Addition,
+    _B.SUB: Addition,
+    _B.MUL: ProductLayer,
+    _B.SQUARED_DIFFERENCE: DifferenceLayer,
+    _B.MAXIMUM: ExtremeLayer,
+    _B.MINIMUM: ExtremeLayer,
+    _B.QUANTIZE: RescalingLayer,
+    _B.RELU: RescalingLayer,
+    _B.RELU_N1_TO_1: RescalingLayer,
+    _B.RELU6: RescalingLayer,
+    _B.LEAKY_RELU: RescalingLayer,
+    _B.PRELU: PreluLayer,
+    _B.LOGISTIC: Sigmoid,
+    _B.TANH: Sigmoid,
+    _B.HARD_SWISH: HardSwishLayer,
+    _B.SOFTMAX: SoftmaxLayer,
+    _B.UNIDIRECTIONAL_SEQUENCE_LSTM: LstmLayer,
+    **dict.fromkeys(MOVES, Move),
+}
+_LAYERS.update(ONNX_LAYERS)  # by name
+_VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN_VARIABLE))
+
+
+class Network:
+    """The layers of a file in its order. Each is prepared when the first byte of its inputs is looked at.
+
+    Variables hold their first values, or, where ``later``, anything. Of windows over a signal ``window`` has
+    the values of this one, ``new`` those of them that a run gets, and ``before`` is the network on the last.
+    """
+
+    uncompared = ""
+    """Why outputs are not compared with what the file says, if they are not."""
+
+    def __init__(
+        self,
+        path: Path,
+        later: bool = False,
+        window: Sequence[Value] = (),
+        new: Sequence[Value] = (),
+        before: "Network | None" = None,
+    ) -> None:
+        self.slides = bool(new)
+        self.functions: dict[Hashable, Symbol] = {}
+        self._earlier = before.functions if before else {}
+        self._proven_before = before.proven_symbols() if before else frozenset()
+        self._places: dict[Symbol, int] = {}
+        self.file = cast(ModelFile, OnnxFile(path)) if path.suffix.lower() == ".onnx" else ModelFile(path)
+        self.path = path
+        self._given: dict[int, list[Value]] = {}
+        for tensor in self.file.inputs:
+            self._given[tensor] = list(window) or self._symbols(tensor)
+        self.fed = {t: list(new) if new else values for t, values in self._given.items()}
+        """What the image gets of each input."""
+        self.states = self.file.variables()
+        for state in self.states:
+            values: list[Value] = [int(v) for v in state.first]
+            if later:
+                values = self._symbols(state.read[0])
+            self._given |= dict.fromkeys(state.read, values)
+        known = [o for o in self.file.operators if o.code not in _VARIABLES]
+        self.layers = [self._layer(o) for o in known]
+        self._made = {y: layer for layer in self.layers for y in layer.operator.outputs}
+        self._sources: dict[int, frozenset[int]] = {
+            t: frozenset(v.tensor for v in values if isinstance(v, Symbol))
+            for t, values in self._given.items()
+        }
+        self.readers: dict[int, list[Layer]] = {}
+        for layer in self.layers:
+            for part in layer.parts if isinstance(layer, LstmLayer) else (layer,):
+                self._note_readers(part)
+
+    def _symbols(self, tensor: int) -> list[Value]:
+        kind = self.file.kind(tensor)
+        return [Symbol(tensor, i, kind.low, kind.high, kind.bits) for i in range(self.file.size(tensor))]
+
+    def _layer(self, operator: NetworkOperator) -> Layer:
+        kind = _LAYERS.get(operator.code)
+        if kind is None:
+            where = f"{self.path.name}, operator {operator.number}"
+            raise UnsupportedError(f"{operator.name} has no proof yet", where=where)
+        return kind(self, operator)
+
+    def _note_readers(self, layer: Layer) -> None:
+        """Who reads the symbols of a tensor: through layers that move bytes, too."""
+        sources = [self._sources.get(t, frozenset((t,))) for t in layer.data_inputs()]
+        origins = frozenset[int]().union(*sources)
+        if layer.is_move:
+            self._sources |= dict.fromkeys(layer.operator.outputs, origins)
+            return
+        self._sources[layer.operator.output] = frozenset(layer.operator.outputs)
+        followers = [layer, *(self._composed(layer) if layer in self.layers else ())]
+        for tensor in origins:
+            self.readers.setdefault(tensor, []).extend(followers)
+
+    def _composed(self, layer: Layer) -> list[Layer]:
+        """What follows at once: functions of one element, one after the other."""
+        found: list[Layer] = []
+        while isinstance(layer, SumLayer):
+            after = [
+                n for n in self.layers
+                if isinstance(n, ElementLayer) and tuple(n.data_inputs()) == layer.operator.outputs
+            ]  # fmt: skip
+            if not after:
+                break
+            layer = Composed(layer, after[0])
+            found.append(layer)
+        return found
+
+    def values(self, tensor: int) -> list[Value]:
+        """The symbols of a tensor, or numbers; its layer is prepared first."""
+        if tensor in self._given:
+            return self._given[tensor]
+        layer = self._made.get(tensor)
+        if layer is None:
+            constant = self.file.constant(tensor)
+            if constant is None:
+                raise Refusal(f"tensor {tensor} comes from nowhere")
+            return [int(v) for v in constant.ravel()]
+        first = self._offset(layer, tensor)
+        return self.prepared(layer)[first : first + self.file.size(tensor)]
+
+    def prepared(self, layer: Layer) -> list[Value]:
+        """The values of all outputs of a layer."""
+        if layer.values is None:
+            try:
+                layer.values = layer.prepare()
+            except Refusal as refusal:
+                raise Refusal(f"layer {layer.number}, {layer.name}: {refusal}") from None
+        return layer.values
+
+    def shared(self, layer: Layer, output: int, function: Hashable, symbol: Symbol) -> Symbol:
+        """The symbol of a layer's function in the window before; else the one that is given."""
+        if not self.slides:
+            return symbol
+        found = self._earlier.get((layer.number, function), symbol)
+        self.functions.setdefault((layer.number, function), found)
+        self._places[found] = output
+        if found in self._proven_before:
+            layer.proven.add(output)
+        return found
+
+    def proven_symbols(self) -> frozenset[Symbol]:
+        """The symbols of outputs that were proven."""
+        found = ((layer.values or (), layer.proven_outputs()) for layer in self.layers)
+        values = (values[i] for values, proven in found for i in proven if values)
+        return frozenset(v for v in values if isinstance(v, Symbol))
+
+    def tensors(self) -> Iterator[tuple[int, list[Value]]]:
+        """The values of inputs, and of what layers were prepared, each under a number."""
+        yield from self._given.items()
+        yield from ((layer.operator.output, layer.values) for layer in self.layers if layer.values)
+
+    def _offset(self, layer: Layer, tensor: int) -> int:
+        """Where a tensor begins among the outputs of its layer."""
+        outputs = layer.operator.outputs
+        return sum(self.file.size(t) for t in outputs[: outputs.index(tensor)])
+
+    def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
+        """The values of a tensor, in its shape."""
+        values = self.values(tensor)
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array.reshape(self.file.shape(tensor))
+
+    @property
+    def results(self) -> list[int]:
+        """The tensors that a run leaves: its outputs, and the next values of variables."""
+        return [*self.file.outputs, *(state.assigned for state in self.states)]
+
+    def needed(self) -> dict[int, set[int]]:
+        """By layer's number: the outputs that the results depend on."""
+        need: dict[int, set[int]] = {}
+        for tensor in self.results:
+            self._need(need, tensor, range(self.file.size(tensor)))
+        for layer in reversed(self.layers):
+            outputs = need.get(layer.number)
+            if outputs and layer.values is not None:
+                for symbol in layer.needs(outputs):
+                    self._need(need, symbol.tensor, (self._places.get(symbol, symbol.index),))
+        return need
+
+    def _need(self, need: dict[int, set[int]], tensor: int, indices: Any) -> None:
+        layer = self._made.get(tensor)
+        if layer is not None:
+            first = self._offset(layer, tensor)
+            need.setdefault(layer.number, set()).update(first + i for i in indices)

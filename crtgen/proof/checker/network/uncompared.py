@@ -1,0 +1,36 @@
+"""Networks of which no output is compared: what the code does with memory is proven of them.
+
+They are those with ends of float32, with branches and loops, or with an operator that has no meaning here.
+"""
+
+from pathlib import Path
+
+import tflite
+
+from crtgen.proof.checker.network.file import ElementType, ModelFile
+from crtgen.proof.checker.network.network import Network
+
+__all__ = ["REAL", "Uncompared"]
+
+REAL = ElementType(32, -(1 << 31), (1 << 31) - 1)
+
+
+class _File(ModelFile):
+    def kind(self, tensor: int) -> ElementType:
+        """Of float32, the bits of a number."""
+        return REAL if self.type(tensor) == tflite.TensorType.FLOAT32 else super().kind(tensor)
+
+    def zero_point(self, tensor: int) -> int:
+        """Numbers of float32 are what they say."""
+        return 0 if self.type(tensor) == tflite.TensorType.FLOAT32 else super().zero_point(tensor)
+
+
+class Uncompared(Network):
+    """Its inputs are symbols, and it has no layers: each output may be anything, and so is what it keeps."""
+
+    slides = False
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.file, self.path, self.uncompared = _File(path), path, why
+        self.states, self.layers, self.readers, self._made, self._sources = [], [], {}, {}, {}
+        self._given = self.fed = {tensor: self._symbols(tensor) for tensor in self.file.inputs}

@@ -1,0 +1,392 @@
+"""The proof of an image: run the network's function on symbols, and see what stands at its output."""
+
+import hashlib
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
+from crtgen.proof.checker.decoders import agree
+from crtgen.proof.checker.error import Bounds, Error
+from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.layout import STACK_TOP, allow, only_model, places, variables
+from crtgen.proof.checker.machine import Machine
+from crtgen.proof.checker.memory import Content
+from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.reading import read_network
+from crtgen.proof.checker.network.real_layers import RealNetwork
+from crtgen.proof.checker.recognise import Recogniser
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.reset import Reset, start_up
+from crtgen.proof.checker.sliding import SlidingWindow, kept, repeats, windows
+from crtgen.proof.checker.value import M32, LinearSum, Word, unknown
+
+__all__ = ["LayerProof", "Proof", "checker_digest", "prove"]
+
+_MOST_INSTRUCTIONS = 400_000_000
+_MOST_FORGOTTEN = 2000
+_MOST_AT_SEAMS = 50_000
+"""The same of windows: layers go over the seam between what is kept and what is new."""
+_DEEPEST = 10_000
+_MOST_MORE = 3
+"""Runs on windows that are full of signal, until what is kept repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerProof:
+    """``needed`` outputs of ``outputs`` matter for the result; ``missing`` of these are not proven."""
+
+    number: int
+    operator: str
+    outputs: int
+    proven: int
+    needed: int
+    missing: int
+    reasons: tuple[str, ...]
+    evaluations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is proven of an image, and of which bytes.
+
+    ``stopped`` says why the run ended before the function returned; nothing is said of what comes after.
+    ``instructions`` are the least and the most of a run, ``stack`` the bytes that it takes of the stack.
+    ``certificate`` has digests: of the loaded segments, of the model, of the checker.
+    """
+
+    model: str
+    architecture: str
+    layers: tuple[LayerProof, ...]
+    outputs: int
+    outputs_proven: int
+    stopped: str
+    forgotten: int
+    first_reason: str
+    instructions: tuple[int, int]
+    cycles: int
+    timing: CoreTiming
+    calls: tuple[tuple[str, int, int], ...]
+    stack: int
+    reset: Reset
+    seconds: float
+    certificate: dict[str, str]
+    runs: int
+    """How many after a start have a proof of their own; the last one is that of all later ones."""
+    error: Error | None
+    """How far numbers of float32 are from the network's; None of other networks."""
+    network: Network = field(repr=False, compare=False)
+    """Its layers say what they need, and where they found bytes wrong."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether each byte of the result is the network's, for every input."""
+        return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
+
+    def joined(self, first: "Proof") -> "Proof":
+        """Of all runs, where the first one after a start has a proof of its own."""
+        (a, b), (c, d) = self.instructions, first.instructions
+        return replace(
+            self,
+            instructions=(min(a, c), max(b, d)),
+            cycles=max(self.cycles, first.cycles),
+            stack=max(self.stack, first.stack),
+            runs=max(self.runs, 2),
+        )
+
+
+def prove(
+    path: Path,
+    model: Path,
+    name: str = "",
+    timing: CoreTiming = UNKNOWN,
+    window: SlidingWindow | None = None,
+    reach: float = 1.0,
+) -> Proof:
+    """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
+
+    Without a name it is the image's only such function, or the one with the name of the file. Of a core whose
+    ``timing`` is known cycles are counted. A network with states is proven twice: from what memory is after a
+    start, and from any state, which is what every further run begins with. An image that slides over a signal
+    gets what is new of each ``window``. For the bound of the error inputs of float32 are between -``reach``
+    and ``reach``, for all else they may be anything.
+
+    Raises ``CrtgenError`` for files that cannot be read; all else that is not followed is in the proof.
+    """
+    start = time.process_time()
+    image, network = read_image(path), _network(model)
+    name = name or only_model(image, model.stem)
+    with _deep_recursion():
+        if window is not None:
+            return _sliding(image, model, name, timing, window)
+        run = _ProofRun(image, network, name, timing, reach=reach)
+        proof = run.proof(start)
+        if not network.states or not proof.is_proven:
+            return proof
+        later = _ProofRun(image, _network(model, later=True), name, timing, run.globals()).proof(start)
+        return later.joined(proof)
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Expressions are deeper than calls usually are; beyond this a proof stops, and says so."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def checker_digest() -> str:
+    """SHA-256 of the checker's own files."""
+    checker, room = hashlib.sha256(), Path(__file__).parent
+    for file in sorted(room.rglob("*.py")):
+        checker.update(file.relative_to(room).as_posix().encode() + b"\0" + file.read_bytes())
+    return checker.hexdigest()
+
+
+def _sliding(image: DecodedImage, model: Path, name: str, timing: CoreTiming, window: SlidingWindow) -> Proof:
+    """The proof of all runs, by that of the first ones, or that of the first run which is not proven."""
+    start, last = time.process_time(), None
+    before: Mapping[int, Content] = MappingProxyType({})
+    found: Proof | None = None
+    with _readable(model):
+        for run, (network, is_full) in enumerate(windows(model, window), 1):
+            this = _ProofRun(image, network, name, timing, before)
+            proof = replace(this.proof(start), runs=run)
+            found = proof.joined(found) if found else proof
+            if not proof.is_proven:
+                return found
+            before = this.globals()
+            state = network, kept(image.span(f"{name}_state"), this.machine.memory.byte)
+            if is_full and last is not None and repeats(last, state):
+                return found
+            if run > window.runs(network.file.shape(network.file.inputs[0])[window.axis]) + _MOST_MORE:
+                return replace(found, stopped="the image does not keep the same of each window")
+            last = state if is_full else None
+    raise AssertionError  # there is no last window
+
+
+@contextmanager
+def _readable(model: Path) -> Iterator[None]:
+    """Say of a file that is not followed, or damaged, which it is."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise UnsupportedError(str(refusal), where=str(model)) from None
+    except OSError as error:
+        raise UsageError(str(error.strerror), where=str(model)) from None
+    except (struct.error, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptModelError(f"the file cannot be read: {error}", where=str(model)) from None
+
+
+def _network(model: Path, later: bool = False) -> Network:
+    """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
+    with _readable(model):
+        return read_network(model, later)
+
+
+def _forgotten(word: Word, bits: int) -> Word:
+    """What is stored, where nothing is compared: anything."""
+    return unknown()
+
+
+class _ProofRun:
+    """``before`` are the words of the model's own variables, by address / 4; after a start they are 0."""
+
+    def __init__(
+        self,
+        image: DecodedImage,
+        network: Network,
+        name: str,
+        timing: CoreTiming,
+        before: Mapping[int, Content] = MappingProxyType({}),
+        reach: float = 1.0,
+    ) -> None:
+        self.image, self.network, self.name, self.before = image, network, name, before
+        self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
+        self.recogniser = Recogniser(network, _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN)
+        self.found = self.bounded = 0
+        self.bounds = Bounds(network, reach) if isinstance(network, RealNetwork) else None
+        self.reset = Reset(stopped="the network was not")
+        self.decoders: dict[str, str] = {}
+
+    def proof(self, start: float) -> Proof:
+        stopped = ""
+        try:
+            allow(self.machine, self.name)
+            self._run()
+            self._check_output()
+            self._count_bounded()
+            self.reset, code = start_up(self.image, self.name, self._depth())
+            self.decoders = agree(self.image, self.machine.code | code)
+        except Refusal as refusal:
+            stopped, self.found = str(refusal), 0
+        m = self.machine
+        return Proof(
+            model=self.name,
+            architecture=self.image.architecture,
+            layers=tuple(self._layers()),
+            outputs=sum(self.network.file.size(t) for t in self.network.results),
+            outputs_proven=self.found,
+            stopped=stopped,
+            forgotten=self.recogniser.forgotten,
+            first_reason=self.network.uncompared or self.recogniser.first_reason,
+            instructions=(m.count - m.slack, m.count),
+            cycles=m.cycles,
+            timing=m.timing,
+            calls=tuple(self._calls()),
+            stack=self._depth(),
+            reset=self.reset,
+            seconds=time.process_time() - start,
+            certificate=self._certificate(),
+            runs=1,
+            error=None if self.bounds is None or stopped else self.bounds.result(self.bounded),
+            network=self.network,
+        )
+
+    def _run(self) -> None:
+        memory, file = self.machine.memory, self.network.file
+        memory.recognise = self.recogniser.output  # type: ignore[method-assign]
+        self.recogniser.rename = self.machine.rename  # type: ignore[method-assign]
+        memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
+        if self.bounds is not None and self.bounds.network.sums:
+            memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))  # type: ignore[method-assign]
+        elif self.network.uncompared:
+            memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]
+        self._set_variables()
+        for tensor, at in zip(
+            file.inputs, places(self.image, self.name, "input", len(file.inputs)), strict=True
+        ):
+            self._put(at, tensor, self.network.fed[tensor])
+        self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
+        if self.machine.r[0] != 0:
+            raise Refusal("the function does not return 0, by which it says that it ran")
+
+    def _put(self, at: int, tensor: int, values: Sequence[Value]) -> None:
+        """Store the values of a tensor: symbols, or numbers."""
+        memory, bits = self.machine.memory, self.network.file.kind(tensor).bits
+        for i, value in enumerate(values):
+            word = value & M32 if isinstance(value, int) else value.word
+            a = at + i * bits // 8
+            if bits == 8:
+                memory.store_low_byte(a, word)
+            else:
+                (memory.store if bits == 32 else memory.store_half)(a, word)
+
+    def _set_variables(self) -> None:
+        """What the model keeps from run to run: states, and what else it may write."""
+        memory = self.machine.memory
+        spans = variables(self.image, self.name)
+        for first, end in spans:
+            memory.allow(first, end)
+        for first, end in spans:
+            words = range(first >> 2, end + 3 >> 2)
+            memory.words |= {
+                i: unknown() if self.network.uncompared else self.before.get(i, 0) for i in words
+            }
+        if self.before:
+            for at, state in zip(self._states(), self.network.states, strict=True):
+                self._put(at, state.read[0], self.network.values(state.read[0]))
+
+    def _states(self) -> list[int]:
+        """Where states are: one after the other, aligned alike. Were it wrong, nothing would be proven."""
+        if not self.network.states:
+            return []
+        (first, end), file = self.image.span(f"{self.name}_state"), self.network.file
+        for align in (16, 8, 4, 1):
+            found, at = [], first
+            for state in self.network.states:
+                at = -(-at // align) * align
+                found.append(at)
+                at += file.size(state.read[0]) * file.kind(state.read[0]).bits // 8
+            if at == end:
+                return found
+        raise Refusal("the image does not say where its states are")
+
+    def globals(self) -> dict[int, Content]:
+        """What the model's variables are after a run, by address / 4."""
+        return {
+            i: self.machine.memory.words[i]
+            for first, end in variables(self.image, self.name)
+            for i in range(first >> 2, end + 3 >> 2)
+        }
+
+    def _check_output(self) -> None:
+        file = self.network.file
+        ends = places(self.image, self.name, "output", len(file.outputs)) + self._states()
+        for at, tensor in zip(ends, self.network.results, strict=True):
+            bits = file.kind(tensor).bits
+            for i, value in enumerate(() if self.network.uncompared else self.network.values(tensor)):
+                self.found += self._is(at + i * bits // 8, bits, value)
+        keeps = self.network.states or self.network.slides
+        states = self.image.span(f"{self.name}_state") if keeps else (0, 0)
+        for i, word in self.before.items():
+            if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:
+                raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
+
+    def _count_bounded(self) -> None:
+        """Outputs of float32 that are at their places, up to their error."""
+        if self.bounds is not None and not self.bounds.network.unbounded:
+            ends = places(self.image, self.name, "output", len(self.network.file.outputs))
+            values = iter(self.bounds.network.ends)
+            for at, tensor in zip(ends, self.network.file.outputs, strict=True):
+                for i in range(self.network.file.size(tensor)):
+                    self.bounded += self._is(at + 4 * i, 32, next(values))
+
+    def _is(self, at: int, bits: int, value: Value) -> bool:
+        memory = self.machine.memory
+        if bits == 8:
+            byte = memory.byte(at)
+            return byte is value or (isinstance(value, int) and byte == value & 255)
+        word = memory.load(at) if bits == 32 else memory.half(at, signed=True)
+        if isinstance(value, int):
+            return word == value & M32
+        return isinstance(word, LinearSum) and word.constant == 0 and word.terms() == {value: 1}
+
+    def _layers(self) -> "list[LayerProof]":
+        need = self.network.needed()
+        return [self._layer(layer, need.get(layer.number, set())) for layer in self.network.layers]
+
+    def _layer(self, layer: Layer, need: set[int]) -> LayerProof:
+        proven = layer.proven_outputs()
+        return LayerProof(
+            number=layer.number,
+            operator=layer.name,
+            outputs=layer.size,
+            proven=len(proven),
+            needed=len(need),
+            missing=len(need - proven),
+            reasons=tuple(layer.reasons) if need - proven else (),
+            evaluations=layer.evaluations,
+        )
+
+    def _calls(self) -> "list[tuple[str, int, int]]":
+        """The functions that the network's own calls, with their instructions."""
+        m = self.machine
+        top = [c for c in m.calls if c.depth == 2]
+        ends = [c.before for c in top[1:]] + [(m.count - m.slack, m.count)][: len(top)]
+        return [
+            (self.image.function_of(c.target), end[0] - c.before[0], end[1] - c.before[1])
+            for c, end in zip(top, ends, strict=True)
+        ]
+
+    def _depth(self) -> int:
+        memory = self.machine.memory
+        return STACK_TOP - 4 * min((i for i in memory.stack if i in memory.words), default=STACK_TOP >> 2)
+
+    def _certificate(self) -> dict[str, str]:
+        return {
+            "image_sha256": self.image.sha256,
+            "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
+            "checker_sha256": checker_digest(),
+            **self.decoders,
+        }

@@ -1,0 +1,90 @@
+"""Inputs that are worth trying: those at which the proof saw something else first, then corners, then any."""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+
+from crtgen.proof.checker.network.layer import Layer
+from crtgen.proof.checker.network.sums import SumLayer
+from crtgen.proof.checker.value import Symbol
+from crtgen.proof.refute.numbers import Numbers, OnNumbers
+
+__all__ = ["inputs_to_try"]
+
+_Goal: TypeAlias = tuple[dict[Symbol, int], int]
+"""A sum of symbols, and what it should be."""
+
+_CLIMBS = 8
+_MOST_GOALS = 12
+
+
+def inputs_to_try(on: OnNumbers, seed: int = 0) -> Iterator[Numbers]:
+    """Without an end; each is an array of the network's input."""
+    layers = [layer for layer in on.network.layers if layer.values is not None]
+    for layer in layers:
+        for goals in layer.wrong:
+            yield from _towards(on, goals)
+    for low in (True, False):
+        yield np.array([s.low if low else s.high for s in on.inputs], np.int64)
+    for layer in layers:
+        for terms in _missing(on, layer):
+            for sign in (1, -1):
+                yield from _towards(on, [({s: sign * k for s, k in terms.items()}, 1 << 40)])
+    numbers = np.random.default_rng(seed)
+    low, high = np.array([(s.low, s.high) for s in on.inputs]).T
+    while True:
+        yield numbers.integers(low, high + 1)
+        yield np.where(numbers.random(low.size) < 0.5, low, high)
+
+
+def _missing(on: OnNumbers, layer: Layer) -> Iterator[dict[Symbol, int]]:
+    """The sums of some outputs that are needed and not proven."""
+    if not isinstance(layer, SumLayer):
+        return
+    need = on.network.needed().get(layer.number, set()) - layer.proven_outputs()
+    some = set(sorted(need)[:: max(1, len(need) // _MOST_GOALS)][:_MOST_GOALS])
+    yield from (terms for output, _, _, terms in layer.sums() if output in some)
+
+
+def _towards(on: OnNumbers, goals: list[_Goal]) -> Iterator[Numbers]:
+    """Inputs that bring the sums nearer to what they should be; the last one is the best that was found."""
+    low, high = np.array([(s.low, s.high) for s in on.inputs]).T
+    x = (low + high) >> 1
+    best, last = x, None
+    for _ in range(_CLIMBS):
+        numbers = on.run(x)
+        off = _off(on, goals, numbers)
+        if last is None or sum(map(abs, off)) < last:
+            best, last = x, sum(map(abs, off))
+        if not any(off):
+            break
+        slopes = np.zeros(x.size)
+        for (terms, _), o in zip(goals, off, strict=True):
+            slopes = slopes + np.sign(o) * on.slopes(numbers, terms)
+        moved = np.where(slopes > 0, high, np.where(slopes < 0, low, x))
+        if (moved == x).all():
+            break
+        yield moved
+        x = moved
+    yield _exact(on, goals, best)
+
+
+def _off(on: OnNumbers, goals: list[_Goal], numbers: Numbers) -> list[int]:
+    """By how much each sum is too small."""
+    sums = (sum(k * int(numbers[on.places[s]]) for s, k in terms.items()) for terms, _ in goals)
+    return [wanted - found for (_, wanted), found in zip(goals, sums, strict=True)]
+
+
+def _exact(on: OnNumbers, goals: list[_Goal], x: Numbers) -> Numbers:
+    """Where sums are of inputs themselves: change these, those with the largest factors first."""
+    x = x.copy()
+    for terms, wanted in goals:
+        own = {on.places[s]: (k, s) for s, k in terms.items() if k and on.places[s] < len(on.inputs)}
+        off = wanted - sum(k * int(x[i]) for i, (k, _) in own.items())
+        for i, (k, s) in sorted(own.items(), key=lambda item: -abs(item[1][0])):
+            step = int(off / k)  # towards 0
+            moved = max(s.low, min(s.high, int(x[i]) + step))
+            off -= k * (moved - int(x[i]))
+            x[i] = moved
+    return x

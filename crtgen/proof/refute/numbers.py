@@ -1,0 +1,237 @@
+"""Evaluate a network that ``crtgen.proof.checker.network`` read on given inputs: what an image owes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crtgen.proof.checker.network.elementwise import ElementLayer
+from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.onnx_layers import RealInput
+from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.sums import Channel, SumLayer
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import Symbol
+
+__all__ = ["Numbers", "OnNumbers"]
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+class OnNumbers:
+    """Runs a network on numbers, and says which way its inputs push what is inside.
+
+    ``inputs`` are the symbols of its inputs, then those of ``states`` where it has any: those of a later run.
+    Each symbol has a place in an array of all. Raises ``Refusal`` for a layer that has no meaning on numbers.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        if any(isinstance(layer, RealInput) for layer in network.layers):
+            raise Refusal("inputs of real numbers are not looked for")
+        kept = [t.read[0] for t in network.states]
+        given = [v for t in network.file.inputs for v in network.values(t)]
+        states = [v for t in kept for v in network.values(t)]
+        self.inputs = [v for v in (*given, *states) if isinstance(v, Symbol)]
+        self.states = slice(len(given), len(self.inputs))
+        self.first = np.concatenate([np.zeros(0, np.int64), *(s.first.ravel() for s in network.states)])
+        self.places: dict[Symbol, int] = {}
+        for symbol in self.inputs:
+            self._place(symbol)
+        self._layers = [found for layer in network.layers for found in self._compiled(layer)]
+        self._outputs = self._cells([v for t in network.file.outputs for v in network.values(t)])
+        self._next = self._cells([v for s in network.states for v in network.values(s.assigned)])
+
+    def _place(self, symbol: Symbol) -> int:
+        return self.places.setdefault(symbol, len(self.places))
+
+    def run(self, x: Numbers) -> Numbers:
+        """The numbers of all symbols for the inputs, one behind the other; in the order of ``places``."""
+        numbers = np.zeros(len(self.places) + 1, np.int64)
+        numbers[: x.size] = x
+        for layer in self._layers:
+            layer.run(numbers)
+        return numbers
+
+    def results(self, x: Numbers) -> tuple[Numbers, Numbers]:
+        """The network's outputs, and its next states, each one behind the other."""
+        numbers = self.run(x)
+        return self._outputs.read(numbers), self._next.read(numbers)
+
+    def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
+        """How much each input pushes the sum of ``wanted`` near these numbers, roughly."""
+        slopes = np.zeros(numbers.size)
+        for symbol, k in wanted.items():
+            slopes[self.places[symbol]] += k
+        for layer in reversed(self._layers):
+            layer.back(numbers, slopes)
+        return slopes[: len(self.inputs)]
+
+    def _cells(self, values: Sequence[Value]) -> "_Cells":
+        return _Cells(
+            np.array([self.places[v] if isinstance(v, Symbol) else -1 for v in values], np.int64),
+            np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
+        )
+
+    def _compiled(self, layer: Layer) -> "Iterator[_NumberSums | _Pairs | _Greatest | _Steps | _Rows]":
+        values = self.network.prepared(layer)
+        if layer.is_move:
+            return
+        own = [i for i, v in enumerate(values) if isinstance(v, Symbol) and v not in self.places]
+        own = [i for i in own if layer.same.get(i, i) == i]
+        if isinstance(layer, ElementLayer):
+            pairs = [i for i in own if len({v for v in layer.operands[i] if isinstance(v, Symbol)}) > 1]
+            if pairs:
+                operands = zip(*(layer.operands[i] for i in pairs), strict=True)
+                yield self._placed(_Pairs([self._cells(o) for o in operands], layer), values, pairs)
+            own = [i for i in own if i not in {*pairs}]
+        if isinstance(layer, SumLayer):
+            yield self._placed(_NumberSums(self, layer, own), values, own)
+        elif isinstance(layer, MaxPool):
+            sets = [[self.places[s] for s in layer.sets[i]] for i in own]
+            yield self._placed(_Greatest(sets), values, own)
+        elif isinstance(layer, LstmLayer):
+            yield self._placed(_Steps([self._cells(v) for v in layer.operands()], layer, own), values, own)
+        elif isinstance(layer, SoftmaxLayer):
+            yield self._placed(_Rows(self._cells(layer.inputs), layer, own), values, own)
+        else:
+            raise Refusal(f"layer {layer.number}, {layer.name}, cannot be run on numbers yet")
+
+    def _placed(self, found: Any, values: Sequence[Value], own: Sequence[int]) -> Any:
+        symbols = [v for i in own if isinstance(v := values[i], Symbol)]
+        found.at = np.array([self._place(s) for s in symbols], np.int64)
+        found.low = np.array([s.low for s in symbols], np.int64)
+        found.high = np.array([s.high for s in symbols], np.int64)
+        return found
+
+
+class _Cells:
+    """Numbers that are symbols' or constants."""
+
+    def __init__(self, at: NDArray[np.int64], constants: Numbers) -> None:
+        self.at, self.constants = at, constants
+
+    def read(self, numbers: Numbers) -> Numbers:
+        return np.where(self.at >= 0, numbers[self.at], self.constants)
+
+
+class _NumberSums:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, on: OnNumbers, layer: SumLayer, own: Sequence[int]) -> None:
+        wanted, terms, self.layer = set(own), dict[int, dict[Symbol, int]](), layer
+        base, channels = list[int](), dict[Channel, list[int]]()
+        for output, channel, constant, of in layer.sums():
+            if output in wanted:
+                terms[output] = of
+                channels.setdefault(channel, []).append(len(base))
+                base.append(constant)
+        sizes = np.array([len(of) for of in terms.values()], np.int64)
+        self.first = np.cumsum(sizes) - sizes
+        self.sizes = sizes
+        self.taps = np.array([on.places[s] for of in terms.values() for s in of], np.int64)
+        self.factors = np.array([k for of in terms.values() for k in of.values()], np.int64)
+        self.base = np.array(base, np.int64)
+        self.channels = {c: np.array(of, np.int64) for c, of in channels.items()}
+        assert list(terms) == list(own)  # sums come in the order of the outputs
+
+    def run(self, numbers: Numbers) -> None:
+        if not self.at.size:
+            return
+        total = self.base + np.add.reduceat(numbers[self.taps] * self.factors, self.first)
+        for c, of in self.channels.items():
+            numbers[self.at[of]] = self.layer.function(c, total[of])
+
+    def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
+        """Each output is taken for a line between the ends of its channel, clamped or not."""
+        if not self.at.size:
+            return
+        own = slopes[self.at]
+        for c, of in self.channels.items():
+            own[of] *= self._slope(c)
+        np.add.at(slopes, self.taps, np.repeat(own, self.sizes) * self.factors)
+
+    def _slope(self, c: Channel) -> float:
+        (low, high), (first, last) = self.layer.ranges[c], self.layer.ends(c)
+        return (last - first) / max(high - low, 1)
+
+
+class _Pairs:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, operands: Sequence[_Cells], layer: ElementLayer) -> None:
+        self.operands, self.layer = operands, layer
+
+    def run(self, numbers: Numbers) -> None:
+        if self.at.size:
+            numbers[self.at] = self.layer.value(*(cells.read(numbers) for cells in self.operands))
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        """By what a step of 16 of each operand does."""
+        if not self.at.size:
+            return
+        read = [cells.read(numbers) for cells in self.operands]
+        for i, cells in enumerate(self.operands):
+            step = np.where(read[i] > 0, -16, 16)
+            moved = [v + step if k == i else v for k, v in enumerate(read)]
+            steep = (self.layer.value(*moved) - self.layer.value(*read)) / step
+            symbols = cells.at >= 0
+            np.add.at(slopes, cells.at[symbols], (slopes[self.at] * steep)[symbols])
+
+
+class _Greatest:
+    at: Numbers
+    low: Numbers
+    high: Numbers
+
+    def __init__(self, sets: Sequence[Sequence[int]]) -> None:
+        sizes = np.array([len(s) for s in sets], np.int64)
+        self.first, self.sizes = np.cumsum(sizes) - sizes, sizes
+        self.taps = np.array([i for s in sets for i in s], np.int64)
+
+    def run(self, numbers: Numbers) -> None:
+        if self.at.size:
+            numbers[self.at] = np.clip(
+                np.maximum.reduceat(numbers[self.taps], self.first), self.low, self.high
+            )
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        if self.at.size:
+            first = np.repeat(numbers[self.at], self.sizes) == numbers[self.taps]
+            np.add.at(slopes, self.taps, np.repeat(slopes[self.at], self.sizes) * first)
+
+
+class _Steps:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, operands: Sequence[_Cells], layer: LstmLayer, own: Sequence[int]) -> None:
+        self.operands, self.layer, self.own = operands, layer, own
+
+    def run(self, numbers: Numbers) -> None:
+        numbers[self.at] = self.layer.reference(*(cells.read(numbers) for cells in self.operands))[self.own]
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        """Which way a state goes with an input is not known."""
+
+
+class _Rows:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, inputs: _Cells, layer: SoftmaxLayer, own: Sequence[int]) -> None:
+        self.inputs, self.layer, self.own = inputs, layer, own
+
+    def run(self, numbers: Numbers) -> None:
+        rows = self.inputs.read(numbers).reshape(-1, self.layer.depth)
+        made = np.concatenate([self.layer.reference(row) for row in rows])
+        numbers[self.at] = made[list(self.own)]
+
+    def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
+        """A greater input gives a greater share."""
+        np.add.at(slopes, self.inputs.at[list(self.own)], slopes[self.at])

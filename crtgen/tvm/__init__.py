@@ -1,9 +1,0 @@
-"""What TVM's micro host needs to use crtgen's firmware: a transport, and the project API."""
-
-from crtgen.resources import microtvm_dir
-from crtgen.tvm.transport import IoTimeoutError, Transport, TransportClosedError, transport
-
-__all__ = ["TEMPLATE", "IoTimeoutError", "Transport", "TransportClosedError", "transport"]
-
-TEMPLATE = microtvm_dir()
-"""The folder that ``tvmc micro create-project ... template --template-dir`` takes."""

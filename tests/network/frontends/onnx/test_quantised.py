@@ -1,0 +1,247 @@
+"""Quantised networks of ONNX: equal to ONNX Runtime, by the references, on a host and on Cortex-M."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from crtgen.base.errors import CorruptModelError
+from crtgen.boards.core import find_core
+from crtgen.network.frontends import load_onnx
+from crtgen.network.ir import DType, Graph
+from crtgen.network.passes import DEFAULT_PASSES, run_passes
+from tests.compiler.kernels.program import Run, run_on_host, run_on_qemu
+from tests.network.frontends.onnx.quantised import (
+    FORMS,
+    NETWORKS,
+    SUMS,
+    Whole,
+    added,
+    expected,
+    inputs,
+    pairs,
+    quantised,
+    summed,
+)
+from tests.support import exporter_file
+
+# ONNX Runtime computes convolutions of int8 in float32 where their outputs are read twice: a sum near a half
+# may be rounded otherwise, on another PC again otherwise.
+_NEAR = {("residual", "qdq_int8"), ("functions", "qdq_int8")}
+_WITH_REAL_NUMBERS = ("gru", "pieces")
+_ALL = [(name, form) for name in NETWORKS for form in FORMS]
+_EQUAL = [pair for pair in _ALL if pair not in _NEAR]
+
+
+@cache
+def _model(name: str, form: str) -> bytes:
+    return quantised(name, FORMS[form])
+
+
+def _graph(name: str, form: str) -> Graph:
+    graph, _ = run_passes(load_onnx(_model(name, form), f"{name}_{form}"), DEFAULT_PASSES)
+    return graph
+
+
+@pytest.mark.parametrize(("name", "form"), _EQUAL)
+def test_references_equal_onnx_runtime(name: str, form: str) -> None:
+    graph = _graph(name, form)
+    for x in inputs(name, 8):
+        found = graph.evaluate({graph.inputs[0]: x})[graph.outputs[0]]
+        assert np.array_equal(found, expected(_model(name, form), x))
+
+
+@pytest.mark.parametrize(("name", "form"), sorted(_NEAR))
+def test_references_are_near_what_is_computed_in_float32(name: str, form: str) -> None:
+    graph, model = _graph(name, form), _model(name, form)
+    xs = list(inputs(name, 8))
+    found = [graph.evaluate({graph.inputs[0]: x})[graph.outputs[0]] for x in xs]
+    wanted = [expected(model, x) for x in xs]
+    different = sum(int((a != b).sum()) for a, b in zip(found, wanted, strict=True))
+    assert different <= 0.05 * sum(a.size for a in found)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize(("scales", "zeros"), SUMS)
+def test_sums_of_all_pairs(kind: Whole, scales: list[float], zeros: list[int]) -> None:
+    data = added(kind, scales, zeros)
+    x, w = pairs(scales, zeros)
+    found = load_onnx(data).evaluate({"x": x, "w": w})["r_real"]
+    np.testing.assert_array_equal(found, summed(data, scales, zeros))
+
+
+@pytest.mark.parametrize(("name", "form"), _ALL)
+def test_layers_are_of_integers(name: str, form: str) -> None:
+    """Floats are at both ends only, or where the quantiser left a clamp between two quantisations."""
+    graph = _graph(name, form)
+    others = ("batch_matmul", "recurrent")
+    weighted = [n for n in graph.nodes if n.op.macs(graph.signature(n)) and n.op.name not in others]
+    assert weighted
+    assert {graph.signature(n).x.dtype for n in weighted} == {DType.INT8}
+    if form == "qdq_uint8" and name not in _WITH_REAL_NUMBERS:
+        assert [n.op.name for n in graph.nodes if n.op.name in ("quantize", "dequantize")] == [
+            "quantize",
+            "dequantize",
+        ]
+
+
+def _runs(names: list[tuple[str, str]]) -> list[tuple[Run, np.ndarray]]:
+    found = []
+    for name, form in names:
+        graph = _graph(name, form)
+        (x,) = inputs(name, 1)
+        found.append((Run(f"{name}_{form}", graph, {graph.inputs[0]: x}), expected(_model(name, form), x)))
+    return found
+
+
+def _check(runs: list[tuple[Run, np.ndarray]], printed: list[bytes]) -> None:
+    wrong = [
+        run.name
+        for (run, wanted), data in zip(runs, printed, strict=True)
+        if not np.array_equal(np.frombuffer(data, np.float32), wanted.reshape(-1))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.cc
+def test_host(tmp_path: Path) -> None:
+    runs = _runs([(name, "qdq_uint8") for name in NETWORKS] + [("functions", "qoperator_int8")])
+    _check(runs, run_on_host(tmp_path, [run for run, _ in runs]))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("machine", "core"), [("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")])
+def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
+    runs = _runs([(name, "qdq_uint8") for name in NETWORKS] + [("separable", "qoperator_uint8")])
+    _check(runs, run_on_qemu(tmp_path, [run for run, _ in runs], machine, find_core(core)))
+
+
+def _small(**changed: object) -> bytes:
+    """A convolution of one channel, with other constants."""
+    constants = {
+        "s": np.float32(0.1),
+        "z": np.uint8(3),
+        "w": np.arange(25, dtype=np.uint8).reshape(1, 1, 5, 5),
+        "wz": np.uint8(7),
+    } | changed
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="start"),
+        helper.make_node("QLinearConv", ["q", "s", "z", "w", "s", "wz", "s", "z"], ["r"], name="first"),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 1, 8, 8]), ("y", None))
+    )
+    kept = [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()]
+    graph = helper.make_graph(nodes, "net", [x], [y], kept)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+
+
+def test_weights_of_uint8() -> None:
+    """They are numbers of int8 less their zero point."""
+    graph = load_onnx(_small())
+    x = np.random.default_rng(4).normal(size=(1, 1, 8, 8)).astype(np.float32)
+    assert np.array_equal(graph.evaluate({"x": x})["y"], expected(_small(), x))
+
+
+@pytest.mark.parametrize("zero", [0, 7, 255])
+def test_weights_of_nine_bits(zero: int) -> None:
+    """Distances from their zero point that int8 does not hold."""
+    model = _small(w=np.arange(5, 255, 10, dtype=np.uint8).reshape(1, 1, 5, 5), wz=np.uint8(zero))
+    graph = load_onnx(model)
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=(1, 1, 8, 8)).astype(np.float32)
+        assert np.array_equal(graph.evaluate({"x": x})["y"], expected(model, x))
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_scale_that_is_none(scale: float) -> None:
+    with pytest.raises(CorruptModelError, match=f"start.*a scale of {scale}"):
+        load_onnx(_small(s=np.float32(scale)))
+
+
+def _trained(limit: int, way: str) -> bytes:
+    """A convolution as training with quantisation exports it: ``way`` says what its weights are."""
+    random = np.random.default_rng(3)
+    real = (random.normal(size=(4, 3, 3, 3)) * 0.3).astype(np.float32)
+    scales = (np.abs(real).reshape(4, -1).max(1) / limit).astype(np.float32)
+    whole = np.clip(np.rint(real / scales[:, None, None, None]), -limit, limit).astype(np.int8)
+    constants = {"s": np.float32(0.02), "z": np.int8(0), "ws": scales, "wz": np.zeros(4, np.int8)}
+    constants |= {"ys": np.float32(0.05), "yz": np.int8(-3), "low": np.int8(-limit), "high": np.int8(limit)}
+    constants |= {
+        "b": (random.normal(size=4) * 0.1).astype(np.float32),
+        "w": whole if way == "int8" else real,
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+    ]
+    name = "w"
+    if way == "turned":
+        constants["w"] = np.ascontiguousarray(real.transpose(1, 2, 3, 0))
+        nodes.append(helper.make_node("Transpose", [name], ["wt"], perm=[3, 0, 1, 2]))
+        name = "wt"
+    if way != "int8":
+        nodes.append(helper.make_node("QuantizeLinear", [name, "ws", "wz"], ["wq"], axis=0))
+        nodes.append(helper.make_node("Clip", ["wq", "low", "high"], ["wc"]))
+        name = "wc"
+    nodes += [
+        helper.make_node("DequantizeLinear", [name, "ws", "wz"], ["wd"], axis=0),
+        helper.make_node("Conv", ["d", "wd", "b"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, [1, 3, 6, 6]), ("y", 1, [1, 4, 4, 4]))]
+    held = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("way", ["float", "turned", "int8"])
+@pytest.mark.parametrize("limit", [127, 7])
+def test_weights_that_training_left_as_floats_are_quantised(limit: int, way: str) -> None:
+    """They become the integers that ONNX Runtime would compute at each run."""
+    data = _trained(limit, way)
+    graph = load_onnx(data)
+    (layer,) = (node for node in graph.nodes if type(node.op).__name__ == "Conv2d")
+    assert [v.dtype for v in graph.signature(layer).inputs] == [DType.INT8, DType.INT8, DType.INT32]
+    assert graph.notes == ()
+    x = np.random.default_rng(1).normal(size=(1, 3, 6, 6)).astype(np.float32)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": x})
+    ((found,),) = graph.run([[x]])
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_layers_that_stay_float_are_named() -> None:
+    """Without a QuantizeLinear behind it, a layer has no integers to give."""
+    model = onnx.load_from_string(_trained(127, "int8"))
+    del model.graph.node[-2:]
+    model.graph.node[-1].output[0] = "y"
+    (note,) = load_onnx(model.SerializeToString()).notes
+    assert note.startswith(
+        "1 of 1 layers with weights are computed in float32 though the file is quantised: "
+    )
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("name", "most"), [("embed_uint8.onnx", 0), ("bert_dynamic_gather_uint8.onnx", 1e-6)]
+)
+def test_quantised_embeddings(name: str, most: float) -> None:
+    """Tables of uint8 that Gather reads, as ``quantize_dynamic`` writes them."""
+    path = exporter_file(f"truth/{name}")
+    graph = load_onnx(path)
+    (x,) = (graph.values[name] for name in graph.inputs)
+    tokens = np.random.default_rng(2).integers(0, 30, x.shape)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {session.get_inputs()[0].name: tokens})
+    ((found,),) = graph.run([[tokens.astype(x.dtype.numpy)]])
+    assert np.abs(found - np.asarray(wanted)).max() <= most

@@ -1,0 +1,178 @@
+"""Operators of quantised numbers, one by one, and int16: compared with ONNX Runtime."""
+
+import logging
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+from crtgen.network.frontends import load_onnx
+from crtgen.network.ir import Array, Graph
+from crtgen.network.passes import DEFAULT_PASSES, run_passes
+from tests.network.frontends.onnx.quantised import NETWORKS, Calibration, expected, inputs
+from tests.network.frontends.onnx.test_networks import Net
+
+_TYPES = [np.uint8, np.int8]
+
+
+def _graph(model: bytes) -> Graph:
+    return run_passes(load_onnx(model), DEFAULT_PASSES)[0]
+
+
+def _equal(model: bytes, x: Array) -> Graph:
+    """The graph, whose output is that of ONNX Runtime."""
+    graph = _graph(model)
+    np.testing.assert_array_equal(graph.evaluate({"x": x})[graph.outputs[0]], expected(model, x))
+    return graph
+
+
+def _model(code: str, x: Array, others: Mapping[str, Array], names: list[str], **attributes: Any) -> bytes:
+    """A model of one operator of ONNX Runtime on ``x``, whose other operands are constants."""
+    node = helper.make_node(code, names, ["y"], name="node", domain="com.microsoft", **attributes)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [node],
+        "net",
+        [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info("y", kind, [None] * x.ndim)],
+        [numpy_helper.from_array(array, name) for name, array in others.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def _numbers(dtype: Any, *shape: int, seed: int = 0) -> Array:
+    info = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def _quants(dtype: Any, **scales: float) -> dict[str, Array]:
+    """A scale and a zero point for each name."""
+    found: dict[str, Array] = {}
+    for number, (name, scale) in enumerate(scales.items()):
+        found[f"{name}s"] = np.array(scale, np.float32)
+        found[f"{name}z"] = np.array(5 + 20 * number, dtype)
+    return found
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize(("alpha", "turned"), [(1.0, 1), (0.37, 0), (2.5, 1)])
+def test_gemm_with_a_factor(dtype: Any, alpha: float, turned: int) -> None:
+    x = _numbers(dtype, *((12, 7) if turned else (7, 12)))
+    others = _quants(dtype, x=0.03, y=0.11) | {
+        "w": _numbers(np.int8, 5, 12, seed=1),
+        "ws": np.array(0.02, np.float32),
+        "wz": np.array(0, np.int8),
+        "c": np.arange(-200, 300, 100, dtype=np.int32),
+    }
+    names = ["x", "xs", "xz", "w", "ws", "wz", "c", "ys", "yz"]
+    _equal(_model("QGemm", x, others, names, alpha=alpha, transA=turned, transB=1), x)
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+def test_one_of_two(dtype: Any) -> None:
+    x = _numbers(dtype, 2, 3, 8)
+    others = _quants(dtype, x=0.03, o=0.05, y=0.04) | {
+        "if": np.arange(8) % 3 == 0,
+        "o": _numbers(dtype, 3, 1, seed=2),
+    }
+    names = ["if", "x", "xs", "xz", "o", "os", "oz", "ys", "yz"]
+    graph = _equal(_model("QLinearWhere", x, others, names), x)
+    assert "select" in [node.op.name for node in graph.nodes]
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("counted", [0, 1])
+def test_averages_over_padding(dtype: Any, counted: int) -> None:
+    x, others = _numbers(dtype, 1, 4, 9, 8), _quants(dtype, x=0.0371, y=0.0251)
+    attributes = {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 1], "count_include_pad": counted}
+    model = _model("QLinearAveragePool", x, others, ["x", "xs", "xz", "ys", "yz"], **attributes)
+    _equal(model, x)
+
+
+def _static(net: Net, activations: QuantType, weights: QuantType) -> bytes:
+    logging.disable(logging.WARNING)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            real, made = Path(folder) / "real.onnx", Path(folder) / "made.onnx"
+            model = onnx.version_converter.convert_version(net.model(), 21)
+            onnx.save(model, real)
+            quantize_static(
+                real,
+                made,
+                Calibration(net.shape),
+                quant_format=QuantFormat.QDQ,
+                activation_type=activations,
+                weight_type=weights,
+            )
+            return made.read_bytes()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_gemm_with_factors_between_two_quantisations() -> None:
+    """ONNX Runtime computes it in float32, and so does crtgen."""
+    net = Net(6, 16)
+    net.add("Gemm", net.weights(16, 8), net.weights(8), alpha=0.5, beta=2.0)
+    net.add("Relu")
+    net.add("Gemm", net.weights(6, 5), net.weights(5), transA=1)
+    model = _static(net, QuantType.QUInt8, QuantType.QInt8)
+    _equal(model, np.random.default_rng(1).normal(0, 1, (6, 16)).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["plain", "pieces", "autoencoder"])
+@pytest.mark.parametrize("kind", [QuantType.QInt16, QuantType.QUInt16])
+def test_activations_of_16_bits(name: str, kind: QuantType) -> None:
+    """Layers are computed in float32, as ONNX Runtime does it: sums may be rounded otherwise."""
+    model = _static(NETWORKS[name](), kind, QuantType.QInt8)
+    graph = _graph(model)
+    for x in inputs(name, 4):
+        found = graph.evaluate({graph.inputs[0]: x})[graph.outputs[0]]
+        wanted = expected(model, x)
+        assert np.allclose(found, wanted, atol=1e-4 * float(np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_packed_weights(bits: int, zeros: bool) -> None:
+    """They become float32."""
+    random, outputs, depth, size = np.random.default_rng(bits), 6, 40, 16
+    blocks = -(-depth // size)
+    x = random.normal(0, 1, (3, depth)).astype(np.float32)
+    others: dict[str, Array] = {
+        "w": random.integers(0, 256, (outputs, blocks, size * bits // 8), np.uint8),
+        "s": random.uniform(0.01, 0.1, (outputs, blocks)).astype(np.float32),
+    }
+    if zeros:
+        others["z"] = random.integers(0, 256, (outputs, -(-blocks * bits // 8)), np.uint8)
+    attributes = {"K": depth, "N": outputs, "bits": bits, "block_size": size}
+    model = _model("MatMulNBits", x, others, ["x", *others], **attributes)
+    graph = _graph(model)
+    assert np.allclose(graph.evaluate({"x": x})[graph.outputs[0]], expected(model, x), rtol=1e-4, atol=1e-4)
+
+
+def test_weights_in_blocks_of_four_bits() -> None:
+    """They become float32."""
+    random = np.random.default_rng(0)
+    weights = helper.make_tensor("w", TensorProto.INT4, (8, 6), random.integers(-8, 8, 48).tolist())
+    scales = numpy_helper.from_array(random.uniform(0.01, 0.1, (2, 6)).astype(np.float32), "s")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=4),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [3, 8]), ("y", [3, 6])))
+    graph = helper.make_graph(nodes, "net", [x], [y], [weights, scales])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    data, real = model.SerializeToString(), random.normal(0, 1, (3, 8)).astype(np.float32)
+    loaded = _graph(data)
+    onnxruntime.set_default_logger_severity(3)
+    found = loaded.evaluate({"x": real})[loaded.outputs[0]]
+    assert np.allclose(found, expected(data, real), rtol=1e-5, atol=1e-6)

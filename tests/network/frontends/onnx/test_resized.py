@@ -1,0 +1,75 @@
+"""Linear Resize of int8 and uint8, as ONNX Runtime's operator has it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from crtgen.base.errors import UnsupportedError
+from crtgen.network.frontends import load_onnx
+from crtgen.network.ir import Array
+from tests.compiler.kernels.program import Run, run_on_host
+
+SHAPE = (1, 3, 5, 7)
+
+
+def _model(
+    kind: type[np.generic], given: str, numbers: Any, quantised: bool = True, **attributes: Any
+) -> bytes:
+    """The numbers, between a QuantizeLinear and a DequantizeLinear if ``quantised``."""
+    constants = {"s": np.array(0.1, np.float32), "z": np.array(3, kind), given: np.asarray(numbers)}
+    inputs = ["q", "", given] if given == "scales" else ["q", "", "", given]
+    nodes = [helper.make_node("Resize", inputs, ["u"], mode="linear", **attributes)]
+    if quantised:
+        nodes.insert(0, helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]))
+        nodes.append(helper.make_node("DequantizeLinear", ["u", "s", "z"], ["y"]))
+    ends = ("x", "y") if quantised else ("q", "u")
+    element = TensorProto.FLOAT if quantised else helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    values = [
+        helper.make_tensor_value_info(name, element, shape)
+        for name, shape in zip(ends, (SHAPE, [None] * 4), strict=True)
+    ]
+    known = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "model", values[:1], values[1:], known)
+    opsets = [helper.make_opsetid("", 17)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+def _same(model: bytes, x: Array) -> Any:
+    session = onnxruntime.InferenceSession(model)
+    (expected,) = session.run(None, {session.get_inputs()[0].name: x})
+    ((got,),) = load_onnx(model).run([[x]])
+    np.testing.assert_array_equal(got, np.asarray(expected))
+    return got
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("mode", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("size", [(11, 14), (3, 4), (5, 13), (1, 7)])
+def test_pixels_are_cut_as_the_runtime_cuts_them(kind: Any, mode: str, size: tuple[int, int]) -> None:
+    random, info = np.random.default_rng(size[0]), np.iinfo(kind)
+    raw = random.integers(info.min, info.max, SHAPE, kind, endpoint=True)
+    sizes = np.array([*SHAPE[:2], *size])
+    attributes: dict[str, Any] = {"coordinate_transformation_mode": mode}
+    _same(_model(kind, "sizes", sizes, quantised=False, **attributes), raw)
+    x = ((raw.astype(np.float32) - 3) * np.float32(0.1)).astype(np.float32)
+    _same(_model(kind, "sizes", sizes, **attributes), x)
+
+
+@pytest.mark.cc
+def test_scales_and_generated_code(tmp_path: Path) -> None:
+    model = _model(np.int8, "scales", np.array([1, 1, 1.7, 0.6], np.float32))
+    x = np.random.default_rng(1).uniform(-13, 13, SHAPE).astype(np.float32)
+    expected, graph = _same(model, x), load_onnx(model)
+    (printed,) = run_on_host(tmp_path, [Run("net", graph, {graph.inputs[0]: x})])
+    np.testing.assert_array_equal(np.frombuffer(printed, np.float32).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("mode", ["tf_crop_and_resize", "half_pixel_symmetric"])
+def test_other_coordinates_are_refused(mode: str) -> None:
+    model = _model(np.int8, "sizes", np.array([1, 3, 9, 9]), coordinate_transformation_mode=mode)
+    with pytest.raises(UnsupportedError, match=mode):
+        load_onnx(model)

@@ -1,0 +1,95 @@
+"""Networks that were trained: the demonstration's, and those of scikit-learn by its exporter."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from skl2onnx import to_onnx
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from crtgen.network.frontends import load_onnx
+from crtgen.network.ir import Array, Graph
+from crtgen.network.passes import DEFAULT_PASSES, run_passes
+from demo.train import load
+from tests.compiler.kernels.program import Run, run_on_host
+from tests.support import ROOT
+
+
+def test_the_demonstration_reads_digits() -> None:
+    graph, _ = run_passes(load_onnx(ROOT / "demo" / "digits.onnx"), DEFAULT_PASSES)
+    _, _, images, labels = load()
+    outputs = [
+        graph.evaluate({"image": image.reshape(1, 1, 8, 8)})["probabilities"] for image in images[:100]
+    ]
+    assert np.mean(np.concatenate(outputs).argmax(1) == labels[:100]) > 0.95
+
+
+_CLASSIFIERS: dict[str, BaseEstimator] = {
+    "mlp": MLPClassifier((24,), max_iter=8, random_state=1),
+    "scaled": make_pipeline(
+        StandardScaler(), MLPClassifier((16, 12), activation="tanh", max_iter=8, random_state=1)
+    ),
+    "logistic": make_pipeline(Normalizer(), LogisticRegression(max_iter=30)),
+}
+_REGRESSORS: dict[str, BaseEstimator] = {
+    "mlp": MLPRegressor(hidden_layer_sizes=(16,), max_iter=8, random_state=1),
+    "linear": LinearRegression(),
+}
+
+
+def _fitted(model: BaseEstimator) -> tuple[BaseEstimator, Array]:
+    x, labels = load_digits(return_X_y=True)
+    data = x.astype(np.float32)[:400]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(data, labels[:400]), data
+
+
+def _exported(model: BaseEstimator, data: Array, **options: bool) -> bytes:
+    exported = to_onnx(model, data[:1], options=options or None, target_opset={"": 17, "ai.onnx.ml": 1})
+    return bytes(exported.SerializeToString())
+
+
+def _graph(content: bytes) -> Graph:
+    return run_passes(load_onnx(content), DEFAULT_PASSES)[0]
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("name", _CLASSIFIERS)
+def test_classifiers(name: str, tmp_path: Path) -> None:
+    """By the references, and as C on a host."""
+    model, data = _fitted(_CLASSIFIERS[name])
+    graph = _graph(_exported(model, data, zipmap=False))
+    wanted = model.predict_proba(data[:20])
+    for row, shares in zip(data[:20], wanted, strict=True):
+        found = graph.evaluate({graph.inputs[0]: row[None]})
+        label, probabilities = (found[name] for name in graph.outputs)
+        assert label.tolist() == [shares.argmax()]
+        assert np.allclose(probabilities, shares, atol=1e-5)
+    (data_,) = run_on_host(tmp_path, [Run(name, graph, {graph.inputs[0]: data[:1]})])
+    assert np.allclose(np.frombuffer(data_[-40:], np.float32), wanted[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", _REGRESSORS)
+def test_regressors(name: str) -> None:
+    model, data = _fitted(_REGRESSORS[name])
+    graph = _graph(_exported(model, data))
+    wanted = model.predict(data[:20]).reshape(-1)
+    found = [graph.evaluate({graph.inputs[0]: row[None]})[graph.outputs[0]].item() for row in data[:20]]
+    assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_dictionary_of_probabilities_is_an_array() -> None:
+    """The exporter's default is a ZipMap."""
+    model, data = _fitted(_CLASSIFIERS["mlp"])
+    graph = load_onnx(_exported(model, data))
+    assert "without their dictionary" in graph.notes[0]
+    found = graph.evaluate({graph.inputs[0]: data[:1]})[graph.outputs[1]]
+    assert np.allclose(found, model.predict_proba(data[:1]), atol=1e-5)

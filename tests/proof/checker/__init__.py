@@ -1,0 +1,1 @@
+"""Tests of crtgen.proof.checker."""

@@ -1,0 +1,159 @@
+"""Images with one thing changed: a bit of what is linked, or a constant, a register, an order in sources."""
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from crtgen import api
+from crtgen.base.errors import BuildError, CrtgenError
+from crtgen.boards import find_board
+from crtgen.proof.checker import UNKNOWN, proof, prove
+from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.layout import only_model
+from crtgen.proof.refute import refute
+
+__all__ = ["Outcome", "flipped", "lines_of", "outcomes"]
+
+_MOST_ATTEMPTS = 20
+
+
+@dataclass
+class Outcome:
+    """What became of changed images. Accepted ones are run over inputs: ``wrong`` are those that differ."""
+
+    tried: int = 0
+    rejected: int = 0
+    shown: int = 0
+    """Of the rejected ones, those for which an input was found."""
+    neutral: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, changed: Path, model: Path, board: str, what: str) -> None:
+        """Prove an image, and look for an input that shows a difference."""
+        try:
+            found = prove(changed, model)
+        except CrtgenError:  # a flip may make it a file that is none
+            self.tried, self.rejected = self.tried + 1, self.rejected + 1
+            return
+        self.tried += 1
+        shown = refute(found, changed, find_board(board)).inputs != ()
+        if not found.is_proven:
+            self.rejected, self.shown = self.rejected + 1, self.shown + shown
+        else:
+            (self.wrong if shown else self.neutral).append(what)
+
+
+def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
+    """The image with one bit of what it loads changed."""
+    data = bytearray(path.read_bytes())
+    with path.open("rb") as file:
+        segments = [(s["p_vaddr"], s["p_offset"], s["p_filesz"]) for s in ELFFile(file).iter_segments()]
+    first, offset, _ = next(s for s in segments if s[0] <= address < s[0] + s[2])
+    data[offset + address - first] ^= 1 << bit
+    changed = directory / "changed.elf"
+    changed.write_bytes(data)
+    return changed
+
+
+def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, directory: Path) -> Outcome:
+    """Half of the flips are in code that runs, half in constants; changes are in generated C and assembly."""
+    generated = api.load(model).compile(board).generate("standalone")
+    image = directory / "firmware.elf"
+    built = generated.build()
+    image.write_bytes(built.path.read_bytes())
+    numbers, outcome = random.Random(seed), Outcome()
+    code, constants, count = _places(image, model)
+    with pytest.MonkeyPatch.context() as patch:  # a loop without an end is one soon
+        patch.setattr(proof, "_MOST_INSTRUCTIONS", 4 * count)
+        for i in range(flips):
+            address, bit = numbers.choice(constants if i % 2 and constants else code), numbers.randrange(8)
+            changed = flipped(image, address, bit, directory)
+            outcome.add(changed, model, board, f"bit {bit} of {_name(image, changed, address)}")
+        for _ in range(changes):
+            what, changed = _built(generated, numbers, directory)
+            outcome.add(changed, model, board, what)
+    return outcome
+
+
+def _places(image: Path, model: Path) -> tuple[list[int], list[int], int]:
+    """Addresses of bytes of instructions that run, and of constants of the model; how many are run."""
+    read = read_image(image)
+    run = proof._ProofRun(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
+    assert run.proof(0.0).is_proven
+    code = [a for i in sorted(run.machine.code) for a in range(i, read.instructions[i].following)]
+    spans = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]
+    return code, [a for first, end in spans for a in range(first, end)], run.machine.count
+
+
+def _name(image: Path, changed: Path, address: int) -> str:
+    """The instruction or the constant at an address, before and after."""
+    before, after = read_image(image), read_image(changed)
+    near = [a for a in (address, address - 1, address - 2, address - 3) if a in before.instructions]
+    for a in near[:1]:
+        if before.instructions[a].following > address:
+            new = after.instructions.get(a)
+            text = f"{before.instructions[a].text!r} -> {new.text if new else 'nothing'!r}"
+            return f"{address:#x} in {before.function_of(address)}: {text}"
+    owner = max((v, n) for n, v in before.symbols.items() if v <= address and "__tvm_param__" in n)[1]
+    return f"{owner} + {address - before.symbols[owner]}"
+
+
+def _built(generated: api.GeneratedProject, numbers: random.Random, directory: Path) -> tuple[str, Path]:
+    """A change that still builds."""
+    for _ in range(_MOST_ATTEMPTS):
+        what, sources = _changed_sources(generated.project.sources, numbers)
+        try:
+            built = replace(generated, project=replace(generated.project, sources=sources)).build()
+        except BuildError:
+            continue
+        changed = directory / "changed.elf"
+        changed.write_bytes(built.path.read_bytes())
+        return what, changed
+    raise AssertionError("no change builds")
+
+
+_STATEMENT = {".S": re.compile(r"    [a-z][\w.]*\s+[\w{\[].*"), ".c": re.compile(r"\s{4,}\w.*;")}
+_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
+_REGISTER = re.compile(r"\b[rq](\d+)\b")
+
+
+def _changed_sources(sources: Mapping[str, bytes], numbers: random.Random) -> tuple[str, dict[str, bytes]]:
+    """One constant, register or pair of statements of the model's kernels changed."""
+    name = numbers.choice([n for n in sources if n.endswith(("_kernels.c", "_kernels.S"))])
+    lines, statement = sources[name].decode().split("\n"), _STATEMENT[name[-2:]]
+    plain = [i for i, line in enumerate(lines) if statement.fullmatch(line)]
+    while True:
+        i = numbers.choice(plain)
+        old = lines[i : i + 2]
+        new = _changed(old, statement.fullmatch(old[-1]) is not None, numbers)
+        if new != old:
+            break
+    said = (" / ".join(line.strip() for line in pair) for pair in (old, new))
+    what = f"{name}:{i + 1}: {' -> '.join(said)}"
+    return what, {**sources, name: "\n".join([*lines[:i], *new, *lines[i + 2 :]]).encode()}
+
+
+def _changed(lines: list[str], both: bool, numbers: random.Random) -> list[str]:
+    first, *second = lines
+    kind = numbers.choice(("constant", "register", "order"))
+    if kind == "order":
+        return [*second, first] if both else lines
+    matches = list((_NUMBER if kind == "constant" else _REGISTER).finditer(first))
+    if not matches:
+        return lines
+    m = numbers.choice(matches)
+    n = int(m[1])
+    new = numbers.choice([v for v in (n + 1, n - 1, n ^ 4) if v >= 0])
+    return [f"{first[: m.start(1)]}{new}{first[m.end(1) :]}", *second]
+
+
+def lines_of(outcome: Outcome) -> Iterator[str]:
+    """For people."""
+    yield f"{outcome.tried} changed: {outcome.rejected} rejected, {outcome.shown} of these shown by an input"
+    yield from (f"neutral: {what}" for what in outcome.neutral)
+    yield from (f"WRONG: {what}" for what in outcome.wrong)

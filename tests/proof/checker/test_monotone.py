@@ -1,0 +1,79 @@
+"""Expressions that never turn, and some that look like it."""
+
+import numpy as np
+import pytest
+
+from crtgen.proof.checker.meaning import OPS
+from crtgen.proof.checker.monotone import Course, course_of
+from crtgen.proof.checker.value import LinearSum, Symbol, WordOp
+
+X = LinearSum(0, {Symbol(0, 0, 0, 127): 8})
+LOW = WordOp("sxtb", WordOp("sub", X, 128))
+
+
+def course(e: WordOp) -> Course | None:
+    return course_of(e, lambda leaf: Course(*leaf.bounds(), 1), {})
+
+
+@pytest.mark.parametrize(
+    "e",
+    [WordOp("sel", WordOp("hi", X, 255), 127, LOW), WordOp("sel", WordOp("le", X, 255), LOW, 127)],
+    ids=["hi", "le"],
+)
+def test_a_limit_by_a_branch(e: WordOp) -> None:
+    assert course(e) == Course(-128, 127, 1)
+
+
+def test_a_limit_below() -> None:
+    """What GCC makes of a clamp after ADDS."""
+    least = -128 & 0xFFFFFFFF
+    y = WordOp("sub", X, 200)
+    assert course(WordOp("sel", WordOp("sum_ge", y, 128, 0), y, least)) == Course(-128, 816, 1)
+    assert course(WordOp("sel", WordOp("sum_lt", y, 128, 0), least, y)) == Course(-128, 816, 1)
+    assert course(WordOp("sel", WordOp("sum_ge", y, 129, 0), y, least)) is None  # -129 is less
+    assert course(WordOp("sel", WordOp("sum_ge", y, 126, 0), least, y)) is None  # -127 is more
+
+
+Y = LinearSum(0, {Symbol(0, 0, 0, 255): 1})
+
+
+@pytest.mark.parametrize(
+    ("e", "expected"),
+    [
+        (WordOp("sel", WordOp("eq", Y, 255), 254, Y), Course(0, 254, 1)),
+        (WordOp("sel", WordOp("eq", Y, 0), 1, Y), Course(1, 255, 1)),
+        (WordOp("sel", WordOp("eq", Y, 256), 0, Y), Course(0, 255, 1)),
+        (WordOp("sel", WordOp("eq", Y, 255), 3, Y), None),
+        (WordOp("sel", WordOp("eq", Y, 254), 254, Y), None),
+    ],
+    ids=["at its end", "at its beginning", "beyond", "falls", "within"],
+)
+def test_a_limit_by_an_equality(e: WordOp, expected: Course | None) -> None:
+    """What GCC makes of a clamp where a number is above by one at most."""
+    assert course(e) == expected
+
+
+def test_a_rounding_shift_by_a_word() -> None:
+    """Of a sum of 512 and more powers softmax's shares are shifted by 32 bits: nothing is left."""
+    expected = {31: (0, 1), 32: (0, 0), 33: (0, 0)}
+    word = LinearSum(0, {Symbol(0, 0, 0, (1 << 31) - 1, 32): 1})
+    for by, ends in expected.items():
+        found = course(WordOp("vrshl_any", word, -by & 0xFFFFFFFF))
+        assert found is not None
+        assert found[:2] == ends
+    numbers = np.array([-(1 << 31), -1, 5, (1 << 31) - 1])
+    assert OPS["vrshl_any"](numbers, np.array([-32, -33, -128, -40])).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "e",
+    [
+        WordOp("sel", WordOp("hi", X, 255), 126, LOW),  # falls from 127 to 126
+        WordOp("sel", WordOp("hi", X, 256), 127, LOW),  # 256 wraps
+        WordOp("sel", WordOp("ls", X, 255), 127, LOW),
+        WordOp("sel", WordOp("eq", X, 255), 127, LOW),
+        LOW,
+    ],
+)
+def test_what_turns_or_wraps(e: WordOp) -> None:
+    assert course(e) is None

@@ -1,0 +1,116 @@
+"""What the checker takes operators to compute, against recorded outputs of TensorFlow Lite Micro."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crtgen.proof.checker.network.arithmetic import high_mul
+from crtgen.proof.checker.network.elementwise import ElementLayer
+from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.sums import SumLayer
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import Symbol
+from tests.network.ops.oracle import run_all
+from tests.proof.checker.networks import elements
+from tests.support import ROOT, model_path
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+def run(network: Network, *inputs: Any) -> list[Any]:
+    """The network on numbers: each symbol gets the value that its layer says. Gives its results."""
+    values: dict[Symbol, int] = {}
+    for tensor, x in zip(network.file.inputs, inputs, strict=True):
+        for symbol, number in zip(network.values(tensor), x.ravel(), strict=True):
+            assert isinstance(symbol, Symbol)
+            values[symbol] = int(number)
+    for layer in network.layers:
+        outputs = network.prepared(layer)
+        for i, number in _numbers(layer, values):
+            _set(values, outputs[i], number)
+    return [
+        np.array([values[v] if isinstance(v, Symbol) else v for v in network.values(t)])
+        for t in network.results
+    ]
+
+
+def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int]]:
+    """The outputs of a layer; nothing of one that moves bytes."""
+
+    def number(v: Value) -> Any:
+        return np.array([values[v] if isinstance(v, Symbol) else v], np.int64)
+
+    if isinstance(layer, SumLayer):
+        for i, channel, base, terms in layer.sums():
+            total = np.array([base + sum(k * values[s] for s, k in terms.items())], np.int64)
+            yield i, int(layer.function(channel, total)[0])
+    if isinstance(layer, ElementLayer):
+        for i, operands in enumerate(layer.operands):
+            yield i, int(layer.value(*map(number, operands))[0])
+    elif isinstance(layer, MaxPool):
+        low, high = layer.limits
+        for i, cells in enumerate(layer.sets):
+            if cells:
+                yield i, min(high, max(low, *(values[s] for s in cells)))
+    elif isinstance(layer, SoftmaxLayer | LstmLayer):
+        given = [layer.inputs] if isinstance(layer, SoftmaxLayer) else layer.operands()
+        arrays = [np.concatenate([number(v) for v in of]) for of in given]
+        yield from ((i, int(v)) for i, v in enumerate(layer.reference(*arrays)))
+
+
+def _set(values: dict[Symbol, int], value: int | Symbol, number: int) -> None:
+    if isinstance(value, Symbol):
+        assert value.low <= number <= value.high, "beyond what its layer can give"
+        assert values.setdefault(value, number) == number, "two outputs that are not the same"
+    else:
+        assert value == number, "an output that is no constant"
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["ad01_int8", pytest.param("kws_int8", marks=pytest.mark.nightly)])
+def test_recorded_outputs(name: str) -> None:
+    path = model_path(name)
+    cases = np.load(path.with_suffix(".npz"))
+    first = sorted(k.removesuffix("_input0") for k in cases.files if k.endswith("_input0"))[:2]
+    network = Network(path)
+    for case in first:
+        (found,) = run(network, cases[f"{case}_input0"])
+        np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
+
+
+def test_digits() -> None:
+    """Convolutions, max pools, a fully connected layer and softmax; recorded with the demonstration."""
+    cases = np.load(ROOT / "demo" / "digits.npz")
+    network = Network(DIGITS)
+    names = sorted(k.removesuffix("_input0") for k in cases.files if k.endswith("_input0"))[:3]
+    for case in names:
+        (found,) = run(network, cases[f"{case}_input0"])
+        np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
+    assert names
+
+
+def test_elements(tmp_path: Path) -> None:
+    """Against TFLite Micro, for all 256 values of each channel."""
+    path = tmp_path / "elements.tflite"
+    path.write_bytes(elements())
+    network = Network(path)
+    values = np.arange(-128, 128, dtype=np.int8)[:, None].repeat(32, 1).reshape(256, 1, 2, 2, 8)
+    for x, (wanted,) in zip(values, run_all(path.read_bytes(), [(x,) for x in values]), strict=True):
+        np.testing.assert_array_equal(run(network, x)[0], wanted.ravel())
+
+
+def test_high_mul() -> None:
+    """SaturatingRoundingDoublingHighMul: halves are rounded up."""
+    a = np.array([1 << 30, -(1 << 30), 3 << 29, -(3 << 29), 5], np.int64)
+    np.testing.assert_array_equal(high_mul(a, 1), [1, 0, 1, -1, 0])
+
+
+def test_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="not of integers"):
+        Network(model_path("ad01_float32"))

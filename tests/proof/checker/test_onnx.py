@@ -1,0 +1,184 @@
+"""Quantised ONNX networks: what the checker takes them to compute, and images of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen import api
+from crtgen.base.errors import CorruptModelError, UnsupportedError
+from crtgen.proof.checker import prove
+from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.network.elementwise import ElementLayer
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.proof import _network
+from tests.network.frontends.onnx.quantised import (
+    FORMS,
+    SUMS,
+    Whole,
+    added,
+    expected,
+    inputs,
+    quantised,
+    summed,
+)
+from tests.proof.checker.mutations import flipped
+from tests.proof.checker.test_network import run
+from tests.support import nightly, require_tool
+
+NAMES, KINDS = ("autoencoder", "plain", "separable"), ("qdq_uint8", "qdq_int8", "qdq_uint8_weights")
+IN_CI = tuple(zip(NAMES, KINDS, strict=True))
+NETWORKS = [(n, k) if (n, k) in IN_CI else nightly(n, k) for n in NAMES for k in KINDS]
+
+
+@cache
+def model(name: str, form: str) -> bytes:
+    return quantised(name, FORMS[form])
+
+
+@pytest.fixture
+def file(name: str, form: str, tmp_path: Path) -> Path:
+    found = tmp_path / f"{name}.onnx"
+    found.write_bytes(model(name, form))
+    return found
+
+
+@pytest.mark.parametrize(("name", "form"), NETWORKS)
+def test_meaning(name: str, form: str, file: Path) -> None:
+    """As ONNX Runtime computes it, bit for bit."""
+    network = Network(file)
+    for x in inputs(name, 3):
+        (found,) = run(network, x.view(np.int32))
+        np.testing.assert_array_equal(
+            found.astype(np.int32).view(np.float32), expected(model(name, form), x).ravel()
+        )
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("name", "form", "board"),
+    [
+        nightly("residual", "qdq_int8", "mps2_an386"),
+        nightly("residual", "qdq_int8", "mps3_an547"),
+        nightly("separable", "qdq_uint8", "mps2_an386"),
+        ("separable", "qdq_uint8", "mps3_an547"),
+    ],
+)
+def test_proven(name: str, form: str, file: Path, board: str) -> None:
+    require_tool("arm-none-eabi-gcc")
+    image = api.load(file).compile(board).generate("standalone").build()
+    proof = prove(image.path, file)
+    assert proof.is_proven, proof.stopped or proof.first_reason
+    assert [layer.missing for layer in proof.layers] == [0] * len(proof.layers)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """The file and an image of a small network for a board, which is proven."""
+    folder = tmp_path_factory.mktemp("onnx")
+    file = folder / "autoencoder.onnx"
+    file.write_bytes(model("autoencoder", "qdq_int8"))
+
+    @cache
+    def build(board: str) -> tuple[Path, Path]:
+        require_tool("arm-none-eabi-gcc")
+        image = folder / f"{board}.elf"
+        made = api.load(file).compile(board).generate("standalone").build()
+        image.write_bytes(made.path.read_bytes())
+        assert prove(image, file).is_proven
+        return file, image
+
+    return build
+
+
+def place(image: DecodedImage, function: str, name: str, which: int) -> int:
+    """The address of an instruction in a function, by its name, or of one of the words behind its code."""
+    whole = next(n for n in image.symbols if n.startswith(f"autoencoder_{function}"))
+    first = image.symbols[whole]
+    end = first + image.sizes[whole]
+    if name == "word":
+        return end + 4 * which
+    return [a for a, i in sorted(image.instructions.items()) if first <= a < end and i.name == name][which]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("board", "function", "name", "which", "byte", "bit"),
+    [
+        ("mps2_an386", "quantize_", "word", -6, 0, 0),  # the scale of the input, by its last bit
+        nightly("mps2_an386", "quantize_", "word", -1, 3, 0),  # what is added to round
+        nightly("mps2_an386", "quantize_", "vdiv", 0, 2, 0),  # another register
+        nightly("mps2_an386", "dequantize_", "word", -1, 0, 0),  # the scale of the output
+        ("mps2_an386", "dense_", "vcvtr", 0, 2, 7),  # cut towards zero
+        nightly("mps2_an386", "dense_", "vcvtr", 0, 3, 4),  # nothing that an M4 knows
+        nightly("mps3_an547", "quantize_", "movw", 3, 2, 0),  # the scale of the input
+        ("mps3_an547", "quantize_", "vfma", 0, 2, 0),  # another register
+        nightly("mps3_an547", "dequantize_", "movw", 0, 2, 0),
+    ],
+)
+def test_a_changed_bit_is_rejected(
+    built: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    board: str,
+    function: str,
+    name: str,
+    which: int,
+    byte: int,
+    bit: int,
+) -> None:
+    file, path = built(board)
+    at = place(read_image(path), function, name, which)
+    assert not prove(flipped(path, at + byte, bit, tmp_path), file).is_proven
+
+
+@pytest.mark.parametrize(
+    ("kind", "scales", "zeros"),
+    [
+        (np.int8, *SUMS[0]),
+        nightly(np.int8, *SUMS[1]),
+        nightly(np.uint8, *SUMS[0]),
+        (np.uint8, *SUMS[1]),
+    ],
+)
+def test_sums_of_all_pairs(kind: Whole, scales: list[float], zeros: list[int], tmp_path: Path) -> None:
+    data, file = added(kind, scales, zeros), tmp_path / "added.onnx"
+    file.write_bytes(data)
+    network, whole = Network(file), np.arange(-128, 128)
+    layer = next(layer for layer in network.layers if layer.name == "Add")
+    network.prepared(layer)
+    assert isinstance(layer, ElementLayer)
+    made = (layer.value(whole[:, None], whole[None, :]) - zeros[2]).astype(np.float32) * np.float32(scales[2])
+    np.testing.assert_array_equal(made, summed(data, scales, zeros))
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "net.onnx"
+    for name, form, message in (
+        ("plain", "qoperator_int8", "QLinearConv is not followed: only QuantizeLinear and DequantizeLinear"),
+        ("gru", "qdq_int8", "GRU .*: its operand .* is not quantised"),
+        ("attention", "qdq_int8", "Softmax has no proof yet"),
+    ):
+        file.write_bytes(model(name, form))
+        with pytest.raises(UnsupportedError, match=message):
+            _network(file)
+    file.write_bytes(model("plain", "qdq_int8")[:1000])
+    with pytest.raises(CorruptModelError, match="the file cannot be read"):
+        _network(file)
+
+
+@pytest.mark.qemu
+def test_another_rounding_is_seen(tmp_path: Path) -> None:
+    """Where the start of an image tells the core to cut numbers of float32 towards zero."""
+    require_tool("arm-none-eabi-gcc")
+    file = tmp_path / "autoencoder.onnx"
+    file.write_bytes(model("autoencoder", "qdq_int8"))
+    generated = api.load(file).compile("mps2_an386").generate("standalone")
+    sources = dict(generated.project.sources)
+    text = sources["platform/main.c"].decode()
+    write = "int main(void)\n{\n    *(volatile uint32_t *)0xE000EF3Cu = 0x00C00000u;"
+    sources["platform/main.c"] = text.replace("int main(void)\n{", write).encode()
+    built = replace(generated, project=replace(generated.project, sources=sources)).build()
+    assert "how numbers of float32 are rounded is set" in prove(built.path, file).reset.stopped

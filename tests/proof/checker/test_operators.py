@@ -1,0 +1,115 @@
+"""Operators one by one: what the checker takes them to compute, and images of them on cores of each kind."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen import api
+from crtgen.network.ops import Case
+from crtgen.proof.checker import prove
+from crtgen.proof.checker.decoders import agree
+from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.network.network import Network
+from tests.network.ops import oracle
+from tests.proof.checker.cases import CASES
+from tests.proof.checker.test_network import run
+from tests.support import models_dir, require_tool
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The cases as `.tflite` files."""
+    folder, found = tmp_path_factory.mktemp("operators"), {}
+    for case in CASES:
+        found[case.name] = folder / f"{case.name}.tflite"
+        found[case.name].write_bytes(oracle.model(case.graph()))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_meaning(case: Case, files: dict[str, Path]) -> None:
+    """Three voices: the checker, TensorFlow Lite Micro, and crtgen's own reference."""
+    graph, network = case.graph(), Network(files[case.name])
+    inputs = case.inputs(1)
+    given = tuple(inputs[name] for name in graph.inputs)
+    (micro,) = oracle.run_all(files[case.name].read_bytes(), [given])
+    (own,) = graph.run([given])
+    found, *_ = run(network, *given)
+    np.testing.assert_array_equal(found, micro[0].ravel())
+    np.testing.assert_array_equal(found, own[0].ravel())
+
+
+def unproven(files: Sequence[Path], board: str, directory: Path) -> dict[str, str]:
+    """Build one image of all models, and prove each; gives those that are not, with the reason.
+
+    The decoders are asked about the instructions of all proofs at once.
+    """
+    require_tool("arm-none-eabi-gcc")
+    image = directory / "firmware.elf"
+    built = api.compile([api.load(file) for file in files], board).generate("standalone").build()
+    image.write_bytes(built.path.read_bytes())
+    code = set[int]()
+
+    def later(_: DecodedImage, used: Iterable[int]) -> dict[str, str]:
+        code.update(used)
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crtgen.proof.checker.proof.read_image", cache(read_image))
+        patch.setattr("crtgen.proof.checker.proof.agree", later)
+        proofs = {file.stem: prove(image, file) for file in files}
+    assert agree(read_image(image), code)
+    return {name: p.stopped or p.first_reason for name, p in proofs.items() if not p.is_proven}
+
+
+NOT_FOLLOWED = {
+    "mps2_an386": {"lstm_int8_batch"},
+    "mps3_an547": set[str](),
+    "rpi_pico": {"average_pool2d_int16", *(case.name for case in CASES if case.name.startswith("lstm"))},
+}
+"""By board, what docs/prove.md says is not proven."""
+
+
+LSTMS = {case.name for case in CASES if case.name.startswith("lstm")}
+_REPEATED = {"tanh_int16_0.00024"} | LSTMS - {"lstm_int16"}
+LONG = {"mps2_an386": _REPEATED | {"softmax_fine"}, "mps3_an547": _REPEATED}
+"""Left to the night: test_lstm.py proves lstm_int8 on both cores, and digits has a softmax."""
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("board", LONG)
+def test_proven(board: str, files: dict[str, Path], tmp_path: Path) -> None:
+    """Each in an image with the others."""
+    found = unproven([file for name, file in files.items() if name not in LONG[board]], board, tmp_path)
+    assert found.keys() == NOT_FOLLOWED[board] - LONG[board], found
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "rpi_pico"])
+def test_all_proven(board: str, files: dict[str, Path], tmp_path: Path) -> None:
+    found = unproven(list(files.values()), board, tmp_path)
+    assert found.keys() == NOT_FOLLOWED[board], found
+
+
+SHARED = """
+    seanet/add0 seanet/add16 seanet/conv0 seanet/conv11 seanet/leaky_relu0 seanet/leaky_relu9 seanet/pad0
+    seanet/pad12 seanet/quantize0 seanet/strided_slice0 seanet/strided_slice21 seanet/sub0
+    seanet/transpose_conv0 streaming/v2_vad_logits streaming/hey_jarvis_logits streaming/v2_okay_nabu
+    streaming/v2_okay_nabu_logits
+"""
+LSTM = "tflm/trained_lstm_int8"
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386", "mps3_an547", "rpi_pico"])
+def test_networks_of_others(board: str, tmp_path: Path) -> None:
+    """int16, states, several inputs: together in one image."""
+    folder = models_dir().parent / "networks"
+    names = [*SHARED.split(), *([LSTM] if board in ("mps2_an386", "mps3_an547") else [])]
+    assert unproven([folder / f"{name}.tflite" for name in names], board, tmp_path) == {}

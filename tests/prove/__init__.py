@@ -1,1 +1,0 @@
-"""Tests of crtgen.prove."""

@@ -30,10 +30,8 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """A stream that the caller closed reads nothing, and what is written to it is lost.
-
-    Otherwise the next file that is opened would be taken for it.
-    """
+    # A stream that the caller closed reads nothing, and what is written to it is lost. Otherwise the next
+    # file that is opened would be taken for it.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = os.O_RDONLY if number == 0 else os.O_WRONLY

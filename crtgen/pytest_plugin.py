@@ -165,7 +165,7 @@ def dut(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Dut]]":
 
 
 def _own_board(target: str, name: str, site: Any) -> "Board":
-    """The board of an image that is built for it, and for no other; a test that has none is skipped."""
+    # The board of an image that is built for it, and for no other; a test that has none is skipped.
     from crtgen.boards import find_board
 
     board = find_board(name)
@@ -175,7 +175,7 @@ def _own_board(target: str, name: str, site: Any) -> "Board":
 
 
 def _board(target: str, name: str, site: Any) -> "Board":
-    """The board of a target; a test that has none is skipped."""
+    # The board of a target; a test that has none is skipped.
     from crtgen.boards import find_board, stand_in
     from crtgen.device.local_boards import is_connected
 

@@ -180,7 +180,7 @@ class Compiled:
         return library if options.target == "c" else self._by_llvm(library, options)
 
     def _by_llvm(self, library: Library, options: ProjectOptions) -> Library:
-        """Objects for the models' C, with names of kernels, so that they are placed as those are."""
+        # Objects for the models' C, with names of kernels, so that they are placed as those are.
         require_trust(self.untrusted)
         definitions = ["CRT_PROFILE"] if options.profile else []
         definitions += ["CRT_ARENA_GUARD"] if options.type == "server" else []

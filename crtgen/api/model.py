@@ -276,7 +276,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
 
 
 def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:
-    """A model from its graph to its plan, and every rewrite on the way."""
+    # A model from its graph to its plan, and every rewrite on the way.
     graph, found = run_passes(graph, request.passes)
     slid: tuple[Rewrite, ...] = ()
     if request.sliding is not None:
@@ -294,7 +294,7 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:
 
 
 def _whole(models: Sequence[Model | Imported], request: Request) -> dict[str, Rewrite]:
-    """The models of several that cannot slide, with why. Raises ``UsageError`` if there is none that can."""
+    # The models of several that cannot slide, with why. Raises ``UsageError`` if there is none that can.
     found: dict[str, Rewrite] = {}
     for model in models if request.sliding is not None else ():
         try:
@@ -318,7 +318,7 @@ def _check_slides(model: Model | Imported, request: Request, *, alone: bool) -> 
 
 
 def _check_feed(models: Sequence[Model | Imported]) -> None:
-    """Raise ``UsageError`` unless there is one model, and that is a network."""
+    # Raise ``UsageError`` unless there is one model, and that is a network.
     hint = "leave --feed out"
     if len(models) != 1:
         text = "of several models none can be fed by rows: a run of another one would overwrite them"
@@ -331,7 +331,7 @@ def _check_feed(models: Sequence[Model | Imported]) -> None:
 
 
 def _refuse_twins(parts: Sequence[Linkable]) -> None:
-    """Raise ``UsageError`` if two models have one name, or files of one name."""
+    # Raise ``UsageError`` if two models have one name, or files of one name.
     names = [part.module.info.name for part in parts]
     if len(set(names)) != len(names):
         raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")

@@ -138,12 +138,12 @@ class Budget:
 
 
 def _round_up(nbytes: int) -> int:
-    """To whole powers of two: what was refused is seldom the last that is asked for."""
+    # To whole powers of two: what was refused is seldom the last that is asked for.
     return 1 << nbytes.bit_length()
 
 
 def _address_space() -> int | None:
-    """Bytes that the process has mapped; None where the system does not say."""
+    # Bytes that the process has mapped; None where the system does not say.
     if sys.platform != "linux":
         return None
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE

@@ -27,15 +27,15 @@ GRACE = 2.0
 
 _GUARD = '(read -r _ || kill -KILL 0) <"/dev/fd/$0" >/dev/null 2>&1 & exec "$@"'
 _GUARD_WITH_LIMIT = f'ulimit -f "$1"; shift; {_GUARD}'
+# Bytes of the unit of ``ulimit -f``.
 _BLOCK = 512
-"""Bytes of the unit of ``ulimit -f``."""
 
+# Characters of a program's output that are kept; what comes after is read and dropped.
 _LONGEST_OUTPUT = 16 << 20
-"""Characters of a program's output that are kept; what comes after is read and dropped."""
 
 _CHUNK = 1 << 16
+# Chunks that are read ahead of whoever takes them.
 _READ_AHEAD = 8
-"""Chunks that are read ahead of whoever takes them."""
 
 
 class Child(subprocess.Popen[bytes]):
@@ -146,7 +146,7 @@ def _left(deadline: float) -> float:
 
 
 def _read(child: Child, chunks: "Queue[bytes]") -> None:
-    """Put what comes, and at the end an empty chunk."""
+    # Put what comes, and at the end an empty chunk.
     assert child.stdout is not None  # it was started with stdout=PIPE
     with child.stdout as pipe:
         while chunk := os.read(pipe.fileno(), _CHUNK):
@@ -165,7 +165,6 @@ class _ChildOutput:
         self._line = ""
 
     def feed(self, chunk: bytes) -> None:
-        """Take what came next."""
         text = self._decoder.decode(chunk)
         self._length += len(text)
         if self._length <= _LONGEST_OUTPUT:
@@ -178,5 +177,5 @@ class _ChildOutput:
             self._line = ""
 
     def text(self) -> str:
-        """All of it, up to the limit."""
+        # All of it, up to the limit.
         return "".join(self._kept)

@@ -59,10 +59,10 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
+# Names that are devices on Windows, whatever follows a dot.
 _RESERVED = frozenset(
     ("con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10)))
 )
-"""Names that are devices on Windows, whatever follows a dot."""
 
 
 _seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
@@ -145,7 +145,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def _regular(path: Path, flags: int, what: str) -> int:
-    """A descriptor of a regular file; nothing else is waited for."""
+    # A descriptor of a regular file; nothing else is waited for.
     descriptor = os.open(path, flags | _NONBLOCK | _BINARY, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -315,7 +315,7 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 def _sync_directory(path: Path) -> None:
-    """Bring the names in a directory to the disk, where the system can."""
+    # Bring the names in a directory to the disk, where the system can.
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -42,7 +42,7 @@ def ignored_folder() -> Path | None:
 
 
 def _nearest() -> Path | None:
-    """The first folder upwards with settings, not beyond a root."""
+    # The first folder upwards with settings, not beyond a root.
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / SETTINGS).is_file():

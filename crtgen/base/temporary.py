@@ -14,8 +14,8 @@ from crtgen.base import files
 __all__ = ["TemporaryFolder"]
 
 _PREFIX = "crtgen-work-"
+# Seconds for which a directory without a lock may just be being made.
 _YOUNG = 60.0
-"""Seconds for which a directory without a lock may just be being made."""
 
 
 class TemporaryFolder(AbstractContextManager[Path]):
@@ -45,7 +45,7 @@ def _remove(path: Path, lock: int | None) -> None:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove what dead processes of this user left. What cannot be removed is left to the system."""
+    # Remove what dead processes of this user left. What cannot be removed is left to the system.
     for path in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             state = path.lstat()

@@ -141,7 +141,7 @@ def place_of(path: Path) -> Path:
 
 
 def _key() -> bytes | None:
-    """Read the key, or make it; None if this computer keeps nothing."""
+    # Read the key, or make it; None if this computer keeps nothing.
     file = _home() / "key"
     with suppress(OSError):
         key = file.read_bytes()

@@ -77,7 +77,7 @@ def _vector_table_fits(board: Board) -> Iterator[Finding]:
 
 
 def _vector_table(board: Board) -> int:
-    """Bytes of the vector table, up to the last interrupt that is used."""
+    # Bytes of the vector table, up to the last interrupt that is used.
     irqs = [*board.uart.irqs] if board.uart is not None else []
     irqs += [board.timer.irq] if board.timer is not None and board.timer.irq is not None else []
     return _VECTOR_ENTRY * (_CORE_EXCEPTIONS + 1 + max(irqs, default=0))

@@ -71,10 +71,8 @@ def _wait(register: str, address: int, mask: int, value: int) -> RegisterStep:
 def _back(
     rcc: int, on: int, ready: int, switch: int, source: int, seen: tuple[int, int], note: str, off: int = 0
 ) -> tuple[RegisterStep, ...]:
-    """To the internal oscillator, and the PLL off, whatever a boot loader left.
-
-    ``switch`` is the offset of CFGR, ``source`` what selects the oscillator, ``seen`` what then says so.
-    """
+    # To the internal oscillator, and the PLL off, whatever a boot loader left. ``switch`` is the offset of
+    # CFGR, ``source`` what selects the oscillator, ``seen`` what then says so.
     return (
         _change("RCC.CR", rcc, on, off, f"{note}, whatever a boot loader left"),
         _wait("RCC.CR", rcc, ready, ready),
@@ -243,7 +241,7 @@ def _chosen(family: Family, pins: str, where: str) -> Pins:
 
 
 def _steps(family: Family, pins: Pins) -> Iterator[RegisterStep]:
-    """The start, the clocks of the UART and of its pins, and both pins given to the UART."""
+    # The start, the clocks of the UART and of its pins, and both pins given to the UART.
     yield from family.start
     port = family.ports[pins.uart]
     for pin in dict.fromkeys((pins.tx[1], pins.rx[1])):
@@ -282,7 +280,7 @@ def _text(chip: Board, family: Family, pins: Pins, text: str) -> str:
 
 
 def _line(step: RegisterStep) -> str:
-    """A step as a board's file has it."""
+    # A step as a board's file has it.
     ones, zeros = step.value, step.mask & ~step.value
     words = {
         "write": [f"write = {step.value:#x}"],

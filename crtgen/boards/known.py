@@ -32,8 +32,8 @@ __all__ = [
 
 VARIABLE = "CRTGEN_BOARDS"
 
+# Files that were named in this process, by the name of their board.
 _named: dict[str, Path] = {}
-"""Files that were named in this process, by the name of their board."""
 
 
 def all_boards() -> tuple[Board, ...]:
@@ -101,7 +101,7 @@ def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
 
 
 def _known(only: str = "") -> Mapping[str, Board | UsageError]:
-    """Boards and what is wrong with files, by name; of ``only`` one name, if there is one."""
+    # Boards and what is wrong with files, by name; of ``only`` one name, if there is one.
     files = [(file.stem, file) for folder in _folders() for file in sorted(folder.glob("*.toml"))]
     found: dict[str, Board | UsageError] = {}
     for name, file in (*files, *_named.items()):
@@ -128,7 +128,7 @@ def _is_checkout(folder: Path) -> bool:
 
 
 def _is_same(one: Path | None, other: Path) -> bool:
-    """True for one file under two names, and for copies: an installed crtgen meets those of a checkout."""
+    # True for one file under two names, and for copies: an installed crtgen meets those of a checkout.
     if one is None:
         return False
     with suppress(OSError):
@@ -137,7 +137,7 @@ def _is_same(one: Path | None, other: Path) -> bool:
 
 
 def _changed(file: Path) -> int:
-    """When the file was written; 0 if it is gone."""
+    # When the file was written; 0 if it is gone.
     try:
         return file.stat().st_mtime_ns
     except OSError:
@@ -146,7 +146,7 @@ def _changed(file: Path) -> int:
 
 @cache
 def _loaded(name: str, file: Path, changed: int) -> Board | UsageError:
-    """A file as it is since it was ``changed``."""
+    # A file as it is since it was ``changed``.
     try:
         return load_board(file, name)
     except UsageError as error:

@@ -94,7 +94,7 @@ def _board(name: str, table: TomlTable) -> Board:
 
 
 def _place(place: str, layout: TomlTable | None, memories: tuple[Memory, ...]) -> str:
-    """The memory of a part of the image: what the layout says, else the first one of the right kind."""
+    # The memory of a part of the image: what the layout says, else the first one of the right kind.
     kind = "ram" if place == "data" else "flash"
     default = next((m.name for m in memories if m.kind == kind), "")
     if layout is None:
@@ -162,7 +162,7 @@ def _qemu(table: TomlTable) -> Qemu:
 
 
 def _qemu_args(value: Any) -> tuple[str, ...]:
-    """Options that describe the machine; those that open files or lines are for nobody's file to say."""
+    # Options that describe the machine; those that open files or lines are for nobody's file to say.
     words = each(text)(value)
     for option, given in zip_longest(words[::2], words[1::2], fillvalue=""):
         if option not in _QEMU_ARGS:
@@ -190,7 +190,7 @@ def _fvp_name(value: Any) -> str:
 
 
 def _zephyr(value: Any) -> tuple[ZephyrName, ...]:
-    """Names by the release that introduced them, the oldest first."""
+    # Names by the release that introduced them, the oldest first.
     names = (ZephyrName(_release(since), _word(name)) for since, name in table_of(value).items())
     return tuple(sorted(names, key=lambda entry: entry.since))
 
@@ -217,7 +217,7 @@ def _alone(value: Any) -> tuple[str, ...]:
 
 
 def _script(value: Any) -> str:
-    """A configuration file that is part of OpenOCD: others are programs, in Tcl."""
+    # A configuration file that is part of OpenOCD: others are programs, in Tcl.
     if not re.fullmatch(r"(board|interface|target)/([\w+-]+/)*[\w.+-]+\.cfg", text(value), re.ASCII):
         hint = 'one of OpenOCD\'s own is wanted, as "target/stm32l4x.cfg"; your own go into ~/.config/openocd'
         raise ValueError(f'"{value}": {hint}')
@@ -225,7 +225,7 @@ def _script(value: Any) -> str:
 
 
 def _word(value: Any) -> str:
-    """A name that a program is told: no option, no path that leads out, nothing that separates words."""
+    # A name that a program is told: no option, no path that leads out, nothing that separates words.
     name = text(value)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@+-]*", name) or ".." in name:
         raise ValueError(f'"{name}" is no name: letters, digits and _ . : / @ + - are allowed')

@@ -82,7 +82,7 @@ def chip_board(name: str, pack: Path | None = None) -> Board:
 
 
 def _chips(file: Path) -> Iterator[_Chip]:
-    """Every device and variant of a pack."""
+    # Every device and variant of a pack.
     root = parse_xml(_description(file), file, "the CMSIS pack")
     for family in root.iterfind("./devices/family"):
         yield from _below(_Chip().below(family, "family"), family, _LEVELS)
@@ -163,7 +163,7 @@ def _number(text: str, where: str) -> int:
 
 
 def _core(processor: Mapping[str, str], where: str) -> Core:
-    """The core with what the chip has of it."""
+    # The core with what the chip has of it.
     said = processor.get("Dcore", "")
     name = said.lower().replace("+", "plus")
     fpu, dsp, mve = (processor.get(key, "") for key in ("Dfpu", "Ddsp", "Dmve"))
@@ -192,7 +192,7 @@ def board_file(chip: Board, pins: str = "") -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML, whatever a maker or a file is called."""
+    # A string of TOML, whatever a maker or a file is called.
     shown = "".join(each if each.isprintable() else "?" for each in text)
     return json.dumps(shown, ensure_ascii=False)
 

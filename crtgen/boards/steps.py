@@ -45,7 +45,7 @@ def parse_step(table: TomlTable) -> RegisterStep:
 
 
 def _bits_of(operation: str, given: Mapping[str, int], bits: int) -> tuple[int, int]:
-    """The bits that a step looks at or changes, and what they become."""
+    # The bits that a step looks at or changes, and what they become.
     if operation == "write":
         return (1 << bits) - 1, given["write"]
     if operation == "change":
@@ -80,7 +80,7 @@ def _bits(value: Any) -> int:
 
 
 def _comment(value: Any) -> str:
-    """A text that can stand in a comment of C."""
+    # A text that can stand in a comment of C.
     note = text(value)
     if not note.isprintable() or "*/" in note or "/*" in note or len(note) > 100:
         raise ValueError("at most 100 printable characters without /* and */ are wanted")

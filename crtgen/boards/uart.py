@@ -15,7 +15,7 @@ class Rate:
 
 
 def _within(least: int, value: float, most: int) -> int:
-    """The nearest whole number that a register takes."""
+    # The nearest whole number that a register takes.
     return min(max(least, round(value)), most)
 
 
@@ -25,29 +25,30 @@ def _cmsdk(clock: int, baud: int) -> Rate:
 
 
 def _pl011(clock: int, baud: int) -> Rate:
-    """The divider has 16 bits, and 6 behind the point (ARM DDI 0183, UARTIBRD and UARTFBRD)."""
+    # The divider has 16 bits, and 6 behind the point (ARM DDI 0183, UARTIBRD and UARTFBRD).
     divider = _within(64, 4 * clock / baud, 0x3F_FFFF)
     return Rate(4 * clock / divider, {"whole": divider >> 6, "fraction": divider & 63})
 
 
 def _stm32(clock: int, baud: int) -> Rate:
-    """USART_BRR with 16 samples a bit: 16 of its units are a divider of 1."""
+    # USART_BRR with 16 samples a bit: 16 of its units are a divider of 1.
     divider = _within(16, clock / baud, 0xFFFF)
     return Rate(clock / divider, {"divider": divider})
 
 
 def _stm32_lpuart(clock: int, baud: int) -> Rate:
-    """LPUART_BRR counts 256ths of a clock; less than 0x300 is not allowed."""
+    # LPUART_BRR counts 256ths of a clock; less than 0x300 is not allowed.
     divider = _within(0x300, 256 * clock / baud, 0xF_FFFF)
     return Rate(256 * clock / divider, {"divider": divider})
 
 
 def _nrf_uart(clock: int, baud: int) -> Rate:
-    """BAUDRATE is a share of 16 MHz in units of 2^-32, rounded to 20 bits, as Nordic lists it."""
+    # BAUDRATE is a share of 16 MHz in units of 2^-32, rounded to 20 bits, as Nordic lists it.
     value = _within(0x1000, (baud << 32) / clock + 0x800, 0x1000_0000) & 0xFFFF_F000
     return Rate(value * clock / (1 << 32), {"rate": value})
 
 
+# BAUDRATE of the UARTE for the rates that Nordic lists (nRF5340 Product Specification, UARTE).
 _UARTE_RATES = {
     9600: 0x0027_5000,
     19200: 0x004E_A000,
@@ -59,7 +60,6 @@ _UARTE_RATES = {
     921600: 0x0F00_0000,
     1_000_000: 0x1000_0000,
 }
-"""BAUDRATE of the UARTE for the rates that Nordic lists (nRF5340 Product Specification, UARTE)."""
 
 
 def _nrf_uarte(clock: int, baud: int) -> Rate:
@@ -68,25 +68,25 @@ def _nrf_uarte(clock: int, baud: int) -> Rate:
 
 
 def _kinetis(clock: int, baud: int) -> Rate:
-    """SBR has 13 bits, BRFA counts 32nds of it (K64 Reference Manual, UART baud rate generation)."""
+    # SBR has 13 bits, BRFA counts 32nds of it (K64 Reference Manual, UART baud rate generation).
     divider = _within(32, 2 * clock / baud, 0x3_FFFF)
     return Rate(2 * clock / divider, {"whole": divider >> 5, "fraction": divider & 31})
 
 
 def _nxp_lpuart(clock: int, baud: int) -> Rate:
-    """OSR samples a bit, 8 to 32, and a divider SBR of 13 bits: the pair that is nearest to the rate."""
+    # OSR samples a bit, 8 to 32, and a divider SBR of 13 bits: the pair that is nearest to the rate.
     pairs = [(samples, _within(1, clock / (samples * baud), 0x1FFF)) for samples in range(32, 7, -1)]
     samples, divider = min(pairs, key=lambda pair: abs(clock / (pair[0] * pair[1]) - baud))
     return Rate(clock / (samples * divider), {"samples": samples - 1, "divider": divider})
 
 
 _SCI_MODES = {32: 0x00, 16: 0x10, 8: 0x50, 6: 0x08}
+# Clocks of a bit, and the bits BGDM, ABCS and ABCSE of SEMR, or of CCR2, that make them so many.
 _SCI_B_MODES = {32: 0x00, 16: 0x10, 8: 0x30, 6: 0x40}
-"""Clocks of a bit, and the bits BGDM, ABCS and ABCSE of SEMR, or of CCR2, that make them so many."""
 
 
 def _ra_sci(clock: int, baud: int, modes: Mapping[int, int] = _SCI_MODES) -> Rate:
-    """CKS divides by 1, 4, 16 or 64, BRR by 1 to 256 (RA8M1 Hardware Manual, table 31.7; RA4M1, 28.2)."""
+    # CKS divides by 1, 4, 16 or 64, BRR by 1 to 256 (RA8M1 Hardware Manual, table 31.7; RA4M1, 28.2).
     ways = [
         (clocks, shift, _within(1, clock / ((clocks << 2 * shift) * baud), 256))
         for shift in range(4)
@@ -102,7 +102,7 @@ def _ra_sci_b(clock: int, baud: int) -> Rate:
 
 
 def _usb(clock: int, baud: int) -> Rate:
-    """Bytes are as fast as the bus."""
+    # Bytes are as fast as the bus.
     return Rate(baud, {})
 
 

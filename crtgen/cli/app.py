@@ -67,8 +67,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 Each is loaded when it is called: most of crtgen is behind some.
 """
 
+# Commands that say more about a folder, or nothing.
 _WITHOUT = ("init", "trust", "doctor")
-"""Commands that say more about a folder, or nothing."""
 
 
 class _Commands(Mapping[str, Any]):
@@ -172,7 +172,7 @@ def _root(
         typer.Option("--folder", metavar="DIR", help=f"Use its {SETTINGS}, not that of the project around."),
     ] = None,
 ) -> None:
-    """Static C runtimes for Cortex-M from trained networks."""
+    # Static C runtimes for Cortex-M from trained networks.
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         return
@@ -195,7 +195,7 @@ def _say_what_is_ignored() -> None:
 
 
 def _command(context: typer.Context) -> Any:
-    """The command that is called, as Click has it."""
+    # The command that is called, as Click has it.
     group: Any = context.command
     return group.commands.get(context.invoked_subcommand)
 

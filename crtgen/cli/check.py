@@ -127,7 +127,7 @@ def command(
 
 
 def _targets(settings: ModelSettings, model: str, lock: Lock, optimize: str) -> Sequence[tuple[str, str]]:
-    """Boards and levels: those that are named, else those that are locked."""
+    # Boards and levels: those that are named, else those that are locked.
     if settings.boards:
         return [(name, optimize or "balanced") for name in settings.boards]
     found = [(e.board, e.optimize) for e in lock.entries if e.model == model and optimize in ("", e.optimize)]
@@ -152,11 +152,9 @@ def _job(
 
 
 def _proven(job: _Job, update: bool, prove_again: bool, say: api.Say) -> _Job:
-    """Prove the image, unless this computer did; a proof that only the lock knows is a claim.
-
-    The key of a proof is a public digest, so that anybody can write it into a lock. Only the person's own
-    data say that it was proven here.
-    """
+    # Prove the image, unless this computer did; a proof that only the lock knows is a claim. The key of a
+    # proof is a public digest, so that anybody can write it into a lock. Only the person's own data say that
+    # it was proven here.
     compiled, file, after = job.compiled, job.settings.file, job.after
     key = proof_key(compiled, file, after.toolchain)
     done = replace(job, after=replace(after, proof=key))

@@ -105,7 +105,7 @@ def _program(name: str, purpose: str, find: Callable[[], Path]) -> ToolCheck:
 
 
 def _zephyr() -> ToolCheck:
-    """A workspace is of use only with west."""
+    # A workspace is of use only with west.
     try:
         release = find_workspace().release
         find_program("west", _EXTRAS["west"][1])

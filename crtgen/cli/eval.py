@@ -132,7 +132,6 @@ class _Shown:
         return {"same": sum(a == b for a, b in zip(other.taken, self.last.taken, strict=True))}
 
     def print(self, console: Console) -> None:
-        """Print it."""
         console.print(f"{self.model} on {self.board}, {self.data}")
         for by, other in self.found.items():
             same = self._same(other) if other is not self.last else {}

@@ -94,7 +94,7 @@ def _print(console: Console, found: Sequence[Fit], battery: Battery) -> None:
 
 
 def _print_matrix(console: Console, models: Sequence[str], found: Sequence[Fit]) -> None:
-    """A row for each board, a column for each model: how long it takes where it fits."""
+    # A row for each board, a column for each model: how long it takes where it fits.
     console.print("how long a run takes, where the library fits")
     rows = table("board", *models, right=models)
     for board, fits in groupby(sorted(found, key=lambda fit: fit.board.name), lambda fit: fit.board.name):
@@ -128,7 +128,7 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
 
 
 def _sources(found: Sequence[Fit]) -> dict[str, dict[str, None]]:
-    """The boards by what they take."""
+    # The boards by what they take.
     said: dict[str, dict[str, None]] = {}
     for fit in found:
         if fit.board.energy is not None:
@@ -144,7 +144,6 @@ def _or(advice: Sequence[str]) -> str:
 
 
 def _short_name(core: Core) -> str:
-    """``M0+`` for ``cortex-m0plus``."""
     return core.family.removeprefix("cortex-").upper().replace("PLUS", "+")
 
 
@@ -165,7 +164,7 @@ def _verdict(fit: Fit) -> str:
 
 
 def _csv(found: Sequence[Fit]) -> str:
-    """A row for each model on each board, sizes in bytes."""
+    # A row for each model on each board, sizes in bytes.
     text = StringIO()
     columns = (
         "model",

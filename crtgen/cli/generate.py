@@ -145,10 +145,8 @@ def command(
 
 
 def _require_own(directory: Path, *, named: bool) -> None:
-    """Refuse a project that came along: files that crtgen does not know would be built with it.
-
-    A computer that remembers nothing has the person's word for a directory that is ``named``.
-    """
+    # Refuse a project that came along: files that crtgen does not know would be built with it. A computer
+    # that remembers nothing has the person's word for a directory that is ``named``.
     if not (directory / MANIFEST).exists() or trust.is_claimed(directory):
         return
     if not named or trust.remembers():
@@ -160,7 +158,7 @@ def _require_own(directory: Path, *, named: bool) -> None:
 
 
 def _extract(generated: api.GeneratedProject, directory: Path, force: bool) -> tuple[str, ...]:
-    """Write the project and claim its directory; a new one before, so that a kill leaves no stranger."""
+    # Write the project and claim its directory; a new one before, so that a kill leaves no stranger.
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         trust.claim(directory)
     kept = generated.extract(directory, force=force).kept
@@ -169,7 +167,7 @@ def _extract(generated: api.GeneratedProject, directory: Path, force: bool) -> t
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
-    """True if a value is from the command line, and not from crtgen.toml."""
+    # True if a value is from the command line, and not from crtgen.toml.
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -190,7 +188,7 @@ def _next(project: Project, directory: Path) -> str:
 
 
 def _print_boxes(console: Console, generating: Generating) -> None:
-    """Say which models a black box is not for."""
+    # Say which models a black box is not for.
     if generating.slots and generating.record:
         console.print("models that are pushed into slots have no black box")
 
@@ -203,7 +201,7 @@ def _print_clock(console: Console, board: Board) -> None:
 
 
 def _chip(name: str, pack: Path | None, pins: str, is_named: bool, type: str, folder: Path) -> Board:
-    """A chip: for a library what its pack says, for an image a board with the start of its family."""
+    # A chip: for a library what its pack says, for an image a board with the start of its family.
     if is_named:
         raise UsageError("--chip is instead of --board and --core", hint="leave them out")
     chip = chip_board(name, pack)
@@ -215,10 +213,8 @@ def _chip(name: str, pack: Path | None, pins: str, is_named: bool, type: str, fo
 
 
 def _board(name: str, named: bool, core: str | None, type: str, framework: str) -> Board:
-    """The board; any board with the core, if crtgen does not know it, or nobody named one, for a library.
-
-    A framework that knows no Cortex-M gets portable C unless something else is named.
-    """
+    # The board; any board with the core, if crtgen does not know it, or nobody named one, for a library. A
+    # framework that knows no Cortex-M gets portable C unless something else is named.
     if not named and core is None and framework in FRAMEWORKS and FRAMEWORKS[framework].portable:
         return find_board(HOST.name)
     if not named and core is not None:

@@ -6,6 +6,7 @@ import typer
 
 __all__ = ["with_short_help"]
 
+# Options for some boards, other people's code, and the last kilobyte; all can stand in crtgen.toml.
 _SELDOM = frozenset(
     (
         "--baud",
@@ -43,10 +44,9 @@ _SELDOM = frozenset(
         "--tune",
     )
 )
-"""Options for some boards, other people's code, and the last kilobyte; all can stand in crtgen.toml."""
 
+# Commands with so many options have the others shown at once.
 _MOST = 12
-"""Commands with so many options have the others shown at once."""
 
 
 def with_short_help(command: Any) -> Any:

@@ -69,7 +69,7 @@ def _settings(models: Sequence[tuple[str, str]], boards: Sequence[str]) -> str:
 
 
 def _example() -> dict[str, bytes]:
-    """The demonstration model, its cases and one input."""
+    # The demonstration model, its cases and one input.
     names = ("digits.tflite", "digits.npz", "digit.npz")
     return {name: files.read(demo_dir() / name) for name in names}
 
@@ -89,7 +89,7 @@ def _models(named: list[Path] | None) -> list[tuple[str, str]]:
 
 
 def _model(path: Path) -> tuple[str, str]:
-    """A model's file and that of its cases, which has its name; empty if there is none."""
+    # A model's file and that of its cases, which has its name; empty if there is none.
     api.load(path)
     if path.is_absolute() or ".." in path.parts:
         raise UsageError("it is not in this folder", where=str(path), hint="go where the models are")

@@ -124,7 +124,7 @@ def _print_all(
 
 
 def _print_settings(console: Console, pipeline: JoinedPipeline) -> None:
-    """The settings of the features, each as a line of its own could say it, wrapped."""
+    # The settings of the features, each as a line of its own could say it, wrapped.
     listed = (f"{name} = {json.dumps(value)}" for name, value in asdict(pipeline.settings).items())
     text = ", ".join(item for item in listed if not item.endswith("= null"))
     console.print("\n".join(wrap(f"[features] {text}", 110, break_long_words=False)))

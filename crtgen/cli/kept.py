@@ -30,8 +30,8 @@ from crtgen.firmware.project.manifest import MANIFEST
 __all__ = ["KeptImage", "entry"]
 
 _CONTENT = "kept.json"
+# Images that are kept, the newest: about 30 MB.
 _MOST = 32
-"""Images that are kept, the newest: about 30 MB."""
 
 _VARIABLES = ("PATH", "CFLAGS", "ASFLAGS", "LDFLAGS")
 """Of the environment: where compilers are found, and what CMake adds to their options."""
@@ -131,7 +131,7 @@ def _is(path: str, digest: str) -> bool:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove all but the newest. One that another process removes meanwhile is none of ours."""
+    # Remove all but the newest. One that another process removes meanwhile is none of ours.
     found = {}
     for path in folder.glob(f"*/{_CONTENT}"):
         with suppress(FileNotFoundError):

@@ -21,8 +21,8 @@ from crtgen.device.run import Device, run_standalone, start_device
 __all__ = ["command"]
 
 _DAY = 86_400.0
+# The largest exit code of a program.
 _LARGEST = 255
-"""The largest exit code of a program."""
 
 
 @flattened
@@ -60,7 +60,7 @@ def _show_json(line: str) -> None:
 
 
 def _explained(lines: Iterator[str], symbols: Symbols) -> Iterator[str]:
-    """The lines, with what a report of a fault says instead of its memory."""
+    # The lines, with what a report of a fault says instead of its memory.
     reader = FaultReader()
     for line in lines:
         fault = reader.take(line)

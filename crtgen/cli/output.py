@@ -25,8 +25,8 @@ __all__ = ["Debug", "Json", "Output", "Rows", "guarded", "note", "on_log", "repo
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
+# Names and paths are printed as they are, whatever brackets and colons are in them.
 _PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
-"""Names and paths are printed as they are, whatever brackets and colons are in them."""
 
 
 class _Terminal(Console):
@@ -167,7 +167,7 @@ class Rows:
             yield from self._lines(options.max_width)
 
     def _lines(self, width: int) -> Iterator[Text]:
-        """Each row: its first cell, then what the others say, with the names of their columns."""
+        # Each row: its first cell, then what the others say, with the names of their columns.
         for first, *cells in self._rows:
             yield _uncut(first)
             line = Text()

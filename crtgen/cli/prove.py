@@ -124,7 +124,7 @@ def _print_error(console: Console, error: Error) -> None:
 
 
 def _print_functions(console: Console, proof: Proof, depth: int | None) -> None:
-    """Instructions by function; the stack as the call graph has it, where that is known."""
+    # Instructions by function; the stack as the call graph has it, where that is known.
     rows = table("function", "least", "most", right=("least", "most"))
     for name, (least, most) in functions_of(proof).items():
         rows.add_row(name, f"{least:,}", f"{most:,}")

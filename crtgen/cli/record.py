@@ -80,7 +80,7 @@ def command(
 
 
 def _check_model(image: api.Image, model: str | None) -> None:
-    """Refuse a model that is not in the firmware, as one that was pushed into a slot."""
+    # Refuse a model that is not in the firmware, as one that was pushed into a slot.
     names = [info.name for info in image.built.manifest.models]
     if model is not None and model not in names:
         hint = f"the project has {', '.join(names)}; a model that was pushed into a slot has no black box"

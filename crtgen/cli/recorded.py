@@ -69,7 +69,7 @@ class Heard:
         console.print(f"  {_count(len(self.events), 'event')}")
 
     def _real(self, event: Event) -> Event:
-        """Return the event with the dequantised mean of its scores, which ``above`` is compared with."""
+        # Return the event with the dequantised mean of its scores, which ``above`` is compared with.
         if event.boxes:
             return event
         quant = self.pipeline.output.quant

@@ -78,7 +78,7 @@ def command(
 def _first(
     name: str, cases: Mapping[str, Sequence[ReferenceRun]], wrong: Set[tuple[str, str]]
 ) -> Sequence[ReferenceRun]:
-    """The first case of a model that is wrong, behind those that it follows; its first one if none is."""
+    # The first case of a model that is wrong, behind those that it follows; its first one if none is.
     found = cases[name]
     end = next((n for n, case in enumerate(found) if (name, case.name) in wrong), 0)
     start = max(n for n in range(end + 1) if not found[n].follows)

@@ -124,7 +124,7 @@ def _recorded(source: Path, files: Files) -> "Recorded | None":
 
 
 def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path | None) -> None:
-    """Refuse names that are those of another network."""
+    # Refuse names that are those of another network.
     lengths = [prod(output.shape) for output in outputs]
     if names and len(names) not in lengths:
         wanted = " or ".join(map(str, lengths))
@@ -172,7 +172,7 @@ def _figures(report: Report, size: SizeReport) -> Rows:
 
 
 def _values(interface: Interface, array: Array, labels: Sequence[str]) -> list[str]:
-    """The values as real numbers; for a vector of several, the largest first, with indices or labels."""
+    # The values as real numbers; for a vector of several, the largest first, with indices or labels.
     flat = array.ravel()
     if interface.quant is not None and interface.quant.axis is None:
         real = (flat.astype(np.float64) - interface.quant.zero_point) * interface.quant.scale

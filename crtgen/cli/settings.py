@@ -170,22 +170,22 @@ DATA = frozenset(
 SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
 """Options that are said on the command line or not at all."""
 
+# Options that decide what is computed. A command that reads models takes them, or refuses them by name:
+# otherwise one command would verify other code than the next one ships.
 _CODE = frozenset(
     (
         *("channels", "cmsis-nn", "codegen", "cores", "executor", "fallback", "feed", "fold", "graph-json"),
         *("io", "keep-inputs", "optimize", "params", "place", "shape", "sliding", "tune"),
     )
 )
-"""Options that decide what is computed. A command that reads models takes them, or refuses them by name:
-otherwise one command would verify other code than the next one ships."""
 
 _READS_MODELS = frozenset(("model", "models", "source"))
 
+# Commands that read models and compile nothing of them for a board of the person's.
 _OWN_CODE = ("init", "migrate", "push", "quantize", "sweep", "trust")
-"""Commands that read models and compile nothing of them for a board of the person's."""
 
+# Commands that take each model with its own boards, see ``chosen_models``.
 _PER_MODEL = ("check", "test")
-"""Commands that take each model with its own boards, see ``chosen_models``."""
 
 
 def defaults(settings: Settings, command: Any) -> dict[str, dict[str, Any]]:
@@ -204,7 +204,7 @@ def defaults(settings: Settings, command: Any) -> dict[str, dict[str, Any]]:
 
 
 def _check_code(settings: Settings, command: Any) -> None:
-    """Refuse an option that decides what is computed, and that the command would not know of."""
+    # Refuse an option that decides what is computed, and that the command would not know of.
     if command.name in _OWN_CODE or not any(
         p.param_type_name == "argument" and p.name in _READS_MODELS for p in command.params
     ):
@@ -263,7 +263,7 @@ def _one_or_all(values: list[str], several: bool) -> Any:
 
 
 def _in_folder(settings: Settings, name: str, value: Any) -> Any:
-    """Paths are relative to the file that has them."""
+    # Paths are relative to the file that has them.
     is_path = name in READ | WRITTEN | {"cmsis-nn", "fvp-path", "key"} and isinstance(value, str)
     return str(settings.folder / value) if is_path else value
 
@@ -295,8 +295,7 @@ def _writes(settings: Settings, name: str, path: Path) -> Iterator[str]:
 
 
 def _allowed(settings: Settings, asks: Sequence[str], value: Any) -> Callable[[], Any]:
-    """A value that is refused, once a command takes it, unless the person allowed it."""
-
+    # A value that is refused, once a command takes it, unless the person allowed it.
     def checked() -> Any:
         _told(lambda: settings.require(asks))
         return value
@@ -305,8 +304,7 @@ def _allowed(settings: Settings, asks: Sequence[str], value: Any) -> Callable[[]
 
 
 def _own_project(directory: Path) -> str:
-    """The project of the folder, where this person generated it: to build one runs what it says."""
-
+    # The project of the folder, where this person generated it: to build one runs what it says.
     def check() -> None:
         if directory.exists() and not trust.is_claimed(directory):
             hint = f"if it is yours, name it: {directory}"
@@ -317,7 +315,7 @@ def _own_project(directory: Path) -> str:
 
 
 def _told(check: Callable[[], None]) -> None:
-    """Click calls these functions: an error is printed here."""
+    # Click calls these functions: an error is printed here.
     try:
         check()
     except UsageError as error:

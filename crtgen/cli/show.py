@@ -73,7 +73,7 @@ def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
 
 
 def _counts(row: ReportedLayer | ReportedOperator, numbers: Sequence[str]) -> list[str]:
-    """The figures of a row; nothing for what an operator within a loop does not have for itself."""
+    # The figures of a row; nothing for what an operator within a loop does not have for itself.
     return [number(getattr(row, _NUMBERS[name], None)) for name in numbers]
 
 

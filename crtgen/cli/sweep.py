@@ -27,8 +27,8 @@ from crtgen.lab.sweep.work import Task
 
 __all__ = ["command"]
 
+# Jobs that are printed one by one; more are for tables and pages.
 _SHOWN = 50
-"""Jobs that are printed one by one; more are for tables and pages."""
 
 _FIGURES = {
     "instructions": "instructions",
@@ -89,7 +89,7 @@ def command(
 
 @contextmanager
 def _goes_on(store: Path) -> Iterator[None]:
-    """Somebody who interrupts a sweep is told that nothing is lost."""
+    # Somebody who interrupts a sweep is told that nothing is lost.
     try:
         yield
     except KeyboardInterrupt:

@@ -43,7 +43,6 @@ class _Request:
     accept: Callable[[], None] | None = None
 
     def allow(self) -> None:
-        """Remember a yes."""
         if self.accept is not None:
             self.accept()
         else:
@@ -91,7 +90,7 @@ def command(
 
 
 def _settings(paths: Sequence[Path] | None) -> Settings | None:
-    """The settings around; those that are not used yet only where somebody means them."""
+    # The settings around; those that are not used yet only where somebody means them.
     named = next((path.parent for path in paths or () if path.name == SETTINGS), None)
     folder = named or current_folder() or (None if paths else ignored_folder())
     settings = read_settings(folder) if folder is not None else None
@@ -136,7 +135,7 @@ def _request(path: Path) -> _Request:
 
 
 def _agree(requests: Sequence[_Request], yes: bool) -> None:
-    """Show what is asked for, and ask. Raises ``UsageError`` for a no."""
+    # Show what is asked for, and ask. Raises ``UsageError`` for a no.
     for each in requests:
         for ask in each.asks:
             log.print(f"{each.file}: it {ask}", soft_wrap=True)
@@ -153,10 +152,8 @@ def _somebody_is_there() -> bool:
 
 
 def _pin(settings: Settings, pins: Mapping[Path, str], agreed: bool) -> bool:
-    """Write the digests of archives beside their names; whether that changed the file.
-
-    What was ``agreed`` to of the file stays allowed. Raises ``UsageError`` if it is not as it was shown.
-    """
+    # Write the digests of archives beside their names; whether that changed the file. What was ``agreed`` to
+    # of the file stays allowed. Raises ``UsageError`` if it is not as it was shown.
     before = files.read(settings.path, "the settings")
     if trust.digest(before) != settings.digest:
         raise UsageError("it has just been changed", where=str(settings.path), hint="look at it again")

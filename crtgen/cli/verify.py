@@ -160,7 +160,7 @@ class Verified:
 
 
 def _name(result: Verdict, results: Sequence[Verdict]) -> str:
-    """The case, with its model if there are several."""
+    # The case, with its model if there are several.
     several = len({r.model for r in results}) > 1
     return f"{result.model}.{result.case}" if several else result.case
 
@@ -173,7 +173,7 @@ def _watched(
     cases: Mapping[str, Sequence[ReferenceRun]],
     say: api.Say,
 ) -> dict[str, tuple[LayerVerdict, ...]]:
-    """The layers of each model of the image, for its first case; ``reference`` is what it was made of."""
+    # The layers of each model of the image, for its first case; ``reference`` is what it was made of.
     first = {name: first_runs(found) for name, found in cases.items()}
     plans = {plan.graph.name: plan for plan in image.plans}
     if plans:

@@ -41,7 +41,7 @@ def _name(unit: LocalBoard) -> str:
 
 
 def _left_out(unit: LocalBoard) -> str:
-    """Why a board does nothing; empty if it does."""
+    # Why a board does nothing; empty if it does.
     if len(unit.boards) > 1:
         return "left out, a hardware map has to say which of them it is"
     if not unit.boards:

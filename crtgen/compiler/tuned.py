@@ -175,7 +175,7 @@ def _line(values: Mapping[str, Any]) -> str:
 
 
 def _toml(value: str | int) -> str:
-    """JSON's texts are TOML's, but for one character."""
+    # JSON's texts are TOML's, but for one character.
     if isinstance(value, int):
         return f"{value:_}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

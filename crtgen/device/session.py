@@ -296,7 +296,7 @@ def _cannot(what: str) -> UnsupportedError:
 
 
 def _expected(interface: Interface, place: RemoteTensor) -> RemoteTensor:
-    """The tensor that the device names, if it is the one of the project: that decides what is copied."""
+    # The tensor that the device names, if it is the one of the project: that decides what is copied.
     tensor = place.tensor
     if tensor.shape != interface.shape or tensor.dtype != DataType.of(interface.dtype.numpy):
         raise _other_image(

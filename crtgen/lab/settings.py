@@ -222,7 +222,7 @@ def _truth(value: Any) -> bool:
 
 
 def _limit(value: Any) -> int:
-    """A number, or a size as the files of boards write it: ``60_000``, ``"60K"``, ``"60 KiB"``."""
+    # A number, or a size as the files of boards write it: ``60_000``, ``"60K"``, ``"60 KiB"``.
     if isinstance(value, str):
         return parse_size(value)
     if type(value) is not int or value < 0:

@@ -33,7 +33,7 @@ def arena_map(report: Report) -> str:
 
 
 def _states(report: Report) -> Iterator[str]:
-    """A line for each state: none is in the arena."""
+    # A line for each state: none is in the arena.
     if report.states:
         yield f"states, kept from run to run, {report.state_bytes:,} bytes"
     for place in report.states or ():

@@ -85,13 +85,13 @@ def _is_float32(graph: Graph, step: Step) -> bool:
 
 
 def _weights(graph: Graph, step: Step) -> int:
-    """Bytes of a layer's constants as the model has them."""
+    # Bytes of a layer's constants as the model has them.
     values = (graph.values[name] for name in step.inputs)
     return sum(value.nbytes for value in values if value.is_constant)
 
 
 def _states(plan: Plan) -> Iterator[ArenaPlace]:
-    """They are alive from before the first step to after the last."""
+    # They are alive from before the first step to after the last.
     for name, slot in plan.states.items():
         value, end = plan.graph.values[name], len(plan.steps) + 1
         yield ArenaPlace(name, slot.offset, slot.size, 0, end, shape=value.shape, dtype=value.dtype)

@@ -28,7 +28,7 @@ def real_text(report: Report) -> str:
 
 
 def _title(layer: ReportedLayer) -> str:
-    """Its name, with its operator if that does not say it."""
+    # Its name, with its operator if that does not say it.
     return layer.name if layer.operator in layer.name else f"{layer.name} ({layer.operator})"
 
 

@@ -286,5 +286,5 @@ def _interface(interface: Interface) -> dict[str, Any]:
 
 
 def _image(size: SizeReport) -> dict[str, Any]:
-    """The image by parts, without its symbols, which are many."""
+    # The image by parts, without its symbols, which are many.
     return {name: value for name, value in size.to_dict().items() if name != "symbols"}

@@ -109,7 +109,7 @@ class Delta:
 
 
 def _runs(a: bytes, b: bytes, unit: int) -> Iterator[tuple[int, bytes]]:
-    """Units that differ; those side by side are one run."""
+    # Units that differ; those side by side are one run.
     changed = np.flatnonzero(np.frombuffer(a, np.uint8) != np.frombuffer(b, np.uint8))
     units = np.unique(changed // unit)
     for part in np.split(units, np.flatnonzero(np.diff(units) > 1) + 1):

@@ -10,8 +10,8 @@ from crtgen.firmware.builder import binary, read_content
 
 __all__ = ["interface_file", "make_slot", "slot_image"]
 
+# Bytes of the stack, more than twice what crt_layer_done and the reading of the timer take.
 _PROFILER = 256
-"""Bytes of the stack, more than twice what crt_layer_done and the reading of the timer take."""
 
 
 def make_slot(
@@ -53,10 +53,8 @@ def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
 
 
 def _stack(image: Image) -> int:
-    """The bytes of the stack that a run takes at most.
-
-    Built with ``CRT_PROFILE`` it calls the firmware after each layer, which takes up to ``_PROFILER``.
-    """
+    # The bytes of the stack that a run takes at most. Built with ``CRT_PROFILE`` it calls the firmware after
+    # each layer, which takes up to ``_PROFILER``.
     stack, profile = image.size.stack, image.built.manifest.options.profile
     if stack is None:
         raise UnsupportedError(

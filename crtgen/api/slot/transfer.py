@@ -76,7 +76,7 @@ def _slot_at(state: SlotsState, origin: int) -> int:
 
 
 def _write(client: Client, slot: int, offset: int, data: bytes, state: SlotsState) -> None:
-    """Through a block of the device's pool; bytes behind the last ones are as erased."""
+    # Through a block of the device's pool; bytes behind the last ones are as erased.
     padded = data + bytes([_PAD]) * (-len(data) % state.write_size)
     memory = client.memory()
     room = min(_CHUNK, memory.free // 2 if memory else _CHUNK)

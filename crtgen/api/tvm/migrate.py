@@ -82,7 +82,7 @@ def _migrated(model: MlfModel, networks: Sequence[tuple[str, Graph]], where: str
 
 
 def _split(relay: Relay, model: MlfModel) -> tuple[list[str], list[str]]:
-    """The names of the inputs, which the metadata lists, and of the parameters."""
+    # The names of the inputs, which the metadata lists, and of the parameters.
     named = {_plain(tensor.name) for main in model.metadata.main for tensor in main.inputs}
     inputs = [name for name in relay.arguments if _plain(name) in named]
     return inputs, [name for name in relay.arguments if name not in inputs]

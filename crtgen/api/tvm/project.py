@@ -201,7 +201,7 @@ def _text(options: Options, name: str) -> str | None:
 
 
 def _flag(options: Options, name: str) -> bool:
-    """``tvmc`` gives text, Python whatever the caller has."""
+    # ``tvmc`` gives text, Python whatever the caller has.
     return str(options.get(name, False)).lower() in ("true", "1")
 
 

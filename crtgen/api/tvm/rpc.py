@@ -90,7 +90,7 @@ def _request(line: bytes) -> dict[str, Any]:
 
 
 def _call(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The method and its parameters, each of its type."""
+    # The method and its parameters, each of its type.
     method, params = request.get("method"), request.get("params")
     if not isinstance(method, str) or method not in METHODS:
         raise _RefusedError(_METHOD, f"there is no method {method!r}")

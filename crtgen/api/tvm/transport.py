@@ -17,8 +17,8 @@ from crtgen.device.run import Device, SerialDevice, Site, start_device
 
 __all__ = ["IoTimeoutError", "Transport", "TransportClosedError", "TransportTimeouts", "transport"]
 
+# Seconds of a wait that TVM says has no end: then it begins again.
 _WAIT = 3600.0
-"""Seconds of a wait that TVM says has no end: then it begins again."""
 
 
 class IoTimeoutError(Exception):
@@ -39,8 +39,8 @@ class TransportTimeouts:
 
 
 _SERIAL = TransportTimeouts(2.0, 5.0, 60.0)
+# A simulator may be slow; the end of its process is noticed at once.
 _PROCESS = TransportTimeouts(2.0, 10.0, 0.0)
-"""A simulator may be slow; the end of its process is noticed at once."""
 
 
 class Transport:
@@ -116,7 +116,7 @@ def transport(image: Image, *, site: Site | None = None) -> Transport:
 
 
 def _of_tvm(kind: type[Exception]) -> Exception:
-    """The error that TVM's session knows, where TVM is loaded; it has the same name."""
+    # The error that TVM's session knows, where TVM is loaded; it has the same name.
     module = sys.modules.get("tvm.micro.project_api.server")
     found = getattr(module, kind.__name__, kind)
     return found() if issubclass(found, Exception) else kind()

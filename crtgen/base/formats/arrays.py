@@ -61,7 +61,7 @@ def _name(member: str) -> str:
 
 
 def _array(data: bytes) -> AnyArray:
-    """Raise ``ValueError`` for what is no array of plain numbers, or of another size than it says."""
+    # Raise ``ValueError`` for what is no array of plain numbers, or of another size than it says.
     stream = BytesIO(data)
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:

@@ -20,8 +20,8 @@ Connection = sqlite3.Connection
 DatabaseError = (sqlite3.Error, UnicodeError)
 """Exceptions for damaged files; Python cannot decode all of SQLite's messages."""
 
+# Seconds that a write waits for another process's.
 _BUSY = 60.0
-"""Seconds that a write waits for another process's."""
 
 _MAGIC = b"SQLite format 3\0"
 _BESIDE = ("-journal", "-wal", "-shm")
@@ -45,7 +45,7 @@ def open_database(path: Path, fill: Callable[[Connection], None]) -> Connection:
 
 
 def _refuse_company(path: Path) -> None:
-    """Raise ``UsageError`` for what SQLite would follow out of the folder."""
+    # Raise ``UsageError`` for what SQLite would follow out of the folder.
     for end in ("", *_BESIDE):
         file = path.with_name(path.name + end)
         if file.is_symlink():
@@ -60,7 +60,7 @@ def _refuse_company(path: Path) -> None:
 
 
 def _make(path: Path, fill: Callable[[Connection], None]) -> None:
-    """Make the file at once, so that there is no moment at which it has a journal."""
+    # Make the file at once, so that there is no moment at which it has a journal.
     for end in _BESIDE:
         if (beside := path.with_name(path.name + end)).exists():
             raise UsageError(

@@ -27,8 +27,8 @@ _STARTS = {
     "GIF": b"GIF8",
     "WEBP": b"RIFF",
 }
+# Bytes of a pixel of Pillow's, unless it is grey.
 _PIXEL = 4
-"""Bytes of a pixel of Pillow's, unless it is grey."""
 
 _INSTALL = "pip install 'crtgen[media]'"
 
@@ -69,19 +69,16 @@ def read_picture(
 
 
 def _hold(spent: Budget, width: int, height: int, size: tuple[int, int], form: str) -> None:
-    """Ask for the picture as it is decoded, converted and resized.
-
-    libwebp has two canvases and hands out a copy, libjpeg keeps the coefficients of a progressive picture.
-    Resizing goes by rows first, and has weights for each pixel of a side.
-    """
+    # Ask for the picture as it is decoded, converted and resized. libwebp has two canvases and hands out a
+    # copy, libjpeg keeps the coefficients of a progressive picture. Resizing goes by rows first, and has
+    # weights for each pixel of a side.
     extra = {"WEBP": 3 * _PIXEL, "progressive": 6, "GIF": _PIXEL}.get(form, 0)
     pixels = width * height * (2 * _PIXEL + extra)
     spent.hold(pixels + _PIXEL * size[0] * height + 24 * (width + height), f"{width} x {height} pixels")
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height by the first chunk: https://developers.google.com/speed/webp/docs/riff_container"""
-
+    # Width and height by the first chunk: https://developers.google.com/speed/webp/docs/riff_container
     def number(at: int, size: int) -> int:
         return int.from_bytes(data[at : at + size], "little")
 

@@ -20,11 +20,11 @@ __all__ = ["read_sound", "read_wav"]
 _FORMATS = ("WAV", "WAVEX", "FLAC", "OGG")
 _STARTS = (b"RIFF", b"fLaC", b"OggS")
 _INSTALL = "pip install 'crtgen[media]'"
+# Samples that are read at a time, so that memory follows what there is and not what the header claims.
 _AT_ONCE = 1 << 22
-"""Samples that are read at a time, so that memory follows what there is and not what the header claims."""
 
+# Bytes for a frame mixed to one channel, its copy, and the runs that are made of it.
 _PER_FRAME = 12
-"""Bytes for a frame mixed to one channel, its copy, and the runs that are made of it."""
 
 
 def read_sound(path: Path) -> tuple[npt.NDArray[np.float32], int]:

@@ -10,8 +10,8 @@ from crtgen.base.formats.foreign import foreign
 
 __all__ = ["read_table", "rows_of"]
 
+# Bytes that Python takes for a cell of one character.
 _PER_CELL = 60
-"""Bytes that Python takes for a cell of one character."""
 
 
 def read_table(path: Path, what: str, hint: str = "") -> list[list[str]]:

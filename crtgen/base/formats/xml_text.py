@@ -10,8 +10,8 @@ __all__ = ["Element", "parse_xml"]
 
 Element = ElementTree.Element
 
+# Bytes that Python takes for an element.
 _PER_ELEMENT = 200
-"""Bytes that Python takes for an element."""
 
 
 def parse_xml(data: bytes, path: Path, what: str) -> Element:

@@ -15,8 +15,8 @@ from crtgen.base.formats.foreign import foreign
 
 __all__ = ["ZipMembers", "opened_zip"]
 
+# Bytes that Python's object of a member takes.
 _PER_MEMBER = 1000
-"""Bytes that Python's object of a member takes."""
 
 
 class ZipMembers:

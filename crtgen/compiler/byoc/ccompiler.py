@@ -64,15 +64,14 @@ class CCompiler(Generator):
 
 
 def _strides(value: Value, rank: int) -> tuple[int, ...]:
-    """Elements between neighbours along the axes of the whole walk: 0 where the value is repeated."""
+    # Elements between neighbours along the axes of the whole walk: 0 where the value is repeated.
     own = zip(value.shape, strides_of(value.shape), strict=True)
     strides = tuple(0 if length == 1 else stride for length, stride in own)
     return (0,) * (rank - len(strides)) + strides
 
 
 def _leave(subgraph: Graph, elements: int) -> tuple[InPlace, ...]:
-    """An output may lie over an input that is walked as it is: each element is read before it is written."""
-
+    # An output may lie over an input that is walked as it is: each element is read before it is written.
     def whole(names: tuple[str, ...]) -> list[int]:
         return [i for i, n in enumerate(names) if subgraph.values[n].elements == elements]
 

@@ -106,7 +106,7 @@ def _constants(subgraph: Graph) -> list[Value]:
 
 
 def _support(dtype: DType) -> str:
-    """The table's row and the loop over it, for one type of element."""
+    # The table's row and the loop over it, for one type of element.
     element = dtype.c_name
     cases = "\n".join(
         f"            {'if' if i == 0 else '} else if'} (node->op == {i}) {{\n"

@@ -47,7 +47,7 @@ def constants_of(graph: Graph) -> tuple[Value, ...]:
 
 
 def _graphs(graph: Graph) -> Iterator[Graph]:
-    """The graph and its subgraphs, however deep."""
+    # The graph and its subgraphs, however deep.
     yield graph
     for op in (node.op for node in graph.nodes):
         inner = (op.subgraph,) if isinstance(op, External) else ()

@@ -74,14 +74,14 @@ class _Regions:
         self.of = {node.name: _Region(None, (node,)) for node in graph.nodes}
 
     def match(self, generator: Generator, pattern: Pattern) -> None:
-        """Claim every chain of the pattern."""
+        # Claim every chain of the pattern.
         for node in self.graph.nodes:
             chain = self._chain(generator, pattern, node)
             if chain and not generator.reason_as_a_whole(self._subgraph(chain, generator.name)):
                 self._unite(_Region(generator, chain))
 
     def _chain(self, generator: Generator, pattern: Pattern, node: Node) -> tuple[Node, ...]:
-        """The nodes of the pattern from ``node`` on; empty where it does not match."""
+        # The nodes of the pattern from ``node`` on; empty where it does not match.
         chain: list[Node] = []
         for kind in pattern:
             if chain:
@@ -98,7 +98,7 @@ class _Regions:
         return tuple(chain)
 
     def merge(self, generator: Generator) -> None:
-        """Unite regions of the generator where one reads the other, as long as that is allowed."""
+        # Unite regions of the generator where one reads the other, as long as that is allowed.
         producers = {value: node.name for node in self.graph.nodes for value in node.outputs}
         edges = [(producers[v], n.name) for n in self.graph.nodes for v in n.inputs if v in producers]
         while any([self._merged(generator, self.of[a], self.of[b]) for a, b in edges]):
@@ -123,7 +123,7 @@ class _Regions:
             self.of[node.name] = region
 
     def _order(self) -> list[_Region] | None:
-        """The regions in an order in which they can run, the original one if possible; None in a circle."""
+        # The regions in an order in which they can run, the original one if possible; None in a circle.
         waiting = list(dict.fromkeys(self.of[node.name] for node in self.graph.nodes))
         values = self.graph.values
         defined = {*self.graph.inputs, *(n for n, v in values.items() if v.data is not None)}
@@ -149,7 +149,7 @@ class _Regions:
         return Graph.build(name, inner, nodes, inputs, outputs)
 
     def rewritten(self) -> tuple[Graph, tuple[Rewrite, ...]]:
-        """The graph with a node for each region, and what was done."""
+        # The graph with a node for each region, and what was done.
         nodes: list[Node] = []
         rewrites: list[Rewrite] = []
         for region in self._order() or ():
@@ -171,11 +171,11 @@ class _Regions:
 
 
 def _passing(value: Value) -> Value:
-    """A value as a subgraph sees it: a state comes in and goes out as any other value."""
+    # A value as a subgraph sees it: a state comes in and goes out as any other value.
     return replace(value, is_state=False, data=None) if value.is_state else value
 
 
 def _read_from_outside(nodes: Sequence[Node]) -> list[str]:
-    """The values that the nodes read and do not compute, each once, in the order of reading."""
+    # The values that the nodes read and do not compute, each once, in the order of reading.
     made = {value for node in nodes for value in node.outputs}
     return list(dict.fromkeys(v for node in nodes for v in node.inputs if v not in made))

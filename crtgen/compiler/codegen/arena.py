@@ -9,8 +9,8 @@ from crtgen.network.ir import shape_text
 
 __all__ = ["Arena", "ArenaView", "PlaceView"]
 
+# Columns of the map: its lines stand in a comment.
 _CHART = 40
-"""Columns of the map: its lines stand in a comment."""
 
 
 @dataclass(frozen=True, slots=True)

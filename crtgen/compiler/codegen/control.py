@@ -93,7 +93,7 @@ def control_layer(
 
 
 def _operators(blocks: Sequence[Subgraph]) -> Iterator[OperatorInfo]:
-    """Those of the subgraphs, each with its share of the time of all of them together."""
+    # Those of the subgraphs, each with its share of the time of all of them together.
     steps = [step for block in blocks for step in block.plan.steps]
     total = sum(step.kernel.cost.time for step in steps) or 1
     infos = (info for block in blocks for info in block.infos)

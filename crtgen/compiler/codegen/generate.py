@@ -162,7 +162,7 @@ class _Generator:
         )
 
     def fed(self) -> FedView | None:
-        """The input that comes by rows, if it does."""
+        # The input that comes by rows, if it does.
         for name in self.plan.fed:
             value = self.plan.graph.values[name]
             rows, image = value.shape[1], self.arena.value(name)
@@ -170,11 +170,11 @@ class _Generator:
         return None
 
     def tensors(self, role: str, values: Sequence[Interface], first: int) -> tuple[TensorView, ...]:
-        """The inputs or outputs; ``first`` is how many arguments come before them."""
+        # The inputs or outputs; ``first`` is how many arguments come before them.
         return tuple(TensorView.of(self.arena, role, i, first + i, v) for i, v in enumerate(values))
 
     def kernel_files(self) -> Iterator[KernelFileView]:
-        """The functions in C, and those of external code generators, which have a file for each module."""
+        # The functions in C, and those of external code generators, which have a file for each module.
         own = [(k, v) for k, v in self.functions if k.module is None]
         if own:
             yield KernelFileView(
@@ -187,7 +187,7 @@ class _Generator:
         yield from self.externals.files()
 
     def views(self) -> Iterator[LayerView]:
-        """The layers in order; what is known of each goes to ``infos``."""
+        # The layers in order; what is known of each goes to ``infos``.
         for index, step in enumerate(self.plan.steps):
             view, about = self._layer(index, step, self.plan, self.arena)
             self.infos.append(about)
@@ -200,12 +200,11 @@ class _Generator:
         return self._call(index, step, plan, arena)
 
     def _block(self, plan: Plan, arena: Arena) -> Subgraph:
-        """A subgraph with its layers."""
         pairs = [self._layer(index, step, plan, arena) for index, step in enumerate(plan.steps)]
         return Subgraph(plan, arena, tuple(view for view, _ in pairs), tuple(about for _, about in pairs))
 
     def _call(self, index: int, step: Step, plan: Plan, arena: Arena) -> tuple[LayerView, LayerInfo]:
-        """A layer that is a call of one function."""
+        # A layer that is a call of one function.
         sig = plan.signature(step)
         macs = plan.macs(step)
         shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
@@ -248,10 +247,8 @@ class _Generator:
         return symbol
 
     def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:
-        """The kernel's function, which layers with equal template, view, parameters and callees share.
-
-        Those of an external code generator are shared within its module.
-        """
+        # The kernel's function, which layers with equal template, view, parameters and callees share. Those
+        # of an external code generator are shared within its module.
         routines = [self._routine(routine) for routine in kernel.ordered_routines]
         if not kernel.template:
             return routines[0]
@@ -283,7 +280,7 @@ class _Generator:
         return self.used.setdefault(function.symbol, function)
 
     def _routine(self, routine: Routine) -> SharedFunction:
-        """The function in assembly, which all kernels share that have an equal one."""
+        # The function in assembly, which all kernels share that have an equal one.
         if routine not in self.known:
             symbol = self._symbol(routine.name)
             self.routines.append((symbol, routine))
@@ -311,7 +308,7 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
 
 
 def _wrap(statement: str, indent: str = "") -> str:
-    """Broken after commas into lines of at most 110 columns; the first one is at ``indent`` already."""
+    # Broken after commas into lines of at most 110 columns; the first one is at ``indent`` already.
     lines = [indent]
     for part in statement.split(", "):
         if lines[-1] != indent and len(lines[-1]) + len(part) > 108:

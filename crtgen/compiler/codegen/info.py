@@ -49,5 +49,5 @@ def loop_operators(graph: Graph, step: Step) -> Iterator[OperatorInfo]:
 
 
 def _parts(part: Part) -> tuple[Part, ...]:
-    """The functions that compute operators: an addition with a layer beside it is two."""
+    # The functions that compute operators: an addition with a layer beside it is two.
     return tuple(replace(p, calls=p.calls * part.calls) for p in part.kernel.parts) or (part,)

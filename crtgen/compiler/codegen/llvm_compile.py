@@ -99,10 +99,8 @@ def check_versions() -> None:
 
 
 def _target_flags(core: Core) -> list[str]:
-    """Target and core. Words may be read from anywhere: clang denies that to freestanding code otherwise.
-
-    Enumerations are as small as arm-none-eabi-gcc's, whose linker warns of others.
-    """
+    # Target and core. Words may be read from anywhere: clang denies that to freestanding code otherwise.
+    # Enumerations are as small as arm-none-eabi-gcc's, whose linker warns of others.
     if core.arch == "host":
         return ["-mcpu=baseline", "-fPIC"]
     unaligned = "-munaligned-access" if core.unaligned else "-mno-unaligned-access"
@@ -110,10 +108,8 @@ def _target_flags(core: Core) -> list[str]:
 
 
 def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
-    """The module of one C file, not yet optimised; ``memcpy`` and the like are known to be the library's.
-
-    Kernels stay functions of their own, which models share and profiles show.
-    """
+    # The module of one C file, not yet optimised; ``memcpy`` and the like are known to be the library's.
+    # Kernels stay functions of their own, which models share and profiles show.
     how = ["-Xclang", "-disable-llvm-passes", "-emit-llvm"]
     how += ["-finline-hint-functions"] if path.endswith(f"{KERNELS}.c") else []
     module = llvm.parse_bitcode(_clang(directory, path, request, how))
@@ -163,7 +159,7 @@ def _own_sections(module: Any) -> str:
 
 
 def _in_section(head: str, value: Any) -> str:
-    """The first line of a definition with a section of its own, which comes before the alignment."""
+    # The first line of a definition with a section of its own, which comes before the alignment.
     if value.is_function:
         head, section, end = head.removesuffix(" {"), f' section ".text.{value.name}"', " {"
     elif "constant" in head.partition(" global ")[0].split():
@@ -177,7 +173,6 @@ def _in_section(head: str, value: Any) -> str:
 
 
 def _run(arguments: Sequence[str], directory: Path) -> str:
-    """Run clang; what it printed."""
     code, output = run_to_end([*_CLANG, *arguments], directory=directory, time_limit=_TIME_LIMIT)
     if code is None:
         raise BuildError(f"clang took more than {_TIME_LIMIT:.0f} s", log=output)

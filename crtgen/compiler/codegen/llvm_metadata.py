@@ -34,8 +34,8 @@ _NULL = ir.Constant(_PTR, None)
 
 _INT, _HANDLE, _NULLPTR, _STR = 0, 3, 4, 11
 """Type codes of packed arguments."""
+# ``CRT_ERR_NAME`` of ``crt/error.h``.
 _ERR_NAME = -2
-"""``CRT_ERR_NAME`` of ``crt/error.h``."""
 
 
 def metadata_module(view: MetadataView, core: Core) -> ir.Module:
@@ -68,7 +68,6 @@ class _ModuleBuilder:
         self.module = module
 
     def constant(self, name: str, value: Any, *, internal: bool = True) -> Any:
-        """A constant global."""
         variable = ir.GlobalVariable(self.module, value.type, name)
         variable.initializer = value
         variable.global_constant = True
@@ -76,7 +75,7 @@ class _ModuleBuilder:
         return variable
 
     def array(self, name: str, kind: Any, items: Sequence[Any]) -> Any:
-        """A constant array; without items a null pointer, as an empty array has no place."""
+        # A constant array; without items a null pointer, as an empty array has no place.
         if not items:
             return _NULL
         return self.constant(name, ir.Constant(ir.ArrayType(kind, len(items)), list(items)))
@@ -86,14 +85,13 @@ class _ModuleBuilder:
         return self.constant(name, ir.Constant(ir.ArrayType(_I8, len(content)), content))
 
     def function(self, symbol: str, *, internal: bool = True) -> Any:
-        """A new packed function."""
         function = ir.Function(self.module, _PACKED, symbol)
         function.linkage = "internal" if internal else ""
         function.attributes.add("nounwind")
         return function
 
     def leaving(self, symbol: str, code: int, status: int = 0, value: Any = None) -> None:
-        """A packed function that returns the same each time."""
+        # A packed function that returns the same each time.
         function = self.function(symbol)
         at = ir.IRBuilder(function.append_basic_block())
         if value is not None:
@@ -101,12 +99,12 @@ class _ModuleBuilder:
         _leave(at, function.args[4], code, status)
 
     def ambiguous(self, why: str) -> None:
-        """The function that says why parameters cannot be looked up without the name of a model."""
+        # The function that says why parameters cannot be looked up without the name of a model.
         text = self.text("ambiguous", why.encode() + b"\0")
         self.leaving("lookup_in_several_models", _STR, _ERR_NAME, text)
 
     def registry(self, view: MetadataView) -> None:
-        """The name table, the functions in its order, and the entry that everything starts at."""
+        # The name table, the functions in its order, and the entry that everything starts at.
         names = self.text("names", view.table)
         pointers = [self.module.globals[f.symbol] for f in view.functions] or [_NULL]
         functions = self.array("functions", _PTR, pointers)
@@ -129,7 +127,6 @@ class _ModuleBuilder:
         self.constant("crt_signatures", ir.Constant.literal_struct([arguments, calls]), internal=False)
 
     def models(self, models: Sequence[MetadataModelView]) -> None:
-        """``crt_models`` and their number."""
         found = [ir.GlobalVariable(self.module, _PTR, f"{m.name}_model") for m in models] or [_NULL]
         for variable in found if models else ():
             variable.global_constant = True
@@ -138,7 +135,7 @@ class _ModuleBuilder:
         self.constant("crt_num_models", ir.Constant(_I16, len(models)), internal=False)
 
     def model(self, model: MetadataModelView) -> None:
-        """A model's ``TVMMetadata`` and the function that returns it."""
+        # A model's ``TVMMetadata`` and the function that returns it.
         fields: list[Any] = [ir.Constant(_I64, METADATA_VERSION)]
         for role, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
             infos = [self.tensor(f"{model.name}_{role}_{i}", t) for i, t in enumerate(tensors)]
@@ -150,7 +147,6 @@ class _ModuleBuilder:
         self.leaving(f"{model.name}_get_c_metadata", _HANDLE, value=metadata)
 
     def tensor(self, name: str, tensor: TensorInfo) -> Any:
-        """A ``TVMTensorInfo``."""
         shape = self.array(f"{name}_shape", _I64, [_I64(d) for d in tensor.shape])
         code, bits, lanes = dl_numbers(tensor.dtype)
         dtype = ir.Constant(_DTYPE, [_I8(code), _I8(bits), _I16(lanes)])
@@ -158,7 +154,6 @@ class _ModuleBuilder:
         return ir.Constant(_TENSOR, [text, shape, _I64(len(tensor.shape)), dtype])
 
     def params(self, view: MetadataView) -> Any:
-        """The table of constants."""
         rows = []
         for param in view.params:
             data = ir.GlobalVariable(self.module, ir.ArrayType(_I8, param.nbytes), param.symbol)
@@ -169,7 +164,7 @@ class _ModuleBuilder:
         return table
 
     def lookup(self, lookup: ParameterLookup, table: Any) -> None:
-        """The address of the constant with the storage id in argument 0, or null, by a linear search."""
+        # The address of the constant with the storage id in argument 0, or null, by a linear search.
         function = self.function(lookup.symbol)
         args, codes, count, ret, ret_code, _ = function.args
         start, typed, loop, step, hit, miss = (function.append_basic_block() for _ in range(6))

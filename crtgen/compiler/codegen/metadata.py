@@ -34,8 +34,8 @@ METADATA_FILE = "crt_metadata.c"
 METADATA_VERSION = 1
 """``TVMMetadata.version``."""
 _LOOKUP = "_lookup_linked_param"
+# The operator of a graph that does nothing; TVM's debug executor times it by this name.
 _NOP = "__nop"
-"""The operator of a graph that does nothing; TVM's debug executor times it by this name."""
 
 _AMBIGUOUS = "lookup_in_several_models"
 
@@ -46,10 +46,10 @@ _MOST_FUNCTIONS = 0xFFFF
 _INTEGER = Argument(0, 0, 0, 0)
 _UNKNOWN = 0xFFFF
 """In place of the number of arguments: ``CRT_SIGNATURE_UNKNOWN`` of ``crt/registry.h``."""
+# Likewise, of a function that looks at none: ``CRT_SIGNATURE_ANY``.
 _ANY = 0xFFFE
-"""Likewise, of a function that looks at none: ``CRT_SIGNATURE_ANY``."""
+# Added to the index of an argument that is only read: ``CRT_SIGNATURE_READS``.
 _READS = 0x8000
-"""Added to the index of an argument that is only read: ``CRT_SIGNATURE_READS``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ __all__ = [
 
 Role: TypeAlias = Literal["run", "external", "own"]
 
+# A constant expression of C without anything that could end it.
 _HANDLE = re.compile(r"[\w &*()>.-]{0,200}", re.ASCII)
-"""A constant expression of C without anything that could end it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,12 @@ _KEYWORDS = re.compile(
 
 _LONGEST = 48
 
+# Headers of the C library, and those that they include.
 _HEADERS = re.compile(
     "alloca|assert|complex|ctype|endian|errno|features|fenv|float|inttypes|iso646|limits|locale|malloc|math|"
     "memory|newlib|reent|sched|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|"
     "stdnoreturn|string|strings|tgmath|threads|time|uchar|unistd|wchar|wctype"
 )
-"""Headers of the C library, and those that they include."""
 
 _RUNTIME = "crt_"
 """What the names of the C runtime's files and functions begin with."""

@@ -114,12 +114,11 @@ class _PipelineView:
 
     @property
     def kept(self) -> int:
-        """Samples of a run that the next one gets, too."""
+        # Samples of a run that the next one gets, too.
         return self.span - self.hop
 
     @property
     def first(self) -> int:
-        """Samples until the first run."""
         return self.span - self.before + self.skip
 
 

@@ -32,7 +32,7 @@ def states_of(plan: Plan, arena: Arena) -> Iterator[StateView]:
 
 
 def _repeated(array: Array) -> Array:
-    """The elements that the array is made of again and again: some of its last axes."""
+    # The elements that the array is made of again and again: some of its last axes.
     flat = array.reshape(-1)
     for axis in reversed(range(array.ndim + 1)):
         part = flat[: prod(array.shape[axis:])]

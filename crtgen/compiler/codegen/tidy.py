@@ -11,6 +11,7 @@ __all__ = ["tidy"]
 
 _LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); \2(?:\+\+| \+= (\d+))\)( \{)?")
 _DECLARED = re.compile(r"\b(?:u?int\d+_t|size_t|float) (?:\*(?:const )?)*(\w+)(?= =|\[|;)")
+# Terms that do nothing, each with what is left of it.
 _TERMS = (
     (re.compile(r"(?<![\w)\]])\((\d+)\)"), r"\1"),
     (re.compile(r"(?<![*/%] )(?<![-\w.])0 [*/%] (?!sizeof\b)(?:\w+(?![\w.(\[])|\(\d+\))"), "0"),
@@ -20,7 +21,6 @@ _TERMS = (
     (re.compile(r" [+-] 0(?![\w.]| [*/%])"), ""),
     (re.compile(r"(?<![-+*/%] )(?<![\w.])0 \+ "), ""),
 )
-"""Terms that do nothing, each with what is left of it."""
 _SOME = re.compile(r"\b[01]\b|\(\d+\)")
 """What is in each of them."""
 
@@ -45,7 +45,7 @@ def _without_terms(line: str) -> str:
 
 
 def _without_loop(lines: list[str], at: int) -> tuple[list[str], bool]:
-    """The lines without the loop that begins at ``at``, if that has one turn or none; whether it had."""
+    # The lines without the loop that begins at ``at``, if that has one turn or none; whether it had.
     match = _LOOP.fullmatch(lines[at])
     turns = len(range(int(match[3]), int(match[4]), int(match[5] or 1))) if match else 2
     if match is None or turns > 1:
@@ -64,7 +64,7 @@ def _without_loop(lines: list[str], at: int) -> tuple[list[str], bool]:
 
 
 def _flattened(lines: list[str]) -> str:
-    """Without blocks that are no loop's, where their names are not used around them."""
+    # Without blocks that are no loop's, where their names are not used around them.
     at = 0
     while at < len(lines):
         indent = lines[at].removesuffix("{")

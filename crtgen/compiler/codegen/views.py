@@ -320,7 +320,7 @@ def _hexadecimal(words: Array) -> str:
 
 
 def _columns(flat: Array, step: int) -> Iterator[str]:
-    """Small integers in columns: each value is spelled once, and looked up from then on."""
+    # Small integers in columns: each value is spelled once, and looked up from then on.
     spelled = _spelled(flat.dtype.name)
     width = spelled.itemsize * step
     block = step * _ROWS
@@ -332,7 +332,7 @@ def _columns(flat: Array, step: int) -> Iterator[str]:
 
 @cache
 def _spelled(dtype: str) -> Array:
-    """The initialisers of all numbers of a type of at most 16 bits, by their bits, with the comma."""
+    # The initialisers of all numbers of a type of at most 16 bits, by their bits, with the comma.
     words = np.arange(2 if dtype == "bool" else 1 << 8 * np.dtype(dtype).itemsize)
     numbers = words.astype(dtype).astype(int).tolist()
     width = max(len(str(number)) for number in numbers)

@@ -14,8 +14,8 @@ from crtgen.compiler.plan.layout import Problem, arena_of, lay_first_fit, lay_he
 
 __all__ = ["Layout", "lay"]
 
+# Pairs, a fraction of a second. MobileNets look at some thousand, few networks at more than 100,000.
 _MOST_LOOKED_AT = 400_000
-"""Pairs, a fraction of a second. MobileNets look at some thousand, few networks at more than 100,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _OffsetSearch:
         self.looked_at = 0
 
     def run(self) -> tuple[int, ...] | None:
-        """Offsets, if there are any; None also where more had to be looked at than may be."""
+        # Offsets, if there are any; None also where more had to be looked at than may be.
         state = self.start
         if min(state.high, default=0) < 0 or not self._settle(state, range(len(self.pairs))):
             return None
@@ -118,7 +118,7 @@ class _OffsetSearch:
         return state if self._settle(state, (number,)) else None
 
     def _settle(self, state: _BoundedState, numbers: Iterable[int]) -> bool:
-        """Draw all conclusions from what changed at these pairs; False if there is no room for an item."""
+        # Draw all conclusions from what changed at these pairs; False if there is no room for an item.
         low, high, settled = state.low, state.high, state.settled
         waiting = set(numbers)
         while waiting:

@@ -43,7 +43,7 @@ class _Paper:
         )
 
     def slot(self, value: str) -> tuple[str, ArenaSlot]:
-        """In which memory a value lies, and where."""
+        # In which memory a value lies, and where.
         nbytes = self.plan.graph.values[value].nbytes
         if value in self.plan.homes:
             return self.plan.homes[value], ArenaSlot(0, nbytes)
@@ -62,7 +62,7 @@ class _Paper:
             raise self.fail(f"{what} leaves the arena of {self.plan.arena} bytes")
 
     def owners(self, value: str) -> npt.NDArray[np.int32]:
-        """The owners of the bytes where a value lies."""
+        # The owners of the bytes where a value lies.
         memory, slot = self.slot(value)
         return self.owner[memory][slot.offset : slot.offset + slot.size]
 
@@ -125,7 +125,7 @@ def _step(paper: _Paper, step: Step) -> None:
 
 
 def _shares(paper: _Paper, step: Step) -> None:
-    """Halves on two cores: neither writes what the other one reads or writes, and both write all."""
+    # Halves on two cores: neither writes what the other one reads or writes, and both write all.
     if not step.kernel.shares:
         return
     (name,), (first, second) = step.outputs, step.kernel.shares
@@ -166,7 +166,7 @@ def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
 
 
 def _overlaps(paper: _Paper, step: Step) -> None:
-    """Outputs do not overlap, and overwrite an input only where the kernel may do so."""
+    # Outputs do not overlap, and overwrite an input only where the kernel may do so.
     outputs = [paper.slot(name) for name in step.outputs]
     for i, output in enumerate(outputs):
         if any(_meet(output, other) for other in outputs[:i]):

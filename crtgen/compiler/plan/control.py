@@ -63,7 +63,7 @@ def _whole(
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
     most: float = inf,
 ) -> Plan:
-    """The plan with each layer whole; none needs more than ``most`` bytes if it can do with less."""
+    # The plan with each layer whole; none needs more than ``most`` bytes if it can do with less.
     items = [_item(node, target) for node in graph.nodes]
     control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | WhileLoop)}
     kernels = {**select(graph, target, fixed, most), **control}
@@ -76,7 +76,7 @@ def _whole(
 def _pairs(
     graph: Graph, target: Target, kernels: Mapping[str, Kernel], fixed: Mapping[str, Kernel]
 ) -> dict[str, Kernel]:
-    """The kernels of layers that two cores compute, a half each."""
+    # The kernels of layers that two cores compute, a half each.
     parts, nodes = Parts(target), [node for node in graph.nodes if node.name not in fixed]
     return {
         node.name: on_two_cores(node.op, graph.signature(node), kernels[node.name], parts)
@@ -86,7 +86,7 @@ def _pairs(
 
 
 def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]:
-    """Kernels of results that are another shape of a value outside, where soon another value may lie."""
+    # Kernels of results that are another shape of a value outside, where soon another value may lie.
     found, there = {}, set(outside.values)
     results = {*graph.outputs, *(after for _, after in outside.pairs)}
     for node in graph.nodes:
@@ -111,7 +111,7 @@ def _item(node: Node, target: Target) -> Call:
 
 
 def _branch(graph: Graph) -> Outside:
-    """The inputs, and an output of the operator for each of the graph's."""
+    # The inputs, and an output of the operator for each of the graph's.
     homes = tuple((f"output {i}", name) for i, name in enumerate(graph.outputs))
     return Outside(graph.inputs, homes, True)
 

@@ -69,7 +69,7 @@ class _HomeSearch:
         self._views()
 
     def settle(self, home: str, after: str) -> None:
-        """Let ``after`` be computed in ``home``, if that is possible."""
+        # Let ``after`` be computed in ``home``, if that is possible.
         root = after
         while (item := self.maker.get(root)) is not None and self.kernels[item.name].is_alias:
             root = item.inputs[0]
@@ -108,7 +108,7 @@ class _HomeSearch:
         return all(i in permits for i, name in enumerate(item.inputs) if name in old)
 
     def _after(self, item: Item) -> set[str]:
-        """The items that have to run after this one."""
+        # The items that have to run after this one.
         later: dict[str, list[str]] = {}
         for other in self.items:
             makers = (self.maker[name].name for name in other.inputs if name in self.maker)

@@ -16,8 +16,8 @@ CLIMB = 400
 _PAIR_BYTES, _PAIR_OPERATIONS = 250, 2000
 """What a pair of items costs that are there at the same time, from its gap to the search for offsets."""
 
+# Problems with no more are quick, and many of them may be tried.
 _FREE_PAIRS = 1 << 16
-"""Problems with no more are quick, and many of them may be tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Proble
 
 
 def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
-    """Ask the budget for the pairs of items that hold something at the same time."""
+    # Ask the budget for the pairs of items that hold something at the same time.
     begins, ends = (sorted(times) for times in zip(*spans, strict=True)) if spans else ([], [])
     pairs = sum(bisect_right(begins, end) - bisect_left(ends, begin) - 1 for begin, end in spans)
     if pairs <= _FREE_PAIRS:
@@ -77,7 +77,7 @@ def find_needs(liveness: Liveness, order: Sequence[int], align: int) -> tuple[in
 def _items(
     liveness: Liveness, order: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[tuple[int, int]], Mapping[int, int]]:
-    """Sizes and spans of places and of scratch, and which item the scratch of a step is."""
+    # Sizes and spans of places and of scratch, and which item the scratch of a step is.
     spans = _spans(liveness, order)
     sizes = [place.size for place in liveness.places]
     scratch: dict[int, int] = {}
@@ -112,7 +112,7 @@ def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
 
 
 def _together(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Every pair of items that hold something at the same moment, in both directions."""
+    # Every pair of items that hold something at the same moment, in both directions.
     live: list[int] = []
     for item in sorted(range(len(spans)), key=lambda i: spans[i]):
         live = [other for other in live if spans[other][1] >= spans[item][0]]
@@ -129,11 +129,8 @@ def _needs(
     spans: Sequence[tuple[int, int]],
     align: int,
 ) -> Iterator[int]:
-    """The sum of live bytes at each moment.
-
-    Every item but the topmost fills whole units of ``align``; what a step can save by laying outputs over
-    inputs that end there is taken off.
-    """
+    # The sum of live bytes at each moment. Every item but the topmost fills whole units of ``align``; what a
+    # step can save by laying outputs over inputs that end there is taken off.
     units = tuple(-(-size // align) for size in sizes)
     for moment, live in enumerate(_live(spans, len(order) + 2)):
         need = sum(units[i] for i in live)
@@ -171,7 +168,7 @@ def lay_first_fit(problem: Problem) -> tuple[int, ...]:
 def _in_several_orders(
     problem: Problem, neighbours: "_Neighbours"
 ) -> tuple[tuple[int, tuple[int, ...]], list[int]]:
-    """The least arena with its offsets, and the order of items that leads to it."""
+    # The least arena with its offsets, and the order of items that leads to it.
     best: tuple[int, tuple[int, ...]] | None = None
     priority: list[int] = []
     for candidate in _priorities(problem):
@@ -217,10 +214,8 @@ def _first_fit(
     most: float,
     laid: Mapping[int, int] = _NOTHING,
 ) -> tuple[int, ...] | None:
-    """Each item in turn at the lowest aligned offset that those before it leave; None above ``most`` bytes.
-
-    ``laid`` has the offsets of those that come first, where they are known.
-    """
+    # Each item in turn at the lowest aligned offset that those before it leave; None above ``most`` bytes.
+    # ``laid`` has the offsets of those that come first, where they are known.
     offsets = [laid.get(item) for item in range(len(problem.sizes))]
     for item in priority[len(laid) :]:
         taken = []
@@ -241,7 +236,7 @@ def _first_fit(
 def _climb(
     problem: Problem, neighbours: _Neighbours, priority: list[int], best: tuple[int, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """Move an item to an earlier turn, one of those at the top as a rule; keep what is not worse."""
+    # Move an item to an earlier turn, one of those at the top as a rule; keep what is not worse.
     random = Random(0)
     current, offsets = best
     top = _top(problem, offsets)
@@ -263,5 +258,4 @@ def _climb(
 
 
 def _top(problem: Problem, offsets: Sequence[int]) -> int:
-    """The item that ends highest."""
     return max(range(len(offsets)), key=lambda i: offsets[i] + problem.sizes[i])

@@ -21,8 +21,8 @@ __all__ = ["BEAM", "best_order", "overlap"]
 
 BEAM = 256
 
+# Ways from a set to the next that are looked at in all, in some seconds: each level has its share.
 _MOST_WAYS = 1 << 20
-"""Ways from a set to the next that are looked at in all, in some seconds: each level has its share."""
 
 
 class _OrderState(NamedTuple):
@@ -135,7 +135,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _after(rank: tuple[int, int], state: _OrderState, move: _Move) -> _OrderState:
-    """The state that a move leads to."""
+    # The state that a move leads to.
     done = state.done | 1 << move.node
     freed = sum(size for _, readers, size in move.ends if not readers & ~done)
     next_nodes = [node for node, after in move.waiting if not after & ~done]

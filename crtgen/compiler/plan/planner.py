@@ -19,8 +19,8 @@ from crtgen.network.ir import Graph
 
 __all__ = ["make_plan"]
 
+# Bytes that the check of a plan takes for each of its arena.
 _PER_BYTE = 6
-"""Bytes that the check of a plan takes for each of its arena."""
 
 
 def make_plan(
@@ -82,7 +82,7 @@ def make_plan(
 
 
 def _check_arena(graph: Graph, arena: int) -> None:
-    """``UnsupportedError`` for an arena that no board holds, which would be checked byte by byte."""
+    # ``UnsupportedError`` for an arena that no board holds, which would be checked byte by byte.
     most = budget.memory_limit(_PER_BYTE)
     if arena > most:
         reason = f"the arena needs {arena:,} bytes; plans are made of up to {most:,}"
@@ -91,7 +91,7 @@ def _check_arena(graph: Graph, arena: int) -> None:
 
 
 def _states(graph: Graph, align: int) -> dict[str, ArenaSlot]:
-    """The places of states, one after another."""
+    # The places of states, one after another.
     slots, end = dict[str, ArenaSlot](), 0
     for name, _ in graph.states:
         slots[name] = ArenaSlot(-(-end // align) * align, graph.values[name].nbytes)

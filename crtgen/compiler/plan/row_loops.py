@@ -40,8 +40,8 @@ __all__ = ["loop_over_rows"]
 
 _MOST_ROWS = 16
 _MOST_STAGES = 4
+# Steps before and after a loop that are laid out with it where it is tried.
 _AROUND = 16
-"""Steps before and after a loop that are laid out with it where it is tried."""
 
 
 def loop_over_rows(
@@ -81,8 +81,7 @@ def loop_over_rows(
 
 
 def _best(lines: Sequence["_ItemLine"], start: "_ItemLine", loops: "_Loops", level: Level) -> "_ItemLine":
-    """The best by the objective of the level. The peak is known at once, and the arena is no less."""
-
+    # The best by the objective of the level. The peak is known at once, and the arena is no less.
     def rank(line: _ItemLine, arena: int) -> float:
         return level.objective(line.added(start), memory=arena / start.arena)
 
@@ -149,29 +148,29 @@ class _ItemLine:
 
     @cached_property
     def before(self) -> Sequence[int]:
-        """The greatest need before each item, and before the end."""
+        # The greatest need before each item, and before the end.
         return tuple(accumulate(self.needs, max, initial=0))
 
     @cached_property
     def behind(self) -> Sequence[int]:
-        """The greatest need from each item on, and from the end on."""
+        # The greatest need from each item on, and from the end on.
         return tuple(accumulate(reversed(self.needs), max, initial=0))[::-1]
 
     @property
     def last(self) -> Kernel:
-        """The kernel of what was joined last."""
+        # The kernel of what was joined last.
         assert self.joined is not None
         return self.kernels[self.joined]
 
     @cached_property
     def arena(self) -> int:
-        """Bytes of an arena in which what was joined last has its place, with the steps around it."""
+        # Bytes of an arena in which what was joined last has its place, with the steps around it.
         if self.joined is None:
             return self.whole
         return max(self.peak, self.laid(self.joined - _AROUND, self.joined + _AROUND + 1, self.peak))
 
     def laid(self, first: int, end: int, enough: int = 0) -> int:
-        """Bytes of the arena of what is there while the items from ``first`` to before ``end`` run."""
+        # Bytes of the arena of what is there while the items from ``first`` to before ``end`` run.
         first, end = max(first, 0), min(end, len(self.items))
         if first >= end:
             return 0
@@ -181,7 +180,7 @@ class _ItemLine:
         return self.arenas.once(key, lambda: lay(problem, enough).arena)
 
     def added(self, before: "_ItemLine") -> float:
-        """The share of estimated instructions that were added."""
+        # The share of estimated instructions that were added.
         return self.cost / before.cost - 1
 
     @cached_property
@@ -190,21 +189,19 @@ class _ItemLine:
         return {node.name: i for i, item in enumerate(self.items) for node in item.nodes}
 
     def maker(self, value: str) -> int | None:
-        """The item that makes a value; None for an input or a constant."""
+        # The item that makes a value; None for an input or a constant.
         node = self.graph.producer(value)
         return None if node is None else self.places[node.name]
 
     def reader(self, value: str) -> int | None:
-        """The item that reads a value, if only one does, and once."""
+        # The item that reads a value, if only one does, and once.
         nodes = self.graph.consumers(value)
         return self.places[nodes[0].name] if len(nodes) == 1 and nodes[0].inputs.count(value) == 1 else None
 
     def lowered(self, loops: "_Loops") -> Iterator["_ItemLine"]:
-        """The ways to lower the first peak by running a chain that is there by rows.
-
-        Fewer rows at a time need less memory, and more time as a rule. Where as much is needed elsewhere,
-        fewer are not tried once they take more time, which a loop that only constants tell apart tells.
-        """
+        # The ways to lower the first peak by running a chain that is there by rows. Fewer rows at a time need
+        # less memory, and more time as a rule. Where as much is needed elsewhere, fewer are not tried once
+        # they take more time, which a loop that only constants tell apart tells.
         for chain in dict.fromkeys(_chains(self, self.needs.index(self.peak))):
             elsewhere = max(self.before[min(chain.items)], self.behind[max(chain.items) + 1])
             around, enough = self._around(chain), inf
@@ -221,7 +218,7 @@ class _ItemLine:
     def _within(
         self, chain: "_StageChain", around: "_Around", loops: "_Loops"
     ) -> list[tuple[RowLoop, Outline]]:
-        """The loops of a chain, fewest rows first, that promise to stay below the peak."""
+        # The loops of a chain, fewest rows first, that promise to stay below the peak.
         found = list[tuple[RowLoop, Outline]]()
         for rows in _rows(self, chain):
             loop = RowLoop(chain.stages, rows)
@@ -238,7 +235,7 @@ class _ItemLine:
     def _joined(
         self, chain: "_StageChain", around: "_Around", loop: RowLoop, kernel: Kernel
     ) -> "_ItemLine | None":
-        """With a chain as one loop; None if that does not lower the peak."""
+        # With a chain as one loop; None if that does not lower the peak.
         first, last = min(chain.items), max(chain.items)
         if around.need(loop, kernel.inplace, kernel.scratch) >= self.peak:
             return None
@@ -286,7 +283,7 @@ class _ItemLine:
         return find_liveness(stretch, items, by_name, keep_inputs=False, homes=self.homes)
 
     def _after(self, last: int) -> frozenset[str]:
-        """The values that are needed after an item."""
+        # The values that are needed after an item.
         return self.alive[last + 1] if last + 1 < len(self.items) else self.kept
 
 
@@ -300,7 +297,7 @@ class _Around:
     align: int
 
     def need(self, loop: RowLoop, inplace: Sequence[InPlace], scratch: int) -> int:
-        """Bytes that are needed at least, with so much scratch and with outputs over inputs."""
+        # Bytes that are needed at least, with so much scratch and with outputs over inputs.
         sizes = (*self.sizes, scratch)
         units = tuple(-(-size // self.align) for size in sizes)
         task = BufferUse(self.ending, (), 0, 0, find_leads(loop, inplace, self.where))
@@ -330,7 +327,7 @@ class _Loops:
         self._alike: dict[Outline, Kernel] = {}
 
     def of(self, loop: RowLoop, outline: Outline) -> Kernel | None:
-        """None where no kernel computes it."""
+        # None where no kernel computes it.
         find = partial(row_loop, self._described(loop), loop.rows, self._parts)
         kernel = self._kernels.once(loop, find)
         if kernel is not None:
@@ -342,11 +339,11 @@ class _Loops:
         return find_outline(self._described(loop), loop.rows, self._parts)
 
     def alike(self, outline: Outline) -> Kernel | None:
-        """The first kernel of this outline that was found; those of others have other constants."""
+        # The first kernel of this outline that was found; those of others have other constants.
         return self._alike.get(outline)
 
     def bound(self, line: _ItemLine) -> int:
-        """Bytes of the arena of a line at least: those of what runs before and after its last loop."""
+        # Bytes of the arena of a line at least: those of what runs before and after its last loop.
         assert line.joined is not None
         after = line.joined + 1
         stretches = (max(line.joined - _AROUND, 0), line.joined), (after, after + _AROUND)
@@ -368,7 +365,7 @@ class _StageChain:
     last: int
 
     def then(self, other: "_StageChain") -> "_StageChain":
-        """Both, one after the other; ``other`` takes its image from this one."""
+        # Both, one after the other; ``other`` takes its image from this one.
         first, *more = other.stages
         (image,) = self.stages[-1].node.outputs
         stages = (*self.stages, replace(first, image=image), *more)
@@ -376,7 +373,7 @@ class _StageChain:
 
 
 def _rows(line: _ItemLine, chain: _StageChain) -> Iterator[int]:
-    """Numbers of rows that divide the height, fewer than now for what is a loop already."""
+    # Numbers of rows that divide the height, fewer than now for what is a loop already.
     height = line.graph.values[chain.stages[-1].node.outputs[0]].shape[1]
     item = line.items[chain.last]
     most = item.rows - 1 if isinstance(item, RowLoop) and len(chain.items) == 1 else _MOST_ROWS
@@ -384,7 +381,7 @@ def _rows(line: _ItemLine, chain: _StageChain) -> Iterator[int]:
 
 
 def _chains(line: _ItemLine, peak: int) -> Iterator[_StageChain]:
-    """Chains of few stages with the item at ``peak`` among them."""
+    # Chains of few stages with the item at ``peak`` among them.
     links = [*_ending(line, peak)]
     after = _next(line, peak)
     links += [] if after is None else [link for link in _shortcuts(line, after) if peak in link.items]
@@ -394,7 +391,7 @@ def _chains(line: _ItemLine, peak: int) -> Iterator[_StageChain]:
 
 
 def _ending(line: _ItemLine, at: int) -> Iterator[_StageChain]:
-    """The stages that the item is, and an addition also with a layer beside it."""
+    # The stages that the item is, and an addition also with a layer beside it.
     item = line.items[at]
     if isinstance(item, RowStream):
         return
@@ -406,7 +403,7 @@ def _ending(line: _ItemLine, at: int) -> Iterator[_StageChain]:
 
 
 def _shortcuts(line: _ItemLine, at: int) -> Iterator[_StageChain]:
-    """An addition with the layer that makes one of its operands, if nothing else reads that."""
+    # An addition with the layer that makes one of its operands, if nothing else reads that.
     item = line.items[at]
     if not (isinstance(item, Call) and isinstance(item.node.op, Add)):
         return
@@ -421,7 +418,7 @@ def _shortcuts(line: _ItemLine, at: int) -> Iterator[_StageChain]:
 
 
 def _backward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
-    """The chain, and every longer one that ends as it does."""
+    # The chain, and every longer one that ends as it does.
     yield chain
     first = chain.stages[0]
     either = isinstance(first.node.op, Add) and first.layer is None and len(chain.items) == len(chain.stages)
@@ -435,7 +432,7 @@ def _backward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
 
 
 def _forward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
-    """The chain, and every longer one that begins as it does."""
+    # The chain, and every longer one that begins as it does.
     yield chain
     after = _next(line, chain.last)
     if after is None:
@@ -449,7 +446,7 @@ def _forward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
 
 
 def _next(line: _ItemLine, at: int) -> int | None:
-    """The item that reads the output of this one as its image, if nothing else reads it."""
+    # The item that reads the output of this one as its image, if nothing else reads it.
     item = line.items[at]
     (output, *more) = item.outputs
     reader = line.reader(output)

@@ -99,22 +99,22 @@ class _Way:
     kernel: Kernel
 
     def memory(self, graph: Graph) -> int:
-        """Bytes that the arena has at least, beside the image."""
+        # Bytes that the arena has at least, beside the image.
         return self.kernel.scratch + graph.values[self.item.outputs[0]].nbytes
 
     def least(self, plan: Plan) -> int:
-        """Bytes that the arena has at least if the image is in memory."""
+        # Bytes that the arena has at least if the image is in memory.
         x, y = (plan.graph.values[name] for name in (self.item.inputs[0], self.item.outputs[0]))
         lead = min((permit.lead for permit in self.kernel.inplace), default=x.nbytes)
         return self.kernel.scratch + max(x.nbytes, y.nbytes, min(x.nbytes + lead, x.nbytes + y.nbytes))
 
     def added(self, plan: Plan) -> float:
-        """The time that it takes more than its layers one after the other."""
+        # The time that it takes more than its layers one after the other.
         names = {node.name for node in self.item.nodes}
         return self.kernel.cost.time - sum(s.kernel.cost.time for s in plan.steps if s.name in names)
 
     def planned(self, plan: Plan) -> Plan:
-        """``plan`` with the image taken so; one that is fed lies outside, and is left as it is."""
+        # ``plan`` with the image taken so; one that is fed lies outside, and is left as it is.
         names = {node.name for node in self.item.nodes}
         before = list(takewhile(lambda step: step.name not in names, plan.steps))
         after = [step for step in plan.steps[len(before) :] if step.name not in names]
@@ -132,7 +132,7 @@ def _cost(plan: Plan) -> float:
 
 
 def _ways(plan: Plan, target: Target, apart: frozenset[str], image: str, *, fed: bool) -> Iterator[_Way]:
-    """Every number of layers and of rows that has a kernel, and needs less memory than the layers alone."""
+    # Every number of layers and of rows that has a kernel, and needs less memory than the layers alone.
     graph, known, described = plan.graph, Parts(target), Known()
     for stages in _beginnings(graph, apart, image):
         found = [described.once(stage, partial(stage.described, graph)) for stage in stages]
@@ -146,7 +146,7 @@ def _ways(plan: Plan, target: Target, apart: frozenset[str], image: str, *, fed:
 
 
 def _images(graph: Graph, apart: frozenset[str]) -> Iterator[str]:
-    """The images at which chains begin: a layer takes their rows, and none makes them by rows."""
+    # The images at which chains begin: a layer takes their rows, and none makes them by rows.
     found = set[str]()
     for value in (*graph.inputs, *(name for node in graph.nodes for name in node.outputs)):
         if value not in found:
@@ -157,10 +157,8 @@ def _images(graph: Graph, apart: frozenset[str]) -> Iterator[str]:
 
 
 def _beginnings(graph: Graph, apart: frozenset[str], image: str) -> Iterator[tuple[Stage, ...]]:
-    """The first layer, the first two, and so on, as long as each takes its image from the one before.
-
-    What is added later is kept by rows, and there is no end between.
-    """
+    # The first layer, the first two, and so on, as long as each takes its image from the one before. What is
+    # added later is kept by rows, and there is no end between.
     stages: list[Stage] = []
     kept: dict[str, int] = {}
     while (
@@ -179,10 +177,8 @@ def _beginnings(graph: Graph, apart: frozenset[str], image: str) -> Iterator[tup
 
 
 def _next(graph: Graph, image: str, kept: Mapping[str, int], *, begins: bool) -> Stage | None:
-    """The layer that takes the rows of an image, if one does, or one and an addition later.
-
-    No rows are kept of the image that a chain ``begins`` with: no stage makes it.
-    """
+    # The layer that takes the rows of an image, if one does, or one and an addition later. No rows are kept
+    # of the image that a chain ``begins`` with: no stage makes it.
     users = graph.consumers(image)
     later = [node for node in users if isinstance(node.op, Add) and not kept.keys() & set(node.inputs)]
     now = [node for node in users if node not in later]
@@ -198,7 +194,7 @@ def _next(graph: Graph, image: str, kept: Mapping[str, int], *, begins: bool) ->
 
 
 def _check(graph: Graph, apart: frozenset[str]) -> None:
-    """Raise ``UnsupportedError`` unless there is one image, and a first layer that takes rows of it."""
+    # Raise ``UnsupportedError`` unless there is one image, and a first layer that takes rows of it.
     if len(graph.inputs) != 1:
         raise _refused(graph, f"it has {len(graph.inputs)} inputs; one image comes by rows")
     image = graph.inputs[0]

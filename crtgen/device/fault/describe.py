@@ -51,10 +51,8 @@ def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
 
 
 def _guard(fault: Fault, symbols: Symbols | None) -> DeviceFault:
-    """The error for an arena whose guard was overwritten.
-
-    The record has in r0 to r3 the addresses of two names, of the model and of what was called, and the arena.
-    """
+    # The error for an arena whose guard was overwritten. The record has in r0 to r3 the addresses of two
+    # names, of the model and of what was called, and the arena.
     named, ran, arena, size = (fault.registers[f"r{i}"] for i in range(4))
     model, function = (symbols.text_at(address) if symbols else "" for address in (named, ran))
     side = "below" if fault.bfar < arena else "above"
@@ -80,13 +78,13 @@ def _guard(fault: Fault, symbols: Symbols | None) -> DeviceFault:
 
 
 def _layer(symbols: Symbols, functions: list[str], returns: list[int]) -> str:
-    """The layer of the innermost function that computes one."""
+    # The layer of the innermost function that computes one.
     found = (symbols.layer_of(name, returns[i:]) for i, name in enumerate(functions) if name)
     return next(filter(None, found), "")
 
 
 def _folded(names: list[str]) -> tuple[str, ...]:
-    """The names, each once where it follows itself."""
+    # The names, each once where it follows itself.
     return tuple(name for i, name in enumerate(names) if name and (i == 0 or names[i - 1] != name))
 
 

@@ -18,8 +18,8 @@ _WORDS = struct.Struct("<30I")
 RECORD_BYTES = _WORDS.size
 _DUMP = re.compile(r"crtgen\.dump ([0-9a-f]{8}) ((?:[0-9a-f]{2}){1,64})", re.ASCII)
 _FAULT = re.compile(r"crtgen\.fault ([0-9a-f]{8})", re.ASCII)
+# Bytes of memory that a report may bring: more than the stack of any device.
 _MOST_MEMORY = 1 << 18
-"""Bytes of memory that a report may bring: more than the stack of any device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class FaultReader:
 
 
 def _read(memory: Mapping[int, bytes], address: int, size: int) -> bytes:
-    """The bytes from ``address`` on, as far as they are there without a gap."""
+    # The bytes from ``address`` on, as far as they are there without a gap.
     data = bytearray()
     while len(data) < size and (piece := memory.get(address + len(data))):
         data += piece
@@ -107,7 +107,7 @@ def _read(memory: Mapping[int, bytes], address: int, size: int) -> bytes:
 
 
 def _crc(data: bytes) -> int:
-    """That of the frames, see section 1 of SPEC.md."""
+    # That of the frames, see section 1 of SPEC.md.
     crc = 0xFFFF
     for byte in data:
         crc ^= byte << 8

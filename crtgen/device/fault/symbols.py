@@ -75,11 +75,11 @@ class Symbols:
         return ", ".join(users)
 
     def _calls(self, caller: FunctionRange, function: str) -> list[int]:
-        """The return addresses of the calls of a function within another one, in order."""
+        # The return addresses of the calls of a function within another one, in order.
         return [at for at, target in self._branches(caller) if self.function_at(target) == function]
 
     def _branches(self, caller: FunctionRange) -> Iterator[tuple[int, int]]:
-        """Return address and target of each BL (encoding T1, Armv8-M ARM C2.4.16)."""
+        # Return address and target of each BL (encoding T1, Armv8-M ARM C2.4.16).
         code = self._halfwords(caller.start, (caller.end - caller.start) // 2)
         for i, (high, low) in enumerate(pairwise(code)):
             if _is_bl(high, low):

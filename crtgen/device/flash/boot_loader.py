@@ -10,8 +10,8 @@ from crtgen.device.flash.drives import drives_of
 
 __all__ = ["show_drive"]
 
+# Nobody talks at this rate: firmware whose host sets it starts the boot loader, as Arduino's began to.
 _RATE = 1200
-"""Nobody talks at this rate: firmware whose host sets it starts the boot loader, as Arduino's began to."""
 
 _SECONDS = 10.0
 _INTERVAL = 0.1

@@ -41,10 +41,8 @@ def write_connected(
 
 
 def _unit(board: Board, serial: str | None, hardware_map: Path | None, runner: str | None) -> LocalBoard:
-    """The connected board.
-
-    A probe without a serial port shows up nowhere: the runner then looks for it, and is told ``serial``.
-    """
+    # The connected board. A probe without a serial port shows up nowhere: the runner then looks for it, and
+    # is told ``serial``.
     unseen = LocalBoard((board.name,), DeviceText(serial or ""), "")
     if runner == "gdb":
         return unseen

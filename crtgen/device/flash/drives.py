@@ -12,8 +12,8 @@ from crtgen.base.errors import UsageError
 __all__ = ["drives_of"]
 
 _MEDIA = ("/media", "/run/media", "/mnt", "/Volumes")
+# Bytes of INFO_UF2.TXT that are read; boot loaders have a hundred.
 _LONGEST = 4096
-"""Bytes of INFO_UF2.TXT that are read; boot loaders have a hundred."""
 
 
 def drives_of(board_id: str) -> list[Path]:

@@ -61,7 +61,7 @@ def _neutral_folder(runner: str) -> AbstractContextManager[Path]:
 
 
 def _check(name: str, board: Board, status: int | None, output: str, timeout: float) -> None:
-    """Raise the error of a runner that did not do its work."""
+    # Raise the error of a runner that did not do its work.
     if status is None:
         hint = "check that the board answers; reset it, or plug it in again"
         message = f"{name} did not finish within {timeout:g} s"

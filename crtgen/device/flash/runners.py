@@ -42,8 +42,8 @@ _RESET = (
     "        pass",
     "end",
 )
+# Characters that no path may have: OpenOCD gets it in braces, J-Link in a line of a script.
 _NEVER = frozenset("{}\n\r")
-"""Characters that no path may have: OpenOCD gets it in braces, J-Link in a line of a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _west(job: FlashJob) -> list[str]:
 
 
 def _west_runner(build: Path) -> str:
-    """The runner that west takes by default, as the build says; empty if it does not."""
+    # The runner that west takes by default, as the build says; empty if it does not.
     file = build / "zephyr" / "runners.yaml"
     if not file.is_file():
         return ""
@@ -161,11 +161,9 @@ def _west_runner(build: Path) -> str:
 
 
 def _gdb(job: FlashJob) -> list[str]:
-    """Reset, load, then start as a reset would: stack and program counter from the vector table.
-
-    Servers call a reset differently: the first word that one knows is taken. The server is a host with a
-    port: gdb would start a program that is named after a ``|``.
-    """
+    # Reset, load, then start as a reset would: stack and program counter from the vector table. Servers call
+    # a reset differently: the first word that one knows is taken. The server is a host with a port: gdb would
+    # start a program that is named after a ``|``.
     if not re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-f:]+\]:\d{1,5}", job.gdb_server, re.ASCII):
         raise UsageError("it is no host with a port", where=job.gdb_server, hint=f"as in {GDB_SERVER}")
     table = read_vectors(job.image)

@@ -12,8 +12,8 @@ from crtgen.base.errors import LinkTimeoutError
 __all__ = ["board_lock"]
 
 _INTERVAL = 0.05
+# Characters of a key that are in the name of its file.
 _LONGEST = 200
-"""Characters of a key that are in the name of its file."""
 
 
 @contextmanager

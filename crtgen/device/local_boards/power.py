@@ -12,8 +12,8 @@ from crtgen.device.local_boards.unit import LocalBoard
 __all__ = ["power_cycle"]
 
 TIME_LIMIT = 60.0
+# Seconds within which the board has its serial port again.
 _PORT_IS_BACK = 15.0
-"""Seconds within which the board has its serial port again."""
 
 
 def power_cycle(unit: LocalBoard) -> None:

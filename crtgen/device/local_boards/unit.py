@@ -17,8 +17,8 @@ from crtgen.boards import Board, all_boards, find_board
 
 __all__ = ["LocalBoard", "asks_of_map", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
 
+# A serial port of this computer; anything else may be a URL of pyserial's, a file or a socket.
 _PORT = re.compile(r"/dev/[\w./:+-]+|COM\d+", re.ASCII)
-"""A serial port of this computer; anything else may be a URL of pyserial's, a file or a socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def asks_of_map(file: Path) -> tuple[tuple[str, ...], str]:
 
 
 def _read(file: Path) -> tuple[tuple[LocalBoard, ...], str]:
-    """The boards of a map, and the digest of its content."""
+    # The boards of a map, and the digest of its content.
     text = files.read_text(file, "the hardware map")
     entries = parse_yaml(text, file, "the hardware map")
     if not isinstance(entries, list):

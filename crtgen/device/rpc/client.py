@@ -28,11 +28,11 @@ __all__ = [
     "Timeouts",
 ]
 
+# Room for the call itself in the buffer that the device fills with its results.
 _CALL_BYTES = 64
-"""Room for the call itself in the buffer that the device fills with its results."""
 
+# An erasing of a large flash takes so long.
 _SLOT_SECONDS = 60.0
-"""An erasing of a large flash takes so long."""
 
 Answer = TypeVar("Answer")
 Ticks = np.ndarray[Any, np.dtype[np.uint64]]
@@ -127,7 +127,7 @@ class Client(Connection):
         return tuple(means.tolist())
 
     def _evaluator(self, *args: Any) -> RemoteFunction:
-        """Firmware of TVM 0.14 and later also wants the size of a cache to flush, and no other takes it."""
+        # Firmware of TVM 0.14 and later also wants the size of a cache to flush, and no other takes it.
         make = self.function(endpoints.TIME_EVALUATOR.name)
         try:
             return self._expect(RemoteFunction, make(*args, 0, ""))
@@ -246,7 +246,7 @@ class Client(Connection):
         self._ask(endpoint, *args, timeout=_SLOT_SECONDS)
 
     def _ask(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
-        """Call a function that may be absent."""
+        # Call a function that may be absent.
         function = self.get_function(endpoint.name)
         if function is None:
             return None
@@ -254,7 +254,6 @@ class Client(Connection):
         return None if answer is None else self._expect(endpoint.answer, answer)
 
     def _array(self, data: object, dtype: str) -> "np.ndarray[Any, Any]":
-        """Numbers that came as bytes."""
         raw = self._expect(bytes, data)
         if len(raw) % np.dtype(dtype).itemsize:
             raise self._violated(f"{len(raw)} bytes are no whole numbers of type {dtype}")

@@ -36,14 +36,14 @@ _LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LE
 MOST_BYTES = 64 << 20
 """Of a tensor on a device: more than any microcontroller has."""
 
+# Bytes of a tensor that a packet has to have room for.
 _LEAST_PART = 16
-"""Bytes of a tensor that a packet has to have room for."""
 
+# Bytes whose CRC-32 the device is asked for at a time.
 _CHECKED = 1 << 16
-"""Bytes whose CRC-32 the device is asked for at a time."""
 
+# Times that a copy is made until its CRC-32 is right; a packet's own CRC misses one damage in 65,536.
 _COPIES = 3
-"""Times that a copy is made until its CRC-32 is right; a packet's own CRC misses one damage in 65,536."""
 
 
 class RemoteFunction:
@@ -309,7 +309,7 @@ class Connection:
         return bytes(data)
 
     def _copies(self, tensor: Tensor) -> Iterator[int]:
-        """The attempts to copy a tensor. Raises ``LinkError`` after the last."""
+        # The attempts to copy a tensor. Raises ``LinkError`` after the last.
         yield from range(_COPIES)
         raise LinkError(
             f"{tensor.nbytes} bytes came out different {_COPIES} times",
@@ -343,7 +343,7 @@ class Connection:
         return self._max_packet
 
     def _parts(self, tensor: Tensor) -> Iterator[tuple[Tensor, int, int]]:
-        """The tensor, offset and size of each part that fits into a packet."""
+        # The tensor, offset and size of each part that fits into a packet.
         room = self.max_packet - messages.copy_overhead(len(tensor.shape))
         if room < _LEAST_PART:
             raise ProtocolError(f"the device's packets of {self.max_packet} bytes are too small for a copy")
@@ -378,10 +378,8 @@ class Connection:
                 return value  # type: ignore[no-any-return]
 
     def _result(self, args: tuple[Value, ...]) -> Any:
-        """The Python value of a Return: its type code, its value, and the handle of a tensor.
-
-        Some devices give the handle 0 for what they do not have, instead of null.
-        """
+        # The Python value of a Return: its type code, its value, and the handle of a tensor. Some devices
+        # give the handle 0 for what they do not have, instead of null.
         match args:
             case (_, None) | (_, Handle(0)):
                 return None
@@ -399,7 +397,7 @@ class Connection:
                 raise self._violated(f"a call returned {len(args)} values")
 
     def _system(self, code: Code, *args: Value, again: float | None = None) -> Handle | None:
-        """A system call: it returns nothing or one handle."""
+        # A system call: it returns nothing or one handle.
         returned = self._returned(SystemCall(code, args), again=again)
         match returned.args:
             case () | (None,) | (Handle(0),):
@@ -424,6 +422,6 @@ class Connection:
         return value
 
     def _violated(self, what: str) -> ProtocolError:
-        """An answer that the protocol does not allow: what follows could not be trusted."""
+        # An answer that the protocol does not allow: what follows could not be trusted.
         self._link.abandon(f"the session was given up: {what}")
         return ProtocolError(what)

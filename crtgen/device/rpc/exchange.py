@@ -25,17 +25,17 @@ __all__ = ["Exchange"]
 _WINDOW_PACKETS = 16
 _WINDOW_BYTES = 32768
 
+# Bytes a second that a copy takes at the longest.
 _SLOWEST = 250
-"""Bytes a second that a copy takes at the longest."""
 
+# Bytes that a request and its answer have besides what they carry.
 _FRAMES = 128
-"""Bytes that a request and its answer have besides what they carry."""
 
+# Seconds that a byte is taken to last until an answer has told.
 _FIRST = 2e-4
-"""Seconds that a byte is taken to last until an answer has told."""
 
+# Seconds that an answer may take at the least.
 _LEAST = 0.02
-"""Seconds that an answer may take at the least."""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Exchange:
         return len(waiting) < _WINDOW_PACKETS and sum(waiting) + size <= _WINDOW_BYTES
 
     def _collect(self, waiting: _Waiting) -> None:
-        """Take the reply to the oldest request."""
+        # Take the reply to the oldest request.
         reply = self._link.receive(waiting.timeout, waiting.deadline)
         waiting.sizes.popleft()
         self._give(reply, waiting)
@@ -155,7 +155,7 @@ class Exchange:
     def _repeated(
         self, payload: bytes, size: int, timeout: float, deadline: float, again: float
     ) -> messages.Packet:
-        """The answer, of ``size`` bytes, to a request that is sent until it comes."""
+        # The answer, of ``size`` bytes, to a request that is sent until it comes.
         nbytes = _FRAMES + len(payload) + size
         wait = min(self._usual(nbytes) + again, timeout / 2)
         start = time.monotonic()
@@ -172,14 +172,12 @@ class Exchange:
         return reply
 
     def _usual(self, nbytes: int) -> float:
-        """Seconds after which an answer is late."""
+        # Seconds after which an answer is late.
         return max(_LEAST, 4 * (self._per_byte or _FIRST) * nbytes)
 
     def _settle(self, timeout: float) -> bool:
-        """Wait until no answer to anything earlier is under way, and whether one was.
-
-        Answers come in the order of requests.
-        """
+        # Wait until no answer to anything earlier is under way, and whether one was. Answers come in the
+        # order of requests.
         before = self._strays
         deadline = time.monotonic() + timeout
         wait = self._usual(_FRAMES)
@@ -199,10 +197,8 @@ class Exchange:
         deadline: float,
         wanted: messages.Packet | None = None,
     ) -> messages.Packet | None:
-        """Send a request once. The answer, ``wanted`` if that is given; None if it is lost, or late.
-
-        Raises ``LinkTimeoutError``, which names ``timeout``, once the deadline has passed.
-        """
+        # Send a request once. The answer, ``wanted`` if that is given; None if it is lost, or late. Raises
+        # ``LinkTimeoutError``, which names ``timeout``, once the deadline has passed.
         until = min(time.monotonic() + wait, deadline)
         self._link.send(payload, again=True)
         try:
@@ -218,5 +214,5 @@ class Exchange:
 
 
 def _longer(wait: float, timeout: float) -> float:
-    """The next wait for an answer that did not come: the line may be slower than it seemed."""
+    # The next wait for an answer that did not come: the line may be slower than it seemed.
     return max(wait, min(2 * wait, timeout / 8))

@@ -106,7 +106,7 @@ class AotExecutor:
         self.module.close()
 
     def _tensor(self, getter: Endpoint[object], index: int) -> RemoteTensor:
-        """Asked for each time: the device then knows which model is used, and may refuse."""
+        # Asked for each time: the device then knows which model is used, and may refuse.
         found = self.module.call(getter, index)
         if not isinstance(found, RemoteTensor):
             raise UsageError(f"the model has no tensor {index} for {getter.name}")

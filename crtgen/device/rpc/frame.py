@@ -96,14 +96,14 @@ def encode(payload: bytes) -> bytes:
 
 
 def _unescape(wire: bytes) -> bytes:
-    """Well-escaped wire bytes without their escapes: a split runs left to right, so pairs stay aligned."""
+    # Well-escaped wire bytes without their escapes: a split runs left to right, so pairs stay aligned.
     if _ESCAPE not in wire:
         return wire
     return _ESCAPE.join(piece.replace(_NOP, b"") for piece in wire.split(_LITERAL))
 
 
 def _well_escaped(wire: bytes) -> bytes:
-    """The longest prefix that holds no start, no invalid escape and no half of an escape."""
+    # The longest prefix that holds no start, no invalid escape and no half of an escape.
     prefix = _WELL_ESCAPED.match(wire)
     return prefix[0] if prefix else b""
 
@@ -144,7 +144,7 @@ class Decoder:
         return events
 
     def _next(self) -> Event | None:
-        """The next event, or None when more bytes are needed."""
+        # The next event, or None when more bytes are needed.
         if self._field is _Field.OUTSIDE and not self._find_start():
             return None
         while True:
@@ -158,7 +158,7 @@ class Decoder:
                 return event
 
     def _find_start(self) -> bool:
-        """Skip everything up to and including ``FF FD``."""
+        # Skip everything up to and including ``FF FD``.
         at = self._wire.find(_START)
         if at < 0:
             keep = 1 if self._wire.endswith(_ESCAPE) else 0
@@ -169,7 +169,6 @@ class Decoder:
         return True
 
     def _begin(self) -> None:
-        """Behind ``FF FD``."""
         self._crc = _START_CRC
         self._expect(_Field.LENGTH, 4)
 
@@ -179,7 +178,7 @@ class Decoder:
         self._plain.clear()
 
     def _fill(self) -> FrameError | None:
-        """Move bytes from the wire to the current field until it is full or the wire is empty."""
+        # Move bytes from the wire to the current field until it is full or the wire is empty.
         while self._missing and self._wire:
             chunk = bytes(self._wire[: self._missing])
             if _ESCAPE in chunk:
@@ -198,7 +197,7 @@ class Decoder:
         return None
 
     def _abort(self, escape: bytes) -> FrameError:
-        """An escape that ends the packet: the start of another one, or an invalid one."""
+        # An escape that ends the packet: the start of another one, or an invalid one.
         del self._wire[:2]
         missing = self._missing
         if escape == _START:
@@ -208,7 +207,7 @@ class Decoder:
         return BadEscape(escape[1])
 
     def _finish(self) -> Event | None:
-        """The current field is full: judge it and go to the next one."""
+        # The current field is full: judge it and go to the next one.
         if self._field is _Field.LENGTH:
             length = int.from_bytes(self._plain, "little")
             if length > self._max_payload:

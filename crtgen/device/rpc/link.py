@@ -162,10 +162,8 @@ class Link:
         return self._session.state is protocol.State.ESTABLISHED
 
     def _pump(self, deadline: float) -> bool:
-        """Read once, act on what came, send what that asks for.
-
-        False once the deadline has passed, even if something came: a device that never pauses is late, too.
-        """
+        # Read once, act on what came, send what that asks for. False once the deadline has passed, even if
+        # something came: a device that never pauses is late, too.
         try:
             data = self._stream.read(max(0.0, deadline - time.monotonic()))
         except LinkTimeoutError:
@@ -199,7 +197,7 @@ class Link:
                 )
 
     def _log(self, text: str) -> None:
-        """A line for the user, unless it is part of the report of a fault."""
+        # A line for the user, unless it is part of the report of a fault.
         fault = self._faults.take(text)
         if isinstance(fault, Fault):
             self._fault = describe(fault, self._symbols)

@@ -61,7 +61,7 @@ class _MemoryPool:
         return self.size - sum(map(len, self._blocks.values()))
 
     def allocate(self, size: int) -> int:
-        """The first gap that is large enough."""
+        # The first gap that is large enough.
         rounded = max(_ALIGNMENT, -(-size // _ALIGNMENT) * _ALIGNMENT)
         address = _FIRST_ADDRESS
         for start, block in sorted(self._blocks.items()):
@@ -78,14 +78,14 @@ class _MemoryPool:
             raise _RequestError(f"address 0x{address:x} was not allocated")
 
     def view(self, address: int, size: int) -> memoryview:
-        """The bytes of a range that lies within one block."""
+        # The bytes of a range that lies within one block.
         for start, block in self._blocks.items():
             if start <= address and address + size <= start + len(block):
                 return memoryview(block)[address - start : address - start + size]
         raise _RequestError(f"no {size} bytes at address 0x{address:x}")
 
     def array(self, tensor: Tensor) -> Array:
-        """A tensor as an array that shares its memory."""
+        # A tensor as an array that shares its memory.
         raw = self.view(tensor.data + tensor.byte_offset, tensor.nbytes)
         return np.frombuffer(raw, tensor.dtype.numpy).reshape(tensor.shape)
 
@@ -126,7 +126,7 @@ class _Executor:
         self._pool.array(self._inputs[self._index(key)])[...] = self._pool.array(tensor)
 
     def _run(self, number: int | None = None) -> None:
-        """A run that was asked for with this number already is not repeated."""
+        # A run that was asked for with this number already is not repeated.
         if number is not None and number == self._number:
             return
         self._number = number
@@ -255,7 +255,7 @@ class Server:
         return None
 
     def _returned(self, value: Any) -> Args:
-        """The arguments of a Return: the type code of the value, the value, the handle of a tensor."""
+        # The arguments of a Return: the type code of the value, the value, the handle of a tensor.
         if callable(value):
             self._modules[_MODULES].append(("", value))
             index = len(self._modules[_MODULES]) - 1

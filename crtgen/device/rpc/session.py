@@ -35,8 +35,8 @@ __all__ = [
 
 VERSION = 1
 HEADER_BYTES = 3
+# Nonces of the latest Inits, which the next one avoids: ``next_nonce`` has only 64 different values.
 _REMEMBERED = 32
-"""Nonces of the latest Inits, which the next one avoids: ``next_nonce`` has only 64 different values."""
 
 
 class MessageType(IntEnum):
@@ -185,7 +185,7 @@ class RpcSession:
         self._output.append(frame.encode(header + body))
 
     def _send_init(self) -> None:
-        """Ask with a nonce that no late Reply can carry."""
+        # Ask with a nonce that no late Reply can carry.
         self._nonce = next_nonce(self._random_nonce())
         while self._nonce in self._asked_with:
             self._nonce = self._nonce % 255 + 1
@@ -206,7 +206,7 @@ class RpcSession:
         return handler(self, int.from_bytes(packet[:2], "little"), packet[HEADER_BYTES:])
 
     def _on_init(self, session_id: int, body: bytes) -> Event | None:
-        """Become the responder of a new session."""
+        # Become the responder of a new session.
         initiator = session_id & 0xFF
         if initiator == 0 or len(body) != 1:
             return None
@@ -219,7 +219,7 @@ class RpcSession:
         return Established(self.session_id)
 
     def _on_rival_init(self, session_id: int, body: bytes) -> Event | None:
-        """Both sides asked: the lower nonce wins, equal ones start over."""
+        # Both sides asked: the lower nonce wins, equal ones start over.
         rival = session_id & 0xFF
         if rival < self._nonce:
             return self._on_init(session_id, body)
@@ -228,7 +228,7 @@ class RpcSession:
         return None
 
     def _on_reply(self, session_id: int, body: bytes) -> Event | None:
-        """The answer to our Init, unless it answers an earlier one."""
+        # The answer to our Init, unless it answers an earlier one.
         initiator, responder = session_id & 0xFF, session_id >> 8
         if initiator != self._nonce or responder == 0 or len(body) != 1:
             return None
@@ -240,7 +240,7 @@ class RpcSession:
         return Established(session_id)
 
     def _on_another_reply(self, session_id: int, body: bytes) -> Event | None:
-        """Our Init arrived twice: the peer is in the session of its latest Reply."""
+        # Our Init arrived twice: the peer is in the session of its latest Reply.
         ours = session_id & 0xFF == self.session_id & 0xFF == self._nonce
         return self._on_reply(session_id, body) if ours and session_id != self.session_id else None
 

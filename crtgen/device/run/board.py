@@ -15,11 +15,11 @@ from crtgen.device.run.streams import PipeStream, SerialStream, SocketStream
 
 __all__ = ["SerialDevice", "connect_board", "start_board", "start_usb_board"]
 
+# Seconds that a board may take to show its own serial port.
 _APPEARS = 10.0
-"""Seconds that a board may take to show its own serial port."""
 
+# Seconds in which the system gives a new port its permissions.
 _SETTLES = 0.5
-"""Seconds in which the system gives a new port its permissions."""
 
 _INTERVAL = 0.1
 
@@ -106,7 +106,7 @@ def start_usb_board(
 
 
 def _line(port: str, baud: int) -> SerialStream | SocketStream:
-    """The line at a port; the path of a Unix socket is one, too, as a simulator may have made it."""
+    # The line at a port; the path of a Unix socket is one, too, as a simulator may have made it.
     return SocketStream.connect(port) if Path(port).is_socket() else SerialStream(port, baudrate=baud)
 
 

@@ -26,8 +26,8 @@ __all__ = [
 MOST_PRINTED = 64 << 20
 """Bytes that a device may print; one that prints more is ended."""
 
+# Bytes at the end of what a device printed that an error takes along.
 _SHOWN = 64 << 10
-"""Bytes at the end of what a device printed that an error takes along."""
 
 
 @dataclass(slots=True, eq=False)

@@ -11,8 +11,8 @@ from crtgen.device.run.device import RunningDevice
 __all__ = ["Dut"]
 
 _MOST = 16 << 20
+# Bytes that are looked through for a match, and those at the end that an error takes along.
 _SHOWN = 64 << 10
-"""Bytes that are looked through for a match, and those at the end that an error takes along."""
 
 
 class Dut:
@@ -59,7 +59,7 @@ class Dut:
 
 
 def _as_sent(text: str, length: int) -> str:
-    """The start of a text that has so many characters once its line ends are single ones."""
+    # The start of a text that has so many characters once its line ends are single ones.
     end = length
     while len(text[:end].replace("\r\n", "\n")) < length:
         end += 1

@@ -91,14 +91,14 @@ def _command(image: Path, program: Path, options: tuple[str, ...]) -> list[str]:
 
 
 def _free_port() -> int:
-    """A port that nobody listens at now; the FVP takes the next free one if somebody does by then."""
+    # A port that nobody listens at now; the FVP takes the next free one if somebody does by then.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def _port(process: Child, console: BinaryIO, name: str) -> int:
-    """The port that the FVP says it listens at."""
+    # The port that the FVP says it listens at.
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         log = console_text(console)

@@ -28,8 +28,8 @@ _TO_DEVICE = len(_MARK)
 _TO_HOST = _TO_DEVICE + 8 + _RING
 _WRAP = 1 << 32
 _BELL = b"\0"
+# Seconds between two looks at a ring that is full.
 _PAUSE = 0.001
-"""Seconds between two looks at a ring that is full."""
 
 
 def has_mailbox(image: Path) -> bool:
@@ -41,10 +41,8 @@ def has_mailbox(image: Path) -> bool:
 
 
 def _nameless() -> int:
-    """A descriptor of shared memory: none of the machine's memory, which firmware may fill, is on a disk.
-
-    Systems without such memory get a file without a name.
-    """
+    # A descriptor of shared memory: none of the machine's memory, which firmware may fill, is on a disk.
+    # Systems without such memory get a file without a name.
     if hasattr(os, "memfd_create"):
         return os.memfd_create("crtgen-mailbox")
     with tempfile.TemporaryFile() as file:

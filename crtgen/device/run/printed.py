@@ -14,11 +14,11 @@ __all__ = ["read_to_end"]
 
 _LAST = re.compile(r"finished: (\d{1,9}) failed")
 
+# Bytes that an image may print.
 _MOST = 16 << 20
-"""Bytes that an image may print."""
 
+# Bytes at the end of it that an error takes along.
 _SHOWN = 64 << 10
-"""Bytes at the end of it that an error takes along."""
 
 
 def read_to_end(

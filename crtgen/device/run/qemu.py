@@ -55,7 +55,7 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
 
 
 def _mailbox(line: SocketStream, image: Path, board: Board) -> MailboxStream | None:
-    """None where the image looks for none, or no file of that size can be made: the UART does it, too."""
+    # None where the image looks for none, or no file of that size can be made: the UART does it, too.
     shared = _machine(board).memory
     if shared is None or not has_mailbox(image):
         return None

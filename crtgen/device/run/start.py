@@ -69,7 +69,7 @@ class Site:
             find_qemu()
 
     def _check_probe(self, board: Board) -> None:
-        """A probe need not have a serial port: whether there is one is seen when it is used."""
+        # A probe need not have a serial port: whether there is one is seen when it is used.
         if self.is_simulated(board):
             hint = "without --rtt it has its serial port"
             raise UsageError("nothing reads the memory of a simulator", where=board.name, hint=hint)
@@ -109,7 +109,7 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
 
 
 def _start_real(image: Path, board: Board, site: Site) -> Device:
-    """Write the image to the board, and connect to it."""
+    # Write the image to the board, and connect to it.
     if site.rtt:
         return start_rtt_board(image, board, _probe(board, site), site.runner)
     if board.is_usb:
@@ -124,7 +124,7 @@ def _unit(board: Board, site: Site) -> LocalBoard:
 
 
 def _probe(board: Board, site: Site) -> LocalBoard:
-    """The probe of a board: by its serial port where it has one that is seen, else by what was named."""
+    # The probe of a board: by its serial port where it has one that is seen, else by what was named.
     if site.unit is not None:
         return site.unit
     try:

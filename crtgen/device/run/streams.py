@@ -22,14 +22,14 @@ __all__ = ["PipeStream", "PtyStream", "SerialStream", "SocketStream"]
 WRITE_TIMEOUT = 10.0
 """Seconds for which a write waits for a peer that takes nothing."""
 
+# Bytes a second that a write takes at the longest, besides.
 _SLOWEST = 250
-"""Bytes a second that a write takes at the longest, besides."""
 
 _CHUNK = 65536
 _CONNECT_INTERVAL = 0.02
 _POLL_INTERVAL = 0.001
+# Milliseconds that the operating system can wait.
 _POLL_MAX = (1 << 31) - 1
-"""Milliseconds that the operating system can wait."""
 
 
 def _timed_out(what: str, timeout: float, where: str) -> LinkTimeoutError:
@@ -65,7 +65,7 @@ class _DescriptorStream:
         self.close()
 
     def read(self, timeout: float) -> bytes:
-        """At least one byte, at most 64 KiB."""
+        # At least one byte, at most 64 KiB.
         self._check_open()
         if not self._readable.poll(min(timeout * 1000, _POLL_MAX)):
             raise _timed_out("nothing came", timeout, self.name)
@@ -78,7 +78,6 @@ class _DescriptorStream:
         return data
 
     def write(self, data: bytes) -> None:
-        """Send everything."""
         self._check_open()
         rest = memoryview(data)
         deadline = time.monotonic() + self._write_timeout + len(data) / _SLOWEST
@@ -93,7 +92,6 @@ class _DescriptorStream:
                 raise _closed(error.strerror or str(error), self.name) from error
 
     def close(self) -> None:
-        """Close the descriptors."""
         if self._open:
             self._open = False
             for fd in {self._read_fd, self._write_fd}:
@@ -286,7 +284,7 @@ class SerialStream:
         return bytes(data)
 
     def _wait(self, timeout: float) -> None:
-        """Until bytes may be there. Ports without a descriptor can only be asked again and again."""
+        # Until bytes may be there. Ports without a descriptor can only be asked again and again.
         try:
             descriptor = self._port.fileno()
         except OSError:

@@ -14,8 +14,8 @@ __all__ = ["RttChannels", "main", "pump"]
 
 _CHUNK = 4096
 _IDLE = 0.001
+# Seconds in which firmware has to have started.
 _STARTS = 5.0
-"""Seconds in which firmware has to have started."""
 
 
 class RttChannels(Protocol):

@@ -88,10 +88,8 @@ def built_image(directory: Path | str) -> BuiltImage | None:
 
 
 def _bring_to_the_present(root: Path, manifest: Manifest) -> None:
-    """Files dated in the future, by a clock that was wrong, would make Ninja configure again for ever.
-
-    What was built in the future may be older than its sources: it goes.
-    """
+    # Files dated in the future, by a clock that was wrong, would make Ninja configure again for ever. What
+    # was built in the future may be older than its sources: it goes.
     now = time.time()
     for path in files.inside(root, manifest.files).values():
         if path.is_file() and path.stat().st_mtime > now:

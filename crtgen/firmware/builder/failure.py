@@ -43,7 +43,7 @@ def _does_not_fit(overflows: Mapping[str, int], output: str, manifest: Manifest)
 
 
 def _advice(overflows: Mapping[str, int], name: str) -> str:
-    """The boards that certainly hold the image: a memory that did not overflow may be full."""
+    # The boards that certainly hold the image: a memory that did not overflow may be full.
     try:
         board = find_board(name)
     except UsageError:

@@ -60,7 +60,7 @@ def _empty(build: Path) -> None:
 
 
 def _content(build: Path) -> Iterator[bytes]:
-    """Path and content of everything below, in an order that does not depend on the file system."""
+    # Path and content of everything below, in an order that does not depend on the file system.
     for folder, folders, names in os.walk(build):
         folders.sort()
         place = Path(folder)

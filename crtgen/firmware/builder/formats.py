@@ -121,7 +121,7 @@ def write_formats(elf: Path, board: Board) -> None:
 
 
 def _sections(file: ELFFile) -> Iterator[tuple[int, bytes]]:
-    """The sections that the image brings, by the addresses at which they are loaded."""
+    # The sections that the image brings, by the addresses at which they are loaded.
     segments = [segment for segment in file.iter_segments("PT_LOAD") if segment["p_filesz"]]
     for section in file.iter_sections():
         size = section["sh_size"]
@@ -135,7 +135,7 @@ def _sections(file: ELFFile) -> Iterator[tuple[int, bytes]]:
 
 
 def _joined(blocks: Sequence[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
-    """Blocks that touch each other become one."""
+    # Blocks that touch each other become one.
     joined: list[tuple[int, bytes]] = []
     for address, data in blocks:
         if joined and joined[-1][0] + len(joined[-1][1]) == address:
@@ -146,7 +146,7 @@ def _joined(blocks: Sequence[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...
 
 
 def _rows(address: int, data: bytes, length: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces that end at multiples of ``length``."""
+    # Pieces that end at multiples of ``length``.
     start = -(address % length)
     for at in range(start, len(data), length):
         yield address + max(at, 0), data[max(at, 0) : at + length]

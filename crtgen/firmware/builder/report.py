@@ -15,8 +15,8 @@ from crtgen.firmware.builder.stack import StackReport, analyse_stack
 
 __all__ = ["SizeReport", "check_stack", "measure"]
 
+# Bytes that the core stores for an interrupt, by FPU, with the word that aligns the stack to 8.
 _EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
-"""Bytes that the core stores for an interrupt, by FPU, with the word that aligns the stack to 8."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ def measure(image: BuiltImage) -> SizeReport:
 
 
 def _stack_of_library(image: BuiltImage) -> StackReport | None:
-    """Return the deepest of ``<model>_run`` of a library's models, without interrupts; None if unknown."""
+    # Return the deepest of ``<model>_run`` of a library's models, without interrupts; None if unknown.
     linked = image.build / MODELS_IMAGE
     if not linked.is_file():
         return None
@@ -107,5 +107,5 @@ def _layers(image: BuiltImage, sizes: Sizes, stack: StackReport | None) -> dict[
 
 
 def _map_file(image: BuiltImage) -> Path:
-    """The linker's map: Zephyr's lies beside its ELF."""
+    # The linker's map: Zephyr's lies beside its ELF.
     return image.path.with_suffix(".map") if image.platform == "zephyr" else image.build / "firmware.map"

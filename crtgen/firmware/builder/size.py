@@ -140,7 +140,7 @@ class _Part:
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The file itself with an empty name, or names and contents of an archive's members."""
+    # The file itself with an empty name, or names and contents of an archive's members.
     content = path.read_bytes()
     if not content.startswith(b"!<arch>\n"):
         yield "", content
@@ -184,7 +184,7 @@ _KINDS = ("text", "rodata", "data", "bss", "stack")
 
 
 def _sections(elf: ELFFile) -> Iterator[_Section]:
-    """Sections that take memory; what is loaded elsewhere and copied at the start is data."""
+    # Sections that take memory; what is loaded elsewhere and copied at the start is data.
     copied = {
         section["sh_addr"]
         for segment in elf.iter_segments("PT_LOAD")
@@ -209,7 +209,7 @@ def _kind(section: Any) -> str:
 
 
 def _symbols(elf: ELFFile, sections: tuple[_Section, ...]) -> Iterator[tuple[SizedSymbol, int, int]]:
-    """Functions and objects with address and section; an object between code counts as rodata."""
+    # Functions and objects with address and section; an object between code counts as rodata.
     kinds = {section.index: section.kind for section in sections}
     table = elf.get_section_by_name(".symtab")
     seen: set[tuple[int, int, int]] = set()
@@ -239,7 +239,7 @@ def _group(file: str) -> str:
 
 
 def _groups(sections: tuple[_Section, ...], pieces: tuple[Piece, ...]) -> dict[str, Group]:
-    """Bytes of the pieces by group; what is left of the sections is padding."""
+    # Bytes of the pieces by group; what is left of the sections is padding.
     if not pieces:
         return {}
     flash = dict.fromkeys((*(name for name, _ in GROUPS), "platform", "padding"), 0)
@@ -256,7 +256,7 @@ def _groups(sections: tuple[_Section, ...], pieces: tuple[Piece, ...]) -> dict[s
 
 
 def _known(section: _Section, pieces: tuple[Piece, ...], names: Iterable[str]) -> dict[str, int]:
-    """Bytes of the section's pieces by group; no byte counts twice, merged strings overlap in a map."""
+    # Bytes of the section's pieces by group; no byte counts twice, merged strings overlap in a map.
     known = dict.fromkeys(names, 0)
     at = section.address
     for piece in pieces:

@@ -162,10 +162,8 @@ class _Walk:
         return self.done[name]
 
     def frame(self, name: str) -> tuple[int, str]:
-        """Clones that the compiler made (``f.isra.0``) have the frame of their original.
-
-        The compiler knows of no frame where assembly makes one (naked functions): there, the code tells.
-        """
+        # Clones that the compiler made (``f.isra.0``) have the frame of their original. The compiler knows of
+        # no frame where assembly makes one (naked functions): there, the code tells.
         if DECLARED + name in self.code.declared:
             return self.code.declared[DECLARED + name], "declared"
         function = self.code.functions.get(name)
@@ -187,5 +185,5 @@ class _Walk:
         return sorted(function.calls.union(reached))
 
     def path(self, name: str) -> tuple[FunctionStack, ...]:
-        """A visited function and the deepest of what it calls, down to the end."""
+        # A visited function and the deepest of what it calls, down to the end.
         return (self.done[name], *self.below.get(name, ()))

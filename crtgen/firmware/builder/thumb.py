@@ -86,7 +86,7 @@ class _Scanner:
         self.marks = marks
 
     def functions(self, start: int) -> Iterator[ThumbFunction]:
-        """The function at ``start``, once under each of its names."""
+        # The function at ``start``, once under each of its names.
         frame, indirect = 0, False
         calls = set()
         for address, first, second in self.instructions(start):
@@ -103,10 +103,8 @@ class _Scanner:
             yield ThumbFunction(name, frame, indirect, frozenset(calls))
 
     def instructions(self, start: int) -> Iterator[tuple[int, int, int]]:
-        """Address, first halfword and second one (0 if it is short) up to the next function; no data.
-
-        What follows a function of a known size may be constants, which not every compiler marks as data.
-        """
+        # Address, first halfword and second one (0 if it is short) up to the next function; no data. What
+        # follows a function of a known size may be constants, which not every compiler marks as data.
         section = max((a for a in self.text if a <= start), default=start)
         data = self.text.get(section, b"")
         after = bisect_right(self.starts, start)
@@ -129,7 +127,7 @@ class _Scanner:
 
 
 def _is_indirect(first: int) -> bool:
-    """BLX Rm, or BX Rm other than the return through LR."""
+    # BLX Rm, or BX Rm other than the return through LR.
     return first & 0xFF87 == 0x4780 or (first & 0xFF87 == 0x4700 and first >> 3 & 15 != _LR)
 
 
@@ -153,7 +151,7 @@ def _lowered(first: int, second: int) -> int:
 
 
 def _immediate(first: int, second: int) -> int:
-    """The constant of SUB.W (modified immediate) or SUBW (12 bits)."""
+    # The constant of SUB.W (modified immediate) or SUBW (12 bits).
     imm12 = (first >> 10 & 1) << 11 | (second >> 12 & 7) << 8 | second & 0xFF
     if first & 0xFBFF == 0xF2AD or imm12 < 0x100:
         return imm12

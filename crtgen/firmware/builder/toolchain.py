@@ -96,7 +96,7 @@ def find_program(name: str, install: str) -> Path:
 
 
 def _candidates(recipe: Recipe) -> tuple[str, ...]:
-    """The programs to look for: what a variable names is the only one."""
+    # The programs to look for: what a variable names is the only one.
     for variable in recipe.variables:
         value = os.environ.get(variable)
         if value:

@@ -95,7 +95,7 @@ def _member(header: bytes, where: str) -> _Member:
 
 
 def _check_pax(content: bytes, twice: bool, where: str) -> None:
-    """Refuse a header of PAX (POSIX: lines ``length key=value``) that says more than times and owners."""
+    # Refuse a header of PAX (POSIX: lines ``length key=value``) that says more than times and owners.
     if twice or len(content) > _LONGEST_PAX:
         raise CorruptModelError("its headers of PAX are longer than any that are needed", where=where)
     keys = [line.partition(b" ")[2].partition(b"=")[0] for line in content.splitlines()]

@@ -89,7 +89,7 @@ def _read_tree(reader: StreamReader, count: int) -> ImportTree:
 
 
 def _link(modules: Sequence[Module], tree: ImportTree) -> Module:
-    """Give every module its imports, children first: an index is lower than those of its children."""
+    # Give every module its imports, children first: an index is lower than those of its children.
     linked: dict[int, Module] = {}
     for i in reversed(range(len(modules))):
         imports = tuple(linked[child] for child in tree.children(i))

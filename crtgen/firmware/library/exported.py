@@ -139,7 +139,7 @@ def _library(where: str, blob: bytes | None, members: Sequence[Module]) -> Expor
 
 
 def _with_consts(member: Module, users: Mapping[str, tuple[str, ...]]) -> Module:
-    """The module with the constants that a loader would give to its functions."""
+    # The module with the constants that a loader would give to its functions.
     mine = [f for f in member.functions if f in users]
     if not mine:
         return member

@@ -250,7 +250,7 @@ def _argument(kind: TensorType) -> Argument:
 
 
 def _layer(tables: ExecutorTables, call: OperatorCall, node: GraphNode) -> LayerInfo:
-    """A node is often called like its function, which is not worth saying twice."""
+    # A node is often called like its function, which is not worth saying twice.
     operator = "call" if node.name == node.function else node.function
     written = [tables.tensors[tensor] for tensor in call.args[-node.num_outputs :]]
     kinds = [(tables.places[tensor.place], tables.types[tensor.type]) for tensor in written]
@@ -399,7 +399,7 @@ class _TableBuilder:
         return LinkedParam(node.name, symbol, sid, len(data), type_text, c_bytes(data))
 
     def check_nops(self) -> None:
-        """A ``__nop`` only renames a tensor: its output has to lie where its input does."""
+        # A ``__nop`` only renames a tensor: its output has to lie where its input does.
         for i, node in enumerate(self.graph.nodes):
             if node.function == _NOP and {self.graph.entry(ref).storage_id for ref in node.inputs} != {
                 self.entry_of(i).storage_id

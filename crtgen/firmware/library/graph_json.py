@@ -140,7 +140,7 @@ class _GraphParser(Checker):
         return GraphNode(name, value["func_name"], inputs, num_outputs, flatten != 0)
 
     def reference(self, value: Any, what: str, nodes: Sequence[GraphNode] | None = None) -> Reference:
-        """``[node, index(, version)]``; with ``nodes``, the node has to exist."""
+        # ``[node, index(, version)]``; with ``nodes``, the node has to exist.
         numbers = self.naturals(value, f"a reference in {what}")
         if len(numbers) not in (2, 3):
             self.fail(f"a reference in {what} has {len(numbers)} numbers")
@@ -163,7 +163,6 @@ class _GraphParser(Checker):
         return tuple(map(GraphEntry, shapes, dtypes, ids, devices))
 
     def column(self, value: Any, key: str, tag: str, kind: type) -> list[Any]:
-        """``[tag, [...]]``"""
         if not isinstance(value, list) or len(value) != 2 or value[0] != tag:
             self.fail(f"{key} is not of the form [{tag!r}, [...]]")
         return self.items(value[1], key, kind)

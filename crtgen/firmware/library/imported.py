@@ -39,16 +39,16 @@ __all__ = [
 
 _MALLOC = re.compile(r"\bmalloc\((\d{1,12}) \* (\d{1,12})\)")
 _SUBGRAPH = re.compile(r"tvmgen_\w+_main_\d+", re.ASCII)
+# Bytes that the alignment of a workspace's blocks may cost: 16 for each of 32.
 _SLACK = 512
-"""Bytes that the alignment of a workspace's blocks may cost: 16 for each of 32."""
 
 
+# TVM's C for the unpacked interface passes its workspace as another pointer; GCC 14 makes that an error.
 _AS_TVM_WROTE_IT = """\
 #ifdef __GNUC__
 #pragma GCC diagnostic ignored "-Wincompatible-pointer-types"
 #endif
 """
-"""TVM's C for the unpacked interface passes its workspace as another pointer; GCC 14 makes that an error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,7 +211,7 @@ def _content(module: Module) -> bytes:
 
 
 def _aot(model: MlfModel, functions: list[str]) -> tuple[CModule, dict[str, str]]:
-    """The executor of one call, and the adapter in C that a model with a C interface needs."""
+    # The executor of one call, and the adapter in C that a model with a C interface needs.
     run, header = f"tvmgen_{model.name}_run", f"tvmgen_{model.name}.h"
     if run in functions:
         interface = packed_interface(model)
@@ -232,7 +232,7 @@ def _aot(model: MlfModel, functions: list[str]) -> tuple[CModule, dict[str, str]
 
 
 def _call(name: str, function: str, interface: AotInterface, output_names: Sequence[str] = ()) -> CModule:
-    """A graph of one call, which the graph executor runs."""
+    # A graph of one call, which the graph executor runs.
     tensors = (*interface.inputs, *interface.outputs)
     count, outputs = len(interface.inputs), len(interface.outputs)
     inputs = tuple(Reference(i, 0) for i in range(count))

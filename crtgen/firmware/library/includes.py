@@ -60,7 +60,7 @@ def resolve_includes(
 
 
 def _asked(generators: Sequence[Generator], names: Iterable[str]) -> tuple[list[Generator], str]:
-    """The generators to ask, and what those that cannot be made need."""
+    # The generators to ask, and what those that cannot be made need.
     asked, hint = list(generators), ""
     for name in names:
         if name not in (generator.name for generator in asked):

@@ -97,7 +97,7 @@ def _member(name: str) -> str:
 
 
 def _tensor(member: str, sizes: Sequence[TensorSize], where: str) -> AotTensor:
-    """A vector of the right size."""
+    # A vector of the right size.
     for size in sizes:
         if _member(size.name) == member:
             dtype = DLDataType.parse(size.dtype, where)
@@ -120,7 +120,7 @@ def _relay_results(relay: str) -> Sequence[tuple[int, ...] | None]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """A shape; ``CorruptModelError`` if it is none."""
+    # A shape; ``CorruptModelError`` if it is none.
     try:
         return tuple(int(n) for n in text.replace("\n", " ").split(",") if n.strip())
     except ValueError as error:

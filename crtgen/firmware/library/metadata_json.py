@@ -69,7 +69,7 @@ class _MetadataParser(Checker):
         return self.keys(value, what, frozenset(), tuple(value) if isinstance(value, dict) else ())
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Names become parts of C names: they have to differ there as well."""
+        # Names become parts of C names: they have to differ there as well.
         seen: dict[str, str] = {}
         for name in names:
             if _NAME.fullmatch(name) is None:

@@ -144,7 +144,7 @@ class _ArchiveReader:
             raise CorruptModelError(f"{path} is not UTF-8", where=self.where) from error
 
     def own_code(self, models: set[str], folders: tuple[str, ...] = ()) -> None:
-        """Refuse code that belongs neither to a model nor to a dependency, which has a folder."""
+        # Refuse code that belongs neither to a model nor to a dependency, which has a folder.
         for path in self.files:
             if path.startswith((_SRC, _LIB)) and _owner(path) not in models and not path.startswith(folders):
                 raise CorruptModelError(f"{path} belongs to no model of metadata.json", where=self.where)
@@ -199,20 +199,20 @@ class _ArchiveReader:
 
 
 def _folders(metadata: ModelMetadata) -> tuple[str, ...]:
-    """The folders below ``EXTERNAL`` of what a model depends on."""
+    # The folders below ``EXTERNAL`` of what a model depends on.
     inside = (d.url.removeprefix("./") for d in metadata.dependencies if d.url_type == "mlf_path")
     return tuple(f"{url}/" for url in inside if url.startswith(EXTERNAL))
 
 
 def _owner(path: str) -> str | None:
-    """The model that a file of code names, "" if it names none; None for what is not code."""
+    # The model that a file of code names, "" if it names none; None for what is not code.
     name = path.removeprefix(_SRC).removeprefix(_LIB)
     match = _CODE.fullmatch(name) if name != path else None
     return None if match is None else match["model"] or ""
 
 
 def _header_owner(name: str, models: set[str]) -> str | None:
-    """The model that a header belongs to; "" for those of the runtime."""
+    # The model that a header belongs to; "" for those of the runtime.
     if name.startswith(_RUNTIME):
         return ""
     bare = name.removeprefix("tvmgen_")

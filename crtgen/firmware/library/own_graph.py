@@ -139,10 +139,8 @@ def _arguments(plan: Plan, step: Step) -> list[Value]:
 
 
 def _storages(plan: Plan, functions: Collection[str]) -> dict[str, int]:
-    """The storage of each value: one whose values are read no more, or a new one. Inputs keep theirs.
-
-    A layer that is not in ``functions`` is one whose output lies where its input does.
-    """
+    # The storage of each value: one whose values are read no more, or a new one. Inputs keep theirs. A layer
+    # that is not in ``functions`` is one whose output lies where its input does.
     graph, end = plan.graph, len(plan.steps)
     last = {v.name: i for i, step in enumerate(plan.steps) for v in plan.signature(step).inputs}
     last |= dict.fromkeys((*graph.inputs, *graph.outputs), end)
@@ -161,7 +159,7 @@ def _storages(plan: Plan, functions: Collection[str]) -> dict[str, int]:
 
 
 def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
-    """The network as TVM's graph executor describes it."""
+    # The network as TVM's graph executor describes it.
     graph = plan.graph
     entries: dict[str, tuple[int, int]] = {name: (i, 0) for i, name in enumerate(graph.inputs)}
     storage = _storages(plan, functions)

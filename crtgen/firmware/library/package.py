@@ -35,8 +35,8 @@ __all__ = ["SUFFIXES", "Package", "load_package"]
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".so")
 """Ends of the names of such files."""
 
+# The workspace of an exported library, which nowhere says what it allocates, in sizes of its tensors.
 _WORKSPACES = 2
-"""The workspace of an exported library, which nowhere says what it allocates, in sizes of its tensors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,7 @@ class Package:
 
 
 def _check_buffers(model: MlfModel, core: Core, where: str) -> None:
-    """Refuse a core for which a library's kernels may need more memory than the archive plans for them."""
+    # Refuse a core for which a library's kernels may need more memory than the archive plans for them.
     cpus = [
         word.removeprefix("-mcpu=") for t in model.metadata.target for word in t.split() if "-mcpu=" in word
     ]

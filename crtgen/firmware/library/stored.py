@@ -185,7 +185,7 @@ def runtime_headers(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _external(libraries: Sequence[SourceLibrary]) -> dict[str, bytes]:
-    """The files of all libraries, by library and path."""
+    # The files of all libraries, by library and path.
     files: dict[str, bytes] = {}
     for library in libraries:
         for path, data in library.files:
@@ -195,7 +195,7 @@ def _external(libraries: Sequence[SourceLibrary]) -> dict[str, bytes]:
 
 
 def _libraries(libraries: Sequence[SourceLibrary]) -> tuple[StoredLibrary, ...]:
-    """One for each name: kernels may need different files of a library."""
+    # One for each name: kernels may need different files of a library.
     return tuple(
         StoredLibrary(
             name,

@@ -66,7 +66,7 @@ def _unique(groups: Iterator[_Group]) -> tuple[_Group, ...]:
 
 
 def _topological(root: _Group, children: Mapping[_Group, Sequence[_Group]]) -> tuple[_Group, ...]:
-    """Depth first from the root, every group after all its parents."""
+    # Depth first from the root, every group after all its parents.
     done: list[_Group] = []
     path: dict[_Group, Iterator[_Group]] = {root: iter(tuple(reversed(children[root])))}
     while path:

@@ -31,15 +31,15 @@ __all__ = ["platform_files", "slot_files", "toolchain_files"]
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
+# Bytes of the stack that the report of a fault runs on.
 _FAULT_STACK = {"server": 448, "standalone": 320, "mlperftiny": 320}
-"""Bytes of the stack that the report of a fault runs on."""
 
+# The input sections that the parts of a model are made of.
 _PARTS = {
     "arena": f"*(.bss.*{ARENA})",
     "kernels": f"*{KERNELS}.*(.text .text.*)",
     "weights": f"*(.rodata.{PARAM}*)",
 }
-"""The input sections that the parts of a model are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +295,13 @@ def _slots(board: Board, slots: Slots, stack: int) -> _SlotsView:
 
 
 def _watchdog(firmware: FirmwareRequest) -> Watchdog | None:
-    """The one that a server image starts: one that only resets would hide what the firmware did."""
+    # The one that a server image starts: one that only resets would hide what the firmware did.
     watchdog = firmware.board.watchdog
     return watchdog if firmware.type == "server" and watchdog is not None and watchdog.reports else None
 
 
 def _handlers(uart: Uart, timer: Timer, is_server: bool) -> int:
-    """Entries of the vector table behind the stack pointer: up to the last interrupt that is used."""
+    # Entries of the vector table behind the stack pointer: up to the last interrupt that is used.
     irqs = [*uart.irqs] if is_server or uart.is_usb else []
     irqs += [timer.irq] if timer.irq is not None else []
     return _CORE_HANDLERS + max((irq + 1 for irq in irqs), default=0)

@@ -187,7 +187,7 @@ def _place(framework: Framework, path: str) -> str:
 
 
 def _able(core: Core) -> tuple[_CoreView, ...]:
-    """The cores that can execute code for ``core``, as packs name them."""
+    # The cores that can execute code for ``core``, as packs name them.
     names = [_CMSIS.get(c.name, c.name.title()) for c in _able_cores(core)]
     optional = {"Cortex-M33": ' Ddsp="DSP"'} if core.dsp else {}
     optional |= dict.fromkeys(("Cortex-M55", "Cortex-M85"), ' Dmve="FP_MVE"') if core.mve else {}
@@ -195,7 +195,7 @@ def _able(core: Core) -> tuple[_CoreView, ...]:
 
 
 def _architectures(core: Core) -> tuple[str, ...]:
-    """Arduino's, of boards whose core can execute code for ``core``."""
+    # Arduino's, of boards whose core can execute code for ``core``.
     able = [c.name for c in _able_cores(core)]
     return tuple(sorted({a for name in able for a in _ARCHITECTURES.get(name, ())})) or ("*",)
 
@@ -206,7 +206,7 @@ def _able_cores(core: Core) -> list[Core]:
 
 
 def _archive(files: Contents[bytes]) -> bytes:
-    """A zip archive; equal files give equal bytes."""
+    # A zip archive; equal files give equal bytes.
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for path in sorted(files):

@@ -20,23 +20,23 @@ _SERVER_INPUTS = 32  # the bits of inputs_set in crt/server.h
 _BLOCKS = 32  # CRT_POOL_BLOCKS of crt/pool.h
 _ALIGN = 16  # CRT_POOL_ALIGN of crt/pool.h
 
+# Bytes of the pool for what a host allocates beside tensors of the models.
 _SLACK = 1024
-"""Bytes of the pool for what a host allocates beside tensors of the models."""
 
+# Bytes of the largest pool that nobody asked for.
 _LARGEST = 64 * 1024
-"""Bytes of the largest pool that nobody asked for."""
 
+# Bytes of RAM that are left to the server, and to Zephyr, before there is a second set of tensors.
 _BESIDE = 16 * 1024
-"""Bytes of RAM that are left to the server, and to Zephyr, before there is a second set of tensors."""
 
 
 def _most(needs: Sequence[Sequence[int]]) -> int:
-    """Bytes of the pool for the largest of some sets of blocks."""
+    # Bytes of the pool for the largest of some sets of blocks.
     return max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
 
 
+# Letters, of which names of files are made that every system takes.
 _LONGEST_NAME = 100
-"""Letters, of which names of files are made that every system takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,11 +131,9 @@ class FirmwareRequest:
         return self.options.blocks or 0
 
     def _sized(self, options: ProjectOptions) -> ProjectOptions:
-        """With a pool that holds all inputs and outputs of any model, or all storages of any graph.
-
-        Where RAM allows it holds the inputs and outputs twice: a loop of a host makes new tensors before it
-        frees those of the last turn. Stack and receive buffer are a share of a small RAM.
-        """
+        # With a pool that holds all inputs and outputs of any model, or all storages of any graph. Where RAM
+        # allows it holds the inputs and outputs twice: a loop of a host makes new tensors before it frees
+        # those of the last turn. Stack and receive buffer are a share of a small RAM.
         ram, receive = self.board.ram, options.receive_buffer
         blocks = _BLOCKS + max(map(len, self.storages), default=0)
         sized = replace(
@@ -147,7 +145,7 @@ class FirmwareRequest:
         return sized if options.pool is not None else replace(sized, pool=self._pool_of(sized))
 
     def _pool_of(self, options: ProjectOptions) -> int:
-        """Bytes of the pool where nobody says otherwise."""
+        # Bytes of the pool where nobody says otherwise.
         tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
         one = _most(tensors)
         needed = min(max(one, _most(self.storages)) + _SLACK, _LARGEST)
@@ -197,7 +195,7 @@ class FirmwareRequest:
             raise UsageError("nothing is known of a second core like the first one", where=where, hint=hint)
 
     def _check_feed(self) -> None:
-        """An image that comes by rows is nowhere whole."""
+        # An image that comes by rows is nowhere whole.
         where, hint = self.models[0].name, "leave --feed or that out"
         if self.options.record:
             text = "--record keeps whole inputs, and this one comes by rows"

@@ -26,8 +26,8 @@ _BLOCK = 8  # an entry of the table of crt/pool.h
 ALIGN = {"library": 1, "standalone": 4, "server": 16, "mlperftiny": 4}
 """What the RAM of an image is a multiple of."""
 
+# Bytes of what a benchmark receives beside its input.
 _LINES = 352
-"""Bytes of what a benchmark receives beside its input."""
 
 _CERTAIN = 0.97
 """What part of the estimated flash an image takes at least."""
@@ -119,7 +119,7 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
 
 
 def _rest(firmware: FirmwareRequest, plans: Sequence[Plan]) -> tuple[int, int]:
-    """Flash and RAM of all that is not of the models, as it was measured."""
+    # Flash and RAM of all that is not of the models, as it was measured.
     core = firmware.board.core
     is_zephyr = firmware.platform == "zephyr" and firmware.type != "library"
     kind = "standalone" if firmware.benchmark else firmware.type
@@ -138,7 +138,7 @@ _STEP, _CACHES, _USB, _USB_RAM = 16, 170, 1200, 56
 
 
 def _chip(board: Board) -> int:
-    """Bytes that a chip wants beside what every board has: steps, caches, a boot header."""
+    # Bytes that a chip wants beside what every board has: steps, caches, a boot header.
     header = max(BOOTS[board.boot].at, BOOTS[board.boot].vectors) if board.boot else 0
     caches = _CACHES if board.is_real and board.core.has_caches else 0
     usb = _USB if board.is_usb else 0
@@ -159,7 +159,7 @@ def kernel_code(plans: Sequence[Plan]) -> float:
 
 
 def _add_code(kernel: Kernel, known: dict[Hashable, float]) -> Hashable:
-    """Add the kernel's own code, its routines and its parts, each by what makes it equal to others."""
+    # Add the kernel's own code, its routines and its parts, each by what makes it equal to others.
     known |= {routine: float(routine.code_bytes) for routine in kernel.routines}
     called = tuple(_add_code(part.kernel, known) for part in kernel.parts)
     key = (kernel.function, called)
@@ -177,7 +177,7 @@ def _copied(firmware: FirmwareRequest, part: str) -> bool:
 def _memories(
     firmware: FirmwareRequest, parts: Mapping[str, int], copied: Mapping[str, int], flash: int, ram: int
 ) -> dict[str, int]:
-    """Bytes in each memory of the board: its parts, what they are copied from, and the rest."""
+    # Bytes in each memory of the board: its parts, what they are copied from, and the rest.
     board, place = firmware.board, firmware.request.place
     if firmware.type == "library" or not board.memories:
         return {}

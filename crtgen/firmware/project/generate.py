@@ -117,7 +117,7 @@ def _tvm_files() -> dict[str, bytes]:
 
 
 def _cmake_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:
-    """Everything beside the models for a project of CMake's own."""
+    # Everything beside the models for a project of CMake's own.
     files = {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
     files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
     files |= _runtime_files(firmware, model)
@@ -130,7 +130,7 @@ def _cmake_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str,
 
 
 def _zephyr_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:
-    """Everything beside the models for a project of Zephyr's."""
+    # Everything beside the models for a project of Zephyr's.
     files = zephyr.platform_files(firmware) | _runtime_files(firmware, model)
     view = _build_view(firmware, tuple(sorted({*model, *files})))
     files["crtgen.cmake"] = zephyr.library_file(
@@ -142,7 +142,7 @@ def _zephyr_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str
 
 
 def _exported_files(firmware: FirmwareRequest, model: Contents[bytes]) -> Contents[bytes]:
-    """All files of a library for a framework."""
+    # All files of a library for a framework.
     code = Contents({**model.entries, **_runtime_files(firmware, model)})
     rows = tuple(_row(info) for info in firmware.models)
     paths = _sources(tuple(sorted(code)), "model/")
@@ -166,7 +166,7 @@ def _model_files(firmware: FirmwareRequest) -> dict[str, bytes | Maker[bytes]]:
 
 
 def _texts(module: CModule) -> Mapping[str, str]:
-    """The files of a model. All are read for their digests; those of a small one are kept for writing."""
+    # The files of a model. All are read for their digests; those of a small one are kept for writing.
     constants = sum(param.nbytes for param in module.params)
     return module.files if constants > _MOST_CONSTANTS else dict(module.files)
 
@@ -209,7 +209,7 @@ def _toolchain_files(firmware: FirmwareRequest) -> dict[str, str]:
 
 
 def _runtime_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:
-    """The C runtime; a library has its headers, or without a registry those that its code includes."""
+    # The C runtime; a library has its headers, or without a registry those that its code includes.
     root = runtime_dir()
     if firmware.has_registry:
         is_source = firmware.type not in ("library", "slot") or firmware.platform == "zephyr"
@@ -228,7 +228,7 @@ def _runtime_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[st
 
 
 def _includes(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The lines that include a file."""
+    # The lines that include a file.
     rest = b""
     for piece in chain(pieces, [b"\n"]):
         *lines, rest = (rest + piece).split(b"\n")
@@ -240,7 +240,7 @@ def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
 
 
 def _model_sources(firmware: FirmwareRequest, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that are compiled; the image for a slot is no image with a registry."""
+    # Those that are compiled; the image for a slot is no image with a registry.
     found = _sources(files, "model/")
     return tuple(f for f in found if f != f"model/{METADATA_FILE}") if firmware.type == "slot" else found
 
@@ -314,7 +314,7 @@ _BENCHMARK_NOTE = (
 
 
 def _run(firmware: FirmwareRequest) -> tuple[str, str]:
-    """The command that runs the firmware, and what it does; empty for a library."""
+    # The command that runs the firmware, and what it does; empty for a library.
     if firmware.type == "library":
         return "", ""
     is_server = firmware.listens

@@ -16,11 +16,11 @@ __all__ = ["BenchmarkView", "benchmark"]
 _NAME = re.compile(r"(ad|ic|kws|vww)(01)?(?:_|$)")
 """How the name of a model begins that is a network of the benchmark: kws_int8, ad01."""
 
+# The runner sends float32 to it, and its result is the mean square of what the output is off the input.
 _REAL = "ad01"
-"""The runner sends float32 to it, and its result is the mean square of what the output is off the input."""
 
+# The runner sends pixels from 0 to 255; the network takes them less 128.
 _PIXELS = ("ic01", "vww01")
-"""The runner sends pixels from 0 to 255; the network takes them less 128."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class ProjectOptions:
             raise UsageError(f"a black box of {self.record} runs", hint="an even number: it has two halves")
 
     def _check_framework(self) -> None:
-        """Raise ``UsageError`` for an unknown one; without options for files, nothing is shared."""
+        # Raise ``UsageError`` for an unknown one; without options for files, nothing is shared.
         name = self.framework
         if not name:
             return

@@ -14,8 +14,8 @@ from crtgen.network.ir import Array, DType
 
 __all__ = ["CheckedModel", "checked_models", "is_checkable", "pattern"]
 
+# Elements of an output that an example compares.
 _MOST = 64
-"""Elements of an output that an example compares."""
 
 _PER_LINE = 12
 _SHIFT = {DType.BOOL: 31, DType.INT16: 16, DType.UINT16: 16}

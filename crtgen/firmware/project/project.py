@@ -125,7 +125,7 @@ class _Update:
                 raise UsageError("the file is not crtgen's, and in the way", where=place, hint=hint)
 
     def run(self) -> None:
-        """Removed first, so that a file can take the place of a directory's."""
+        # Removed first, so that a file can take the place of a directory's.
         for path in self.changes:
             if path not in self.sources:
                 files.remove(self.places[path])
@@ -137,7 +137,7 @@ class _Update:
 
 
 def _digest(path: Path) -> str | None:
-    """The SHA-256 of a file; None if there is none."""
+    # The SHA-256 of a file; None if there is none.
     return files.digest(path) if path.exists() else None
 
 
@@ -171,6 +171,6 @@ def _digests(*tables: Mapping[str, Iterable[str] | str]) -> _Digests:
 
 
 def _mark(directory: Path, manifest: Manifest, earlier: _Digests) -> None:
-    """Say in the manifest that the project is being written, and what its files may be meanwhile."""
+    # Say in the manifest that the project is being written, and what its files may be meanwhile.
     unfinished = {path: tuple(sorted(digests)) for path, digests in earlier.items()}
     files.write(directory / MANIFEST, manifest_text(manifest.marked(unfinished)))

@@ -75,7 +75,7 @@ def _v8(base: int, size: int, name: str, writes: bool, code: bool, device: bool)
 
 
 def _v7(base: int, size: int, name: str, writes: bool, code: bool, device: bool) -> Iterator[Region]:
-    """A region is a power of two in size and starts at a multiple of it: a memory may take several."""
+    # A region is a power of two in size and starts at a multiple of it: a memory may take several.
     access = (_V7_READ_WRITE if writes else _V7_READ_ONLY) | (0 if code else _V7_NO_CODE)
     access |= _V7_DEVICE if device else _V7_NORMAL_RAM if writes else _V7_NORMAL_FLASH
     while size >= _V7_SMALLEST:

@@ -89,7 +89,7 @@ def _array(info: ModelInfo, index: int, array: Array) -> _ArrayView:
 
 
 def _literal(number: int, dtype: DType) -> str:
-    """The least value of a wide type has no literal of its own in C."""
+    # The least value of a wide type has no literal of its own in C.
     if dtype in (DType.INT32, DType.INT64) and number == -(1 << (8 * dtype.itemsize - 1)):
         return f"{number + 1} - 1,"
     return f"{number},"

@@ -119,7 +119,7 @@ def read_me(firmware: FirmwareRequest, title: str, version: str, models: tuple[o
 
 
 def _mailbox(board: Board) -> dict[str, str]:
-    """The driver of the board's mailbox; it is for this board only, by each of its names."""
+    # The driver of the board's mailbox; it is for this board only, by each of its names.
     view = _MailboxView(board.name, f"{board.mailbox:#010x}")
     confs = (f"boards/{entry.name.replace('/', '_')}.conf" for entry in board.zephyr)
     return {
@@ -141,7 +141,7 @@ def _application(root: Path, type: str) -> list[str]:
 
 
 def _configuration(text: str, firmware: FirmwareRequest) -> str:
-    """``prj.conf`` with the options of the project instead of the application's own."""
+    # ``prj.conf`` with the options of the project instead of the application's own.
     kept = [line for line in text.splitlines() if not line.startswith(_REPLACED[firmware.type])]
     added = [line.format(receive_buffer=firmware.receive_buffer) for line in _CONF[firmware.type]]
     return "\n".join([*kept, f"CONFIG_MAIN_STACK_SIZE={firmware.stack}", *added]) + "\n"

@@ -25,8 +25,8 @@ _VARIABLES = {
     _FOUR: "var(--four)",
 }
 _WIDTH = 1000
+# Pixels, of the names in boxes.
 _LETTER = 7
-"""Pixels, of the names in boxes."""
 
 _ROW = 22
 
@@ -256,7 +256,7 @@ def _follows(before: ReportedLayer, after: ReportedLayer) -> bool:
 
 
 def _skips(layers: Sequence[ReportedLayer]) -> Iterable[tuple[int, int]]:
-    """Pairs of layers of which the second, not the next one, reads what the first computes."""
+    # Pairs of layers of which the second, not the next one, reads what the first computes.
     made = {name: i for i, layer in enumerate(layers) for name in layer.outputs or ()}
     for last, layer in enumerate(layers):
         for name in layer.inputs or ():
@@ -265,7 +265,7 @@ def _skips(layers: Sequence[ReportedLayer]) -> Iterable[tuple[int, int]]:
 
 
 def _arc(first: int, last: int, count: int) -> list[tuple[float, float]]:
-    """From the left side of one box to that of the other; the longer, the farther out."""
+    # From the left side of one box to that of the other; the longer, the farther out.
     out = -0.6 - 2.2 * (last - first) / count
     return [(first, 0.0), (first + 0.1, out), ((first + last) / 2, out), (last - 0.1, out), (last, 0.0)]
 

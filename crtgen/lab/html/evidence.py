@@ -30,8 +30,8 @@ __all__ = ["Claim", "claims_of_image", "collect", "loops_of_c", "write_evidence"
 
 _HEAP = re.compile(r"_?_?(malloc|calloc|realloc|free|sbrk|memalign)(_r)?")
 _LOOP = re.compile(r"\b(?:for \(([^;]{0,300});([^;]{0,300});([^)]{0,300})\)|(while) \((.{0,300})\))")
+# A number, a macro, or a number of elements behind a pointer.
 _CONSTANT = re.compile(r"\b\w+ (?:<|<=|>|!=) ((?:\w+ \+ )?\d+|[A-Z][A-Z0-9_]+)$")
-"""A number, a macro, or a number of elements behind a pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def claims_of_image(image: api.Image) -> Iterator[Claim]:
 
 
 def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, bytes], tuple[Claim, ...]]:
-    """The proof from the machine code, as files, and what it claims."""
+    # The proof from the machine code, as files, and what it claims.
     what = "Each output of the image is the network's, for every input"
     try:
         proof = prove_built(image, model, board)
@@ -252,7 +252,7 @@ def loops_of_c(compiled: api.Compiled) -> Iterator[LoopEvidence]:
 
 
 def _loops_of_assembly(plan: Plan) -> Iterator[LoopEvidence]:
-    """Loops of functions in assembly, with the rounds that each layer runs them."""
+    # Loops of functions in assembly, with the rounds that each layer runs them.
     for step in plan.all_steps():
         for call in step.kernel.work.assembly.calls:
             for name, rounds in call.rounds.items():

@@ -53,7 +53,7 @@ def _row(met: Met, number: int) -> tuple[str, ...]:
 
 
 def _indices(met: Met, part: str) -> tuple[str, str]:
-    """PSI and KS of the runs since the last window."""
+    # PSI and KS of the runs since the last window.
     if met.usual is None or not met.window.runs or part not in _ROWS:
         return "", ""
     counts, expected = met.window.counts[part], met.usual.expected[part]

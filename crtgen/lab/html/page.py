@@ -131,7 +131,7 @@ def _board(on: OnBoard, before: Mapping[str, Any] | None, days: float | None) ->
 
 
 def _verdict(study: Study) -> str:
-    """The answer in one sentence, for who reads no further."""
+    # The answer in one sentence, for who reads no further.
     answers = []
     for on in study.boards:
         time = f" in {_milliseconds(on.fit)} ms" if _milliseconds(on.fit) else ""
@@ -147,7 +147,7 @@ def _verdict(study: Study) -> str:
 
 
 def _milliseconds(fit: Fit | None) -> str:
-    """Modelled; empty where there is no model, or the board is no product."""
+    # Modelled; empty where there is no model, or the board is no product.
     if fit is None or fit.seconds is None or not fit.board.is_real:
         return ""
     return f"{'~ ' * fit.is_assumed}{fit.seconds * 1e3:,.2f}"
@@ -159,7 +159,7 @@ def _asleep(on: OnBoard) -> str:
 
 
 def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
-    """Figures, of which those that are not known are left out."""
+    # Figures, of which those that are not known are left out.
     report = on.report
     flash, ram = report.flash_bytes, report.ram_bytes
     if on.fit is not None and flash is None:
@@ -194,7 +194,7 @@ def _verified(on: OnBoard) -> str:
 
 
 def _layers(report: Report) -> HtmlTable:
-    """Without columns of which nothing is known."""
+    # Without columns of which nothing is known.
     rows = tuple(
         (
             layer.name,

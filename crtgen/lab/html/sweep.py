@@ -14,8 +14,8 @@ from crtgen.lab.sweep.store import StoreRow, SweepInfo
 
 __all__ = ["render_sweep"]
 
+# Characters of the end of a log that are shown.
 _LONGEST_LOG = 4000
-"""Characters of the end of a log that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _failure(row: StoreRow) -> _Failure:
 
 
 def _names(rows: Iterable[StoreRow], column: str) -> tuple[str, ...]:
-    """The values of a column, in the order of the sweep."""
+    # The values of a column, in the order of the sweep.
     return tuple(dict.fromkeys(getattr(row, column) for row in rows))
 
 
@@ -101,7 +101,7 @@ def _matrices(rows: Sequence[StoreRow]) -> list[_Matrix]:
 
 
 def _range(rows: Sequence[StoreRow], model: str) -> tuple[int, int]:
-    """The least and the most instructions of a model, on any board with any options."""
+    # The least and the most instructions of a model, on any board with any options.
     known = [row.instructions for row in rows if row.model == model and row.instructions]
     return (min(known), max(known)) if known else (0, 0)
 
@@ -127,7 +127,7 @@ def _milliseconds(row: StoreRow) -> str:
 
 
 def _costs(row: StoreRow) -> tuple[float, int, int]:
-    """Instructions, or the time where nobody counts them, flash and RAM."""
+    # Instructions, or the time where nobody counts them, flash and RAM.
     time = row.figures.get("instructions", row.figures.get("seconds", 0))
     return time, row.flash_bytes or 0, row.ram_bytes or 0
 
@@ -163,7 +163,7 @@ def _front(model: str, rows: Sequence[StoreRow]) -> list[Drawing | HtmlTable]:
 
 
 def _reasons(changes: Changes) -> tuple[str, ...]:
-    """Why jobs had to run again, and how many only one of the sweeps has."""
+    # Why jobs had to run again, and how many only one of the sweeps has.
     listed = [f"{count:,} jobs ran again: {blame}" for blame, count in changes.reasons.items()]
     listed += [f"{changes.new:,} jobs are new"] if changes.new else []
     listed += [f"{changes.gone:,} jobs are no longer there"] if changes.gone else []

@@ -103,7 +103,7 @@ def within_range(cases: Sequence[ReferenceRun], graph: Graph, other: Graph) -> t
 
 
 def _range(graph: Graph, name: str) -> tuple[float, float] | None:
-    """The least and the greatest real number that is left of a value when it is quantised first of all."""
+    # The least and the greatest real number that is left of a value when it is quantised first of all.
     value = graph.values[name]
     if value.quant is not None and value.quant.axis is None and value.dtype.is_integer:
         limits = np.iinfo(value.dtype.value)
@@ -114,7 +114,7 @@ def _range(graph: Graph, name: str) -> tuple[float, float] | None:
 
 
 def _orders(shape: Sequence[int], other: Sequence[int]) -> Iterator[_Axes]:
-    """The orders of the axes of ``shape`` that make it ``other``: its own, channels first, channels last."""
+    # The orders of the axes of ``shape`` that make it ``other``: its own, channels first, channels last.
     axes = tuple(range(len(shape)))
     found = [axes]
     if len(axes) > 2:
@@ -131,11 +131,9 @@ def _is_in_both(name: str, graph: Graph, other: Graph) -> bool:
 
 
 def _fitting(ours: Array, theirs: Array, is_moved: bool) -> Array:
-    """The values of the other network, cases before their axes, in the layout of ours.
-
-    Between networks whose inputs have other layouts, equal lengths may hide that of a value: of those that
-    fit it is the one with the least error.
-    """
+    # The values of the other network, cases before their axes, in the layout of ours. Between networks whose
+    # inputs have other layouts, equal lengths may hide that of a value: of those that fit it is the one with
+    # the least error.
     fitting = [
         theirs.transpose(0, *(axis + 1 for axis in order))
         for order in _orders(theirs.shape[1:], ours.shape[1:])
@@ -144,10 +142,8 @@ def _fitting(ours: Array, theirs: Array, is_moved: bool) -> Array:
 
 
 def _folded(node: Node, name: str, graph: Graph, other: Graph) -> Activation:
-    """The activation that ``other`` has in a node of its own behind the value, and ``graph`` within ``node``.
-
-    It is in the operator, or the least number of the output's type stands for its bound.
-    """
+    # The activation that ``other`` has in a node of its own behind the value, and ``graph`` within ``node``.
+    # It is in the operator, or the least number of the output's type stands for its bound.
     value, quant = graph.values[name], graph.values[name].quant
     inside = getattr(node.op, "activation", Activation.NONE) is not Activation.NONE
     if quant is not None and quant.axis is None and value.dtype.is_integer:
@@ -180,10 +176,8 @@ def sqnr(real: Array, near: Array) -> float:
 def _values(
     graph: Graph, given: Graph, cases: Sequence[ReferenceRun], orders: Sequence[_Axes]
 ) -> dict[str, Array]:
-    """Every value as real numbers, stacked over cases whose inputs are those of the graph ``given``.
-
-    ``orders`` are the orders of their axes that make inputs of ``graph``.
-    """
+    # Every value as real numbers, stacked over cases whose inputs are those of the graph ``given``.
+    # ``orders`` are the orders of their axes that make inputs of ``graph``.
     found: dict[str, list[Array]] = {}
     states: dict[str, Array] = {}
     for case in cases:
@@ -202,7 +196,7 @@ def _values(
 
 
 def _real(array: Array, value: Value) -> Array:
-    """(number - zero point) x scale."""
+    # (number - zero point) x scale.
     quant = value.quant
     wide = array.astype(np.float64)
     return wide if quant is None or quant.axis is not None else (wide - quant.zero_point) * quant.scale

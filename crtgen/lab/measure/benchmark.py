@@ -72,7 +72,7 @@ def measure_model(
 def _profiled(
     report: Report, compiled: api.Compiled, stack: int | None, toolchain: str | None, site: Site | None
 ) -> Report:
-    """With instructions of each layer, from an image that reads the timer around it."""
+    # With instructions of each layer, from an image that reads the timer around it.
     layers = profile_model(compiled, stack=stack, toolchain=toolchain, site=site).layers
     ticks = [layer.ticks for layer in layers if layer.ticks is not None]
     counts = [layer.instructions for layer in layers if layer.instructions is not None]

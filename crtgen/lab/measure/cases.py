@@ -131,7 +131,7 @@ def runs_in_array(array: Array, interface: Interface, where: str, *, quantize: b
 
 
 def _media(path: Path, interfaces: Sequence[Interface], scaling: Scaling) -> Inputs:
-    """Real numbers for the only input, quantised as the model says."""
+    # Real numbers for the only input, quantised as the model says.
     if len(interfaces) != 1:
         hint = f"name them in a .npz: {', '.join(i.name for i in interfaces)}"
         raise UsageError(f"the model has {len(interfaces)} inputs", where=str(path), hint=hint)
@@ -143,14 +143,14 @@ def _media(path: Path, interfaces: Sequence[Interface], scaling: Scaling) -> Inp
 
 
 def _first_case(arrays: Mapping[str, Array], key: str) -> Array:
-    """The array of that name; all steps of a case that is a sequence."""
+    # The array of that name; all steps of a case that is a sequence.
     steps = (key.replace("_step0_", f"_step{n}_") for n in count(1)) if "_step0_" in key else ()
     more = [arrays[step] for step in takewhile(arrays.__contains__, steps)]
     return np.stack([arrays[key], *more]) if "_step0_" in key else arrays[key]
 
 
 def _batched(array: Array, interface: Interface) -> Array:
-    """Put in the leading 1 of an input if only that is missing: of one run, or of N runs ``[N, ...]``."""
+    # Put in the leading 1 of an input if only that is missing: of one run, or of N runs ``[N, ...]``.
     shape = interface.shape
     if shape[:1] != (1,):
         return array
@@ -161,8 +161,7 @@ def _batched(array: Array, interface: Interface) -> Array:
 
 
 def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize: bool) -> Inputs:
-    """The checked arrays of one run; or of several, where all have one more dimension."""
-
+    # The checked arrays of one run; or of several, where all have one more dimension.
     def taken(array: Array, interface: Interface, where: str) -> Array:
         return _checked(_quantized(array, interface, where) if quantize else array, interface, where)
 
@@ -303,7 +302,7 @@ def _load(path: Path) -> dict[str, Array]:
 
 
 def _quantized(array: Array, interface: Interface, where: str) -> Array:
-    """Floats for an integer input as the operator QUANTIZE makes them: halves away from zero, saturated."""
+    # Floats for an integer input as the operator QUANTIZE makes them: halves away from zero, saturated.
     quant = interface.quant
     if array.dtype.kind != "f" or quant is None or quant.axis is not None:
         return array

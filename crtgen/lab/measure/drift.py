@@ -70,11 +70,11 @@ _MOST_SCORES = 128
 _AT_ONCE = 10_000
 _LEAST_RUNS = 50
 _SAFETY = 1.1
+# Share of the usual windows that are beyond a part's lasting limit.
 _UNUSUAL = 0.02
-"""Share of the usual windows that are beyond a part's lasting limit."""
 
+# Correlations of N independent runs are within this times 1/sqrt(N), mostly.
 _NOISE = 2.0
-"""Correlations of N independent runs are within this times 1/sqrt(N), mostly."""
 
 _TYPES = {"int8": (0, 1), "uint8": (0, 0), "int16": (1, 1), "uint16": (1, 0)}
 
@@ -244,18 +244,18 @@ def _counted(name: str, array: Array, samples: int) -> Counted:
 
 
 def _is_probability(quant: Quant | None) -> bool:
-    """A softmax's output: 256ths from -128 on."""
+    # A softmax's output: 256ths from -128 on.
     return quant is not None and quant.scales == (1 / 256,) and quant.zero_points == (-128,)
 
 
 def _entropies() -> tuple[int, ...]:
-    """256 times -p log2(p) of 0/256, 1/256, ... 255/256."""
+    # 256 times -p log2(p) of 0/256, 1/256, ... 255/256.
     p = np.arange(1, 256) / 256
     return (0, *(int(n) for n in np.rint(-256 * p * np.log2(p))))
 
 
 def _bins(array: Array, step: int) -> Counts:
-    """Elements in sixteenths of the range of their type."""
+    # Elements in sixteenths of the range of their type.
     info = np.iinfo(array.dtype.name)
     places = (array.reshape(-1)[::step].astype(np.int64) - info.min) >> (info.bits - 4)
     return np.bincount(places, minlength=16)
@@ -286,7 +286,7 @@ def block_of(parts: Sequence[Counts], runs: int) -> int:
 
 
 def _correlation_time(counts: Counts) -> float:
-    """0.5 for runs that tell nothing of each other, so that a block is one run; d for what lasts d runs."""
+    # 0.5 for runs that tell nothing of each other, so that a block is one run; d for what lasts d runs.
     centred = counts - counts.mean(axis=0)
     whole = float((centred**2).sum())
     total, count = 1.0, len(counts)
@@ -301,7 +301,7 @@ def _correlation_time(counts: Counts) -> float:
 def _distances(
     counts: Counts, expected: Counts, runs: int, windows: int, block: int, consecutive: bool
 ) -> list[npt.NDArray[np.float32]]:
-    """Distances of windows that are drawn with a seed, and of the real ones if runs are consecutive."""
+    # Distances of windows that are drawn with a seed, and of the real ones if runs are consecutive.
     found = [_drawn(counts, expected, runs, windows, block)]
     if consecutive:
         real = _sums(counts, runs)
@@ -310,7 +310,7 @@ def _distances(
 
 
 def _sums(counts: Counts, length: int) -> Counts:
-    """Sum ``length`` consecutive runs from each run on; the first follows the last."""
+    # Sum ``length`` consecutive runs from each run on; the first follows the last.
     laps = -(-length // len(counts)) + 1
     running = np.zeros((laps * len(counts) + 1, counts.shape[1]), np.int64)
     running[1:] = np.cumsum(np.tile(counts, (laps, 1)), axis=0)
@@ -319,7 +319,7 @@ def _sums(counts: Counts, length: int) -> Counts:
 
 
 def _drawn(counts: Counts, expected: Counts, runs: int, windows: int, block: int) -> npt.NDArray[np.float32]:
-    """Windows of blocks from random places; equal blocks are one kind."""
+    # Windows of blocks from random places; equal blocks are one kind.
     kinds, often = np.unique(_sums(counts, block), axis=0, return_counts=True)
     rng, found = np.random.default_rng(0), []
     for start in range(0, windows, _AT_ONCE):

@@ -30,12 +30,12 @@ __all__ = [
 
 _BEFORE, _AFTER = 0.0, 2.0
 """Seconds around an event in which it counts as noticed: MLPerf Tiny's runner adds one second twice."""
+# Seconds after a false alarm in which it is the same one.
 _DEBOUNCE = 1.0
-"""Seconds after a false alarm in which it is the same one."""
+# Thresholds of events.
 _SWEPT = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
-"""Thresholds of events."""
+# Parts of what is none that thresholds of scores are above.
 _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
-"""Parts of what is none that thresholds of scores are above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def sweep_cells(sweep: Sequence[Threshold]) -> tuple[tuple[str, ...], list[tuple
 
 
 def _normal_or_not(data: Path) -> list[Clip]:
-    """Clips, those of anomalies with label 1."""
+    # Clips, those of anomalies with label 1.
     if not data.is_dir():
         clips = read_arrays(data, None)
     else:
@@ -202,10 +202,8 @@ def _normal_or_not(data: Path) -> list[Clip]:
 
 
 def _classify(subject: Subject, clips: Sequence[Clip], run: Run) -> Evaluation:
-    """Each clip is taken for the label whose score is greatest in the last run, at the end of the clip.
-
-    A single score is that of label 1, which is taken where it is above 0.5, or what a pipeline says.
-    """
+    # Each clip is taken for the label whose score is greatest in the last run, at the end of the clip. A
+    # single score is that of label 1, which is taken where it is above 0.5, or what a pipeline says.
     count = max(subject.count, 2)
     names = subject.names or tuple(map(str, range(count)))
     confusion, taken, scores = np.zeros((count, count), int), [], []
@@ -229,7 +227,7 @@ def _limit(subject: Subject) -> float:
 
 
 def _rank(subject: Subject, clips: Sequence[Clip], run: Run) -> Evaluation:
-    """The scores of a clip are averaged."""
+    # The scores of a clip are averaged.
     low, high = _parted(clips, [float(subject.scores(clip, run).mean()) for clip in clips])
     return Evaluation(Ranked(len(low), len(high), _area(low, high)), _swept(low, high))
 
@@ -245,7 +243,7 @@ def _area(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> float:
 
 
 def _swept(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> tuple[Threshold, ...]:
-    """Thresholds that are above parts of what is none."""
+    # Thresholds that are above parts of what is none.
     limits = sorted({float(np.quantile(low, part, method="higher")) for part in _QUANTILES})
     counts = ((limit, int((high > limit).sum()), int((low > limit).sum())) for limit in limits)
     return tuple(Threshold(limit, hits, len(high) - hits, alarms) for limit, hits, alarms in counts)

@@ -16,8 +16,8 @@ __all__ = ["Fit", "FitChoice", "Fits"]
 
 _ENDLESS = 1 << 31
 _SMALL_POOL = 1024
+# Cycles of a read that no flash beside the core takes.
 _SERIAL = 32
-"""Cycles of a read that no flash beside the core takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Fits:
         return Fit(board, report, unplaced.footprint("library"), alone, server)
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
-        """Compiled for the board as if its memories had no end."""
+        # Compiled for the board as if its memories had no end.
         varied: RequestFields = {
             "optimize": choice.optimize,
             "place": choice.place or {},
@@ -187,7 +187,7 @@ class Fits:
 
 
 def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
-    """Other choices, those that cost least first."""
+    # Other choices, those that cost least first.
     levels = dict.fromkeys((choice.optimize, "size", "ram"))
     pools = [choice.pool, *([_SMALL_POOL] if choice.pool is None else [])]
     for pool, place, level in product(pools, _places(board), levels):

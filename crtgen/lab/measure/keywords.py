@@ -64,10 +64,8 @@ class _LayerChain:
     last: Value = field(default_factory=_input)
 
     def weighted(self, op: Op, shape: tuple[int, ...], axis: int) -> None:
-        """A layer with weights of that shape, the output's channels along ``axis``.
-
-        Sums have about the spread that the inputs have, so that few of them reach a limit.
-        """
+        # A layer with weights of that shape, the output's channels along ``axis``. Sums have about the spread
+        # that the inputs have, so that few of them reach a limit.
         number, count = len(self.nodes), shape[axis]
         taps = int(np.prod(shape)) // shape[axis]
         drawn = self.random.uniform(1.0, 1.6, count) / (64 * np.sqrt(taps))
@@ -81,7 +79,7 @@ class _LayerChain:
         self.add(op, weights, Value.constant(f"b{number}", bias, Quant(scales, (0,) * count, 0)))
 
     def add(self, op: Op, *constants: Value, quant: Quant | None = None) -> None:
-        """A layer on the last output."""
+        # A layer on the last output.
         number, inputs = len(self.nodes), (self.last, *constants)
         ((shape, dtype),) = op.infer(inputs)
         made = Value(f"y{number}", shape, dtype, quant or self._quant(bool(constants)))

@@ -108,7 +108,7 @@ def _compared(
     cases: Sequence[ReferenceRun],
     say: Callable[[str], None],
 ) -> tuple[LayerVerdict, ...]:
-    """``places`` are, for each layer, names, offsets in the arena, and what has to be there."""
+    # ``places`` are, for each layer, names, offsets in the arena, and what has to be there.
     runs = [case.inputs for case in cases]
     verdicts = []
     for number, (layer, written) in enumerate(zip(info.layers, places, strict=True)):
@@ -121,7 +121,7 @@ def _compared(
 
 
 def _values(plan: Plan, cases: Sequence[ReferenceRun]) -> dict[str, Array]:
-    """Every value in the last of these cases, by the reference."""
+    # Every value in the last of these cases, by the reference.
     graph = plan.graph
     states = states_of(plan, cases[0].state) if cases[0].state else {}
     values: dict[str, Array] = {}
@@ -166,7 +166,7 @@ def compare_values(expected: Array, actual: Array) -> Wrong | None:
 
 
 def _ordinal(number: Any) -> int:
-    """A number's place among all of its type: neighbours differ by 1."""
+    # A number's place among all of its type: neighbours differ by 1.
     if number.dtype.kind != "f":
         return int(number)
     bits = int(number.view(f"i{number.dtype.itemsize}"))

@@ -141,7 +141,7 @@ def lock_entry(compiled: api.Compiled) -> LockEntry:
 
 
 def _figures_elsewhere(compiled: api.Compiled) -> tuple[Report, dict[str, int]]:
-    """Sizes of the board's own image, instructions of an emulator's with the same core and kernels."""
+    # Sizes of the board's own image, instructions of an emulator's with the same core and kernels.
     built = build_for(compiled)
     (report,) = built.reports
     if built.path.suffix == ".a":  # there is nothing around it, and no stack
@@ -197,7 +197,7 @@ def over(budget: Mapping[str, int], entry: LockEntry, before: LockEntry | None =
 
 
 def _blame(before: LockEntry, after: LockEntry) -> tuple[tuple[str, int, int], ...]:
-    """Layers that need more than they did; one that is new, or has another name, needed nothing."""
+    # Layers that need more than they did; one that is new, or has another name, needed nothing.
     pairs = ((name, before.layers.get(name, 0), count) for name, count in after.layers.items())
     worse = [(name, old, new) for name, old, new in pairs if new - old > RESOLUTION]
     return tuple(sorted(worse, key=lambda row: row[1] - row[2]))

@@ -68,7 +68,7 @@ def _picture(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[A
 
 
 def _image_of(interface: Interface, path: Path) -> tuple[int, int, int, bool]:
-    """Height, width, channels, and whether these come first."""
+    # Height, width, channels, and whether these come first.
     shape = interface.shape
     if len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3):
         return shape[1], shape[2], shape[3], False

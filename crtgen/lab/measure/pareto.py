@@ -47,6 +47,6 @@ def plot(results: Sequence[Report]) -> str:
 
 
 def _place(value: int, values: Sequence[int], cells: int) -> int:
-    """The cell of ``value`` between the least and the greatest."""
+    # The cell of ``value`` between the least and the greatest.
     spread = max(values) - min(values)
     return round((value - min(values)) / spread * (cells - 1)) if spread else 0

@@ -70,7 +70,7 @@ def _csv(path: Path, volts: float | None) -> float:
 
 
 def _data(file: TextIO) -> Iterator[str]:
-    """Without blank lines and those of a comment; a header may follow ``#``."""
+    # Without blank lines and those of a comment; a header may follow ``#``.
     for line in file:
         text = line.strip()
         if text and (not text.startswith("#") or _COLUMN.match(text.split(",")[-1].strip())):
@@ -85,7 +85,7 @@ def _columns(header: Iterable[str]) -> Iterator[tuple[str, tuple[int, float]]]:
 
 
 def _mean(rows: Iterable[list[str]], columns: list[tuple[int, float]]) -> float:
-    """The mean of the products of some columns."""
+    # The mean of the products of some columns.
     count, total = 0, 0.0
     for line, row in enumerate(rows, 2):
         product = 1.0
@@ -101,7 +101,7 @@ def _mean(rows: Iterable[list[str]], columns: list[tuple[int, float]]) -> float:
 
 
 def _hpx(rows: Iterable[list[str]]) -> float:
-    """The mean power of the window that the firmware marked, or of all of the recording."""
+    # The mean power of the window that the firmware marked, or of all of the recording.
     known = {row[0]: float(row[2]) for row in rows if len(row) == 3 and row[1] == "avg_power_w"}
     marked = [scope for scope in known if scope != "whole_capture_window" and not scope[-1].isdigit()]
     if not known:

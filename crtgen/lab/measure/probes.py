@@ -21,8 +21,8 @@ _REPEATED, _ROUNDS, _WORDS = 64, 2000, 160_000
 _SMALL, _LARGE, _RAM = 128, 4096, 32
 """Words of what fits into most caches of a flash, of what fits into none, and of a part of the RAM."""
 
+# Words that a round of the inner loop reads.
 _LOADS = 8
-"""Words that a round of the inner loop reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Expected:
 
 
 def _routine(probe: Probe) -> Routine:
-    """The loop as a function of assembly: where the words are, and how often it goes round."""
+    # The loop as a function of assembly: where the words are, and how often it goes round.
     f = Function(symbol(probe), "const uint32_t *words", "uint32_t rounds", narrow=True)
     words, rounds = f.arguments
     place, value, left = f.core("constants"), f.core("value"), f.core("left")

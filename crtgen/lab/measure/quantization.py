@@ -30,10 +30,10 @@ _Doubles = npt.NDArray[np.float64]
 
 _INSTALL = "pip install 'crtgen[quantize]'"
 _QUANTISED = "QuantizeLinear"
+# A part of an output that keeps no more values than this is lost, if it had four times as many.
 _FEW = 8
-"""A part of an output that keeps no more values than this is lost, if it had four times as many."""
+# Decibels below which such a part is lost.
 _BAD = 20.0
-"""Decibels below which such a part is lost."""
 _MOST_PLACES = 1024
 
 
@@ -129,7 +129,7 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
 
 
 def _inputs(model: Path) -> list[str]:
-    """The names of the inputs in the file, which has to have real numbers only."""
+    # The names of the inputs in the file, which has to have real numbers only.
     import onnx
 
     proto = onnx.load(model)
@@ -155,7 +155,7 @@ def onnx_runtime() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what ONNX Runtime says on its way; ``UsageError`` if it is not installed."""
+    # Without what ONNX Runtime says on its way; ``UsageError`` if it is not installed.
     onnx_runtime().set_default_logger_severity(3)
     logging.disable(logging.WARNING)
     try:
@@ -167,11 +167,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _plain(model: Path, folder: Path) -> Path:
-    """Write the network as ONNX Runtime's quantiser takes it: without what skl2onnx writes otherwise.
-
-    Linear classifiers and regressors become a Gemm with what follows it, outputs that are words and
-    dictionaries are left out, and a bias ``[1, N]`` becomes ``[N]``.
-    """
+    # Write the network as ONNX Runtime's quantiser takes it: without what skl2onnx writes otherwise. Linear
+    # classifiers and regressors become a Gemm with what follows it, outputs that are words and dictionaries
+    # are left out, and a bias ``[1, N]`` becomes ``[N]``.
     import onnx
 
     proto = onnx.load(model)
@@ -201,7 +199,7 @@ def _plain(model: Path, folder: Path) -> Path:
 
 
 def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """The nodes that outputs follow from, in their order."""
+    # The nodes that outputs follow from, in their order.
     wanted, found = set(outputs), []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
@@ -237,7 +235,7 @@ def _plain_nodes(node: Any, graph: Any) -> Iterator[Any]:
 
 
 def _flatten_biases(node: Any, graph: Any) -> None:
-    """Give constants ``[1, N]`` that are added one dimension: ONNX Runtime takes no other biases."""
+    # Give constants ``[1, N]`` that are added one dimension: ONNX Runtime takes no other biases.
     for tensor in graph.initializer:
         if tensor.name in node.input and len(tensor.dims) == 2 and tensor.dims[0] == 1:
             is_bias = node.op_type == "Add" or tensor.name in node.input[2:]
@@ -266,7 +264,7 @@ def _quantized(
     cases: Sequence[Mapping[str, Array]],
     joins: Collection[str] = (),
 ) -> None:
-    """Write the quantised network; the nodes ``joins``, and what follows them, stay float."""
+    # Write the quantised network; the nodes ``joins``, and what follows them, stay float.
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -284,7 +282,7 @@ def _quantized(
 
 
 def _from_there(prepared: Path, joins: Collection[str]) -> list[str]:
-    """The names of these nodes, and of those that follow from them."""
+    # The names of these nodes, and of those that follow from them.
     import onnx
 
     reached: set[str] = set()
@@ -297,7 +295,7 @@ def _from_there(prepared: Path, joins: Collection[str]) -> list[str]:
 
 
 def _outputs(path: Path, cases: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """The outputs of a network in all cases, ``[cases, ...]`` each, without later ones whose shape varies."""
+    # The outputs of a network in all cases, ``[cases, ...]`` each, without later ones whose shape varies.
     session = onnx_runtime().InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     runs = [session.run(names, dict(case)) for case in cases]
@@ -325,7 +323,7 @@ def _lost(prepared: Path, floats: Mapping[str, Array], wholes: Mapping[str, Arra
 
 
 def _lost_places(real: Array, near: Array) -> list[LostPart]:
-    """The lost places along the first axis that has both lost ones and others."""
+    # The lost places along the first axis that has both lost ones and others.
     for axis in range(1, real.ndim):
         length = real.shape[axis]
         if not 2 <= length <= _MOST_PLACES:
@@ -348,7 +346,7 @@ def _part(real: Array, near: Array, axis: int, first: int, end: int) -> LostPart
 
 
 def _concat_of(name: str, producers: Mapping[str, Any]) -> str:
-    """The Concat that an output is, perhaps moved; empty if it is none."""
+    # The Concat that an output is, perhaps moved; empty if it is none.
     node = producers.get(name)
     while node is not None and node.op_type in ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze"):
         node = producers.get(node.input[0])
@@ -358,7 +356,7 @@ def _concat_of(name: str, producers: Mapping[str, Any]) -> str:
 def _compared(
     real: _Doubles, near: _Doubles, layers: tuple[LayerError, ...], lost: tuple[LostPart, ...]
 ) -> Quantised:
-    """The agreement of the first outputs, ``[cases, ...]``."""
+    # The agreement of the first outputs, ``[cases, ...]``.
     largest = float(np.abs(real).max()) or 1.0
     same = sum(int(a.argmax() == b.argmax()) for a, b in zip(real, near, strict=True))
     return Quantised(
@@ -369,7 +367,7 @@ def _compared(
 def _layers(
     prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path
 ) -> tuple[LayerError, ...]:
-    """The error of every tensor that both networks compute."""
+    # The error of every tensor that both networks compute.
     import onnx
     from onnxruntime.quantization import qdq_loss_debug as debug
 

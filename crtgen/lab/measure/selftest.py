@@ -29,20 +29,20 @@ from crtgen.network.ir import Array
 
 __all__ = ["Check", "Selftest", "build_selftest", "run_rates", "run_selftest", "run_watchdog", "watchdog"]
 
+# The largest first: one for which a board has no room gives way to the next.
 _NETWORKS = (KEYWORDS, "digits")
-"""The largest first: one for which a board has no room gives way to the next."""
 
+# Inputs of the network that has no file of cases.
 _CASES = 3
-"""Inputs of the network that has no file of cases."""
 
 _COUNT_TOLERANCE = 0.01
 """Of instructions: a call of the loop and its counters are few beside it."""
 
+# Seconds within which a full stack, and a watchdog of a tenth of a second, have to be seen, over USB too.
 _LONGEST = 20.0
-"""Seconds within which a full stack, and a watchdog of a tenth of a second, have to be seen, over USB too."""
 
+# Bytes that go to the device and come back, in parts.
 _ECHO = 4096
-"""Bytes that go to the device and come back, in parts."""
 
 _SECONDS = 1.0
 """How long the clock is compared with that of this computer."""
@@ -50,14 +50,14 @@ _SECONDS = 1.0
 _CLOCK_TOLERANCE = 0.03
 
 _RATES = (230_400, 460_800)
+# Rates of the serial port beside that of the board, and how far from one a UART may be.
 _RATE_TOLERANCE = 0.02
-"""Rates of the serial port beside that of the board, and how far from one a UART may be."""
 
 _MOST_LOOPS = 400_000_000
 """Of a calibration."""
 
+# Simulators in which nothing happens where a chip has a fault.
 _WITHOUT_FAULTS = ("rp2040js", "Unicorn")
-"""Simulators in which nothing happens where a chip has a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def watchdog(session: Session) -> Check:
 
 
 def _end(session: Session, way: int) -> None:
-    """Run what does not come back: 0 uses up the stack, 1 waits for the watchdog."""
+    # Run what does not come back: 0 uses up the stack, 1 waits for the watchdog.
     executor = session.client.aot_executor(f"selftest_{ENDING.name}")
     executor.set_input("x", np.full((1, 4), way, np.int8))
     executor.run(timeout=_LONGEST)
@@ -222,10 +222,8 @@ def _number(check: Check) -> float | None:
 
 
 def _loop(session: Session, probe: Probe, board: Board, simulated: str) -> Check:
-    """Cycles, or instructions where those are counted, of each of what a loop does.
-
-    As many instructions as were written have to be executed; cycles are for the reader to judge.
-    """
+    # Cycles, or instructions where those are counted, of each of what a loop does. As many instructions as
+    # were written have to be executed; cycles are for the reader to judge.
     measured = session.measure(1, model=f"selftest_{probe.name}")
     should = expected(probe, board, waits=not simulated)
     if measured.instructions is not None:
@@ -238,7 +236,7 @@ def _loop(session: Session, probe: Probe, board: Board, simulated: str) -> Check
 
 
 def _exact(session: Session) -> Check:
-    """Cases whose outputs the file of the demonstration has, or else the numpy reference computes."""
+    # Cases whose outputs the file of the demonstration has, or else the numpy reference computes.
     name = session.models[0].name
     cases = list(_cases(session.model(name)))
     right = sum(
@@ -262,7 +260,7 @@ def _cases(info: ModelInfo) -> Iterator[tuple[tuple[Array, ...], tuple[Array, ..
 
 
 def _clock(session: Session, simulated: str) -> Check:
-    """Ticks of a long and a short loop against this computer's clock: the way there and back cancels out."""
+    # Ticks of a long and a short loop against this computer's clock: the way there and back cancels out.
     rate = session.client.ticks_per_second()
     first = session.client.calibrate(1000)
     if rate is None or not first:
@@ -282,7 +280,7 @@ def _clock(session: Session, simulated: str) -> Check:
 
 
 def _echo(session: Session, board: Board) -> Check:
-    """Bytes to the device's memory and back, in parts that its pool holds."""
+    # Bytes to the device's memory and back, in parts that its pool holds.
     data = np.random.default_rng(7).integers(0, 256, 256, np.uint8)
     right, start = True, time.monotonic()
     with session.client.allocate(data.shape, data.dtype) as tensor:
@@ -305,7 +303,7 @@ def _waiting(board: Board, flash: float | None, ram: float | None, simulated: st
 
 
 def _model(session: Session, board: Board) -> Check:
-    """The network's cycles as the model of the core has them."""
+    # The network's cycles as the model of the core has them.
     info = session.models[0]
     report: Report = reports_of([info], board, session.image.manifest.optimize)[0]
     cycles, expected = session.measure(1, model=info.name).cycles, report.cycles_estimated
@@ -315,7 +313,7 @@ def _model(session: Session, board: Board) -> Check:
 
 
 def _guard(session: Session, simulated: str) -> Check:
-    """A function that calls itself without end has to be a fault of the stack."""
+    # A function that calls itself without end has to be a fault of the stack.
     if simulated in _WITHOUT_FAULTS:
         return Check("stack guard", None, "", None, "this simulator has no faults")
     try:

@@ -120,7 +120,7 @@ def _reference_cases(
 
 
 def _with_ends_of(info: ModelInfo, model: Model) -> Model:
-    """The model with inputs and outputs of the types and the order of axes that those of the image have."""
+    # The model with inputs and outputs of the types and the order of axes that those of the image have.
     ends, graph = (*info.inputs, *info.outputs), model.graph
     if len(ends) != len(model.inputs) + len(model.outputs):
         return model
@@ -138,7 +138,7 @@ def _with_length(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, .
 def _windows(
     graph: Graph, interfaces: Sequence[Interface], sliding: Sliding, seed: int
 ) -> Iterator[ReferenceRun]:
-    """Runs that get a step of a random signal each; the whole network computes each window of it."""
+    # Runs that get a step of a random signal each; the whole network computes each window of it.
     value, axis = graph.values[graph.inputs[0]], sliding.axis
     window = np.full(value.shape, start_of_signal(value), value.dtype.numpy)
     count = -(-value.shape[axis] // sliding.step) + _STEPS
@@ -151,7 +151,7 @@ def _windows(
 
 
 def _reference_runs(graph: Graph, interfaces: Sequence[Interface], seed: int) -> Iterator[ReferenceRun]:
-    """A run on random inputs; several, where anything is kept from run to run."""
+    # A run on random inputs; several, where anything is kept from run to run.
     steps = _STEPS if graph.states else 1
     inputs = [random_inputs(interfaces, seed * steps + step) for step in range(steps)]
     for step, (given, outputs) in enumerate(zip(inputs, graph.run(inputs), strict=True)):

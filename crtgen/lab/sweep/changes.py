@@ -11,8 +11,8 @@ from crtgen.lab.sweep.store import StoreRow
 
 __all__ = ["Changes", "JobChange", "compare", "is_same"]
 
+# Columns that the address of a job is made of, and how they are called.
 _PARTS = {"source": "the model", "settings": "options", "code": "crtgen", "toolchain": "the toolchain"}
-"""Columns that the address of a job is made of, and how they are called."""
 
 _NOISE = 0.0001
 """What part of the instructions may differ between two runs of the same code, where that is more."""
@@ -87,7 +87,7 @@ def compare(before: Iterable[StoreRow], now: Sequence[StoreRow]) -> Changes:
 
 
 def _change(a: StoreRow, b: StoreRow) -> JobChange | None:
-    """None if nothing is different, or if the job has no outcome yet."""
+    # None if nothing is different, or if the job has no outcome yet.
     if "waiting" in (a.state, b.state):
         return None
     values = ((metric, a.figures.get(metric), b.figures.get(metric)) for metric in METRICS)

@@ -27,14 +27,14 @@ __all__ = ["PATIENCE", "Done", "run_tasks"]
 PATIENCE = 120.0
 """Seconds for which a job waits where no worker can run it."""
 
+# Seconds between two looks at which workers there are.
 _LOOK = 1.0
-"""Seconds between two looks at which workers there are."""
 
+# Jobs for each thread of the workers that are with the cluster.
 _AHEAD = 2
-"""Jobs for each thread of the workers that are with the cluster."""
 
+# The lane of jobs whose workers died: one at a time, so that it is clear which of them was to blame.
 _ALONE = "alone"
-"""The lane of jobs whose workers died: one at a time, so that it is clear which of them was to blame."""
 
 Function = Callable[[Task, Mapping[str, bytes]], Outcome]
 Done = Callable[[Sequence[tuple[Task, Outcome]]], None]
@@ -56,7 +56,7 @@ class _Attempt:
     """Since when no worker can run it."""
 
     def fitting(self, workers: Workers) -> frozenset[str]:
-        """The addresses of those who can run it."""
+        # The addresses of those who can run it.
         board = self.task.board
         return frozenset(
             address
@@ -83,7 +83,7 @@ class _SweepRun:
         return not self.running and not any(self.lanes.values())
 
     def look(self) -> Iterator[tuple[Task, Outcome]]:
-        """See which workers there are; what none of them can run any more is given up after a while."""
+        # See which workers there are; what none of them can run any more is given up after a while.
         if time.monotonic() - self.looked < _LOOK:
             return
         try:
@@ -119,7 +119,7 @@ class _SweepRun:
         future.cancel()
 
     def fill(self) -> None:
-        """Give the cluster as much as it needs to be busy."""
+        # Give the cluster as much as it needs to be busy.
         busy = dict.fromkeys(self.lanes, 0)
         for attempt in self.running.values():
             busy[attempt.lane] += 1
@@ -152,7 +152,7 @@ class _SweepRun:
         future.add_done_callback(self.ended.put)
 
     def _file(self, digest: str) -> "Future":
-        """A file, which travels once to each worker; the scheduler can give it out again if they die."""
+        # A file, which travels once to each worker; the scheduler can give it out again if they die.
         if digest not in self.files:
             self.files[digest] = self.client.submit(
                 _same, self.contents[digest], key=f"crtgen-file-{digest[:32]}", pure=False
@@ -160,7 +160,7 @@ class _SweepRun:
         return self.files[digest]
 
     def collect(self) -> Iterator[tuple[Task, Outcome]]:
-        """The outcomes of what has ended; wait a moment if nothing has."""
+        # The outcomes of what has ended; wait a moment if nothing has.
         ended = [f for f in self._ended() if f in self.running]
         good = [future for future in ended if future.status == "finished"]
         results = dict(zip(good, self._gathered(good), strict=True))
@@ -236,7 +236,6 @@ def run_tasks(
 
 
 def _run(function: Function | None, task: Task, names: Sequence[str], *contents: bytes) -> Outcome:
-    """Runs on the worker."""
     from distributed import get_worker
 
     from crtgen.lab.sweep.bench import unit_of_worker

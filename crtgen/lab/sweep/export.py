@@ -29,8 +29,8 @@ _MORE = (
     "finished",
 )
 _COLUMNS = (*_TEXTS, *_NUMBERS, *_MORE, "job_seconds")
+# Rows that are in memory at a time.
 _PART = 10_000
-"""Rows that are in memory at a time."""
 
 
 def check_export(path: Path) -> None:
@@ -80,7 +80,7 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> None:
 
 
 def _pyarrow() -> Any:
-    """The package, which is there with an extra only."""
+    # The package, which is there with an extra only.
     try:
         import pyarrow
     except ImportError as error:

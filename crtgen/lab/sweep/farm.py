@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["connected", "is_clear", "local_cluster", "resource", "serve"]
 
+# Seconds for which a scheduler is tried to be reached.
 _START = 60.0
-"""Seconds for which a scheduler is tried to be reached."""
 
 _SAFE_PATH = "PYTHONSAFEPATH"
 _LOG_LEVEL = logging.CRITICAL
@@ -57,7 +57,7 @@ def _worker_options(units: Sequence[LocalBoard], count: int) -> Iterator[dict[st
 
 
 def _distributed() -> Any:
-    """The package, which is there with an extra only."""
+    # The package, which is there with an extra only.
     try:
         import distributed
     except ImportError as error:
@@ -68,10 +68,8 @@ def _distributed() -> Any:
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Workers import nothing from the folder where the sweep was started.
-
-    Dask sets the variable in this process, too, where it is not to stay.
-    """
+    # Workers import nothing from the folder where the sweep was started. Dask sets the variable in this
+    # process, too, where it is not to stay.
     import dask
 
     before = os.environ.get(_SAFE_PATH)

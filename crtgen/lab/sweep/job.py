@@ -212,7 +212,7 @@ def _compiled(job: Job, model: Path, contents: Mapping[str, bytes]) -> api.Compi
 
 @cache
 def _boards() -> TemporaryFolder:
-    """Files of boards, for as long as this process runs: later stages find them by name."""
+    # Files of boards, for as long as this process runs: later stages find them by name.
     return TemporaryFolder()
 
 
@@ -227,7 +227,7 @@ def own_board(job: Job, content: bytes) -> Board:
 
 
 def _known_file(board: str) -> Path | None:
-    """The file of a board that is known here."""
+    # The file of a board that is known here.
     try:
         return find_board(board).file
     except CrtgenError:

@@ -91,7 +91,7 @@ def asks_of_sweep(path: Path) -> tuple[tuple[str, ...], str]:
 
 
 def _asks(matrices: Sequence[Values]) -> tuple[str, ...]:
-    """Options of code generators may name C that is compiled and run."""
+    # Options of code generators may name C that is compiled and run.
     generators = (name for axes in matrices for names in axes.get("codegen", ()) for name in names)
     given = dict.fromkeys(name for name in generators if ":" in name)
     return tuple(f"gives the code generator options: {name}" for name in given)
@@ -103,7 +103,7 @@ _OPTIONS = tuple(field.name for field in fields(JobOptions))
 
 
 def _axes(table: TomlTable) -> dict[str, tuple[Any, ...]]:
-    """The values of every axis that the table names."""
+    # The values of every axis that the table names.
     found = {axis: table.get(axis, _list_of(parse), None) for axis, parse in _AXES.items()}
     return {axis: values for axis, values in found.items() if values is not None}
 
@@ -124,7 +124,7 @@ class _MatrixReader:
         self._digests: dict[Path, str] = {}
 
     def jobs(self, axes: Values, table: TomlTable) -> Iterator[Job]:
-        """The product of the axes; model by model, so that what a worker knows of one serves the next."""
+        # The product of the axes; model by model, so that what a worker knows of one serves the next.
         models = self._models(axes, table)
         boards = self._boards(axes, table)
         known = {axis: axes[axis] for axis in _OPTIONS if axis in axes}
@@ -142,7 +142,6 @@ class _MatrixReader:
             )
 
     def _models(self, axes: Values, table: TomlTable) -> Sequence[tuple[Path, Path | None]]:
-        """Files with their expected cases."""
         listed = {model.file: model.expect for model in (self._settings.models if self._settings else ())}
         if "models" not in axes:
             if not listed:
@@ -167,7 +166,7 @@ class _MatrixReader:
         return list({board.name: board for board in boards}.values())
 
     def _read(self, path: Path, what: str) -> str:
-        """The digest of a file, whose content is kept."""
+        # The digest of a file, whose content is kept.
         if path not in self._digests:
             data = files.read(path, what)
             self._digests[path] = content_digest(data)
@@ -199,7 +198,7 @@ def _value(job: Job, axis: str) -> Any:
 
 
 def _is_like(actual: Any, wanted: Any) -> bool:
-    """Names may be patterns, everything else is equal or not."""
+    # Names may be patterns, everything else is equal or not.
     if isinstance(wanted, str):
         return fnmatchcase(str(actual), Path(wanted).name)
     return bool(actual == wanted)

@@ -88,13 +88,13 @@ def run_sweep(
 
 
 def _own_cluster(place: WorkerPool, boards: set[str]) -> "AbstractContextManager[Client]":
-    """Workers of this computer, some with boards that are wanted."""
+    # Workers of this computer, some with boards that are wanted.
     units = connected_units(place.hardware_map) if boards - {""} else ()
     return local_cluster(place.workers, [u for u in units if is_clear(u) and u.boards[0] in boards])
 
 
 def _tasks(jobs: Sequence[Job], client: "Client | None") -> list[Task]:
-    """The jobs with their addresses, which the tools of the workers are a part of."""
+    # The jobs with their addresses, which the tools of the workers are a part of.
     boards = {name: find_board(name) for name in {job.board for job in jobs}}
     tools = [job.tools(boards[job.board]) for job in jobs]
     names = tuple(dict.fromkeys(name for listed in tools for name in listed))

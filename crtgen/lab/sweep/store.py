@@ -192,7 +192,7 @@ class JobStore:
         )
 
     def _sign(self, digests: Iterable[str]) -> None:
-        """Mark rows as they are, within a transaction."""
+        # Mark rows as they are, within a transaction.
         for digest in digests:
             row = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM job WHERE digest = ?", (digest,))
             if (values := row.fetchone()) is not None:
@@ -203,12 +203,11 @@ class JobStore:
         return int(self._read(f"PRAGMA {name}")[0][0])
 
     def _tables(self) -> set[str]:
-        """The statements that made what is in the file: tables, and whatever else somebody put there."""
+        # The statements that made what is in the file: tables, and whatever else somebody put there.
         rows = self._read("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
         return {" ".join(str(sql).split()) for (sql,) in rows}
 
     def _read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
         try:
             return self._db.execute(query, values).fetchall()
         except DatabaseError as error:
@@ -232,7 +231,7 @@ class JobStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it or nothing, and nobody else's between."""
+        # All of it or nothing, and nobody else's between.
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -329,7 +328,7 @@ class JobStore:
             yield self._row(dict(zip(_COLUMNS, values, strict=True)))
 
     def _row(self, named: dict[str, Any]) -> StoreRow:
-        """A row whose columns are what crtgen writes there: SQLite keeps any type in any column."""
+        # A row whose columns are what crtgen writes there: SQLite keeps any type in any column.
         digest = str(named["digest"])[:40]
         for column in _TABLES:
             try:
@@ -373,7 +372,7 @@ def _fill(db: Connection) -> None:
 
 
 def _parts(values: Sequence[Any]) -> list[bytes]:
-    """Columns of a row, as a mark covers them."""
+    # Columns of a row, as a mark covers them.
     return [repr(value).encode(errors="surrogateescape") for value in values]
 
 
@@ -382,7 +381,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _stored(outcome: Outcome) -> tuple[Any, ...]:
-    """The state, and the columns up to ``finished``."""
+    # The state, and the columns up to ``finished``.
     state = "failed" if outcome.error else "done"
     figures, layers = (json.dumps(dict(table)) for table in (outcome.figures, outcome.layers))
     texts = (outcome.project, outcome.error, outcome.message, outcome.log, outcome.worker)

@@ -16,8 +16,8 @@ Chosen = Mapping[str, int]
 
 HINT = "give more flash or RAM"
 
+# CP-SAT's deterministic seconds: the same figures give the same choice on every machine.
 _TIME_LIMIT = 30.0
-"""CP-SAT's deterministic seconds: the same figures give the same choice on every machine."""
 
 
 def check_solver() -> None:

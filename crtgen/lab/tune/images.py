@@ -50,7 +50,7 @@ class Images:
         return count
 
     def _next(self, left: set[str]) -> Iterator[tuple[str, int]]:
-        """A candidate for each layer of which one is left, no address twice."""
+        # A candidate for each layer of which one is left, no address twice.
         taken: set[str] = set()
         for layer in self.layers:
             for n, address in enumerate(self.addresses[layer.name]):
@@ -60,7 +60,7 @@ class Images:
                     break
 
     def _try(self, image: Chosen) -> None:
-        """Measure these candidates; if something is wrong, in halves, until it is clear whose fault it is."""
+        # Measure these candidates; if something is wrong, in halves, until it is clear whose fault it is.
         usual = {layer.name: layer.usual for layer in self.layers}
         self.built += 1
         try:

@@ -143,7 +143,6 @@ class _Tuner:
         self.usual = {layer.name: layer.usual for layer in self.layers}
 
     def run(self) -> Result:
-        """All of it."""
         addresses = {name: [e.digest for e in entries] for name, entries in self.entries.items()}
         images = Images(self.layers, addresses, self._trial, self._store)
         wanted = self._unknown()
@@ -186,7 +185,7 @@ class _Tuner:
             )
 
     def _unknown(self) -> set[str]:
-        """Addresses that the store has no figures of; those that it has are known from now on."""
+        # Addresses that the store has no figures of; those that it has are known from now on.
         entries = {entry.digest: entry for listed in self.entries.values() for entry in listed}
         self.info = self.store.begin(f"tune {self.before.model}", list(entries.values()))
         for row in self.store.rows(self.info):
@@ -214,7 +213,7 @@ class _Tuner:
         return compiled, report
 
     def _tuned(self, chosen: Chosen, after: Report) -> Tuned:
-        """The entry of a tune file."""
+        # The entry of a tune file.
         layers = []
         for layer in self.layers:
             number = chosen[layer.name]
@@ -229,7 +228,7 @@ class _Tuner:
         return self.entries[layer.name][number].digest
 
     def _choose(self) -> tuple[Chosen, Report]:
-        """The best choice within the limits that the whole confirms; the usual one if none is better."""
+        # The best choice within the limits that the whole confirms; the usual one if none is better.
         flash, ram = self.limits.flash, self.limits.ram
         flash = self._size("flash") if flash is None else flash
         ram = self._size("ram") if ram is None else ram
@@ -284,7 +283,7 @@ class _Tuner:
         return alone or [self._changed(chosen)]
 
     def _planned(self, chosen: Chosen) -> Plan:
-        """The plan of a choice, without its code."""
+        # The plan of a choice, without its code.
         (plan,) = self.untuned.plans
         request = self.untuned.request
         made, _ = plan_model(

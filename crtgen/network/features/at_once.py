@@ -26,8 +26,8 @@ from crtgen.network.ops.spectral import banded
 
 __all__ = ["ArraySteps"]
 
+# Operators that see the whole of their input: they are applied to one row after the other.
 _ALONE = (FftAutoScale, FilterBank, FilterBankSquareRoot, Frame, SpectralSubtraction, SpectrumEnergy)
-"""Operators that see the whole of their input: they are applied to one row after the other."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class ArraySteps(Steps):
         return self._keep(powers_of(now, earlier, factors, op))
 
     def _samples(self, size: int, over: str) -> tuple[Array, Array]:
-        """The samples of each frame, and those before them."""
+        # The samples of each frame, and those before them.
         places = self.starts[:, None] + np.arange(size)
         now, before = self.signal[places], self.signal[places - 1]
         if over == "frame":

@@ -163,7 +163,7 @@ class Features:
         return np.stack([found[start : start + rows] for start in starts])
 
     def _whole_windows(self, signal: Array, settings: SoundSettings, rows: int, every: int) -> Array:
-        """Windows whose features depend on all of their samples."""
+        # Windows whose features depend on all of their samples.
         length = settings.frame + (rows - 1) * settings.hop
         starts = range(0, len(signal) - length + 1, every * settings.hop)
         if not starts:
@@ -228,7 +228,7 @@ class Features:
 
 
 def _pictures(frames: Array, settings: ImageSettings) -> Array:
-    """The picture of a frame, or of each of several."""
+    # The picture of a frame, or of each of several.
     wanted = frame_value(settings)
     several = frames.shape[1:] == wanted.shape
     if frames.dtype != wanted.dtype.numpy or not (several or frames.shape == wanted.shape):

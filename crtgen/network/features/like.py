@@ -20,6 +20,7 @@ Rows = npt.NDArray[np.float64]
 _EQUAL = 1e-4
 """Of the range of the values: from here on two functions count as equal."""
 
+# Frame, hop and transform, in samples.
 _FRAMES = (
     (400, 160, 512),
     (480, 160, 512),
@@ -28,7 +29,6 @@ _FRAMES = (
     (640, 320, 1024),
     (1024, 512, 1024),
 )
-"""Frame, hop and transform, in samples."""
 
 _CHANGES: Mapping[str, tuple[Any, ...]] = {
     "spectrum": ("power", "magnitude"),
@@ -60,8 +60,8 @@ _CHANGES: Mapping[str, tuple[Any, ...]] = {
     "deltas": ((1,), (2,), (4,), (1, 1), (2, 2), (4, 4)),
 }
 
+# Rows with deltas, and with those and their own.
 _WITH_SLOPES = (2, 3)
-"""Rows with deltas, and with those and their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def like(function: Callable[[npt.NDArray[np.int16]], Any], signal: npt.NDArray[n
 
 
 def _starts(wanted: Array) -> Iterator[Features]:
-    """Presets with as many features in a row, and with other frames."""
+    # Presets with as many features in a row, and with other frames.
     for name, settings in PRESETS.items():
         if isinstance(settings, MicroSettings) and settings.channels in wanted.shape:
             yield from (Features(name, int8=False), Features(name))
@@ -175,7 +175,7 @@ def _own(features: Features) -> dict[str, Any]:
 
 
 def _difference(features: Features, signal: npt.NDArray[np.int16], wanted: Rows) -> float:
-    """Infinite where the shapes differ; columns count as rows."""
+    # Infinite where the shapes differ; columns count as rows.
     try:
         made = features.transform(signal).astype(np.float64)
     except UsageError:

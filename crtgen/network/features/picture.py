@@ -77,7 +77,7 @@ def _channels_first(s: ImageSettings, target: Value) -> bool:
 
 
 def _colours(steps: GraphSteps, s: ImageSettings) -> Handle:
-    """The whole frame in colours, or grey with one channel."""
+    # The whole frame in colours, or grey with one channel.
     frame = steps.samples
     if s.format == "yuyv":
         return steps.one(YuvToRgb(), frame)
@@ -101,7 +101,7 @@ def _part(steps: GraphSteps, x: Handle, axis: int, begin: int, length: int) -> H
 
 
 def _resized(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
-    """The part that is looked at, in the size of the picture: what resizes reads that part only."""
+    # The part that is looked at, in the size of the picture: what resizes reads that part only.
     library, kind = s.resize.split("-")
     height, width = s.part[2:]
     if library == "pillow" or (height, width) == (s.height, s.width):
@@ -112,7 +112,7 @@ def _resized(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
 
 
 def _by_pillow(steps: GraphSteps, s: ImageSettings, x: Handle, kind: str) -> Handle:
-    """Along one axis after the other; an axis that keeps its length is only cut."""
+    # Along one axis after the other; an axis that keeps its length is only cut.
     begins, before, after = s.part[:2], s.part[2:], (s.height, s.width)
     axes = (0, 1) if kind == "nearest" else pillow_axes(before, after, s.pillow)
     for axis in axes:
@@ -135,7 +135,7 @@ def _linear(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
 
 
 def _area(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
-    """Means where the picture shrinks along both axes: of whole pixels exact, of four as by linear."""
+    # Means where the picture shrinks along both axes: of whole pixels exact, of four as by linear.
     top, left, height, width = s.part
     if s.width > width or s.height > height:
         rows = area_blend(height, s.height, columns=False)
@@ -171,7 +171,7 @@ def _blend(
 
 
 def _real(steps: GraphSteps, s: ImageSettings, x: Handle, target: Value | None) -> Handle:
-    """``(pixel - mean) / std``, or bytes as they are, in the type of the network's input."""
+    # ``(pixel - mean) / std``, or bytes as they are, in the type of the network's input.
     if s.pixels == "bytes":
         return _bytes(steps, x, target)
     mean, std = (np.array(n, np.float32) for n in (s.mean, s.std))

@@ -104,7 +104,7 @@ def pillow_spans(length: int, count: int, kind: str) -> Spans:
 
 
 def _pairs(places: Sequence[int], parts: Sequence[float], length: int) -> tuple[Shorts, Shorts]:
-    """Places of two neighbours within the picture, and what each has of 2^11 by the part of the second."""
+    # Places of two neighbours within the picture, and what each has of 2^11 by the part of the second.
     second = np.array(parts, np.float32)
     one, bits = np.float32(1), np.float32(1 << BLEND_BITS)
     weights = np.rint(np.stack([(one - second) * bits, second * bits])).astype(np.int16)
@@ -113,7 +113,7 @@ def _pairs(places: Sequence[int], parts: Sequence[float], length: int) -> tuple[
 
 
 def _kept(place: int, part: float, length: int) -> tuple[int, float]:
-    """Along rows OpenCV leaves the outermost pixels alone; along columns it blends them with themselves."""
+    # Along rows OpenCV leaves the outermost pixels alone; along columns it blends them with themselves.
     if place < 0 or place >= length - 1:
         return min(max(place, 0), length - 1), 0.0
     return place, part

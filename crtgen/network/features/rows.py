@@ -39,11 +39,11 @@ from crtgen.network.ops import (
 
 __all__ = ["features_of"]
 
+# The part of a spectrum from which on its powers are computed whole: to cut more off costs a copy.
 _MOSTLY = 0.875
-"""The part of a spectrum from which on its powers are computed whole: to cut more off costs a copy."""
 
+# Bins that are computed at once where there are vectors.
 _GROUP = 4
-"""Bins that are computed at once where there are vectors."""
 
 _CORRECTION_BITS = 3
 _SNR_BITS = 12
@@ -87,10 +87,8 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
 
 
 def _normalized_energies(steps: Steps, s: MelSettings, energy: Handle) -> Handle:
-    """Each band over a power of what it was for some time, and a root of that: librosa's ``pcen``.
-
-    ``(E / (floor + M)^gain + bias)^power - bias^power``, where M follows E within ``pcen_time`` seconds.
-    """
+    # Each band over a power of what it was for some time, and a root of that: librosa's ``pcen``. ``(E /
+    # (floor + M)^gain + bias)^power - bias^power``, where M follows E within ``pcen_time`` seconds.
     rows = s.pcen_time * s.rate / s.hop
     factor = (np.sqrt(1 + 4 * rows**2) - 1) / (2 * rows**2)
     level = steps.smoothed(energy, float(factor), 1.0)
@@ -101,10 +99,8 @@ def _normalized_energies(steps: Steps, s: MelSettings, energy: Handle) -> Handle
 
 
 def _with_deltas(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
-    """Rows, how they change, how that changes and so on: each the slope over some rows on both sides.
-
-    That is sum(n * (x[t + n] - x[t - n])) / (2 * sum(n * n)) for n from 1 on.
-    """
+    # Rows, how they change, how that changes and so on: each the slope over some rows on both sides. That is
+    # sum(n * (x[t + n] - x[t - n])) / (2 * sum(n * n)) for n from 1 on.
     parts = [rows]
     for reach in s.deltas:
         places = np.arange(-reach, reach + 1)
@@ -113,7 +109,7 @@ def _with_deltas(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
 
 
 def _normalized(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
-    """Rows less the mean around them, over the deviation of what is left around them."""
+    # Rows less the mean around them, over the deviation of what is left around them.
     reach = s.cmvn // 2
     rest = steps.one(Sub(), rows, steps.averaged(rows, reach))
     squares = steps.averaged(steps.one(Mul(), rest, rest), reach)
@@ -124,7 +120,7 @@ def _normalized(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
 
 
 def _bank(s: MelSettings) -> npt.NDArray[np.float64]:
-    """The filter bank; with ``energy``, a last band of all bins."""
+    # The filter bank; with ``energy``, a last band of all bins.
     bank = mel_bank(
         rate=s.rate,
         fft=s.fft,
@@ -139,7 +135,7 @@ def _bank(s: MelSettings) -> npt.NDArray[np.float64]:
 
 
 def _cepstrum(s: MelSettings) -> npt.NDArray[np.float64]:
-    """The cosines; with ``energy``, the last band is the first coefficient."""
+    # The cosines; with ``energy``, the last band is the first coefficient.
     matrix = cosines(s.bands, s.coefficients, s.dct, s.lifter)
     if not s.energy:
         return matrix
@@ -150,10 +146,8 @@ def _cepstrum(s: MelSettings) -> npt.NDArray[np.float64]:
 
 
 def _used(bank: npt.NDArray[np.float64], *, whole: bool) -> tuple[int, int]:
-    """The bins from the first one that is in a band to behind the last one; at least two.
-
-    Of a spectrum that is computed as a ``whole``, all where few are in no band, and from a group on else.
-    """
+    # The bins from the first one that is in a band to behind the last one; at least two. Of a spectrum that
+    # is computed as a ``whole``, all where few are in no band, and from a group on else.
     used, size = np.flatnonzero(bank.any(axis=1)), len(bank)
     first = int(min(used.min(initial=size), size - 2))
     end = max(int(used.max(initial=0)) + 1, first + 2)
@@ -164,7 +158,7 @@ def _used(bank: npt.NDArray[np.float64], *, whole: bool) -> tuple[int, int]:
 
 
 def _spectrum(steps: Steps, s: MelSettings, bins: tuple[int, int]) -> Handle:
-    """The powers of bins from one to before another one, or their roots."""
+    # The powers of bins from one to before another one, or their roots.
     weights = (window_of(s.window, s.frame, s.periodic)[: s.used] / s.unit).astype(np.float32)
     if s.arithmetic == "int32":
         over = s.preemphasis_over
@@ -198,7 +192,7 @@ def _clipped(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
 
 
 def _truncated(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
-    """int8, cut towards zero; what is above 127 wraps."""
+    # int8, cut towards zero; what is above 127 wraps.
     scaled = steps.one(Div(), rows, steps.number(s.quantum))
     moved = steps.one(Add(), scaled, steps.number(s.zero_point))
     return steps.one(Cast(DType.INT8), moved, quant=Quant.tensor(s.quantum, s.zero_point))

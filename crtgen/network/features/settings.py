@@ -71,7 +71,7 @@ _CHOICES = {
 
 
 def _check(settings: object) -> None:
-    """Raise ``UsageError`` for a setting that is none of those that it may be, or out of its range."""
+    # Raise ``UsageError`` for a setting that is none of those that it may be, or out of its range.
     for field in fields(settings):  # type: ignore[arg-type]
         value = getattr(settings, field.name)
         known = _CHOICES.get(field.name)

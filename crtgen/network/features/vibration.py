@@ -72,12 +72,9 @@ def vibration(steps: GraphSteps, s: VibrationSettings) -> Handle:
 
 
 def _statistic(steps: GraphSteps, name: str, rows: Handle, moments: Handle) -> Handle:
-    """A number of each row: ``[rows, 1]``.
-
-    ``peak_to_peak`` is the greatest less the least, ``crest`` the greatest absolute value over the root of
-    the mean square, 0 where all is 0, ``zero_crossings`` how often a number below 0 follows one that is not,
-    or the other way round.
-    """
+    # A number of each row: ``[rows, 1]``. ``peak_to_peak`` is the greatest less the least, ``crest`` the
+    # greatest absolute value over the root of the mean square, 0 where all is 0, ``zero_crossings`` how often
+    # a number below 0 follows one that is not, or the other way round.
     if name in MOMENTS:
         return _column(steps, moments, MOMENTS.index(name))
     if name == "zero_crossings":
@@ -106,7 +103,7 @@ def _column(steps: GraphSteps, table: Handle, first: int, after: int | None = No
 
 
 def _spectrum(steps: GraphSteps, s: VibrationSettings, centred: Handle) -> list[Handle]:
-    """Skew and kurtosis of the powers, and the logarithms of those that are kept."""
+    # Skew and kurtosis of the powers, and the logarithms of those that are kept.
     step = s.fft // 2
     starts = np.arange(0, s.frame + 1, step)
     padding = (0, max(int(starts[-1]) + s.fft - s.frame, 0))

@@ -268,14 +268,13 @@ class GraphBuilder:
             raise CorruptModelError(str(error), where=self.where) from error
 
     def _pair(self, key: Hashable) -> tuple[str, str]:
-        """A state and what becomes of it; with its initial value, which may have been set later."""
+        # A state and what becomes of it; with its initial value, which may have been set later.
         first, last = self.states[key].name, self._latest[key].name
         self._values[first] = Value.state(first, self.initial_value(key), self.states[key].quant)
         elsewhere = last != first and self._values[last].data is not None
         return first, self._copy(last) if elsewhere else last
 
     def _copy(self, name: str) -> str:
-        """A copy of a value."""
         source = self._values[name]
         node = self.node_names.unique("copy")
         result = self._register(
@@ -305,7 +304,7 @@ class GraphBuilder:
         return self._tensors[tensor.key]
 
     def _keep(self, tensor: NamedTensor, data: Array) -> None:
-        """The output of an operator as a constant."""
+        # The output of an operator as a constant.
         name = self.value_names.unique(identifier(tensor.name, "constant"))
         made = Value.constant(name, data.astype(data.dtype.newbyteorder("=")), tensor.quant)
         self._tensors[tensor.key] = self._register(made)
@@ -360,7 +359,7 @@ class GraphBuilder:
         outputs: Sequence[NamedTensor],
         inferred: Sequence[tuple[tuple[int, ...], DType]],
     ) -> None:
-        """The outputs of an operator of constants, as constants."""
+        # The outputs of an operator of constants, as constants.
         values = tuple(Value(t.name, s, d, t.quant) for t, (s, d) in zip(outputs, inferred, strict=True))
         sig = Signature(operands, values)
         self._check(op, sig)
@@ -379,7 +378,7 @@ class GraphBuilder:
         return bool(self.shapes) or is_wrong
 
     def _result(self, tensor: NamedTensor, shape: tuple[int, ...], node: str, named: set[Hashable]) -> Value:
-        """The value of an output, with the shape that the operator gives it."""
+        # The value of an output, with the shape that the operator gives it.
         check_tensor(replace(tensor, shape=shape))
         assert tensor.dtype is not None
         if tensor.key in self._tensors:
@@ -389,7 +388,7 @@ class GraphBuilder:
         return self._register(Value(self.value_names.unique(suggestion), shape, tensor.dtype, tensor.quant))
 
     def _finish(self, tensor: NamedTensor, value: Value, node: str, named: set[Hashable]) -> None:
-        """The tensor is the value, in the shape that the file gives it."""
+        # The tensor is the value, in the shape that the file gives it.
         if value.shape != tensor.shape and not self._is_resized(tensor, value.shape):
             name = self.value_names.unique(_output_name(tensor, node, tensor.key in named))
             shaped = self._register(replace(value, name=name, shape=tensor.shape))
@@ -399,7 +398,7 @@ class GraphBuilder:
         self._tensors[tensor.key] = value
 
     def _operand(self, operand: NamedTensor | Array | Value | Converted | KeptState, name: str) -> Value:
-        """A tensor's value, a value, what an operator gives, a state, or a new constant."""
+        # A tensor's value, a value, what an operator gives, a state, or a new constant.
         if isinstance(operand, KeptState):
             return self.state(operand.key, Value.state(name, operand.initial))
         if isinstance(operand, Value):
@@ -424,7 +423,7 @@ class GraphBuilder:
         return self._register(Value(name, value.shape, value.dtype, quant))
 
     def _operands(self, made: Converted) -> tuple[Value, ...]:
-        """The values of its operands, of which constants are named after their roles."""
+        # The values of its operands, of which constants are named after their roles.
         roles = [f"{self._stem}_{role}" for role in ("input", *made.roles)]
         roles += [f"{self._stem}_input{i}" for i in range(len(roles), len(made.operands))]
         return tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=False))
@@ -458,7 +457,7 @@ class GraphBuilder:
         return self._register(value)
 
     def _check(self, op: Op, sig: Signature) -> None:
-        """``RefusedOperator`` if the quantisation is none that the operator has."""
+        # ``RefusedOperator`` if the quantisation is none that the operator has.
         weights = [v for v in sig.inputs[1:] if is_packed(sig.x, v)]
         values = [v for v in (*sig.inputs, *sig.outputs) if v not in weights]
         if self.has_plain and not any(v.quant for v in values):
@@ -474,7 +473,7 @@ class GraphBuilder:
 
 
 def _example(tensor: NamedTensor) -> str:
-    """An argument of ``--shape`` for an input with open lengths."""
+    # An argument of ``--shape`` for an input with open lengths.
     lengths = ",".join("96" if length == -1 else str(length) for length in tensor.shape)
     return shlex.quote(f"{tensor.name}={lengths}")
 

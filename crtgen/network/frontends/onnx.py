@@ -81,7 +81,6 @@ class _OnnxImporter(OnnxFlow):
     """Builds graphs of the main graph and its subgraphs, node by node."""
 
     def model(self, file: OnnxFileGraph, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
-        """The main graph."""
         builder = GraphBuilder(self.where, Refusals(self.where), shapes, has_plain=True)
         inputs = [builder.input(file.tensors[key], f"input{n}") for n, key in enumerate(file.inputs)]
         if unknown := next((n for n in shapes if n not in {*inputs, *file.inputs}), None):
@@ -96,7 +95,7 @@ class _OnnxImporter(OnnxFlow):
         return replace(made, notes=tuple(filter(None, (note, _float_layers(file, made)))))
 
     def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
-        """Add the nodes of a graph that an output follows from."""
+        # Add the nodes of a graph that an output follows from.
         results = [tensors[key] for key in file.outputs]
         for node in _needed(file):
             self.count()
@@ -105,7 +104,7 @@ class _OnnxImporter(OnnxFlow):
     def _add(
         self, node: FileNode, tensors: Tensors, builder: GraphBuilder, results: list[NamedTensor]
     ) -> None:
-        """Add a node to the graph, or what it gives to the constants."""
+        # Add a node to the graph, or what it gives to the constants.
         read = _layer(tensors, node, builder)
         outputs = [t for t in read.outputs if t is not None]
         inputs = [builder.known(tensors[key]) for key in node.reads if key]
@@ -127,7 +126,7 @@ class _OnnxImporter(OnnxFlow):
 
 
 def _float_layers(file: OnnxFileGraph, graph: Graph) -> str:
-    """Name layers with weights that are computed in float32 though the file is quantised; empty if none."""
+    # Name layers with weights that are computed in float32 though the file is quantised; empty if none.
     if not any(node.code in (QUANTIZE, DEQUANTIZE, *PLACES) for node in file.nodes):
         return ""
     layers = [node for node in graph.nodes if isinstance(node.op, Weighted)]
@@ -138,7 +137,7 @@ def _float_layers(file: OnnxFileGraph, graph: Graph) -> str:
 
 
 def _needed(file: OnnxFileGraph) -> list[FileNode]:
-    """The nodes that an output follows from, without those of their outputs that nothing reads."""
+    # The nodes that an output follows from, without those of their outputs that nothing reads.
     wanted, found = set(file.outputs), []
     for node in reversed(file.nodes):
         if wanted.intersection(node.outputs):
@@ -149,7 +148,7 @@ def _needed(file: OnnxFileGraph) -> list[FileNode]:
 
 
 def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> OnnxLayer:
-    """The node with its tensors, as far as they are known by now."""
+    # The node with its tensors, as far as they are known by now.
     inputs = (builder.known(tensors[key]) if key else None for key in node.inputs)
     row = CONVERTERS.get(node.code)
     outputs = [tensors[key] if key else None for key in node.outputs]
@@ -162,14 +161,13 @@ def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> OnnxLayer
 
 
 def _held(tensor: NamedTensor | None) -> NamedTensor | None:
-    """With its numbers in the type that holds them."""
+    # With its numbers in the type that holds them.
     if tensor is None or tensor.data is None or tensor.dtype is None:
         return tensor
     return replace(tensor, data=held(tensor.data, tensor.dtype))
 
 
 def _unread(node: FileNode, position: int) -> NamedTensor:
-    """An output that nothing reads."""
     return NamedTensor((node.outputs, position), "unread", (-1,), "", None, None, None)
 
 

@@ -29,8 +29,8 @@ MAX_ELEMENTS = 1 << 26
 """Of a tensor: more than any board holds, and little enough to compute with on a host."""
 
 
+# The package infers nothing of it, without looking whether there is anything to infer from.
 _ENDS_THE_PROCESS = "RegexFullMatch"
-"""The package infers nothing of it, without looking whether there is anything to infer from."""
 
 _NEED_TYPES = ("EyeLike",)
 _MOST_NEEDING_TYPES = 16
@@ -129,7 +129,7 @@ def check_typed(model: Any, where: str) -> None:
 
 
 def _inside(node: Any) -> Iterator[Any]:
-    """The nodes of the subgraphs of a node, at any depth."""
+    # The nodes of the subgraphs of a node, at any depth.
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:

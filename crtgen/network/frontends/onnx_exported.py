@@ -27,7 +27,7 @@ def with_turned_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
 
 
 def _turned(node: FileNode, before: FileNode, tensors: dict[str, NamedTensor]) -> FileNode | None:
-    """The dequantisation of a transposed constant; None for another transpose."""
+    # The dequantisation of a transposed constant; None for another transpose.
     data = tensors[before.inputs[0]].data if before.code == DEQUANTIZE else None
     if data is None or before.attributes.get("block_size"):
         return None

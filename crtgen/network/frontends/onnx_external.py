@@ -26,7 +26,7 @@ def load_external(graph: Any, where: str, folder: Path | None) -> None:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """Every constant of a graph and of its subgraphs."""
+    # Every constant of a graph and of its subgraphs.
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
@@ -36,7 +36,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _load_tensor(tensor: Any, where: str, folder: Path | None, contents: dict[Path, bytes]) -> None:
-    """Read the data of a tensor; each file is read once."""
+    # Read the data of a tensor; each file is read once.
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     label = f"the data of {tensor.name!r} in {location!r}"

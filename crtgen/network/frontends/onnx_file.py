@@ -42,11 +42,11 @@ from crtgen.network.ir import Array, shape_text
 __all__ = ["FileNode", "OnnxFileGraph", "constant", "read"]
 
 _OLDEST = 7
+# Bytes of a number on its way through Python's lists, where the package takes it there.
 _LISTED = 40
-"""Bytes of a number on its way through Python's lists, where the package takes it there."""
 
+# Operators of which the package infers a wrong shape where their inputs are constants.
 _MISJUDGED = {"STFT"}
-"""Operators of which the package infers a wrong shape where their inputs are constants."""
 
 _UNKNOWN_SHAPE = (-1,)
 
@@ -153,12 +153,11 @@ def _parsed(data: bytes, where: str) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """The message of the onnx package in one line."""
+    # The message of the onnx package in one line.
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _fix_inputs(model: Any, where: str, fixed: Mapping[str, Array]) -> None:
-    """Make constants of inputs."""
     names = [i.name for i in model.graph.input]
     defaults = model.graph.initializer
     for name, array in fixed.items():
@@ -172,7 +171,7 @@ def _fix_inputs(model: Any, where: str, fixed: Mapping[str, Array]) -> None:
 
 
 def _checked(model: Any, large: Mapping[str, Array], where: str, known: Collection[str]) -> Any:
-    """The model with functions replaced and with types inferred."""
+    # The model with functions replaced and with types inferred.
     opset = _opset(model, where)
     check_order(model.graph, where)
     check_operators(model, where, opset)
@@ -190,7 +189,7 @@ def _checked(model: Any, large: Mapping[str, Array], where: str, known: Collecti
 
 
 def _not_too_old(model: Any) -> Any:
-    """The model in the oldest version that is known, if the package can convert it."""
+    # The model in the oldest version that is known, if the package can convert it.
     versions = [i.version for i in model.opset_import if i.domain in DOMAINS]
     if not versions or versions[0] >= _OLDEST:
         return model
@@ -203,7 +202,7 @@ def _not_too_old(model: Any) -> Any:
 
 
 def _give_slopes_axes(model: Any) -> None:
-    """Slopes of channels get the shape from which opset 7 repeats them, which the package forgets."""
+    # Slopes of channels get the shape from which opset 7 repeats them, which the package forgets.
     known = shape_inference.infer_shapes(model).graph
     ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in (*known.value_info, *known.input)}
     slopes = {n.input[1]: n.input[0] for n in model.graph.node if n.op_type == "PRelu" and len(n.input) > 1}
@@ -215,8 +214,8 @@ def _give_slopes_axes(model: Any) -> None:
 
 
 def _check_types(model: Any) -> None:
-    """``InferenceError`` if types or shapes do not fit, unless it is an operator's own definition that the
-    package finds at fault, as of MeanVarianceNormalization in version 1.23."""
+    # ``InferenceError`` if types or shapes do not fit, unless it is an operator's own definition that the
+    # package finds at fault, as of MeanVarianceNormalization in version 1.23.
     try:
         shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except shape_inference.InferenceError as error:
@@ -226,7 +225,6 @@ def _check_types(model: Any) -> None:
 
 
 def _opset(model: Any, where: str) -> int:
-    """The version of ONNX's operators."""
     versions = [i.version for i in model.opset_import if i.domain in DOMAINS]
     newest = onnx.defs.onnx_opset_version()
     if versions and not _OLDEST <= versions[0] <= newest:
@@ -243,7 +241,7 @@ class _OnnxReader:
     large: Mapping[str, Array]
 
     def graph(self, graph: Any, is_main: bool = False) -> OnnxFileGraph:
-        """The graph; of the main one, a batch of an input that is not fixed is 1."""
+        # The graph; of the main one, a batch of an input that is not fixed is 1.
         large = self.large if is_main else {}
         data = {t.name: large[t.name] if t.name in large else self.constant(t) for t in graph.initializer}
         if graph.sparse_initializer:
@@ -262,7 +260,7 @@ class _OnnxReader:
         return OnnxFileGraph(graph.name, tensors, nodes, inputs, tuple(v.name for v in graph.output))
 
     def _tensor(self, value: Any, is_input: bool) -> NamedTensor:
-        """A tensor with -1 for a length that is not fixed."""
+        # A tensor with -1 for a length that is not fixed.
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             name = (kind or "unknown").removesuffix("_type")
@@ -277,7 +275,7 @@ class _OnnxReader:
         return _typed(value.name, shape, tensor.elem_type, None)
 
     def constant(self, tensor: Any) -> Array:
-        """The numbers of a tensor; ``CorruptModelError`` if it has not as many as its shape says."""
+        # The numbers of a tensor; ``CorruptModelError`` if it has not as many as its shape says.
         self._check_shape(tensor.name, tuple(tensor.dims))
         spending = budget.current()
         spending.take(_bytes(tensor), f"the constant {tensor.name!r}")
@@ -331,12 +329,12 @@ def _bytes(tensor: Any) -> int:
 
 
 def _untyped(name: str) -> NamedTensor:
-    """A tensor of which the file says nothing."""
+    # A tensor of which the file says nothing.
     return NamedTensor(name, name, _UNKNOWN_SHAPE, "", None, None, None)
 
 
 def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
-    """Names without the empty ones at the end."""
+    # Names without the empty ones at the end.
     found = list(names)
     while found and not found[-1]:
         found.pop()
@@ -350,7 +348,7 @@ def constant(name: str, array: Array) -> NamedTensor:
 
 
 def _typed(name: str, shape: tuple[int, ...], number: int, array: Array | None) -> NamedTensor:
-    """A tensor of the type with that number, with its data as the file has it."""
+    # A tensor of the type with that number, with its data as the file has it.
     kind = kind_of(number)
     dtype = None if kind is None else kind.dtype
     return NamedTensor(name, name, shape, type_name(number), dtype, None, array)

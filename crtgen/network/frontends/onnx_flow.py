@@ -57,7 +57,7 @@ class OnnxFlow:
         add[layer.node.code](layer, tensors, builder, results)
 
     def _scope(self, file: OnnxFileGraph, tensors: Tensors) -> Tensors:
-        """The tensors of a subgraph and those around it; each subgraph's are others, whatever their names."""
+        # The tensors of a subgraph and those around it; each subgraph's are others, whatever their names.
         self._scopes += 1
         own = {name: replace(t, key=(self._scopes, name)) for name, t in file.tensors.items()}
         return {**tensors, **own}
@@ -173,7 +173,7 @@ def _graph(layer: OnnxLayer, name: str) -> OnnxFileGraph:
 
 
 def _nth(layer: OnnxLayer, name: str, number: int) -> int:
-    """A number of a list that may be absent: zeros."""
+    # A number of a list that may be absent: zeros.
     listed = layer.attribute(name)
     return int(listed[number]) if listed else 0
 

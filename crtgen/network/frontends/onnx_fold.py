@@ -33,6 +33,7 @@ _RANDOM = {
 }
 
 # fmt: off
+# Operators that the package computes, element by element of inputs that are repeated to one shape.
 _EACH_ELEMENT = frozenset(
     (
         "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot",
@@ -47,10 +48,9 @@ _EACH_ELEMENT = frozenset(
     )
 )
 # fmt: on
-"""Operators that the package computes, element by element of inputs that are repeated to one shape."""
 
+# Operators that the package computes for lengths that are their inputs.
 _SIZED = {"BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"}
-"""Operators that the package computes for lengths that are their inputs."""
 
 _PER_ELEMENT = 40
 """What the package takes for an element of its operators, in operations."""
@@ -58,8 +58,8 @@ _PER_ELEMENT = 40
 _SETTING_UP = 20
 """What it takes for a node, in calls."""
 
+# The first version of DequantizeLinear that the package computes; older ones mean the same.
 _WITH_QUANTISED = 19
-"""The first version of DequantizeLinear that the package computes; older ones mean the same."""
 
 
 def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
@@ -117,7 +117,7 @@ def compute(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def _repeated(arrays: Sequence[Array]) -> int:
-    """The elements of these arrays, and of the shape that they are repeated to if there is one."""
+    # The elements of these arrays, and of the shape that they are repeated to if there is one.
     together = sum(array.size for array in arrays)
     try:
         return together + math.prod(np.broadcast_shapes(*(array.shape for array in arrays)))

@@ -14,18 +14,18 @@ __all__ = ["DOMAINS", "check_calls", "inlined", "is_function"]
 DOMAINS = ("", "ai.onnx")
 """What the operators of ONNX itself are in."""
 
+# Functions that are computed when the model is read, or not at all.
 _COMPUTED = {"Range", "BlackmanWindow", "HammingWindow", "HannWindow", "Bernoulli"}
-"""Functions that are computed when the model is read, or not at all."""
 
 _DOMAIN = "crtgen.functions"
 _MOST_DEPTH = 16
 
 _FEW_NODES = 1024
+# A node of a function may become that many nodes of the model, on average, beside a few in any case.
 _MOST_REPEATED = 16
-"""A node of a function may become that many nodes of the model, on average, beside a few in any case."""
 
+# Functions within functions.
 _MOST_CALLS = 64
-"""Functions within functions."""
 
 _Types = Mapping[str, bytes]
 
@@ -90,7 +90,7 @@ def check_calls(model: Any) -> None:
 def _defined(
     graph: Any, kept: Collection[str], types: _Types, versions: Mapping[str, int]
 ) -> Iterator[tuple[Any, Any]]:
-    """The nodes of a graph and its subgraphs that are functions, each with its definition."""
+    # The nodes of a graph and its subgraphs that are functions, each with its definition.
     types = {**types, **_types(graph)}
     for node in graph.node:
         domain = "" if node.domain in DOMAINS else node.domain
@@ -132,12 +132,12 @@ def _definition(node: Any, types: _Types, domain: str, version: int) -> Any:
 
 
 def _written_for(schema: Any) -> set[int]:
-    """The versions of ONNX's operators with which the package has a definition."""
+    # The versions of ONNX's operators with which the package has a definition.
     return {*schema.function_opset_versions, *schema.context_dependent_function_opset_versions}
 
 
 def _body(schema: Any, written: int, node: Any, types: _Types) -> Any:
-    """The definition with operators of a version; None if the package does not say."""
+    # The definition with operators of a version; None if the package does not say.
     function = onnx.FunctionProto()
     try:
         if written in schema.function_opset_versions:

@@ -10,8 +10,8 @@ from crtgen.network.ir import Array
 
 __all__ = ["check_model", "without_large"]
 
+# Bytes from which on a constant is large: no shape, which the package would have to know, has as many.
 _LARGE = 64 * 1024
-"""Bytes from which on a constant is large: no shape, which the package would have to know, has as many."""
 
 
 def without_large(model: Any, read: Callable[[Any], Array]) -> tuple[Any, dict[str, Array]]:

@@ -17,6 +17,7 @@ from crtgen.network.ir import Array
 __all__ = ["Results", "lookup", "results"]
 
 # fmt: off
+# Operators whose results each depend on one element of each operand.
 _FUNCTIONS = frozenset(
     (
         "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Clip", "Cos",
@@ -27,11 +28,10 @@ _FUNCTIONS = frozenset(
     )
 )
 # fmt: on
-"""Operators whose results each depend on one element of each operand."""
 
 _DEEPEST = 24
+# Ways from a result to its source; each operator that reads one tensor twice doubles them.
 _MOST_VISITS = 1000
-"""Ways from a result to its source; each operator that reads one tensor twice doubles them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ def results(end: FileNode, links: Links) -> Results | None:
 
 
 def _read(chain: list[FileNode], links: Links) -> Iterator[tuple[str, Edge | None]]:
-    """The real tensors that a function reads, with what they are of."""
+    # The real tensors that a function reads, with what they are of.
     for node in chain:
         yield from ((name, links.activation(name)) for name in node.inputs if name)
 
@@ -83,10 +83,8 @@ def _read(chain: list[FileNode], links: Links) -> Iterator[tuple[str, Edge | Non
 def _sources(
     name: str, links: Links, nodes: dict[str, FileNode], depth: int, visits: Iterator[int]
 ) -> Iterator[Edge | None]:
-    """The quantised tensors that a real one follows from; None for what is no function of them.
-
-    ``nodes`` collects the operators, last ones first.
-    """
+    # The quantised tensors that a real one follows from; None for what is no function of them. ``nodes``
+    # collects the operators, last ones first.
     data, edge, node = links.data(name), links.activation(name), links.producers.get(name)
     if data is not None:
         if data.size != 1 or data.ndim > 1 or data.dtype != np.float32:

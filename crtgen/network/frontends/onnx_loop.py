@@ -128,7 +128,7 @@ class LoopBody:
                 self._collect(self.scope[outputs[r.first_output + n]], line, output)
 
     def _end_condition(self) -> None:
-        """The condition is carried where it is not known; a body that never goes on runs once."""
+        # The condition is carried where it is not known; a body that never goes on runs once.
         r = self.rounds
         if not r.first_input:
             return
@@ -186,7 +186,7 @@ class LoopBody:
         return self._node(self.inner, reshaped(cut, shape[: line.axis] + shape[line.axis + 1 :]))
 
     def _collect(self, made: NamedTensor, line: ScanAxis, output: NamedTensor) -> None:
-        """All that a round gives, put together along a new axis."""
+        # All that a round gives, put together along a new axis.
         count = self.rounds.count()
         if count is None or count < 1:
             raise RefusedOperator(
@@ -235,7 +235,7 @@ class LoopBody:
         return builder.known(tensor)
 
     def _tensor(self, name: str, shape: tuple[int, ...], dtype: DType | None) -> NamedTensor:
-        """A new one, which the file does not have."""
+        # A new one, which the file does not have.
         self._made += 1
         key: Any = (self.number, self._made)
         return NamedTensor(key, name, shape, dtype.name if dtype else "", dtype, None, None)

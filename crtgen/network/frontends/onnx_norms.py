@@ -13,8 +13,8 @@ from crtgen.network.ir import DType
 
 __all__ = ["with_norms_in_weights"]
 
+# The axis of the output channels among those of the weights.
 _AXES = {"Conv": 0, "ConvTranspose": 1}
-"""The axis of the output channels among those of the weights."""
 
 Real = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def with_norms_in_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
 def _only_reader(
     node: FileNode, readers: Mapping[str, list[FileNode]], graph: OnnxFileGraph
 ) -> FileNode | None:
-    """The batch normalisation that alone reads what a convolution gives."""
+    # The batch normalisation that alone reads what a convolution gives.
     if node.code not in _AXES or node.outputs[0] in graph.outputs:
         return None
     found = readers.get(node.outputs[0], [])
@@ -57,7 +57,7 @@ def _only_reader(
 def _folded(
     node: FileNode, norm: FileNode, tensors: Mapping[str, NamedTensor]
 ) -> tuple[NamedTensor, NamedTensor] | None:
-    """Weights and bias with the normalisation in them; None if they are not constants that allow it."""
+    # Weights and bias with the normalisation in them; None if they are not constants that allow it.
     numbers = list(_constants(node.inputs[1:] + norm.inputs[1:], tensors))
     if any(array is None for array in numbers):
         return None
@@ -79,7 +79,7 @@ def _folded(
 
 
 def _constants(names: tuple[str, ...], tensors: Mapping[str, NamedTensor]) -> Iterator[Real | None]:
-    """Constants of float32 in double; None for what is no such constant."""
+    # Constants of float32 in double; None for what is no such constant.
     for tensor in (tensors[name] for name in names if name):
         known = tensor.data is not None and tensor.dtype is DType.FLOAT32
         yield tensor.data.astype(np.float64) if known and tensor.data is not None else None

@@ -41,7 +41,7 @@ def spell_older(model: Any) -> None:
 
 
 def _spelled(node: Any, options: Mapping[str, Any]) -> Iterator[Any]:
-    """The nodes that compute the output of ``node``; its epsilon is a constant."""
+    # The nodes that compute the output of ``node``; its epsilon is a constant.
     x, scale, *bias = (name for name in node.input if name)
     y = node.output[0]
     axes = list(range(options.get("axis", -1), 0))

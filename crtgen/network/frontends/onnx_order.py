@@ -8,8 +8,8 @@ from crtgen.base.errors import CorruptModelError
 
 __all__ = ["sort_nodes"]
 
+# Nodes of a cycle.
 _MOST_NAMED = 8
-"""Nodes of a cycle."""
 
 
 def sort_nodes(graph: Any, where: str) -> None:
@@ -53,7 +53,7 @@ def _sorted(needs: Sequence[set[int]]) -> list[int]:
 
 
 def _cycle(graph: Any, needs: Sequence[set[int]], done: set[int]) -> str:
-    """Outputs of the nodes of a cycle: back from a node that cannot be computed until one is met again."""
+    # Outputs of the nodes of a cycle: back from a node that cannot be computed until one is met again.
     path = [next(i for i in range(len(needs)) if i not in done)]
     while (before := min(needs[path[-1]] - done)) not in path:
         path.append(before)
@@ -63,7 +63,6 @@ def _cycle(graph: Any, needs: Sequence[set[int]], done: set[int]) -> str:
 
 
 def _graphs(node: Any) -> Iterator[Any]:
-    """The subgraphs of a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -77,7 +76,7 @@ def _given(graph: Any) -> set[Any]:
 
 
 def _reads(node: Any) -> set[Any]:
-    """The names that a node reads, those that its subgraphs take from around them included."""
+    # The names that a node reads, those that its subgraphs take from around them included.
     names = set(node.input)
     for graph in _graphs(node):
         inside = {name for inner in graph.node for name in inner.output} | _given(graph)

@@ -32,6 +32,7 @@ from crtgen.network.frontends.onnx_weights import with_quantised_weights
 
 __all__ = ["with_integer_layers"]
 
+# Operators that take their first input's elements to other places, or the greatest of them.
 _MOVED = (
     "DepthToSpace",
     "Expand",
@@ -47,7 +48,6 @@ _MOVED = (
     "Transpose",
     "Unsqueeze",
 )
-"""Operators that take their first input's elements to other places, or the greatest of them."""
 
 _SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
 _PAIRS = {"Add": "com.microsoft.QLinearAdd", "Mul": "com.microsoft.QLinearMul"}
@@ -56,8 +56,8 @@ _ONES = {
     "GlobalAveragePool": "com.microsoft.QLinearGlobalAveragePool",
     "Softmax": "com.microsoft.QLinearSoftmax",
 }
+# Operators of real numbers, and those of quantised ones that are computed instead.
 _LAYERS: Mapping[str, str] = {**_SUMS, **_PAIRS, **_ONES}
-"""Operators of real numbers, and those of quantised ones that are computed instead."""
 
 Nodes = list[FileNode]
 
@@ -80,7 +80,7 @@ def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
 
 
 def _layer(links: Links, end: FileNode) -> Nodes | None:
-    """The integer layer that a QuantizeLinear ends; None if there is none."""
+    # The integer layer that a QuantizeLinear ends; None if there is none.
     node = links.producers.get(end.inputs[0])
     if node is None or not links.is_alone(end.inputs[0], QUANTIZE):
         return None
@@ -94,7 +94,7 @@ def _layer(links: Links, end: FileNode) -> Nodes | None:
 
 
 def _function(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """A function of one quantised number, by one operator or by several."""
+    # A function of one quantised number, by one operator or by several.
     found = results(end, links)
     if found is None:
         return None
@@ -102,7 +102,7 @@ def _function(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _clamped(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """A layer with a clamp behind it; integers are clamped as what they stand for is."""
+    # A layer with a clamp behind it; integers are clamped as what they stand for is.
     before = links.producers.get(node.inputs[0])
     if node.code not in ("Relu", "Clip") or before is None or before.code not in _SUMS | _PAIRS:
         return None
@@ -124,7 +124,7 @@ def _clamped(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _limits(links: Links, clip: FileNode, edge: Edge) -> tuple[int, int] | None:
-    """The limits of a clip as numbers of int8; None where they are computed."""
+    # The limits of a clip as numbers of int8; None where they are computed.
     quant, ends = links.quant(edge), [-OF_BYTE, OF_BYTE - 1]
     for place, (name, default) in enumerate(zip(("min", "max"), list(ends), strict=True)):
         given = clip.attributes.get(name)
@@ -139,7 +139,7 @@ def _limits(links: Links, clip: FileNode, edge: Edge) -> tuple[int, int] | None:
 
 
 def _moved(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """Integers in other places, quantised otherwise before if they have to be."""
+    # Integers in other places, quantised otherwise before if they have to be.
     source = links.activation(node.inputs[0])
     if source is None or any(links.data(name) is None for name in node.inputs[1:] if name):
         return None
@@ -148,7 +148,7 @@ def _moved(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _part(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """Some of the integers: one output of a Split."""
+    # Some of the integers: one output of a Split.
     found = _moved(links, end, node)
     if found is None:
         return None
@@ -157,7 +157,7 @@ def _part(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _joined(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """A concatenation of integers, each quantised as the result."""
+    # A concatenation of integers, each quantised as the result.
     parts = [found for i, name in enumerate(node.inputs) if (found := _joined_part(links, end, name, i))]
     if len(parts) < len(node.inputs):
         return None
@@ -180,7 +180,7 @@ def _joined_part(links: Links, end: FileNode, real: str, number: int) -> tuple[N
 
 
 def _chosen(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """One of two integers, each quantised as the result."""
+    # One of two integers, each quantised as the result.
     parts = [_joined_part(links, end, name, i) for i, name in enumerate(node.inputs[1:])]
     if None in parts:
         return None
@@ -193,7 +193,7 @@ def _chosen(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """Padding with the integer that stands for the real number."""
+    # Padding with the integer that stands for the real number.
     source, edge = links.activation(node.inputs[0]), Edge.of(end)
     given = (
         links.data(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros((), np.float32)
@@ -226,7 +226,7 @@ def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Node
 
 
 def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    """A layer of sums or products."""
+    # A layer of sums or products.
     node = with_sum(links, node)
     edge, first = Edge.of(end), links.activation(node.inputs[0])
     if first is None or node.code not in _LAYERS or not _is_layer(node):
@@ -268,7 +268,7 @@ def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:
 
 
 def _second(links: Links, node: FileNode) -> Edge | None:
-    """The second operand: weights, which may have a scale per channel, or a tensor."""
+    # The second operand: weights, which may have a scale per channel, or a tensor.
     edge = links.source(node.inputs[1])
     if edge is None or (node.code != "Conv" and links.is_whole(edge)):
         return edge
@@ -279,10 +279,8 @@ def _second(links: Links, node: FileNode) -> Edge | None:
 
 
 def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | None:
-    """The name of a bias of int32, empty without one; None for another one.
-
-    A constant of real numbers is rounded to steps of the sums, as ONNX Runtime does it.
-    """
+    # The name of a bias of int32, empty without one; None for another one. A constant of real numbers is
+    # rounded to steps of the sums, as ONNX Runtime does it.
     if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
         return ""
     edge, real = links.source(node.inputs[2]), links.data(node.inputs[2])

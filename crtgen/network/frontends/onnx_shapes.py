@@ -119,7 +119,6 @@ def _expand(layer: OnnxLayer) -> list[Array]:
 
 
 def _divide(a: Array, b: Array) -> Array:
-    """Integers are rounded towards zero."""
     if a.dtype.kind == "f":
         return np.asarray(np.divide(a, b))
     whole = np.floor_divide(a, b)
@@ -127,8 +126,7 @@ def _divide(a: Array, b: Array) -> Array:
 
 
 def _of_pair(function: Callable[[Array, Array], Array]) -> Callable[[OnnxLayer], list[Array]]:
-    """A function of two arrays whose result has their type."""
-
+    # A function of two arrays whose result has their type.
     def compute(layer: OnnxLayer) -> list[Array]:
         a, b = _array(layer), _array(layer, 1)
         return [np.asarray(function(a, b)).astype(a.dtype, copy=False)]
@@ -144,6 +142,7 @@ def _compared(function: Callable[[Array, Array], Array]) -> Callable[[OnnxLayer]
     return lambda layer: [np.asarray(function(_array(layer), _array(layer, 1)))]
 
 
+# Those whose operands are repeated to one shape.
 _TOGETHER: Mapping[str, Callable[[OnnxLayer], list[Array]]] = {
     "Add": _of_pair(np.add),
     "And": _compared(np.logical_and),
@@ -158,7 +157,6 @@ _TOGETHER: Mapping[str, Callable[[OnnxLayer], list[Array]]] = {
     "Sub": _of_pair(np.subtract),
     "Where": lambda layer: [np.where(_array(layer), _array(layer, 1), _array(layer, 2))],
 }
-"""Those whose operands are repeated to one shape."""
 
 COMPUTED: Mapping[str, Callable[[OnnxLayer], list[Array]]] = {
     **_TOGETHER,

@@ -47,18 +47,18 @@ PLACES: Mapping[str, tuple[tuple[tuple[int, int, int], ...], tuple[int, int]]] =
 """Of each operator of quantised numbers: its inputs as (numbers, scale, zero point), and its output's two."""
 
 # fmt: off
+# Operators whose results are quantised as their first input; those of Concat as each of them.
 _KEPT = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
     "MaxPool", "Pad", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
     "Unsqueeze",
 )
 # fmt: on
-"""Operators whose results are quantised as their first input; those of Concat as each of them."""
 
 _SCALES = (np.dtype(np.float32), np.dtype(np.float16))
 
+# Operators that read quantised numbers with zero points of their own.
 _ZEROS = ("ConvInteger", "MatMulInteger")
-"""Operators that read quantised numbers with zero points of their own."""
 
 
 def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
@@ -98,7 +98,7 @@ def _knows(node: FileNode) -> bool:
 def _with_constants(
     node: FileNode, graph: OnnxFileGraph, quants: Mapping[str, Quant], tensors: dict[str, NamedTensor]
 ) -> FileNode:
-    """The node with constants of int8 beside its quantised tensors, and with those that stand for zero."""
+    # The node with constants of int8 beside its quantised tensors, and with those that stand for zero.
     given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
     moved = _moved_by(node) if node.outputs[0] in quants else ()
     places = [n for n, name in enumerate(moved) if graph.tensors[name].data is not None]  # a table, say
@@ -154,7 +154,7 @@ def _quants(graph: OnnxFileGraph) -> dict[str, Quant]:
 
 
 def _moved_by(node: FileNode) -> tuple[str, ...]:
-    """The inputs that a result is quantised as."""
+    # The inputs that a result is quantised as.
     if node.code not in _KEPT:
         return ()
     return node.inputs if node.code == "Concat" else node.inputs[:1]

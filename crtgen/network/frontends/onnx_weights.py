@@ -18,8 +18,8 @@ from crtgen.network.frontends.onnx_fold import compute
 
 __all__ = ["with_quantised_weights"]
 
+# Operators that exporters put before or behind the QuantizeLinear of a constant.
 _AROUND = ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators that exporters put before or behind the QuantizeLinear of a constant."""
 
 
 def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
@@ -48,7 +48,7 @@ def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
 
 
 def _read_by_quantize(graph: OnnxFileGraph) -> set[str]:
-    """Names from which a QuantizeLinear follows by operators that are computed with it."""
+    # Names from which a QuantizeLinear follows by operators that are computed with it.
     found: set[str] = set()
     node: FileNode
     for node in reversed(graph.nodes):

@@ -10,6 +10,7 @@ from crtgen.base.budget import Budget
 
 __all__ = ["ask_for_message"]
 
+# The messages within messages that may be large, or many.
 _INSIDE: Mapping[str, Mapping[int, str]] = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor"},
@@ -18,7 +19,6 @@ _INSIDE: Mapping[str, Mapping[int, str]] = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph"},
     "tensor": {},
 }
-"""The messages within messages that may be large, or many."""
 
 _WIDER: Mapping[str, Mapping[int, int]] = {
     "tensor": {1: 8, 4: 1, 5: 4, 7: 8, 9: 1, 10: 1, 11: 8},
@@ -27,13 +27,13 @@ _WIDER: Mapping[str, Mapping[int, int]] = {
 """So many times as long are numbers in memory, of one byte at least in the file."""
 
 _OTHERS_WIDER = 16
+# Bytes of a message or a field by itself.
 _FIELD = 250
-"""Bytes of a message or a field by itself."""
 
 _FIXED = {1: 8, 5: 4}
 _WITH_LENGTH = 2
+# The bit of a byte that says that the number goes on in the next one.
 _MORE = 1 << 7
-"""The bit of a byte that says that the number goes on in the next one."""
 
 
 def ask_for_message(data: bytes, spending: Budget) -> None:
@@ -63,7 +63,7 @@ def ask_for_message(data: bytes, spending: Budget) -> None:
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number, and where the next one begins; the end where there is none."""
+    # A number, and where the next one begins; the end where there is none.
     value = shift = 0
     while at < end and shift < 64:
         byte = data[at]

@@ -49,7 +49,7 @@ class _TfliteImporter(TfliteFlow):
     """Builds graphs of subgraphs, operator by operator."""
 
     def model(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
-        """The first subgraph, which is the model."""
+        # The first subgraph, which is the model.
         file = self.graphs[0]
         builder = GraphBuilder(self.where, Refusals(self.where), shapes)
         inputs = [builder.input(file.tensors[i], f"input{n}") for n, i in enumerate(file.inputs)]
@@ -62,7 +62,7 @@ class _TfliteImporter(TfliteFlow):
         return builder.graph(name, inputs, outputs)
 
     def operators(self, number: int, builder: GraphBuilder) -> None:
-        """Add the operators of a subgraph that anything needs."""
+        # Add the operators of a subgraph that anything needs.
         file = self.graphs[number]
         results = [file.tensors[i] for i in file.outputs]
         for operator in needed(file):
@@ -80,7 +80,7 @@ class _TfliteImporter(TfliteFlow):
 
 
 def _layer(file: TfliteFileGraph, operator: FileOperator, builder: GraphBuilder) -> TfliteLayer:
-    """The operator with its tensors, as far as they are known by now."""
+    # The operator with its tensors, as far as they are known by now.
     inputs = (None if i is None else builder.known(file.tensors[i]) for i in operator.inputs)
     return TfliteLayer(operator, tuple(inputs), tuple(file.tensors[i] for i in operator.outputs))
 

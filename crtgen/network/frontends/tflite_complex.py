@@ -7,8 +7,8 @@ from crtgen.network.ir import DType
 
 __all__ = ["paired"]
 
+# Operators that know such pairs; to all others a tensor of complex numbers is one of an unknown type.
 _KNOWN = frozenset(("COMPLEX_ABS", "EXPAND_DIMS", "IMAG", "REAL", "RESHAPE", "RFFT2D", "SQUEEZE"))
-"""Operators that know such pairs; to all others a tensor of complex numbers is one of an unknown type."""
 
 
 def paired(graph: TfliteFileGraph) -> TfliteFileGraph:

@@ -64,7 +64,7 @@ def decoded(graph: TfliteFileGraph, where: str) -> TfliteFileGraph:
 
 
 def _constants(tensors: list[FileTensor], op: FileOperator) -> Iterable[tuple[int, FileTensor]]:
-    """The constants of an operator, and the tensors that they are for."""
+    # The constants of an operator, and the tensors that they are for.
     if len(op.inputs) != 2 * len(op.outputs):
         raise BadCodes(
             f"it has {len(op.inputs)} inputs for {len(op.outputs)} outputs instead of two for each"
@@ -78,7 +78,6 @@ def _constants(tensors: list[FileTensor], op: FileOperator) -> Iterable[tuple[in
 
 
 def _bytes(tensors: list[FileTensor], index: int | None, what: str) -> Array:
-    """The bytes of a constant."""
     if index is None:
         raise BadCodes(f"it has no {what}")
     data = tensors[index].data
@@ -103,7 +102,6 @@ class _Coding:
 
 
 def _decode(encoded: Array, ancillary: Array, output: FileTensor) -> Array:
-    """The numbers of the output."""
     if len(ancillary) < _HEADER:
         raise BadCodes(f"its tables have {len(ancillary)} bytes; the header alone has {_HEADER}")
     if output.dtype not in _TYPES or output.type_name != output.dtype.name:
@@ -134,10 +132,8 @@ def _by_tables(coding: _Coding) -> Array:
 
 
 def _axis(coding: _Coding, axis: int | None, length: int) -> int | None:
-    """Whose channels have a table each; None if there is one, or raises if the tables have another length.
-
-    Where the header has 0, files of before it had an axis have those of the scales.
-    """
+    # Whose channels have a table each; None if there is one, or raises if the tables have another length.
+    # Where the header has 0, files of before it had an axis have those of the scales.
     shape, given = coding.output.shape, len(coding.tables)
     older = table_axis(shape, coding.output.quant) if axis == 0 else axis
     needed = [(1 if one is None else shape[one]) * length * coding.dtype.itemsize for one in (axis, older)]
@@ -211,7 +207,7 @@ class _Tree:
         return made
 
     def _number(self, window: int) -> tuple[int, int]:
-        """The number that a window begins with, and how many it takes."""
+        # The number that a window begins with, and how many it takes.
         place, used, step = 0, 0, self.first
         while True:
             place += window >> (_WINDOW - used - step) & (1 << step) - 1

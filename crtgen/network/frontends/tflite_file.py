@@ -132,7 +132,7 @@ class _TfliteReader:
         return TfliteFileGraph(tensors, operators, inputs, outputs)
 
     def _count(self, table: Any, name: str) -> int:
-        """The length of a vector of tables, checked against the size of the file."""
+        # The length of a vector of tables, checked against the size of the file.
         count = int(getattr(table, f"{name}Length")())
         if count > min(_MAX_ITEMS, len(self.data) // 4):
             raise self._corrupt(f"it has {count} {name.lower()}")
@@ -143,7 +143,7 @@ class _TfliteReader:
         return tuple(parse(i, item(i)) for i in range(self._count(table, name)))
 
     def _numbers(self, table: Any, name: str, limit: int) -> tuple[Any, ...]:
-        """A vector of numbers, at most ``limit`` of them."""
+        # A vector of numbers, at most ``limit`` of them.
         count = int(getattr(table, f"{name}Length")())
         if count > limit:
             raise self._corrupt(f"{name} has {count} numbers")
@@ -157,7 +157,7 @@ class _TfliteReader:
         return indices
 
     def _buffer(self, buffer: Any) -> Array | None:
-        """The bytes of a buffer without copying; None if it is empty."""
+        # The bytes of a buffer without copying; None if it is empty.
         if buffer.Offset() > 1:
             raise UnsupportedError("buffers outside of the flatbuffer", where=self.where)
         if not buffer.DataLength():
@@ -166,7 +166,7 @@ class _TfliteReader:
         return data
 
     def _tensor(self, key: str, tensor: Any, common: "_Common", scaled: bool) -> FileTensor:
-        """A tensor; if it is not ``scaled``, scales that it has are none of its own."""
+        # A tensor; if it is not ``scaled``, scales that it has are none of its own.
         buffers = common.buffers
         name = (tensor.Name() or b"").decode(errors="replace")
         label = f"tensor {key} {name!r}"
@@ -204,7 +204,7 @@ class _TfliteReader:
         buffers: tuple[Array | None, ...],
         lookup: TensorLookup,
     ) -> Array:
-        """The numbers of a tensor that is indices into the tables of a buffer."""
+        # The numbers of a tensor that is indices into the tables of a buffer.
         if not 0 <= lookup.values < len(buffers):
             raise self._corrupt(
                 f"tensor {tensor.key} has its tables in buffer {lookup.values} of {len(buffers)}"
@@ -219,7 +219,7 @@ class _TfliteReader:
         return looked_up(indices, values.view(dtype).reshape(tables, -1), lookup.bits, tensor.shape, axis)
 
     def _shape(self, tensor: Any, label: str) -> tuple[int, ...]:
-        """Read a shape, with -1 for a length that is not fixed; a batch that is not fixed is 1."""
+        # Read a shape, with -1 for a length that is not fixed; a batch that is not fixed is 1.
         shape = self._numbers(tensor, "Shape", _MAX_RANK)
         if shape and shape[0] == -1:
             shape = (1, *shape[1:])
@@ -233,7 +233,7 @@ class _TfliteReader:
         return shape
 
     def _opened(self, tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Put -1 for open lengths: converters record 1 for them, and say so in the signature only."""
+        # Put -1 for open lengths: converters record 1 for them, and say so in the signature only.
         signature = self._numbers(tensor, "ShapeSignature", _MAX_RANK)
         if len(signature) != len(shape):
             return shape
@@ -300,7 +300,7 @@ def _options(table: str, fields: tuple[str, ...], raw: Any) -> Mapping[str, Any]
 
 
 def _custom_options(data: bytes) -> Mapping[str, Any]:
-    """The numbers and lists of numbers in a flexbuffer's map; none if it is no map."""
+    # The numbers and lists of numbers in a flexbuffer's map; none if it is no map.
     root = flexbuffers.GetRoot(data)
     if not root.IsMap:
         return {}
@@ -315,16 +315,14 @@ def _custom_options(data: bytes) -> Mapping[str, Any]:
 
 
 def _operator_name(code: Any) -> str:
-    """The name of an operator code; old files have it in a field of one byte.
-
-    A custom code counts whatever stands beside it: compilers for NPUs leave the builtin at 0, which is ADD.
-    """
+    # The name of an operator code; old files have it in a field of one byte. A custom code counts whatever
+    # stands beside it: compilers for NPUs leave the builtin at 0, which is ADD.
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
     name, custom = _OPERATORS.get(number, f"number {number}"), code.CustomCode() or b""
     return f"CUSTOM {custom.decode(errors='replace')}" if custom or name == "CUSTOM" else name
 
 
 def _nibbles(data: Array, count: int) -> Array:
-    """Numbers of four bits, the low half of a byte first, as int8."""
+    # Numbers of four bits, the low half of a byte first, as int8.
     halves = np.stack([data.view(np.int8) << 4, data.view(np.int8)], axis=-1).reshape(-1)[:count] >> 4
     return halves.astype(np.int8)

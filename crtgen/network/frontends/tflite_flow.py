@@ -59,7 +59,7 @@ class _Inner:
     outputs: tuple[str, ...]
 
     def graph(self, name: str, keys: Sequence[Hashable], changed: Sequence[Hashable]) -> Graph:
-        """With the states ``keys`` as inputs after its own, and what ``changed`` are as outputs."""
+        # With the states ``keys`` as inputs after its own, and what ``changed`` are as outputs.
         inputs = (*self.inputs, *(self.builder.states[key].name for key in keys))
         return self.builder.graph(name, inputs, (*self.outputs, *map(self.builder.latest, changed)))
 
@@ -107,7 +107,7 @@ class TfliteFlow:
         self._handles[number, layer.y.key] = ("variable", name)
 
     def _variable(self, number: int, layer: TfliteLayer, like: FileTensor, builder: GraphBuilder) -> Hashable:
-        """The variable of the first input, which holds what ``like`` does."""
+        # The variable of the first input, which holds what ``like`` does.
         key = self._handles.get((number, layer.x.key))
         if key is None or not isinstance(key, tuple):
             raise RefusedOperator(
@@ -156,10 +156,8 @@ class TfliteFlow:
         caller: int,
         is_once: bool = True,
     ) -> _Inner:
-        """A subgraph that is run with these tensors of the subgraph ``caller``.
-
-        One that runs ``is_once`` gets what is constant as constants, which are no inputs.
-        """
+        # A subgraph that is run with these tensors of the subgraph ``caller``. One that runs ``is_once`` gets
+        # what is constant as constants, which are no inputs.
         if not 0 < number < len(self.graphs):
             raise ValueError(f"it runs subgraph {number} of {len(self.graphs)}")
         if number in self._running or len(self._running) > _MOST_DEPTH:
@@ -190,7 +188,6 @@ class TfliteFlow:
         return (number, tensor.key) in self._handles
 
     def _tensors(self, number: int, tensors: Iterable[FileTensor]) -> list[FileTensor]:
-        """Without the handles of variables."""
         return [tensor for tensor in tensors if not self._is_handle(number, tensor)]
 
     def _if(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
@@ -226,14 +223,14 @@ class TfliteFlow:
 
 
 def _same(tensor: FileTensor, given: FileTensor) -> FileTensor:
-    """The tensor of a subgraph that is a constant of the graph around it."""
+    # The tensor of a subgraph that is a constant of the graph around it.
     if tensor.dtype is not given.dtype:
         raise ValueError(f"{tensor.name!r} is {tensor.type_name}, and is given {given.type_name}")
     return replace(tensor, shape=given.shape, data=given.data)
 
 
 def _captured(inners: Sequence[_Inner], builder: GraphBuilder) -> list[Hashable]:
-    """The states that any of the subgraphs has: now all of them have all, and so has the graph around."""
+    # The states that any of the subgraphs has: now all of them have all, and so has the graph around.
     keys = list(dict.fromkeys(key for inner in inners for key in inner.builder.states))
     for key in keys:
         for graph in (builder, *(inner.builder for inner in inners)):

@@ -69,7 +69,6 @@ def _number(table: Table, field: int, kind: str, absent: int) -> int:
 
 
 def _tables(table: Table, field: int) -> Iterator[Table]:
-    """The tables of a vector."""
     place = _place(table, field)
     if not place:
         return

@@ -16,23 +16,21 @@ from crtgen.network.ops import INT8
 __all__ = ["signed"]
 
 # fmt: off
+# Operators whose results of uint8 are those of int8 and 128: compared with TFLite's reference kernels.
+# RESIZE_BILINEAR, RELU6 with another scale and L2_NORMALIZATION compute in another way.
 _COMPUTES = frozenset((
     "ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "HARD_SWISH", "LEAKY_RELU",
     "LOGISTIC", "MAXIMUM", "MAX_POOL_2D", "MEAN", "MINIMUM", "MUL", "SOFTMAX", "SUB", "TANH",
     "TRANSPOSE_CONV",
 ))
-"""Operators whose results of uint8 are those of int8 and 128: compared with TFLite's reference kernels.
 
-RESIZE_BILINEAR, RELU6 with another scale and L2_NORMALIZATION compute in another way.
-"""
-
+# Operators that keep numbers, compare them, or convert them, of either type.
 _MOVES = frozenset((
     "ARG_MAX", "ARG_MIN", "BATCH_TO_SPACE_ND", "CONCATENATION", "DEPTH_TO_SPACE", "DEQUANTIZE", "EQUAL",
     "EXPAND_DIMS", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MIRROR_PAD", "NOT_EQUAL", "PACK", "PAD",
     "PADV2", "QUANTIZE", "RESHAPE", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH",
     "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK",
 ))
-"""Operators that keep numbers, compare them, or convert them, of either type."""
 # fmt: on
 
 _OF_BYTE = -INT8.low
@@ -57,13 +55,13 @@ def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
 
 
 def _bytes(tensors: tuple[FileTensor, ...], indices: Iterable[int | None]) -> list[int]:
-    """Those of quantised numbers of uint8."""
+    # Those of quantised numbers of uint8.
     given = (i for i in indices if i is not None)
     return [i for i in given if tensors[i].dtype is DType.UINT8 and tensors[i].quant is not None]
 
 
 def _of_int8(tensor: FileTensor, ending: str = "") -> FileTensor:
-    """The type's name stays: it tells of weights that their zero point counts."""
+    # The type's name stays: it tells of weights that their zero point counts.
     quant = tensor.quant
     assert quant is not None
     zeros = tuple(zero - _OF_BYTE for zero in quant.zero_points)
@@ -82,7 +80,7 @@ def _less(numbers: Array) -> Array:
 
 
 def _operators(graph: TfliteFileGraph, inner: dict[int, int]) -> Iterable[FileOperator]:
-    """With conversions where numbers come in as uint8, or are wanted as uint8."""
+    # With conversions where numbers come in as uint8, or are wanted as uint8.
     if not graph.operators:
         return
     first = graph.operators[0]

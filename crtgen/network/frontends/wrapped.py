@@ -18,16 +18,16 @@ WRAPPINGS = (*_SOURCES, *_ARCHIVES)
 """The suffixes of files that may hold a model."""
 
 _COMMENT = re.compile(rb"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)")
+# Operations.
 _PER_COMMENT = 500
-"""Operations."""
 
 _NUMBERS = re.compile(rb"=\s*+\{([\s0-9a-fA-FxX,]*+)\}")
 _WORD = (string.ascii_letters + string.digits + "_").encode()
+# Bytes of a declaration before its numbers.
 _LONGEST = 400
-"""Bytes of a declaration before its numbers."""
 
+# Bytes of C in which the first eight numbers are, unless somebody hides them.
 _FIRST = 400
-"""Bytes of C in which the first eight numbers are, unless somebody hides them."""
 
 _BYTE = re.compile(rb"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
 _ARENA = re.compile(
@@ -68,7 +68,7 @@ def unwrap(path: Path) -> Wrapped:
 
 
 def _in_source(name: str, text: bytes) -> Iterator[Wrapped]:
-    """Arrays of bytes with a TensorFlow Lite model. The text stays bytes: C needs no more."""
+    # Arrays of bytes with a TensorFlow Lite model. The text stays bytes: C needs no more.
     plain = _without_comments(text)
     arena = _arena(plain)
     for found in _NUMBERS.finditer(plain):
@@ -91,7 +91,7 @@ def _without_comments(text: bytes) -> bytearray:
 
 
 def _declared(head: bytearray) -> str:
-    """The name of the array that a declaration ends with; empty if it is none: ``name[...] words``."""
+    # The name of the array that a declaration ends with; empty if it is none: ``name[...] words``.
     head = head[max(head.rfind(mark) for mark in (b";", b"{", b"=")) + 1 :]
     before = head[: head.rfind(b"[", 0, max(head.rfind(b"]"), 0))].rstrip()
     word = before[len(before.rstrip(_WORD)) :]
@@ -99,7 +99,7 @@ def _declared(head: bytearray) -> str:
 
 
 def _bytes(numbers: bytes | bytearray) -> bytes:
-    """The numbers of an array; none where one of them is no byte."""
+    # The numbers of an array; none where one of them is no byte.
     try:
         return bytes(int(number[0], 0) for number in _BYTE.finditer(numbers))
     except ValueError:
@@ -113,7 +113,7 @@ def _arena(text: bytes | bytearray) -> int | None:
 
 
 def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
-    """Models in a zip archive, and in sources there; names in it are never paths."""
+    # Models in a zip archive, and in sources there; names in it are never paths.
     with opened_zip(path, "the archive", data=data) as members:
         names, arena, found = members.names, None, []
         for name in names:

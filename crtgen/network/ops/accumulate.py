@@ -44,7 +44,7 @@ class Accumulate(Op):
         return ((shape, DType.INT32),)
 
     def _greatest(self, inputs: Sequence[Value]) -> int:
-        """The largest magnitude that a sum can have."""
+        # The largest magnitude that a sum can have.
         if isinstance(self.layer, BatchMatMul):
             return self.layer.lengths(*inputs)[1] * _FURTHEST**2
         if not all(v.is_constant for v in inputs[1:]):

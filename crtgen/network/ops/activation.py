@@ -129,15 +129,13 @@ class Softmax(_Unary):
 
 
 def _probability(scheme: Scheme) -> Quant:
-    """The quantisation of what lies between 0 and 1: the only one that softmax has."""
+    # The quantisation of what lies between 0 and 1: the only one that softmax has.
     return Quant.tensor(1 / (scheme.high - scheme.low + 1), scheme.low)
 
 
 def _require_probability(value: Value, wanted: Quant) -> None:
-    """``ValueError`` unless TFLite Micro takes the scale for ``wanted``, with which it computes either way.
-
-    That of int8 has to be equal, that of int16 to 0.1 %.
-    """
+    # ``ValueError`` unless TFLite Micro takes the scale for ``wanted``, with which it computes either way.
+    # That of int8 has to be equal, that of int16 to 0.1 %.
     quant = tensor_quant(value)
     near = abs(np.float32(quant.scale) - np.float32(wanted.scale)) <= np.float32(_NEAR * wanted.scale)
     fits = near and quant.zero_point == wanted.zero_point and scheme_of(value) is INT16
@@ -181,7 +179,7 @@ class _Sigmoid(_Unary, Tabulated):
         return SigmoidParams.of(sig, self.output)
 
     def output_of(self, x: Value) -> Quant:
-        """The quantisation of the output for an input."""
+        # The quantisation of the output for an input.
         return Quant.tensor(1 / 32768) if scheme_of(x) is INT16 else self.output
 
 
@@ -233,7 +231,7 @@ def _sigmoid(
 
 
 def _radius(integer_bits: int, left_shift: int) -> int:
-    """The greatest input whose scaled value stays within Q<integer_bits> (``CalculateInputRadius``)."""
+    # The greatest input whose scaled value stays within Q<integer_bits> (``CalculateInputRadius``).
     return math.floor(((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits - left_shift))
 
 

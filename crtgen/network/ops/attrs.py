@@ -54,7 +54,7 @@ class Activation(Enum):
 
 
 def _quantize(real: float, quant: Quant) -> int:
-    """``real`` on the grid of ``quant``: divided in float32, rounded half away from zero."""
+    # ``real`` on the grid of ``quant``: divided in float32, rounded half away from zero.
     ratio = min(max(single(real / quant.scale), -(2.0**31)), 2.0**31)
     return quant.zero_point + round_half_away(ratio)
 
@@ -102,8 +102,8 @@ class Padding:
 
 NO_PADDING = Padding()
 
+# Elements of an image with its padding: what a front end allows of a tensor, too.
 _MOST_PADDED = 1 << 26
-"""Elements of an image with its padding: what a front end allows of a tensor, too."""
 
 
 def padded_elements(shape: Sequence[int], padding: Padding) -> int:

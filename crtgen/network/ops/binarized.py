@@ -47,7 +47,7 @@ def packed(negative: Array) -> Array:
 
 
 def _unpacked(words: Array, channels: int) -> Array:
-    """The reverse: ``[..., words]`` as truth values ``[..., channels]``."""
+    # The reverse: ``[..., words]`` as truth values ``[..., channels]``.
     found: Array = np.unpackbits(words.astype("<i4").view(np.uint8), axis=-1, bitorder="little")
     return found[..., :channels].astype(np.bool_)
 

@@ -130,7 +130,7 @@ class _Sum(_Binary):
     sign: ClassVar[int]
 
     def parameters(self, sig: Signature) -> AddParams | FusedAddParams:
-        """Factors in double, relative to twice the larger input scale, as TFLite Micro's."""
+        # Factors in double, relative to twice the larger input scale, as TFLite Micro's.
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         if by_float(sig.y):
             require(self.sign > 0, "only sums are rescaled in float32")

@@ -157,25 +157,25 @@ def powers_of(now: Whole, before: Whole, weights: Floats, op: BlockPower) -> Flo
 
 
 def _lengths(numbers: Whole) -> Whole:
-    """Bits of numbers that are not negative."""
+    # Bits of numbers that are not negative.
     _, exponents = np.frexp(numbers.astype(np.longdouble))
     return exponents.astype(np.int64)
 
 
 def _halves(x: Whole) -> Pair:
-    """``65536 a + b`` with b from -32768 to 32767."""
+    # ``65536 a + b`` with b from -32768 to 32767.
     low = ((x + 0x8000) & 0xFFFF) - 0x8000
     return (x - low) >> 16, low
 
 
 def _product(x: Whole, by: Whole) -> Whole:
-    """Times a number of 30 fractional bits."""
+    # Times a number of 30 fractional bits.
     (a, b), (c, d) = _halves(x), _halves(by)
     return ((a * c) << 2) + ((a * d + b * c + (1 << 13)) >> 14)
 
 
 def _turned(x: Pair, by: Pair, shift: int) -> Pair:
-    """Complex products with numbers of 30 fractional bits, divided by ``2^(shift - 14)``."""
+    # Complex products with numbers of 30 fractional bits, divided by ``2^(shift - 14)``.
     (ar, br), (ai, bi) = _halves(x[0]), _halves(x[1])
     (cr, dr), (ci, di) = _halves(by[0]), _halves(by[1])
     half, up = 1 << (shift - 1), 16 - shift
@@ -227,7 +227,7 @@ def _transform(x: Pair) -> tuple[Pair, Whole]:
 
 
 def _full(x: Pair) -> tuple[Pair, Whole]:
-    """Each row shifted to the left, to all bits that there are; by how many."""
+    # Each row shifted to the left, to all bits that there are; by how many.
     most = np.maximum(np.abs(x[0]).max(axis=1), np.abs(x[1]).max(axis=1))
     spare = np.maximum(FRACTION - _lengths(most), 0)[:, None]
     return (x[0] << spare, x[1] << spare), spare
@@ -248,13 +248,13 @@ def _stage(x: Pair, size: int, turns: Whole) -> Pair:
 
 
 def _joined(parts: Sequence[Pair], shape: tuple[int, int]) -> Pair:
-    """Numbers of each group of transforms, one transform after the other."""
+    # Numbers of each group of transforms, one transform after the other.
     real, imaginary = (np.stack([part[i] for part in parts], axis=2).reshape(shape) for i in range(2))
     return real, imaginary
 
 
 def _apart(real: Whole, imaginary: Whole) -> Pair:
-    """The spectrum of the real numbers over their number, from that of pairs of them."""
+    # The spectrum of the real numbers over their number, from that of pairs of them.
     rows, count = real.shape
     made = np.zeros((2, rows, count + 1), np.int64)
     first = _divided((real[:, 0], imaginary[:, 0]), 1)
@@ -272,7 +272,7 @@ def _apart(real: Whole, imaginary: Whole) -> Pair:
 
 
 def _floats(numbers: Whole, scale: Whole) -> Floats:
-    """``numbers 2^scale`` in float32, rounded from their 32 highest bits; what is too small is 0."""
+    # ``numbers 2^scale`` in float32, rounded from their 32 highest bits; what is too small is 0.
     lengths = _lengths(numbers)
     high = np.where(
         lengths > 32, numbers >> np.maximum(lengths - 32, 0), numbers << np.maximum(32 - lengths, 0)

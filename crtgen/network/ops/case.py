@@ -74,7 +74,7 @@ class Case:
 
 
 def _zeros(value: Value) -> Array:
-    """Real zeros of int8, zeros of other types, as TFLite Micro fills its variables."""
+    # Real zeros of int8, zeros of other types, as TFLite Micro fills its variables.
     zero = value.quant.zero_point if value.quant is not None and value.dtype is DType.INT8 else 0
     return np.full(value.shape, zero, value.dtype.numpy)
 

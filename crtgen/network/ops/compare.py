@@ -219,7 +219,7 @@ _EVERY = (DType.FLOAT32, DType.INT8, DType.INT16, DType.INT32, DType.INT64)
 
 
 def _operands(dtype: DType, a: tuple[int, ...], b: tuple[int, ...]) -> list[Value]:
-    """Few different numbers, so that many are equal: see ``_few``."""
+    # Few different numbers, so that many are equal: see ``_few``.
     if dtype is DType.INT8:
         return [int8s("a", a, 0.05, -3), int8s("b", b, 0.05, 2)]
     if dtype is DType.INT16:

@@ -189,7 +189,7 @@ class _Ends(NamedTuple):
 def _parameters(
     x: _Ends, y: _Ends, weights: Value, bias: Value, activation: Activation, axis: int, one: bool
 ) -> ConvParams:
-    """Designs ask for those of a layer again and again, also for some of its rows only."""
+    # Designs ask for those of a layer again and again, also for some of its rows only.
     sig = Signature((Value(x.name, (), *x[1:]), weights, bias), (Value(y.name, (), *y[1:]),))
     x_quant, y_quant = tensor_quant(sig.x), tensor_quant(sig.y)
     scales = weight_scales(weights, weights.shape[axis])
@@ -228,7 +228,7 @@ class _Convolution(Weighted, Windowed, Clamping):
         return x.quant.zero_point if x.quant is not None else 0
 
     def parameters(self, sig: Signature) -> ConvParams:
-        """Factors as TFLite's convolutions have them."""
+        # Factors as TFLite's convolutions have them.
         return parameters_of(sig, self.activation, self.channel_axis)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -354,7 +354,7 @@ class DepthwiseConv2d(_Convolution):
 
 
 def _inside(outputs: int, taps: int, step: int, spread: int, start: int, size: int) -> Real:
-    """Along one axis: ``[outputs, taps]``, 1 where the tap is on the image."""
+    # Along one axis: ``[outputs, taps]``, 1 where the tap is on the image.
     at = np.arange(outputs)[:, None] * step - start + np.arange(taps) * spread
     return ((at >= 0) & (at < size)).astype(np.float64)
 

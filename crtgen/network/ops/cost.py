@@ -5,11 +5,11 @@ from crtgen.network.ir import Graph, Op, Signature
 
 __all__ = ["ask_for", "cost_of"]
 
+# Operations for an element that is read, written, or held between.
 _PER_ELEMENT = 4
-"""Operations for an element that is read, written, or held between."""
 
+# Bytes of one: most references compute in double.
 _ELEMENT = 8
-"""Bytes of one: most references compute in double."""
 
 
 def ask_for(op: Op, sig: Signature) -> None:

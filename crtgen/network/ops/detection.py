@@ -14,8 +14,8 @@ from crtgen.network.ops.case import Case, floats
 __all__ = ["DetectionPostProcess", "cases"]
 
 Real = npt.NDArray[np.float32]
+# Detections: box, class and score.
 _Found = list[tuple[int, int, float]]
-"""Detections: box, class and score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class DetectionPostProcess(Op):
         return (self.told * i + i % self.told for i in range(count))
 
     def _boxes(self, encodings: Real, anchors: Real) -> Real:
-        """Top, left, bottom and right of each."""
+        # Top, left, bottom and right of each.
         relative = encodings[:, :4].astype(np.float64) / np.array(self.scales)
         sizes = anchors[:, 2:].astype(np.float64)
         centres = (relative[:, :2] * sizes + anchors[:, :2]).astype(np.float32)
@@ -105,7 +105,7 @@ class DetectionPostProcess(Op):
         return found
 
     def _kept(self, boxes: Real, scores: Real, most: int) -> list[int]:
-        """Boxes by their scores, without those that overlap with a better one."""
+        # Boxes by their scores, without those that overlap with a better one.
         kept: list[int] = []
         with np.errstate(invalid="ignore"):
             left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] >= self.least_score]
@@ -117,7 +117,6 @@ class DetectionPostProcess(Op):
 
 
 def _overlap(a: Real, b: Real) -> np.float32:
-    """Intersection over union."""
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
     if not min(areas) > 0:
         return np.float32(0)

@@ -40,7 +40,7 @@ EIGHTH = np.float32(np.sqrt(0.5))
 
 
 def _require(length: int, inputs: Sequence[Value], *, odd: bool = False) -> None:
-    """``odd`` is whether lengths may have factors of 3 and 5."""
+    # ``odd`` is whether lengths may have factors of 3 and 5.
     require_inputs(inputs, 1)
     (x,) = inputs
     require(x.dtype in _TYPES, f"a transform of {x.dtype.value}")
@@ -194,12 +194,11 @@ class _Transformer(ABC):
         return x
 
     def forward(self, rows: Array) -> Pair:
-        """The transforms of real numbers."""
         held = self._held(rows)
         return self._taken_apart(*self._transform((held[:, ::2], held[:, 1::2]), -1))
 
     def inverse(self, real: Array, imaginary: Array) -> Numbers:
-        """The real numbers that these are the transforms of."""
+        # The real numbers that these are the transforms of.
         together = self._put_together(self._held(real), self._held(imaginary))
         both = self._transform(self._scaled(together), 1)
         return np.stack(both, axis=-1).reshape(len(real), -1)
@@ -223,7 +222,7 @@ class _Transformer(ABC):
         return x
 
     def _stage(self, x: Pair, radix: int, size: int, twiddles: Pair, sign: int) -> Pair:
-        """Groups of ``radix`` transforms of ``size`` numbers become one each."""
+        # Groups of ``radix`` transforms of ``size`` numbers become one each.
         rows, count = x[0].shape
         step = count // (size * radix)
         parts = [tuple(a.reshape(rows, -1, radix, size)[:, :, k] for a in x) for k in range(radix)]
@@ -254,7 +253,7 @@ class _Transformer(ABC):
         return [ends[0], self._sum(odd, turned), ends[1], self._sum(odd, turned, -1)]
 
     def _eight(self, x: Sequence[Pair]) -> list[Pair]:
-        """Two of four, of float32; the numbers of the second one are turned by eighths."""
+        # Two of four, of float32; the numbers of the second one are turned by eighths.
         even, odd = self._four(x[::2], -1), self._four(x[1::2], -1)
         (a, b), (c, d) = ((EIGHTH * part[0], EIGHTH * part[1]) for part in odd[1::2])
         turned = [odd[0], (a + b, b - a), (odd[2][1], -odd[2][0]), (c - d, d + c)]
@@ -283,7 +282,7 @@ class _Transformer(ABC):
         return made
 
     def _taken_apart(self, real: Numbers, imaginary: Numbers) -> Pair:
-        """The transform of the real numbers, from that of pairs of them."""
+        # The transform of the real numbers, from that of pairs of them.
         count = real.shape[1]
         made = np.zeros((2, len(real), count + 1), real.dtype)
         first = self._divided((real[:, 0], imaginary[:, 0]), 2)
@@ -296,7 +295,7 @@ class _Transformer(ABC):
         return self._kept(made[0]), self._kept(made[1])
 
     def _halves(self, real: Numbers, imaginary: Numbers, sign: int) -> tuple[Pair, Pair]:
-        """Sums of numbers from both ends, and their differences, turned."""
+        # Sums of numbers from both ends, and their differences, turned.
         count = real.shape[1] - (sign > 0)
         k = np.arange(1, count // 2 + 1)
         near = self._divided((real[:, k], imaginary[:, k]), 2)
@@ -305,7 +304,7 @@ class _Transformer(ABC):
         return self._sum(near, far), self._product(self._sum(near, far, -1), halves)
 
     def _put_together(self, real: Numbers, imaginary: Numbers) -> Pair:
-        """The transform of pairs of real numbers, from that of the numbers."""
+        # The transform of pairs of real numbers, from that of the numbers.
         count = real.shape[1] - 1
         made = np.zeros((2, len(real), count), real.dtype)
         ends = self._sum((real[:, 0], real[:, 0]), (real[:, count], -real[:, count]))
@@ -345,7 +344,7 @@ class _Fixed(_Transformer):
         return self._round(a[0] * b[0] - a[1] * b[1]), self._round(a[0] * b[1] + a[1] * b[0])
 
     def _half(self, x: Numbers) -> Numbers:
-        """int16 is added up in 32 bits."""
+        # int16 is added up in 32 bits.
         return (x if self.bits < 16 else self._kept(x)) >> 1
 
 

@@ -271,7 +271,7 @@ class Elu(RealFunction):
         return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
-        """In float32, as TFLite Micro fills its table."""
+        # In float32, as TFLite Micro fills its table.
         inner, outer, scheme = tensor_quant(sig.x), tensor_quant(sig.y), scheme_of(sig.y)
         real = np.float32(inner.scale) * (x - inner.zero_point).astype(np.float32)
         power = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)

@@ -42,7 +42,7 @@ def _saturating_left_shift(x: Int64, bits: int | Int64) -> Int64:
 
 
 def _exp_near_zero(a: Int64) -> Int64:
-    """exp of Q0 in [-1/4, 0), as Q0: the Taylor series around -1/8."""
+    # exp of Q0 in [-1/4, 0), as Q0: the Taylor series around -1/8.
     x = a + (1 << 28)
     x2 = mul(x, x)
     x3 = mul(x2, x)
@@ -66,7 +66,7 @@ def exp_on_negative_values(a: Int64, integer_bits: int) -> Int64:
 
 
 def _newton_reciprocal(a: Int64) -> Int64:
-    """2 / (1 + a) of Q0 in [0, 1], as Q2, by three Newton steps."""
+    # 2 / (1 + a) of Q0 in [0, 1], as Q2, by three Newton steps.
     half = (a + _ONE + 1) >> 1
     x = _48_17THS + mul(half, _MINUS_32_17THS)
     for _ in range(3):

@@ -173,7 +173,7 @@ def _scaling(sig: Signature) -> Callable[[Int64, int, int], Int64]:
 
 
 def _gate_scales(weights: Value) -> tuple[float, ...]:
-    """One scale per gate; ``ValueError`` unless the weights are symmetric."""
+    # One scale per gate; ``ValueError`` unless the weights are symmetric.
     quant = weights.quant
     if quant is None or len(quant.scales) != 4:
         raise ValueError(f"{weights.name} has not one scale for each gate")

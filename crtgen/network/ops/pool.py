@@ -60,7 +60,7 @@ class _Pool(Windowed, Clamping, Channelwise):
         return self.window
 
     def work(self, sig: Signature) -> int:
-        """The reference goes through the taps of a window one by one."""
+        # The reference goes through the taps of a window one by one.
         return prod(self.window) * (sig.y.elements + _PER_TAP)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -77,7 +77,7 @@ class _Pool(Windowed, Clamping, Channelwise):
         return (((x.shape[0], *size, x.shape[3]), x.dtype),)
 
     def parameters(self, sig: Signature) -> PoolParams:
-        """The clamp; ``ValueError`` where input and output are quantised differently."""
+        # The clamp; ``ValueError`` where input and output are quantised differently.
         require(sig.x.quant == sig.y.quant, "input and output are quantised differently")
         return PoolParams(*self.activation.quantized_range(sig.y))
 

@@ -168,11 +168,11 @@ class Recurrent(Op):
         return tuple(np.ascontiguousarray(a, np.float32) for wanted, a in kept if wanted)
 
     def _turned(self, array: Real) -> Real:
-        """From the order of the operator to time, or direction, first; or back."""
+        # From the order of the operator to time, or direction, first; or back.
         return array.swapaxes(0, 1) if self.batch_first else array
 
     def _first(self, given: Sequence[Array], shape: tuple[int, ...]) -> Real:
-        """The hidden and the cell state before the first step."""
+        # The hidden and the cell state before the first step.
         rest = iter(given)
         both = [self._turned(next(rest).astype(np.float64)) if g else np.zeros(shape) for g in self.starts]
         return np.stack(both)
@@ -180,7 +180,6 @@ class Recurrent(Op):
     def _step(
         self, x: Real, h: Real, c: Real, weights: tuple[Real, Real, Real, Real], curves: tuple[Curve, ...]
     ) -> tuple[Real, Real]:
-        """The states after a step."""
         w, r, bias, holes = weights
         gates = self.kind.gates
         fresh, old = (w @ x + bias[0]).reshape(gates, -1), (r @ h + bias[1]).reshape(gates, -1)

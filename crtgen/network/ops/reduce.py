@@ -101,7 +101,7 @@ class Total(Reduction):
         return MeanParams(-x.zero_point, y.zero_point, count, multiplier, shift)
 
     def _by_float(self, x: Quant, y: Quant, count: int, bound: int) -> MeanParams:
-        """The factor is ``in / (out * count)`` in float32, as ONNX Runtime's global average."""
+        # The factor is ``in / (out * count)`` in float32, as ONNX Runtime's global average.
         require(self.divides, "only means are rescaled in float32")
         factor = single(x.scale / single(y.scale * count))
         return MeanParams(-x.zero_point, y.zero_point, count, *quantize_multiplier(factor), factor)

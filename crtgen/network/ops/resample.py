@@ -194,7 +194,7 @@ class ByteTable(Op):
 
 
 def _sums(weights: Array) -> list[Value]:
-    """Operands of five sums of up to 4 numbers."""
+    # Operands of five sums of up to 4 numbers.
     spans = (("f", [0, 1, 2, 6, 3]), ("n", [3, 2, 4, 1, 2]))
     return [Value.constant("w", weights), *(Value.constant(n, np.array(s, np.int16)) for n, s in spans)]
 

@@ -43,7 +43,6 @@ class ResizeNearest(Channelwise):
         return rows, columns
 
     def _nearest(self, have: int, want: int) -> npt.NDArray[np.int32]:
-        """In float32, as TFLite's ``GetNearestNeighbor``."""
         aligned = self.align_corners and want > 1
         scale = (
             np.float32(have - 1) / np.float32(want - 1) if aligned else np.float32(have) / np.float32(want)

@@ -271,7 +271,7 @@ class Concat(Op):
 
 
 def _around(shape: tuple[int, ...], axis: int | None) -> tuple[int, int, int] | None:
-    """Length of an axis, and how many elements are before it and behind."""
+    # Length of an axis, and how many elements are before it and behind.
     return None if axis is None else (shape[axis], prod(shape[:axis]), prod(shape[axis + 1 :]))
 
 

@@ -68,7 +68,7 @@ def _arguments(params: Sigmoid16Params, x: Array) -> npt.NDArray[np.int64]:
 
 
 def _interpolated(magnitude: npt.NDArray[np.int64], bits: int, beyond: int) -> npt.NDArray[np.int64]:
-    """The table between its places, which are ``1 << bits`` apart; ``beyond`` from its end on."""
+    # The table between its places, which are ``1 << bits`` apart; ``beyond`` from its end on.
     table = sigmoid_table().astype(np.int64)
     place = magnitude >> bits
     left, right = table[np.minimum(place, 254)], table[np.minimum(place, 254) + 1]

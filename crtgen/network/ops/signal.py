@@ -162,7 +162,7 @@ class FilterBankSquareRoot(Op):
 
 
 def _root(number: int) -> int:
-    """Rounded, but not beyond the largest root of 16 bits, or of 32 for large numbers."""
+    # Rounded, but not beyond the largest root of 16 bits, or of 32 for large numbers.
     floor = int(np.sqrt(np.longdouble(number)))
     while floor * floor > number:
         floor -= 1
@@ -248,7 +248,7 @@ def _gain(noise: int, gains: Whole) -> int:
 
 
 def _shrunk(ratio: int) -> int:
-    """The square of what is small, and one less of the rest, with 6 fractional bits."""
+    # The square of what is small, and one less of the rest, with 6 fractional bits.
     if ratio < 2 << _SNR_BITS:
         return ((ratio * ratio) & 0xFFFFFFFF) >> (2 + 2 * _SNR_BITS - _OUTPUT_BITS)
     return (ratio >> (_SNR_BITS - _OUTPUT_BITS)) - (1 << _OUTPUT_BITS)

@@ -29,7 +29,7 @@ def _require_rows(inputs: Sequence[Value], count: int) -> Value:
 
 
 def _total(rows: Floats) -> Floats:
-    """The sum of each row, from the first number to the last."""
+    # The sum of each row, from the first number to the last.
     total = np.zeros(rows.shape[:-1], np.float32)
     for i in range(rows.shape[-1]):
         total = total + rows[..., i]

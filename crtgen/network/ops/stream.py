@@ -19,7 +19,7 @@ _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 
 def _require(inputs: Sequence[Value], types: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> None:
-    """``ValueError`` unless the inputs after the first have these shapes, and all of them these types."""
+    # ``ValueError`` unless the inputs after the first have these shapes, and all of them these types.
     given = tuple(v.dtype for v in inputs)
     require(given == tuple(types), f"types {', '.join(t.value for t in given)}")
     for value, shape in zip(inputs[1:], shapes, strict=True):

@@ -62,7 +62,7 @@ class NonMaxSuppression(Op):
         return (made,)
 
     def _sides(self, boxes: Real) -> Real:
-        """Both low sides, then both high ones."""
+        # Both low sides, then both high ones.
         first, second = boxes[:, :2], boxes[:, 2:]
         if self.centred:
             half = second * np.float32(0.5)
@@ -81,7 +81,7 @@ class NonMaxSuppression(Op):
 
 
 def _overlap(a: Real, b: Real) -> np.float32:
-    """Intersection over union; 0 for boxes without an area."""
+    # Intersection over union; 0 for boxes without an area.
     lengths = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
     if not min(*lengths, *areas) > 0:

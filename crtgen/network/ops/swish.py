@@ -44,12 +44,12 @@ class SwishParams:
 
 
 def _short(multiplier: int, exponent: int) -> tuple[int, int]:
-    """The multiplier rounded to 15 bits."""
+    # The multiplier rounded to 15 bits.
     return min((multiplier + (1 << 15)) >> 16, _HIGH), exponent
 
 
 def _high(a: Int64, b: int) -> Int64:
-    """``a * b / 2**15`` rounded to nearest, halves away from zero; saturating."""
+    # ``a * b / 2**15`` rounded to nearest, halves away from zero; saturating.
     product = a * b
     nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
     high: Int64 = np.minimum(_towards_zero(nudged, 15), _HIGH)

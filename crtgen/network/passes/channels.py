@@ -78,7 +78,7 @@ def _wires(graph: Graph, node: Node, known: Mapping[str, Interval]) -> _Wires:
 
 
 def _settle(wires: Sequence[_Wires], kept: dict[str, Mask]) -> None:
-    """Keep what the kept channels need, from the end to the beginning, until nothing is missing."""
+    # Keep what the kept channels need, from the end to the beginning, until nothing is missing.
     before, now = -1, _count(kept)
     while before < now:
         for wire in reversed(wires):
@@ -94,7 +94,7 @@ def _count(kept: Mapping[str, Mask]) -> int:
 
 
 def _tie(apart: Mapping[str, Index], kept: dict[str, Mask]) -> None:
-    """Keep a group whole if one of its channels is kept."""
+    # Keep a group whole if one of its channels is kept.
     stays = np.zeros(1 + max(int(ids.max()) for ids in apart.values()), np.bool_)
     for name, ids in apart.items():
         stays[ids[kept[name]]] = True
@@ -103,7 +103,7 @@ def _tie(apart: Mapping[str, Index], kept: dict[str, Mask]) -> None:
 
 
 def _keep_more(mask: Mask, count: int) -> bool:
-    """Keep the first of the others until ``count`` are kept, or all; whether that changed anything."""
+    # Keep the first of the others until ``count`` are kept, or all; whether that changed anything.
     more = np.flatnonzero(~mask)[: max(count - int(mask.sum()), 0)]
     mask[more] = True
     return len(more) > 0

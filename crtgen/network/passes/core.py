@@ -104,7 +104,7 @@ def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Rewri
 
 
 def _rewritten_inside(node: Node, passes: Sequence[Pass], rewrites: list[Rewrite]) -> Node:
-    """The node with its subgraphs rewritten."""
+    # The node with its subgraphs rewritten.
     if not isinstance(node.op, ControlFlow):
         return node
     graphs = []

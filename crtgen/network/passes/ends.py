@@ -51,7 +51,7 @@ def channels_last(graph: Graph) -> Graph:
 
 
 def _input(graph: Graph, name: str, to: DType) -> Graph:
-    """Its readers are conversions to one quantisation: what they make is the input."""
+    # Its readers are conversions to one quantisation: what they make is the input.
     value, readers = graph.values[name], [n for n in graph.nodes if name in n.inputs]
     if value.dtype not in _ENDS or value.dtype is to or name in graph.outputs:
         return graph
@@ -66,7 +66,7 @@ def _input(graph: Graph, name: str, to: DType) -> Graph:
 
 
 def _output(graph: Graph, name: str, to: DType) -> Graph:
-    """It is converted from quantised numbers: those are the output."""
+    # It is converted from quantised numbers: those are the output.
     value = graph.values[name]
     last = next((n for n in graph.nodes if name in n.outputs), None)
     if value.dtype not in _ENDS or value.dtype is to or last is None:
@@ -96,7 +96,7 @@ def _built(
     end: tuple[str, DType],
     reads: bool,
 ) -> Graph:
-    """The graph with other nodes and values; the end becomes uint8 by a conversion if it has to."""
+    # The graph with other nodes and values; the end becomes uint8 by a conversion if it has to.
     values = {k: changed.get(k, v) for k, v in graph.values.items() if k not in gone}
     made = Graph.build(graph.name, list(values.values()), nodes, graph.inputs, graph.outputs, graph.states)
     name, to = end
@@ -113,7 +113,7 @@ def _as_byte(value: Value) -> Value:
 
 
 def _turned(graph: Graph, name: str) -> Graph:
-    """Passes remove the transpose where another one undoes it."""
+    # Passes remove the transpose where another one undoes it.
     op = Transpose(_FIRST if name in graph.inputs else _LAST)
     return _converted(graph, name, _with_channels_last, op)
 
@@ -128,7 +128,7 @@ def _with_channels_last(value: Value) -> Value:
 
 
 def _converted(graph: Graph, name: str, outside: Callable[[Value], Value], op: Quantize | Transpose) -> Graph:
-    """The end as ``outside`` has it, with a node between it and what it was."""
+    # The end as ``outside`` has it, with a node between it and what it was.
     value = graph.values[name]
     inner = next(n for n in (f"{name}_{i}" for i in range(len(graph.values) + 1)) if n not in graph.values)
     names = {node.name for node in graph.nodes}

@@ -80,7 +80,7 @@ class FoldChannels(Pass):
 
 
 def _rebuild(graph: Graph, selection: Selection, touched: set[str]) -> Graph:
-    """The network with the selected channels only."""
+    # The network with the selected channels only.
     values = {name: _narrow(value, selection.kept[name]) for name, value in graph.values.items()}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -108,7 +108,7 @@ def _signature(node: Node, values: Mapping[str, Value]) -> Signature:
 
 
 def _constants(graph: Graph, node: Node, selection: Selection) -> Sequence[Value]:
-    """Weights and bias of a layer without what goes; none for another operator."""
+    # Weights and bias of a layer without what goes; none for another operator.
     outputs = selection.kept[node.outputs[0]]
     if node.name in selection.mixings:
         inputs, mixing = selection.kept[node.inputs[0]], selection.mixings[node.name]
@@ -128,14 +128,14 @@ def _constants(graph: Graph, node: Node, selection: Selection) -> Sequence[Value
 
 
 def _constant(graph: Graph, node: Node, position: int, data: Array, outputs: Mask) -> Value:
-    """The constant at a position of the node, anew; under a name of its own where others read it."""
+    # The constant at a position of the node, anew; under a name of its own where others read it.
     old = graph.values[node.inputs[position]]
     name = old.name if len(graph.consumers(old.name)) == 1 else f"{old.name} of {node.name}"
     return Value.constant(name, data, old.quant and _select(old.quant, outputs), old.dtype)
 
 
 def _select(quant: Quant, outputs: Mask) -> Quant:
-    """The quantisation of the kept output channels."""
+    # The quantisation of the kept output channels.
     if quant.axis is None or len(quant.scales) == 1:
         return quant
     kept = np.flatnonzero(outputs).tolist()

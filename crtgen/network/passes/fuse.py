@@ -37,7 +37,7 @@ class FuseActivations(Rule):
 
 
 def _intersection(a: Activation, b: Activation) -> Activation | None:
-    """The activation that clamps as both do, if there is one."""
+    # The activation that clamps as both do, if there is one.
     (low_a, high_a), (low_b, high_b) = a.float_range(), b.float_range()
     wanted = max(low_a, low_b), min(high_a, high_b)
     return next((activation for activation in Activation if activation.float_range() == wanted), None)
@@ -77,7 +77,7 @@ def _in_image(pad: Pad) -> bool:
 
 
 def _padded(graph: Graph, node: Node, pad: Node) -> Node | None:
-    """The node with the pad's rows and columns added to its own, reading the pad's input."""
+    # The node with the pad's rows and columns added to its own, reading the pad's input.
     op, sig = node.op, graph.signature(node)
     if not isinstance(op, Windowed) or not isinstance(pad.op, Pad) or pad.outputs[0] in node.inputs[1:]:
         return None

@@ -65,7 +65,6 @@ class MoveTransposes(Pass):
 
 
 def _transposed(graph: Graph) -> int:
-    """Elements that transposes move."""
     found = ((node.op, graph.signature(node)) for node in graph.nodes)
     return sum(sig.x.elements for op, sig in found if isinstance(op, Transpose) and not op.is_identity(sig))
 
@@ -86,7 +85,7 @@ class _Sweep:
     flat: dict[str, str] = field(default_factory=dict)
 
     def add(self, node: Node) -> None:
-        """The node, or what takes its place."""
+        # The node, or what takes its place.
         if isinstance(node.op, Transpose):
             self._transpose(node, node.op)
         elif isinstance(node.op, FullyConnected) and node.inputs[0] in self.flat:
@@ -109,7 +108,7 @@ class _Sweep:
             self.views[node.outputs[0]] = (source, perm)
 
     def _move(self, node: Node) -> bool:
-        """Put the node before the transposes of its inputs, if it can be."""
+        # Put the node before the transposes of its inputs, if it can be.
         perms = {self.views[name][1] for name in node.inputs if name in self.views}
         if len(perms) != 1 or len(node.outputs) != 1 or not _whole(self.values[node.outputs[0]]):
             return False
@@ -136,7 +135,7 @@ class _Sweep:
         return True
 
     def _before(self, name: str, perm: Perm) -> Value | None:
-        """The value that becomes ``name`` when it is transposed; None if that takes moving elements."""
+        # The value that becomes ``name`` when it is transposed; None if that takes moving elements.
         if name in self.views:
             return self.values[self.views[name][0]]
         value = self.values[name]
@@ -153,7 +152,7 @@ class _Sweep:
         return replace(value, shape=tuple(shape[axis] for axis in inverse))
 
     def _operand(self, value: Value, node: Node) -> str:
-        """The name of an operand, which is another constant or has another shape now."""
+        # The name of an operand, which is another constant or has another shape now.
         old = self.values[value.name]
         if old is value or (old.shape == value.shape and not value.is_constant):
             return value.name
@@ -164,7 +163,7 @@ class _Sweep:
         return made.name
 
     def _remember_rows(self, node: Node) -> None:
-        """A reshape of a transposed value to rows of which each is an image."""
+        # A reshape of a transposed value to rows of which each is an image.
         name = node.inputs[0] if node.inputs else ""
         if isinstance(node.op, Reshape) and name in self.views and self.views[name][1][:1] == (0,):
             shape = self.values[name].shape
@@ -172,7 +171,7 @@ class _Sweep:
                 self.flat[node.outputs[0]] = name
 
     def _dense(self, node: Node) -> None:
-        """Change the order of a layer's weights instead of that of its input."""
+        # Change the order of a layer's weights instead of that of its input.
         rows, weights = self.values[node.inputs[0]], self.values[node.inputs[1]]
         name = self.flat[rows.name]
         source, perm = self.views[name]
@@ -193,7 +192,7 @@ class _Sweep:
         )
 
     def _unique(self, name: str) -> str:
-        """A name that no value has, and no node for that reason."""
+        # A name that no value has, and no node for that reason.
         number, candidate = 1, name
         while candidate in self.values:
             number, candidate = number + 1, f"{name}_{number}"
@@ -210,7 +209,7 @@ def _inverse(perm: Perm) -> Perm:
 
 
 def _moved(op: Op, perm: Perm) -> Moved | None:
-    """The operator on values that ``perm`` was not yet applied to; None if it cannot be."""
+    # The operator on values that ``perm`` was not yet applied to; None if it cannot be.
     if isinstance(op, Elementwise | Tabulated | Relu | Identity | Quantize | Dequantize):
         return op, perm
     if isinstance(op, Softmax | LogSoftmax | LookupSoftmax):
@@ -220,7 +219,7 @@ def _moved(op: Op, perm: Perm) -> Moved | None:
 
 
 def _spread(items: Sequence[int], perm: Perm) -> tuple[int, ...]:
-    """Numbers of axes of the output as numbers of axes of the input."""
+    # Numbers of axes of the output as numbers of axes of the input.
     return tuple(items[i] for i in _inverse(perm))
 
 
@@ -256,7 +255,7 @@ def _reduction(op: Op, perm: Perm) -> Moved:
 
 
 def _without(perm: Perm, axes: Sequence[int]) -> Perm:
-    """The permutation of the axes that are left."""
+    # The permutation of the axes that are left.
     kept = [p for a, p in enumerate(perm) if a not in axes]
     order = sorted(kept)
     return tuple(order.index(p) for p in kept)

@@ -22,14 +22,14 @@ __all__ = ["Interval", "intervals", "is_affordable"]
 
 Mask = npt.NDArray[np.bool_]
 
+# Bytes that stay of each element: its bounds, and those of the sums behind it.
 _KEPT = 18
-"""Bytes that stay of each element: its bounds, and those of the sums behind it."""
 
 _WEIGHTS = 1 << 19
 """Of a layer, as many are in memory as real numbers at a time."""
 
+# Four times as many are computed, in two seconds. No network for a microcontroller has so many.
 _MOST_MACS = 1 << 31
-"""Four times as many are computed, in two seconds. No network for a microcontroller has so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ def _check(graph: Graph, inputs: Mapping[str, tuple[int, int]]) -> None:
 
 
 def _apply(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Interval | None:
-    """The interval of the node's output; None where nothing narrower than all numbers is known."""
+    # The interval of the node's output; None where nothing narrower than all numbers is known.
     sig = graph.signature(node)
     if isinstance(node.op, Weighted):
         if node.inputs[0] not in known or not all(v.is_constant for v in sig.inputs[1:]):
@@ -118,7 +118,7 @@ def _layer(op: Weighted, sig: Signature, x: Interval) -> Interval:
 
 
 def _sums(op: Weighted, sig: Signature, weights: Array, low: Real, high: Real) -> tuple[Real, Real]:
-    """Positive weights take an input's bound to the sum's, negative ones its other bound."""
+    # Positive weights take an input's bound to the sum's, negative ones its other bound.
     part = np.maximum(weights, 0).astype(np.float64)
     least, greatest = op.sums(low, part, sig), op.sums(high, part, sig)
     part = np.minimum(weights, 0).astype(np.float64)

@@ -63,10 +63,8 @@ class _Flow:
     nodes: Mapping[str, AxisMap]
 
     def seam(self, node: Node) -> tuple[int, int, int]:
-        """Positions of the inputs that a node needs: those before the first, and those from the second on.
-
-        Of what it makes of both in a row, the part for the second begins at the third.
-        """
+        # Positions of the inputs that a node needs: those before the first, and those from the second on. Of
+        # what it makes of both in a row, the part for the second begins at the third.
         lane, along = self.lanes[node.outputs[0]], self.nodes[node.name]
         again = lane.left - 1 + -(-along.extent // along.stride) if lane.left else 0
         return again * along.stride - along.before, lane.right * along.stride - along.before, again
@@ -181,13 +179,13 @@ def _moves(graph: Graph, node: Node, lanes: Mapping[str, _Lane]) -> tuple[AxisMa
 
 
 def _work(graph: Graph) -> int:
-    """Products, or words where there are none."""
+    # Products, or words where there are none.
     signatures = ((node.op, graph.signature(node)) for node in graph.nodes)
     return sum(op.macs(sig) or -(-sig.y.nbytes // _WORD) for op, sig in signatures)
 
 
 def _obstacle(graph: Graph, flow: _Flow) -> str:
-    """The first layer that needs whole windows."""
+    # The first layer that needs whole windows.
     moving = flow.lanes.keys()
     for node in graph.nodes:
         if node.name not in flow.nodes and moving & set(node.inputs):
@@ -239,7 +237,7 @@ class _Rewriting:
         return Graph.build(graph.name, values, self.nodes, graph.inputs, graph.outputs, self.states)
 
     def _keep(self) -> None:
-        """Make the states; at first they hold what the network makes of zeros."""
+        # Make the states; at first they hold what the network makes of zeros.
         initial: Mapping[str, Array] = {}
         for name, wanted in self.flow.wanted(self.graph).items():
             lane = self.flow.lanes[name]
@@ -290,7 +288,7 @@ class _Rewriting:
         return self._gathered(name, ((0, self.flow.lanes[name].length),))
 
     def _gathered(self, name: str, ranges: Ranges) -> str:
-        """Positions of a value that moves, in a row."""
+        # Positions of a value that moves, in a row.
         lane, fresh = self.flow.lanes[name], self.fresh[name]
         pieces: list[tuple[str, int, int]] = []
         for first, last in ranges:
@@ -305,7 +303,7 @@ class _Rewriting:
         return self._joined(name, pieces)
 
     def _joined(self, name: str, pieces: Sequence[tuple[str, int, int]]) -> str:
-        """Pieces of values in a row: positions of each from the first to before the last."""
+        # Pieces of values in a row: positions of each from the first to before the last.
         axis = self.flow.lanes[name].axis
         merged: list[tuple[str, int, int]] = []
         for source, a, b in pieces:
@@ -329,7 +327,7 @@ class _Rewriting:
         return self._add(StridedSlice(begin, end, (1,) * len(shape)), name, (source,), b - a)
 
     def _add(self, op: Op, name: str, inputs: tuple[str, ...], size: int) -> str:
-        """A node that makes some positions of a value; all of an output have the output's name."""
+        # A node that makes some positions of a value; all of an output have the output's name.
         whole = size == self.flow.lanes[name].length and name in self.graph.outputs
         made = name if whole else self._new(f"{name}_{op.name}")
         self.values[made] = self._resized(name, made, size)
@@ -337,12 +335,12 @@ class _Rewriting:
         return made
 
     def _resized(self, name: str, new: str, size: int) -> Value:
-        """A value like another one with so many positions."""
+        # A value like another one with so many positions.
         value, axis = self.graph.values[name], self.flow.lanes[name].axis
         return replace(value, name=new, shape=(*value.shape[:axis], size, *value.shape[axis + 1 :]))
 
     def _new(self, name: str) -> str:
-        """A name that no value has."""
+        # A name that no value has.
         return _unique(name, self.values)
 
     def _new_node(self, name: str) -> str:

@@ -15,10 +15,10 @@ __all__ = ["FindBands", "FindPowers"]
 
 Real = npt.NDArray[np.float32]
 
+# Weights of a matrix that is looked at.
 _FEWEST = 256
-"""Weights of a matrix that is looked at."""
+# A matrix is one of bands if it has so many times as many numbers as lie within them.
 _SPARSE = 3
-"""A matrix is one of bands if it has so many times as many numbers as lie within them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class FindBands(Rule):
 
 
 def _matrix(node: Node, sig: Signature) -> Real | None:
-    """The constant ``[inputs, outputs]`` that rows of the first input are multiplied with."""
+    # The constant ``[inputs, outputs]`` that rows of the first input are multiplied with.
     if not isinstance(node.op, FullyConnected | BatchMatMul):
         return None
     if sig.x.dtype is not DType.FLOAT32 or not sig.inputs[1].is_constant:

@@ -17,8 +17,8 @@ __all__ = ["CANDIDATES", "Box", "BoxLayout", "Finder", "layout_of"]
 CANDIDATES = 10
 """The best boxes that are compared with each other, for each one that may be found."""
 
+# Parts of a whole in which integers count the shared area.
 _SHARE = 1 << 16
-"""Parts of a whole in which integers count the shared area."""
 
 Numbers = npt.NDArray[np.generic]
 
@@ -144,7 +144,7 @@ class Finder:
         return float(number) if self.is_real else float(np.float32(number) * np.float32(scale))
 
     def _cells(self, rows: Numbers) -> Iterator[Box]:
-        """Cells that touch a box of their label widen it, by the rule of Edge Impulse; then boxes do."""
+        # Cells that touch a box of their label widen it, by the rule of Edge Impulse; then boxes do.
         cubes: list[_Cube] = []
         for place, row in enumerate(rows):
             at = (place % self.layout.columns, place // self.layout.columns)
@@ -197,7 +197,7 @@ class Finder:
         return bool(shared * _SHARE > self.share * (4 * (areas[0] + areas[1]) - shared))
 
     def _best(self, rows: Numbers) -> list[tuple[Any, int, int]]:
-        """The greatest scores, their rows and labels; of equal ones those of earlier rows."""
+        # The greatest scores, their rows and labels; of equal ones those of earlier rows.
         found = []
         for place, row in enumerate(rows):
             scores = [row[self.layout.first + label] for label in self.labels]
@@ -210,7 +210,7 @@ class Finder:
 
 
 def _lengths(box: Numbers) -> tuple[Any, Any]:
-    """Width and height, which are not below 0."""
+    # Width and height, which are not below 0.
     width, height = (max(length, type(length)(0)) for length in box[2:4])
     return width, height
 
@@ -231,7 +231,7 @@ class _Cube:
         return across and self.y <= other.y + other.height and other.y <= self.y + self.height
 
     def take(self, other: "_Cube") -> None:
-        """Widen it; where the other one begins before it, it moves there and keeps its size."""
+        # Widen it; where the other one begins before it, it moves there and keeps its size.
         self.x, self.y = min(self.x, other.x), min(self.y, other.y)
         self.width = max(self.width, other.x + other.width - self.x)
         self.height = max(self.height, other.y + other.height - self.y)
@@ -239,7 +239,7 @@ class _Cube:
 
 
 def _merge(cubes: list[_Cube], new: _Cube, most: int) -> None:
-    """Into the first one of its label that it touches; else it is one more, if there is room."""
+    # Into the first one of its label that it touches; else it is one more, if there is room.
     for cube in cubes:
         if cube.label == new.label and cube.touches(new):
             cube.take(new)

@@ -16,8 +16,8 @@ from crtgen.network.pipeline.values import count, natural, number
 
 __all__ = ["PIPELINE", "Description", "read_description"]
 
+# The sensors that give samples, and what these are.
 _TYPES = {"audio": "int16", "imu": "float32"}
-"""The sensors that give samples, and what these are."""
 
 _IMAGE = "image"
 _WHAT = {"audio": "of sound", "imu": "of vibrations", _IMAGE: "of images"}

@@ -13,8 +13,8 @@ from crtgen.network.ir import Array
 __all__ = ["frame_of", "read_picture"]
 
 _RED = {"bayer_rggb": (0, 0), "bayer_grbg": (0, 1), "bayer_gbrg": (1, 0), "bayer_bggr": (1, 1)}
+# Rows for y, u and v: BT.601 with a limited range, of bytes.
 _YUV = np.array([[65.481, 128.553, 24.966], [-37.797, -74.203, 112.0], [112.0, -93.786, -18.214]]) / 255
-"""Rows for y, u and v: BT.601 with a limited range, of bytes."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -47,7 +47,7 @@ def frame_of(colours: Bytes, form: str) -> Array:
 
 
 def _yuyv(colours: Bytes) -> Bytes:
-    """Neighbours share the mean of their u, and of their v."""
+    # Neighbours share the mean of their u, and of their v.
     luma, u, v = np.moveaxis(colours @ _YUV.T, -1, 0)
     shared = np.empty_like(luma)
     for first, plane in enumerate((u, v)):

@@ -26,11 +26,11 @@ from crtgen.network.pipeline.scores import distance, mean_square, with_gate
 
 __all__ = ["JoinedPipeline", "join"]
 
+# Largest relative distance of an input's scale from the preset's, for the preset's codes to be its own.
 _CALIBRATED = 0.01
-"""Largest relative distance of an input's scale from the preset's, for the preset's codes to be its own."""
 
+# That distance for the bytes of the integer front end, whose scale each converter estimates anew.
 _MEANT = 0.05
-"""That distance for the bytes of the integer front end, whose scale each converter estimates anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,6 @@ class _Networks:
 
     @property
     def names(self) -> set[str]:
-        """All names in them."""
         graphs = [graph for graph in (self.main, self.gate) if graph is not None]
         return {name for g in graphs for name in (*g.values, *(node.name for node in g.nodes))}
 
@@ -218,11 +217,9 @@ def _rounding(
 
 
 def _takes_codes(settings: SoundSettings, network: Graph | None) -> bool:
-    """Return whether the network gets the features in int8 as the preset rounds them.
-
-    Its input decides: int8 with the scale and zero point of the preset. Any other network gets the real
-    features that ``Features.transform`` gives for training, quantised as its own input is.
-    """
+    # Return whether the network gets the features in int8 as the preset rounds them. Its input decides: int8
+    # with the scale and zero point of the preset. Any other network gets the real features that
+    # ``Features.transform`` gives for training, quantised as its own input is.
     if network is None or not isinstance(settings, MelSettings) or settings.rounding == "none":
         return False
     x = _input(network)
@@ -304,7 +301,7 @@ class _Joined:
     window: _Window
 
     def graph(self, description: Description, networks: _Networks) -> Graph:
-        """The graph from samples to what is decided on."""
+        # The graph from samples to what is decided on.
         decision = description.decision
         if networks.main is None:
             output = self._windowed(self.features)
@@ -346,7 +343,7 @@ class _Joined:
         return given, self._appended(network, given, output or network.outputs[0])
 
     def _like(self, x: Value) -> Handle:
-        """The features in the type of the network's input."""
+        # The features in the type of the network's input.
         own = self.features.quant
         if self.features.dtype is x.dtype and own is not None and x.quant is not None:
             if _is_near(own, x.quant, _MEANT):
@@ -363,7 +360,7 @@ class _Joined:
         return self.steps.one(Quantize(x.dtype), self.features, quant=x.quant)
 
     def _slid(self, network: Graph) -> Graph | None:
-        """The network that computes what is new of its window; None where it has to see all of it."""
+        # The network that computes what is new of its window; None where it has to see all of it.
         shape, window = network.values[network.inputs[0]].shape, self.window
         if window.step == window.rows or network.states:
             return network
@@ -376,7 +373,7 @@ class _Joined:
             return None
 
     def _windowed(self, rows: Handle) -> Handle:
-        """The last rows, of which those before are a state."""
+        # The last rows, of which those before are a state.
         kept = self.window.rows - self.window.step
         if kept <= 0:
             return rows
@@ -390,7 +387,7 @@ class _Joined:
         return whole
 
     def _appended(self, network: Graph, given: Handle, output: str) -> Handle:
-        """The network's nodes behind the features; one of its outputs."""
+        # The network's nodes behind the features; one of its outputs.
         if output not in network.outputs:
             hint = f"it has {', '.join(network.outputs)}"
             raise UsageError(f"it has no output {output}", where="[network] output", hint=hint)
@@ -403,7 +400,7 @@ class _Joined:
 
 
 def _named(graph: Graph, name: str) -> Graph:
-    """The graph whose only output has this name."""
+    # The graph whose only output has this name.
     (old,) = graph.outputs
     names = {old: name}
     nodes = [
@@ -419,7 +416,7 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def _prefixed(graph: Graph, prefix: str) -> Graph:
-    """The graph with other names: of values, and of nodes."""
+    # The graph with other names: of values, and of nodes.
     names = {name: prefix + name for name in graph.values}
     nodes = [
         replace(_renamed(n, names), name=prefix + n.name, outputs=tuple(names[o] for o in n.outputs))

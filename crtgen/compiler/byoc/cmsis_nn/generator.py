@@ -130,7 +130,7 @@ class CmsisNn(Generator):
 
 
 def _data(value: Value) -> Array:
-    """The constant as CMSIS-NN reads it: of four bits, two in a byte, the first one in its low half."""
+    # The constant as CMSIS-NN reads it: of four bits, two in a byte, the first one in its low half.
     numbers = value.array()
     if value.dtype is not DType.INT4:
         return numbers
@@ -140,6 +140,6 @@ def _data(value: Value) -> Array:
 
 
 def _names(inputs: Sequence[str], variable: Mapping[str, str]) -> tuple[str, ...]:
-    """The node's inputs in C: arguments of the function, or constants by their place."""
+    # The node's inputs in C: arguments of the function, or constants by their place.
     first = {name: f"operand{inputs.index(name)}" for name in inputs}
     return tuple(variable.get(name, first[name]) for name in inputs)

@@ -85,7 +85,7 @@ def dims(shape: Sequence[int]) -> Four:
 
 
 def _fields(structure: ctypes.Structure) -> str:
-    """The fields in their order, which is C's: braces around the inner structures may be left out."""
+    # The fields in their order, which is C's: braces around the inner structures may be left out.
     return ", ".join(str(getattr(structure, name)) for name, *_ in structure._fields_)
 
 

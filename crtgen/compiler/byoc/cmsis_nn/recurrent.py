@@ -82,7 +82,7 @@ def lstm(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def _gate(layer: CmsisLayer, p: LstmParams, gate: int) -> str:
-    """A ``cmsis_nn_lstm_gate``; weights and biases of all gates are one constant each."""
+    # A ``cmsis_nn_lstm_gate``; weights and biases of all gates are one constant each.
     units, depth = layer.sig.inputs[3].shape[1:]
     w, r = layer.names[3:5]
     fresh = f"{w} + {gate * units * depth}, fresh + {gate * units}"

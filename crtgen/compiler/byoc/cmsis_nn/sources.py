@@ -136,7 +136,6 @@ class CmsisSources:
 
 
 def _compiler() -> list[str]:
-    """A compiler for this computer."""
     found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if found is not None:
         return [found]

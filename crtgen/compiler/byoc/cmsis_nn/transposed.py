@@ -83,7 +83,7 @@ def find_transposed(subgraph: Graph) -> Transposed | None:
 
 
 def _restored(blocks: Array, stride: tuple[int, int], outputs: int) -> Array:
-    """The weights before they were cut into blocks, without rows and columns of zeros at their end."""
+    # The weights before they were cut into blocks, without rows and columns of zeros at their end.
     _, rows, columns, depth = blocks.shape
     parts = blocks.reshape(*stride, outputs, rows, columns, depth).transpose(2, 3, 0, 4, 1, 5)
     whole = parts[:, ::-1, :, ::-1].reshape(outputs, rows * stride[0], columns * stride[1], depth)

@@ -76,7 +76,7 @@ def per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
 
 
 def _nested(params: ctypes.Structure) -> list[str]:
-    """The fields with their names; those of tiles and clamps as C nests them."""
+    # The fields with their names; those of tiles and clamps as C nests them.
     inner = {"_w": ".w", "_h": ".h"}
     parts = []
     for name, *_ in params._fields_:

@@ -70,7 +70,7 @@ def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
 
 
 def _lifted(rescale: Rescale, whole: Mask) -> Int64 | None:
-    """The offsets of ``HalfAway``, of those channels alone that have no shift; None if there is none."""
+    # The offsets of ``HalfAway``, of those channels alone that have no shift; None if there is none.
     offset = np.zeros(rescale.channels, np.int64)
     if not whole.any():
         return offset
@@ -106,7 +106,7 @@ def _lift(multiplier: int, zero_point: int, ends: tuple[int, int], steps: tuple[
 
 
 def _offsets(multiplier: int, least: int) -> Int64:
-    """None, and those that are nearest to a whole number of steps, from the ``least`` one that will do."""
+    # None, and those that are nearest to a whole number of steps, from the ``least`` one that will do.
     several = np.arange(max(least, 0), max(least, 0) + _OFFSETS, dtype=np.int64)
     part = (several * multiplier) & ((1 << _BITS) - 1)
     order = np.argsort(np.minimum(part, (1 << _BITS) - part), kind="stable")

@@ -349,7 +349,7 @@ def _solved(
 
 
 def _largest_shift(rescale: Rescale, live: Mask, gain: int) -> int:
-    """The largest shift at which multipliers stay below 2**31 and sums below 2**31 before saturation."""
+    # The largest shift at which multipliers stay below 2**31 and sums below 2**31 before saturation.
     if not live.any():
         return 0
     scales = rescale.scales[live]
@@ -383,7 +383,7 @@ def _solve_with(
 def _best_multiplier(
     rescale: Rescale, thresholds: Int64, channels: Int64, gain: int, shift: int
 ) -> tuple[Int64, Int64, Int64]:
-    """Per channel the multiplier whose N has the widest choice, the least N, and how many there are."""
+    # Per channel the multiplier whose N has the widest choice, the least N, and how many there are.
     one = 1 << (32 + shift)
     t, low, high = thresholds[:, channels], rescale.low[channels], rescale.high[channels]
     ideal = np.rint(rescale.scales[channels] * (one / gain)).astype(np.int64)
@@ -400,10 +400,8 @@ def _best_multiplier(
 
 
 def _search_offset(slope: Int64, least: Int64, width: Int64, room: Int64) -> tuple[Int64, Int64] | None:
-    """Per channel the offset nearest to 0 and the constant with least <= offset * slope + constant * 2**32.
-
-    The sum must lie below ``least + width``; None if some channel has no such offset within ``room``.
-    """
+    # Per channel the offset nearest to 0 and the constant with least <= offset * slope + constant * 2**32.
+    # The sum must lie below ``least + width``; None if some channel has no such offset within ``room``.
     if (width <= 0).any():
         return None
     steps, rest = slope % _WORD, least % _WORD
@@ -416,11 +414,9 @@ def _search_offset(slope: Int64, least: Int64, width: Int64, room: Int64) -> tup
 
 
 def _first_within(slope: Int64, least: Int64, width: Int64) -> Int64:
-    """The least ``n >= 0`` with ``(n * slope - least) mod 2**32 < width``; ``_OFFSETS`` if none is below.
-
-    Euclid's algorithm: the multiples of ``a`` modulo ``m`` meet an interval before they wrap, or else where
-    the wraps' multiples of ``m mod a`` modulo ``a`` meet what the interval is modulo ``a``.
-    """
+    # The least ``n >= 0`` with ``(n * slope - least) mod 2**32 < width``; ``_OFFSETS`` if none is below.
+    # Euclid's algorithm: the multiples of ``a`` modulo ``m`` meet an interval before they wrap, or else where
+    # the wraps' multiples of ``m mod a`` modulo ``a`` meet what the interval is modulo ``a``.
     a, low, high = np.broadcast_arrays(slope, least, least + width - 1)
     m = np.full_like(a, _WORD)
     found = (low == 0) | (high >= _WORD)

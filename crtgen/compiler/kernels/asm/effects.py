@@ -65,7 +65,7 @@ def effects(line: Instruction) -> Effects:
 
 
 def _access(row: Mnemonic, operands: tuple[str, ...]) -> Effects:
-    """Loads and stores: of lists behind a register, of one or two registers before an address."""
+    # Loads and stores: of lists behind a register, of one or two registers before an address.
     if row.lists or row.stack:
         used = words_of("sp") if row.stack else words_of(operands[0])
         moved = used if row.stack or operands[0].endswith("!") else ()

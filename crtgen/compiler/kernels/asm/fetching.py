@@ -20,11 +20,11 @@ from crtgen.compiler.kernels.asm.schedule import each_block
 
 __all__ = ["waiting"]
 
+# Roles of registers that point to constants.
 _CONSTANTS = ("weights", "table", "shares", "powers", "turns", "constants")
-"""Roles of registers that point to constants."""
 
+# Bytes of a number that is loaded; all other loads bring words.
 _NARROW = {"ldrb": 1, "ldrsb": 1, "ldrh": 2, "ldrsh": 2, "vldrb": 1, "vldrh": 2}
-"""Bytes of a number that is loaded; all other loads bring words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _code(stretch: _Stretch, reads: FlashReads) -> float:
 
 @lru_cache(maxsize=1024)
 def _stretches(routine: Routine, pipeline: CorePipeline) -> tuple[Sequence[_Stretch], Mapping[int, int]]:
-    """The blocks, and the bytes of each loop by the number of the block that ends it."""
+    # The blocks, and the bytes of each loop by the number of the block that ends it.
     blocks, cycles = zip(*each_block(routine, pipeline)[:-2], strict=True)
     sizes = [sum(line.size for line in block.lines) for block in blocks]
     starts = {block.label.name: n for n, block in enumerate(blocks) if block.label}
@@ -123,7 +123,7 @@ def _stretches(routine: Routine, pipeline: CorePipeline) -> tuple[Sequence[_Stre
 
 
 def _constants(line: Instruction, pointers: set[str]) -> int:
-    """Bytes of constants that it loads."""
+    # Bytes of constants that it loads.
     done = effects(line)
     if not done.loads:
         return 0

@@ -134,7 +134,7 @@ class Function:
             self("movt", register, f"#{bits >> 16}")
 
     def _narrow_number(self, register: str, bits: int) -> None:
-        """Byte by byte, from the highest one that is not 0 on; those of negative numbers inverted."""
+        # Byte by byte, from the highest one that is not 0 on; those of negative numbers inverted.
         inverted = bits >> 31 > 0
         first, *rest = (bits ^ (0xFFFFFFFF if inverted else 0)).to_bytes(4, "big").lstrip(b"\0") or b"\0"
         self("movs", register, f"#{first}")
@@ -337,7 +337,7 @@ class Function:
             self._close()
 
     def _close(self) -> None:
-        """The block so far is whole."""
+        # The block so far is whole.
         if self._label or self._block:
             self._blocks.append(BasicBlock(self._label, tuple(self._block), self._loops, self._factor))
         self._label, self._block = None, []
@@ -345,11 +345,11 @@ class Function:
 
 @lru_cache(maxsize=4096)
 def _registers_in(operand: str) -> frozenset[str]:
-    """The general registers, vectors and registers of the FPU that an operand names."""
+    # The general registers, vectors and registers of the FPU that an operand names.
     return frozenset(_REGISTER.findall(operand))
 
 
 def _vector(register: str) -> int:
-    """The number of a vector, or of the one that a register of the FPU is a quarter of."""
+    # The number of a vector, or of the one that a register of the FPU is a quarter of.
     number = int(register[1:])
     return number if register in _VECTORS else number // 4

@@ -98,7 +98,7 @@ def _listed(text: str) -> set[str]:
 
 
 def _stack_list(operands: Operands) -> bool:
-    """PUSH takes lr, and POP pc; neither reads the other's."""
+    # PUSH takes lr, and POP pc; neither reads the other's.
     return _low(*(_listed(operands[0]) - {"lr", "pc"}))
 
 
@@ -125,7 +125,7 @@ def _access(scale: int) -> Rule:
 
 
 def _add(operands: Operands) -> bool:
-    """Without flags: any two registers, or what has to do with the stack pointer."""
+    # Without flags: any two registers, or what has to do with the stack pointer.
     target, *rest = operands if len(operands) > 2 else (operands[0], *operands)
     return target in rest[:2] if not rest[-1].startswith("#") and "sp" not in rest else _add_to_sp(operands)
 
@@ -161,7 +161,7 @@ def _move_flags(operands: Operands) -> bool:
 
 
 def _move_if(operands: Operands) -> bool:
-    """Within an IT block: any registers, or a number of eight bits."""
+    # Within an IT block: any registers, or a number of eight bits.
     return not operands[1].startswith("#") or _move_flags(operands)
 
 

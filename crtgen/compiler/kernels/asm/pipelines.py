@@ -158,7 +158,6 @@ def _words(line: Instruction) -> int:
 
 
 def _one(cycles: int) -> Timing:
-    """An instruction that nothing overlaps."""
     return Timing("core", cycles, cycles, cycles)
 
 

@@ -61,7 +61,7 @@ def _block(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> BasicBl
 
 
 def _orders(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> Iterator[tuple[Instruction, ...]]:
-    """Those to choose from, without the branch."""
+    # Those to choose from, without the branch.
     groups = tuple(_groups(block.straight))
     demands = list(map(pipeline.demands, groups))
     units = [first.timing.unit for first, *_ in demands]
@@ -74,7 +74,7 @@ def _orders(block: BasicBlock, pipeline: CorePipeline, no_alias: bool) -> Iterat
 
 
 def _groups(lines: Sequence[Instruction]) -> Iterator[_Group]:
-    """Instructions one by one, but IT and VPST with those that they govern."""
+    # Instructions one by one, but IT and VPST with those that they govern.
     at = 0
     while at < len(lines):
         end = at + 1 + follows(lines[at].mnemonic)
@@ -132,7 +132,7 @@ def _ordered(
     ranks: Sequence[tuple[int, ...]],
     width: int,
 ) -> Iterator[int]:
-    """Numbers of groups: of what can begin first, what has the least rank comes next."""
+    # Numbers of groups: of what can begin first, what has the least rank comes next.
     waits = [0] * len(demands)
     for followers in after:
         for number in followers:
@@ -151,7 +151,7 @@ def _ordered(
 
 
 def _heights(demands: Sequence[Sequence[Demand]], after: Sequence[set[int]]) -> Sequence[int]:
-    """The cycles from a group to the end, along the longest way."""
+    # The cycles from a group to the end, along the longest way.
     heights = [0] * len(demands)
     for number in reversed(range(len(demands))):
         own = max(max(demand.timing.latency, demand.timing.hold) for demand in demands[number])

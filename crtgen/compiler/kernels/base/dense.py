@@ -142,5 +142,5 @@ def _rows(view: BaseDenseView) -> WeightRows | None:
 
 
 def _channels(outputs: int) -> int:
-    """Outputs at a time: as many as registers hold, but few that are computed twice."""
+    # Outputs at a time: as many as registers hold, but few that are computed twice.
     return min(_CHANNELS, key=lambda n: -(-outputs // n) * (n + 1)) if outputs > _CHANNELS[0] else outputs

@@ -112,11 +112,11 @@ class _BaseDenseWriter(Writer):
         raise NotImplementedError
 
     def _outputs(self) -> None:
-        """Requantise the sums, and store outputs."""
+        # Requantise the sums, and store outputs.
         raise NotImplementedError
 
     def _sums(self) -> None:
-        """Store the sums as they are."""
+        # Store the sums as they are.
         raise NotImplementedError
 
 

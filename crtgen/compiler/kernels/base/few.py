@@ -29,13 +29,12 @@ def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel |
 
 
 def _ordered(weights: Int8) -> Array:
-    """``[output][input]``."""
     return np.ascontiguousarray(weights).ravel()
 
 
 @lru_cache(maxsize=256)
 def _sums(unroll: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
-    """``sums(x, weights, sums)``, with so many inputs in a round."""
+    # ``sums(x, weights, sums)``, with so many inputs in a round.
     f = Function(
         "sums",
         "const int8_t *x",
@@ -106,7 +105,6 @@ class _BaseFewWriter:
                 f("adds", self.offset, f"#{step}")
 
     def end(self) -> None:
-        """The sums are stored."""
         f = self.f
         f("ldr", self.tap, f.kept[2])
         for number, total in enumerate(self.sums):

@@ -157,8 +157,7 @@ def _fits(weights: Int8) -> bool:
 
 
 def _stream(view: BasePairsView, weights: Int8, start: Int64, constants: Words) -> Const:
-    """Per block of channels: start values, weights, requantisation."""
-
+    # Per block of channels: start values, weights, requantisation.
     def channels(some: slice) -> Words:
         return records(words(start[some]), weights[some], constants[some])
 

@@ -108,7 +108,7 @@ class WidePairs(Writer):
                 f("add", upper, upper, mix, "asr #16")
 
     def _pairs(self) -> Sequence[Sequence[str]]:
-        """Total and sum of each pair of pixels."""
+        # Total and sum of each pair of pixels.
         return (self.first, self.more)[: self.k.pixels // 2]
 
     def _outputs(self) -> None:

@@ -92,7 +92,7 @@ def _purpose(k: Whole) -> str:
 
 @lru_cache(maxsize=256)
 def _wide(k: Whole) -> Routine:
-    """``whole(x, y, weights)``, for MLA and SMULL."""
+    # ``whole(x, y, weights)``, for MLA and SMULL.
     parameters = ("const int8_t *x", "int8_t *y", "const uint32_t *weights")
     f = Function("whole", *parameters, purpose=_purpose(k))
     x, y, weights = f.arguments
@@ -125,10 +125,8 @@ def _wide(k: Whole) -> Routine:
 
 @lru_cache(maxsize=256)
 def _narrow(k: Whole) -> Routine:
-    """``whole(x, y, weights, constants)``, for narrow instructions: weights lie as the inputs do.
-
-    So one offset serves both, which LDRSB wants in a register.
-    """
+    # ``whole(x, y, weights, constants)``, for narrow instructions: weights lie as the inputs do. So one
+    # offset serves both, which LDRSB wants in a register.
     assert isinstance(k.epilogue, Limbs)
     parameters = ("const int8_t *x", "int8_t *y", "const int8_t *weights", "const uint32_t *constants")
     f = Function("whole", *parameters, purpose=_purpose(k), narrow=True)

@@ -159,7 +159,6 @@ class _BinarySum:
             f("smlawb", self.start, self.factors[1], number, self.start)
 
     def four(self) -> tuple[str, ...]:
-        """The outputs of four elements."""
         f, (a, b), stays = self.f, self.factors, self.k.runs.stays
         odd, even, first, second, other, otherwise = self.words
         f("ldr", odd, f"[{self.first}], #4")
@@ -185,7 +184,6 @@ class _BinarySum:
         return sums
 
     def one(self) -> str:
-        """The output of one element."""
         f, total, other = self.f, *self.words[:2]
         operands = [(self.first, total, self.factors[0], self.start)]
         operands += [] if self.k.runs.stays else [(self.second, other, self.factors[1], total)]
@@ -228,7 +226,6 @@ class _BinaryProduct:
                 self.f("sadd16", register, register, register)
 
     def four(self) -> tuple[str, ...]:
-        """The outputs of four elements."""
         f, (a, b), stays = self.f, self.zeros, self.k.runs.stays
         odd, even, otherwise, other, first = self.words
         f("ldr", odd, f"[{self.first}], #4")
@@ -249,7 +246,6 @@ class _BinaryProduct:
         return products
 
     def one(self) -> str:
-        """The output of one element."""
         f, (a, b), product, other = self.f, self.zeros, *self.words[:2]
         f("ldrb", product, f"[{self.first}], #1")
         f("sxtab16", product, a, product)

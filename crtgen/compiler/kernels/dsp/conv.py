@@ -152,7 +152,7 @@ def _kernel_of(
     unrolling: Unrolling | None,
     in_ram: bool,
 ) -> Kernel | None:
-    """``unrolling`` is None for the kernel that layers share."""
+    # ``unrolling`` is None for the kernel that layers share.
     shared = unrolling is None
     walk = Walk.of(window, -params.input_offset)
     size = params.scheme.activations.itemsize
@@ -173,7 +173,7 @@ def _kernel_of(
 
 
 def _forms(params: ConvParams, packed: bool, shared: bool) -> tuple[Form, ...]:
-    """Those that there may be, the best first; a form that layers share holds what it can."""
+    # Those that there may be, the best first; a form that layers share holds what it can.
     if packed:
         return (NIBBLES,)
     if params.scheme is INT16:

@@ -125,7 +125,7 @@ def row_of_sums(
 
 
 def _forms(packed: bool, size: int, rescale: Rescale) -> tuple[RowForm, ...]:
-    """Those that there may be, the best first."""
+    # Those that there may be, the best first.
     if packed:
         return (ROW_NIBBLES,)
     if size > 1:
@@ -152,7 +152,7 @@ class _DenseWeights:
 def _stream(
     form: RowForm, weights: Int8, packing: Packing, steps: int, start: Int64, rescale: Rescale
 ) -> _DenseWeights | None:
-    """The packed ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places."""
+    # The packed ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places.
     channels, shared = fours(len(weights)), rescale.uniform
     swapped = form is ROW_HALFWORDS and not _fits(weights, channels)
     if swapped:
@@ -190,7 +190,7 @@ def _fits(weights: Int8, channels: Int64) -> bool:
 
 
 def _unrolling(steps: int, most: int) -> tuple[int, int]:
-    """The steps, made even or more for a good unrolling, and how many are written out."""
+    # The steps, made even or more for a good unrolling, and how many are written out.
     even = steps + steps % 2
     if even <= most:
         return even, even

@@ -183,16 +183,13 @@ def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
 
 
 def _columns(weights: Int64, stride: int) -> Int64:
-    """``[channel, 3, 3]``: columns of three weights, w0, w1, w2 for stride 1 and w0, w2, w1 for stride 2."""
+    # ``[channel, 3, 3]``: columns of three weights, w0, w1, w2 for stride 1 and w0, w2, w1 for stride 2.
     return weights.reshape(-1, 3, 3).transpose(0, 2, 1)[:, :, [0, 1, 2] if stride == 1 else [0, 2, 1]]
 
 
 def _pack(columns: Int64, constants: Words) -> tuple[Words, Words]:
-    """``[channel, 3]`` words of weights, and ``constants`` less what went into them.
-
-    A word is a column. The last bytes of the three words hold the second constant of the requantisation
-    where it fits.
-    """
+    # ``[channel, 3]`` words of weights, and ``constants`` less what went into them. A word is a column. The
+    # last bytes of the three words hold the second constant of the requantisation where it fits.
     taps: Int64 = ((columns & 0xFF) << np.array([0, 8, 16])).sum(axis=2)
     second = constants[:, 1].astype(np.int32).astype(np.int64)
     if not _in_taps(constants):
@@ -267,15 +264,13 @@ def _view(
 
 
 def _pairs(strip: int, stride: int) -> int:
-    """Words per column for ``strip`` rows of outputs."""
+    # Words per column for ``strip`` rows of outputs.
     return (strip + 1) // 2 + 1 if stride == 1 else strip + 1
 
 
 def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
-    """The most rows of outputs per strip for ``most`` bytes of scratch: all of them, or an even number.
-
-    A column's words are no further from the next ones than a store moves its pointer.
-    """
+    # The most rows of outputs per strip for ``most`` bytes of scratch: all of them, or an even number. A
+    # column's words are no further from the next ones than a store moves its pointer.
     fitting = min(most // (16 * columns), NEAR // 4)
     if _pairs(out_height, stride) <= fitting or out_height <= 2:
         return out_height
@@ -283,10 +278,8 @@ def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
 
 
 def _inplace(view: DspDepthwiseView) -> tuple[InPlace, ...]:
-    """Outputs of a strip must not reach the inputs of any channel of this strip or a later one.
-
-    At the same address they do not, if all rows are one strip: each channel then lands on itself.
-    """
+    # Outputs of a strip must not reach the inputs of any channel of this strip or a later one. At the same
+    # address they do not, if all rows are one strip: each channel then lands on itself.
     if view.overlaps or view.images > 1:
         return ()
     starts = np.arange(0, view.out_height, view.strip)

@@ -90,13 +90,13 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
 
 
 def _pack_taps(weights: Int64) -> Words:
-    """``[group, word]`` from ``weights[group, 4, tap]``, for inputs of int16."""
+    # ``[group, word]`` from ``weights[group, 4, tap]``, for inputs of int16.
     a, b, c, d = weights.transpose(1, 0, 2)
     return np.stack([words16(a, b), words16(c, d)], axis=2).reshape(len(weights), -1)
 
 
 def _pack_pairs(weights: Int64, rows: int) -> Words:
-    """``[group, word]`` from ``weights[group, 4, tap]``: in each row two taps of each channel, then one."""
+    # ``[group, word]`` from ``weights[group, 4, tap]``: in each row two taps of each channel, then one.
     groups, channels, taps = weights.shape
     taps //= rows
     weights = weights.reshape(groups, channels, rows, taps)
@@ -108,10 +108,8 @@ def _pack_pairs(weights: Int64, rows: int) -> Words:
 
 
 def _pack_nibbles(weights: Int64) -> Words:
-    """``[group, word]`` from ``weights[group, 4, row, tap]``: from the highest bits on, channels 2, 3, 2, 3.
-
-    The first two are of one tap, the next ones of the second; 0, 1, 0 and 1 are in the lower half.
-    """
+    # ``[group, word]`` from ``weights[group, 4, row, tap]``: from the highest bits on, channels 2, 3, 2, 3.
+    # The first two are of one tap, the next ones of the second; 0, 1, 0 and 1 are in the lower half.
     odd = weights.shape[3] % 2
     taps = np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, odd))) & 15
     a, b, c, d = taps.transpose(1, 0, 2, 3).reshape(4, len(weights), -1, 2)
@@ -127,7 +125,7 @@ def _view(
     packed: bool,
     most: int,
 ) -> WindowedView:
-    """At ``most`` so many taps of several rows are written out."""
+    # At ``most`` so many taps of several rows are written out.
     walk = Walk.of(window, zero_point, at_once=1, repeats=expansion.repeats if expansion else 1)
     pitch = walk.rows.pitch if walk.rows else window.pitch
     row_step, step = window.dilation_y * pitch, window.dilation_x * window.channels
@@ -159,8 +157,7 @@ def _view(
 
 
 def _taken(rows: int, columns: int, unroll: int) -> int:
-    """Instructions of four channels where so many rows are written out: two taps are 13, one alone 8."""
-
+    # Instructions of four channels where so many rows are written out: two taps are 13, one alone 8.
     def some(rows: int) -> int:
         pairs, alone = divmod(rows * columns, 2)
         return 13 * pairs + 8 * alone
@@ -170,7 +167,7 @@ def _taken(rows: int, columns: int, unroll: int) -> int:
 
 
 def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
-    """Without a window, a last group that overlaps the one before would read what that one wrote."""
+    # Without a window, a last group that overlaps the one before would read what that one wrote.
     return () if view.rest and not view.walk.rows else (InPlace(lead=view.walk.lead(view.pixel_bytes)),)
 
 

@@ -156,7 +156,6 @@ class _Taps(Writer):
             self._row(k.taps)
 
     def _row(self, offsets: Sequence[int]) -> None:
-        """The taps at these offsets."""
         for offset in offsets:
             for word, at in zip(self.inputs, (offset, offset + 4), strict=True):
                 self.f("ldr", word, f"[{self.x}, #{at}]")
@@ -165,14 +164,14 @@ class _Taps(Writer):
             self._halves(1, self.taps[1], 1)
 
     def _bytes(self, offset: int) -> None:
-        """Four channels of int8 as two words."""
+        # Four channels of int8 as two words.
         even, odd = self.inputs[:2]
         self.f("ldr", odd, f"[{self.x}, #{offset}]")
         self.f("sxtb16", even, odd, note="channels 0 and 2")
         self.f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
 
     def _halves(self, word: int, taps: str, apart: int) -> None:
-        """The two inputs of a word, each times a weight; their channels are so many ``apart``."""
+        # The two inputs of a word, each times a weight; their channels are so many ``apart``.
         first = word if apart > 1 else 2 * word
         for operation, total in (("smlabb", self.sums[first]), ("smlatt", self.sums[first + apart])):
             self.f(operation, total, self.inputs[word], taps, total)
@@ -185,7 +184,7 @@ class _Taps(Writer):
         f(k.epilogue.store, self.sums[0], f"[{self.y}], #{CHANNELS * k.size}")
 
     def _requantise(self, words: Sequence[str]) -> None:
-        """``words`` are registers for constants, of which all but the last two ascend."""
+        # ``words`` are registers for constants, of which all but the last two ascend.
         f, epilogue = self.f, self.k.epilogue
         if epilogue.floor:
             f("ldm", f"{self.weights}!", listed(words[:-2]))
@@ -246,7 +245,7 @@ class _PairTaps(_Taps):
         self._row(k.last)
 
     def _row(self, offsets: Sequence[int]) -> None:
-        """The taps at these offsets; the last one alone if it is left."""
+        # The taps at these offsets; the last one alone if it is left.
         f, (a, b, upper) = self.f, self.inputs
         for first, second in zip(offsets[::2], offsets[1::2], strict=False):
             f("ldr", a, f"[{self.x}, #{first}]")

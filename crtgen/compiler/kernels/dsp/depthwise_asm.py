@@ -52,7 +52,7 @@ def widen(k: PackedColumns, at_once: int) -> Routine:
 
 
 def _load(f: Function, k: PackedColumns, words: Sequence[str], rows: Sequence[str], last: str) -> None:
-    """Four inputs of both rows, one or two words each; ``last`` ends the address of a row's last load."""
+    # Four inputs of both rows, one or two words each; ``last`` ends the address of a row's last load.
     for number, row in enumerate(rows):
         if k.size > 1:
             f("ldr", words[2 + number], f"[{row}, #4]")
@@ -196,7 +196,7 @@ class DspDepthwiseWriter(Writer):
         f.place(end)
 
     def _weights(self) -> None:
-        """Three words of weights to six of two, and the requantisation to the stack."""
+        # Three words of weights to six of two, and the requantisation to the stack.
         f, k = self.f, self.k
         packed = self.sums[:3]
         f("ldm", f"{self.stream}!", listed(packed[:2] if k.packed else packed))
@@ -218,7 +218,7 @@ class DspDepthwiseWriter(Writer):
                 f("sxtb16", self.weights[number + 3], word, "ror #8")
 
     def _constant(self, constant: str) -> None:
-        """From the weights' last bytes, or from the second word of those of four bits."""
+        # From the weights' last bytes, or from the second word of those of four bits.
         f, spare = self.f, self.sums[3]
         if self.k.packed:
             f("asr", constant, self.sums[1], "#8")
@@ -229,11 +229,9 @@ class DspDepthwiseWriter(Writer):
             f("orr", constant, constant, spare, f"lsl #{8 * number}")
 
     def _bytes(self) -> None:
-        """Two words of weights of four bits as three of 16 times their values.
-
-        The columns are in the high halves of the first word's bytes, in the low ones, and the third one is in
-        the second word's first byte and in both halves of the first word's last one.
-        """
+        # Two words of weights of four bits as three of 16 times their values. The columns are in the high
+        # halves of the first word's bytes, in the low ones, and the third one is in the second word's first
+        # byte and in both halves of the first word's last one.
         f, (first, second, third, spare) = self.f, self.sums
         f("and", third, second, "#0xf0")
         for shift, place in ((28, 12), (24, 20)):
@@ -244,7 +242,7 @@ class DspDepthwiseWriter(Writer):
             f("and", word, word, "#0xf0f0f0f0")
 
     def _both(self, packed: str, upper: str, lower: str) -> None:
-        """A column's first two weights to a word, and its last two."""
+        # A column's first two weights to a word, and its last two.
         f, spare = self.f, self.pair[0]
         f("sxtb16", spare, packed)
         f("sxtb16", lower, packed, "ror #8")
@@ -269,7 +267,7 @@ class DspDepthwiseWriter(Writer):
             self._chunk(chunk)
 
     def _chunk(self, c: Chunk) -> None:
-        """A few outputs together, from their columns to memory."""
+        # A few outputs together, from their columns to memory.
         f = self.f
         f("ldr", self.sums[c.last], _START)
         for offset, macs in c.columns:
@@ -290,7 +288,7 @@ class DspDepthwiseWriter(Writer):
             f(self.k.epilogue.store, self.sums[store.sum], place)
 
     def _finish(self, sums: Sequence[str]) -> None:
-        """The limits come last: until then their registers are those of the requantisation."""
+        # The limits come last: until then their registers are those of the requantisation.
         self._requantise(sums)
         clamp(self.f, self.k.epilogue, sums, self.pair)
 

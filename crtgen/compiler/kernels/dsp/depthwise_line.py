@@ -166,7 +166,7 @@ def _fits(window: WindowShape, size: int) -> bool:
 
 
 def _inplace(view: LineView) -> tuple[InPlace, ...]:
-    """Four channels of a line are read whole before they are written, and no others are."""
+    # Four channels of a line are read whole before they are written, and no others are.
     g = view.window
     lead = rows_lead(g, np.array([g.out_height]), np.array([0]), g.channels)
     apart = InPlace(lead=lead * view.size)

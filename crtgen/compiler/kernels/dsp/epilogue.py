@@ -153,7 +153,7 @@ def _epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: 
 
 
 def _lanes_of_sums(rescale: Rescale, lanes: Sequence[tuple[int, Int64]]) -> Lanes | None:
-    """Sums as they are; None where 32 bits do not hold one with its gain."""
+    # Sums as they are; None where 32 bits do not hold one with its gain.
     for gain, channels in lanes:
         if max(rescale.high[channels].max(), -rescale.low[channels].min()) * gain >= 1 << 31:
             return None
@@ -178,7 +178,7 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
 
 
 def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lanes:
-    """The shift that ``each`` keeps is not used."""
+    # The shift that ``each`` keeps is not used.
     epilogue = DspEpilogue.of("single", () if each else (0,) * len(forms), rescale)
     constants = []
     for form in forms:
@@ -262,7 +262,7 @@ def requantise(
 
 
 def _singles(f: Function, epilogue: DspEpilogue, registers: Sequence[str], factor: str, zero: str) -> None:
-    """Two at a time by the floating-point unit."""
+    # Two at a time by the floating-point unit.
     numbers = f.singles("numbers of float32", 3)
     *both, scale = numbers
     if len(registers) > 1:

@@ -27,13 +27,13 @@ def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel |
 
 
 def _ordered(weights: Int8) -> Array:
-    """``[input / 4][output][input % 4]``, with zeros behind the last inputs."""
+    # ``[input / 4][output][input % 4]``, with zeros behind the last inputs.
     return grouped(weights, len(weights), _LANES).ravel()
 
 
 @lru_cache(maxsize=256)
 def _sums(written: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
-    """``sums(x, weights, sums)``, with so many words of weights in a round."""
+    # ``sums(x, weights, sums)``, with so many words of weights in a round.
     f = Function(
         "sums",
         "const int8_t *x",
@@ -79,7 +79,7 @@ class _DspFewWriter:
                 self._multiply(words[n * len(self.totals) :])
 
     def last(self, count: int) -> None:
-        """One to three inputs, and no byte behind them."""
+        # One to three inputs, and no byte behind them.
         f = self.f
         words = self._weights(1)
         f("ldrh" if count > 1 else "ldrb", self.even, f"[{self.x}]")
@@ -89,7 +89,6 @@ class _DspFewWriter:
         self._multiply(words)
 
     def end(self) -> None:
-        """The sums are stored."""
         for n, total in enumerate(self.totals):
             self.f("str", total, f"[{self.result}, #{4 * n}]")
 

@@ -59,7 +59,7 @@ def _consts(plan: Stages, sign: int) -> list[Const]:
 
 
 def _words(pairs: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Words:
-    """``[n, 2]``, real and imaginary parts, as words."""
+    # ``[n, 2]``, real and imaginary parts, as words.
     wide = pairs.astype(np.int64)
     return words16(wide[:, 0], wide[:, 1])
 
@@ -74,27 +74,27 @@ class _Complex:
         self.spare = f.core("spare")
 
     def divide(self, x: str) -> None:
-        """Both parts by the divisor, rounded."""
+        # Both parts by the divisor, rounded.
         self.f("smlabb", self.spare, x, self.factor, self.half)
         self.f("smlatb", x, x, self.factor, self.half)
         self.f("pkhtb", x, x, self.spare, "asr #16")
 
     def turn(self, x: str, by: str, half: str) -> None:
-        """Times a number of length 1, rounded; ``half`` is 2^14."""
+        # Times a number of length 1, rounded; ``half`` is 2^14.
         self.f("smlsd", self.spare, x, by, half)
         self.f("smladx", x, x, by, half)
         self.f("asr", self.spare, self.spare, f"#{_BITS}")
         self.f("pkhbt", x, self.spare, x, "lsl #1")
 
     def two(self, x: tuple[str, ...], spare: str) -> tuple[str, str]:
-        """A transform of two numbers; which registers have it."""
+        # A transform of two numbers; which registers have it.
         a, b = x
         self.f("sadd16", spare, a, b)
         self.f("ssub16", b, a, b)
         return spare, b
 
     def four(self, x: tuple[str, ...], spare: str, inverse: bool) -> tuple[str, ...]:
-        """A transform of four numbers; which registers have it."""
+        # A transform of four numbers; which registers have it.
         f, (a, b, c, d) = self.f, x
         f("sadd16", spare, a, c)
         f("ssub16", a, a, c)
@@ -110,10 +110,8 @@ class _Complex:
 
 @cache
 def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
-    """``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart.
-
-    From the number ``inputs`` on there are zeros.
-    """
+    # ``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart. From the
+    # number ``inputs`` on there are zeros.
     f = first_function(radix, count)
     to, x, order = f.arguments
     apart = count // radix
@@ -145,7 +143,7 @@ def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
 
 @cache
 def _stage(inverse: bool) -> Routine:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
+    # ``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
     f = stage_function("uint32_t", keep=(1, 3))
     x, turn, step, left = f.arguments
     numbers = f.cores("numbers", 4)
@@ -177,7 +175,7 @@ def _stage(inverse: bool) -> Routine:
 
 @cache
 def _apart(count: int, inverse: bool) -> Routine:
-    """``apart(x, y, halves)``: all but the ends of a transform of real numbers, or of what it comes from."""
+    # ``apart(x, y, halves)``: all but the ends of a transform of real numbers, or of what it comes from.
     f = apart_function("uint32_t", "together" if inverse else "apart")
     x, y, halves = f.arguments
     at = _Complex(f, 2)

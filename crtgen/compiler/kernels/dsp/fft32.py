@@ -58,7 +58,7 @@ def _divide(f: Function, x: str, by: int, spare: Pair) -> None:
 
 
 def _turn(f: Function, x: Pair, by: Pair, low: str, high: Pair) -> Pair:
-    """Times a number of length 1, rounded: which registers have it; the others are free."""
+    # Times a number of length 1, rounded: which registers have it; the others are free.
     (real, imaginary), (cosine, sine) = x, by
     f("rsb", high[1], sine, "#0")
     f("smull", low, high[0], real, cosine)
@@ -78,14 +78,13 @@ def _round(f: Function, low: str, high: str) -> None:
 
 
 def _both(f: Function, a: str, b: str, spare: str) -> tuple[str, str, str]:
-    """Sum and difference, and which register is free."""
+    # Sum and difference, and which register is free.
     f("add", spare, a, b)
     f("sub", a, a, b)
     return spare, a, b
 
 
 def _four(f: Function, x: list[Pair], spare: str) -> list[Pair]:
-    """A transform of four numbers."""
     (ar, ai), (br, bi), (cr, ci), (dr, di) = x
     even_r, odd_r, spare = _both(f, ar, cr, spare)
     even_i, odd_i, spare = _both(f, ai, ci, spare)
@@ -100,10 +99,8 @@ def _four(f: Function, x: list[Pair], spare: str) -> list[Pair]:
 
 @cache
 def _first(radix: int, count: int, inputs: int) -> Routine:
-    """``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart.
-
-    From the number ``inputs`` on there are zeros.
-    """
+    # ``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart. From the
+    # number ``inputs`` on there are zeros.
     f = first_function(radix, count, keep=(0,), local=1)
     to, x, order = f.arguments
     f.free(to)
@@ -134,7 +131,7 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
 
 
 def _given(f: Function, x: Pair, place: str, radix: int, spare: Pair) -> None:
-    """A number over the radix; 0 without a place."""
+    # A number over the radix; 0 without a place.
     if place:
         f("ldrd", *x, f"[{place}]")
     for part in x:
@@ -156,11 +153,9 @@ def _of_radix(f: Function, x: list[Pair], spare: str) -> list[Pair]:
 def _turned(
     f: Function, places: tuple[str, str, str], data: tuple[str, ...], others: tuple[str, ...]
 ) -> list[Pair]:
-    """Loads four numbers and turns three of them; which registers have them. Three wait on the stack.
-
-    ``places``: the address of the first number, which becomes that of the last; bytes from one number to the
-    next; the address of turns. The last register of ``others`` is 0 at first.
-    """
+    # Loads four numbers and turns three of them; which registers have them. Three wait on the stack.
+    # ``places``: the address of the first number, which becomes that of the last; bytes from one number to
+    # the next; the address of turns. The last register of ``others`` is 0 at first.
     at, step, turn = places
     (real, imaginary, cosine, sine), (low, high, higher, zero) = data, others
     _given(f, (real, imaginary), at, 4, (low, zero))
@@ -180,7 +175,7 @@ def _turned(
 
 @cache
 def _stage() -> Routine:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
+    # ``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
     f = stage_function("int32_t", keep=(1, 3), local=6)
     x, turn, step, left = f.arguments
     at = f.core("a number's place")
@@ -209,7 +204,7 @@ def _stage() -> Routine:
 
 @cache
 def _apart(count: int) -> Routine:
-    """``apart(x, y, halves)``: all but the ends of a transform of real numbers."""
+    # ``apart(x, y, halves)``: all but the ends of a transform of real numbers.
     f = apart_function("int32_t", local=1)
     x, y, halves = f.arguments
     x_far, y_far = f.cores("numbers from the end", 2)

@@ -125,7 +125,7 @@ class LineOutputs:
                 yield _Mac("smlabb", pair, self._last(tap // 2))
 
     def _last(self, m: int) -> Word:
-        """A word with the last tap, of an even number, in its lower half: one that others need, too."""
+        # A word with the last tap, of an even number, in its lower half: one that others need, too.
         return Word(m, self.stride == 1 and m > 0)
 
 
@@ -153,7 +153,7 @@ class _LineWriter(Writer):
         f.free(end)
 
     def _next(self, loaded: int, spare: str) -> None:
-        """The pointers go on to the next channel, from behind so many words of inputs."""
+        # The pointers go on to the next channel, from behind so many words of inputs.
         f, k = self.f, self.k
         f.advance(self.x, 4 * (k.pairs - loaded), spare=spare)
         f.advance(self.y, k.size - k.width * k.step, spare=spare)
@@ -210,7 +210,7 @@ class _Resident(_LineWriter):
             self._output(k.first + number * k.stride, number)
 
     def _load(self, pair: int) -> None:
-        """The words of inputs up to this one."""
+        # The words of inputs up to this one.
         while self.loaded <= pair:
             self.f("ldr", self.data[self.loaded % self.k.live], f"[{self.x}], #4")
             self.loaded += 1
@@ -298,7 +298,7 @@ class _Inputs:
         self.free, self.held = list(registers), dict[int, str]()
 
     def load(self, pair: int) -> str:
-        """The register of a word, counted from where the pointer was."""
+        # The register of a word, counted from where the pointer was.
         if pair not in self.held:
             first = not self.held and not pair
             register = self.free.pop() if self.free else self.held.pop(min(self.held))

@@ -96,7 +96,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _lanes(p: MatMulParams, depth: int) -> Lanes | None:
-    """The requantisation of int8; None if there is none, or sums need more than 32 bits."""
+    # The requantisation of int8; None if there is none, or sums need more than 32 bits.
     if depth >= _DEEPEST:
         return None
     most = depth * INT8.magnitude(-p.input1_offset) * INT8.magnitude(-p.input2_offset)
@@ -106,7 +106,7 @@ def _lanes(p: MatMulParams, depth: int) -> Lanes | None:
 
 
 def _copy(dtype: DType, depth: int, step: int, offset: int) -> Routine:
-    """``copy(from, to)``: numbers that lie ``step`` elements apart, plus ``offset``."""
+    # ``copy(from, to)``: numbers that lie ``step`` elements apart, plus ``offset``.
     f = Function("copy", "const void *from", "int16_t *to", purpose=f"{depth} numbers as halfwords.")
     source, to = f.arguments
     alike, fours = step == 1, depth // _AT_ONCE
@@ -155,7 +155,7 @@ def _fours(f: Function, dtype: DType, count: int, offset: int) -> None:
 
 
 def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routine:
-    """``tile(first, second, y)``: two outputs of two rows each."""
+    # ``tile(first, second, y)``: two outputs of two rows each.
     f = Function(
         "tile",
         "const int16_t *first",
@@ -200,7 +200,7 @@ def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
 
 
 def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routine:
-    """``rows(first, second, y)``: two rows of outputs of int16."""
+    # ``rows(first, second, y)``: two rows of outputs of int16.
     f = Function(
         "rows",
         "const int16_t *first",

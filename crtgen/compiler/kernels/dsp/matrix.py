@@ -152,7 +152,7 @@ def weight_stream(
 
 
 def _pairs_of_channels(channels: int) -> tuple[Int64, Int64]:
-    """First and second channel of each pair; the last pair may repeat one, and one alone is both."""
+    # First and second channel of each pair; the last pair may repeat one, and one alone is both.
     a = np.arange(0, channels - 1, 2)
     if channels % 2:
         a = np.append(a, channels - 2)

@@ -138,7 +138,7 @@ class PackingWriter(Writer):
             self._rows()
 
     def _two(self, first: int, second: int | None) -> None:
-        """Two inputs of each window, or one."""
+        # Two inputs of each window, or one.
         f = self.f
         for window, low, high in zip(self.windows, self.wide, self.words, strict=True):
             self._single(low, window, first)
@@ -174,7 +174,7 @@ class PackingWriter(Writer):
             self.f.advance(window, by)
 
     def _word(self, offset: int | None) -> None:
-        """A word of each window, those where the pointers are if there is no offset."""
+        # A word of each window, those where the pointers are if there is no offset.
         f = self.f
         loaded = self.words if self.packing.size == 1 else self.wide
         for word, window in zip(loaded, self.windows, strict=True):

@@ -149,7 +149,7 @@ def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str)
 
 
 def _walk(window: WindowShape) -> tuple[int, int, int]:
-    """Rows, blocks and unroll of a window; one as wide as the image has as few rows as have 16-bit sums."""
+    # Rows, blocks and unroll of a window; one as wide as the image has as few rows as have 16-bit sums.
     rows, columns = window.taps_y, window.taps_x
     if columns == window.width:
         pixels = rows * columns

@@ -8,8 +8,8 @@ from crtgen.compiler.kernels.asm import CORE, Function, Routine
 
 __all__ = ["Pixels", "of_part", "of_window"]
 
+# Registers that are not those of a result.
 _OTHERS = CORE[2:]
-"""Registers that are not those of a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _gate_parts(op: Lstm, sig: Signature, target: Target) -> Iterator[Part]:
-    """Those of the input for all gates, then those of the hidden state."""
+    # Those of the input for all gates, then those of the hidden state.
     x, hidden, _, w, r, bias = sig.inputs
     y = Value("y", (1, hidden.shape[1]), DType.INT16, Quant.tensor(1 / 4096))
     both = [products(op, sig, gate) for gate in range(len(GATES))]

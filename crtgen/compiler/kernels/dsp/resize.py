@@ -36,7 +36,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 @cache
 def _down(elements: int) -> Routine:
-    """``down(to, above, below, lower)``: between two rows, times 1024, by the share of the second."""
+    # ``down(to, above, below, lower)``: between two rows, times 1024, by the share of the second.
     f = Function(
         "down",
         "int32_t *to",
@@ -78,7 +78,7 @@ def _down(elements: int) -> Routine:
 
 @cache
 def _across(pixels: int, channels: int) -> Routine:
-    """``across(row, y, columns, shares)``: a row of outputs between elements of ``row``."""
+    # ``across(row, y, columns, shares)``: a row of outputs between elements of ``row``.
     f = Function(
         "across",
         "const int32_t *row",

@@ -336,7 +336,7 @@ class Outputs(Writer):
             requantise(f, k.epilogue, (total,), (multiplier, constant), spare, right, gains[number])
 
     def _rounded(self, sums: Sequence[str], gains: Sequence[int]) -> None:
-        """From the words before the columns."""
+        # From the words before the columns.
         f, k, multiplier = self.f, self.k, self.taps[0]
         f("ldr", multiplier, f"[{self.columns}, #-4]")
         for total, gain in zip(sums, gains, strict=True):

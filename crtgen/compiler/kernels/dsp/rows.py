@@ -120,7 +120,7 @@ class RowBuilder:
         )
 
     def _body(self, count: int, both: bool) -> Chunk:
-        """A chunk that moves both pointers to where the next one begins."""
+        # A chunk that moves both pointers to where the next one begins.
         chunk = self.chunk(count, 0, both)
         data, output = count * self.stride[1] * self.column_bytes, count * self.pixel_bytes
         columns = tuple((at - data if at > data else at, macs) for at, macs in chunk.columns)
@@ -161,7 +161,7 @@ class RowBuilder:
         return OutputStore(total, below) if below <= FAR else OutputStore(total, at, below=True)
 
     def _macs(self, into: list[int], tap: int) -> list[tuple[str, int, int, int]]:
-        """With strides of 1 weights follow by column, with 2 the pairs come first."""
+        # With strides of 1 weights follow by column, with 2 the pairs come first.
         if self.stride[0] == 2:
             return [("smlad", into[0], 0, tap), ("smlabb", into[0], 1, 3 + tap)]
         upper, lower = 2 * tap, 2 * tap + 1
@@ -171,7 +171,7 @@ class RowBuilder:
 
     @staticmethod
     def _placed(mac: tuple[str, int, int, int], started: set[int], start: int) -> Mac:
-        """The product, the first one of each sum adding to the start value."""
+        # The product, the first one of each sum adding to the start value.
         op, into, data, weight = mac
         origin = into if into in started else start
         started.add(into)

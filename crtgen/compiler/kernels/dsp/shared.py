@@ -54,7 +54,7 @@ def _work(layer: DspLayer, group: Routine, windows: Routine) -> Work:
 
 
 def _table(layer: DspLayer) -> Const:
-    """A layer's numbers; without padding the window has no rows."""
+    # A layer's numbers; without padding the window has no rows.
     walk, packing, stream = layer.walk, layer.packing, layer.stream
     window = walk.rows or PaddedRows(0, 0, 0, 0, 0, 0, 0, 0, 0)
     shift_a, shift_b = stream.epilogue.shifts or (0, 0)

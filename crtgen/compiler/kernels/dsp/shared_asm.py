@@ -115,7 +115,7 @@ class SharedGroup(Writer):
             f("ldr", job, f.kept[3])
 
     def _store(self) -> None:
-        """The flags say whether the last pair of channels is done."""
+        # The flags say whether the last pair of channels is done.
         f, job, step, store, size = self.f, self.columns, self.taps[0], self.epilogue.store, self.size
         f("ldr", step, f"[{job}, #{_PIXEL_BYTES}]")
         f("ldr", self.inputs[0], f.kept[1])

@@ -43,7 +43,7 @@ def sigmoid_lines(logistic: bool) -> Words:
 
 @cache
 def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> Routine:
-    """``sigmoid(x, y, lines)``, so many elements in a round."""
+    # ``sigmoid(x, y, lines)``, so many elements in a round.
     name = "logistic" if logistic else "tanh"
     f = Function(
         name,
@@ -93,7 +93,7 @@ class _SigmoidTable:
         self.sign, self.line = f.core("sign, height"), f.core("place, line, slope")
 
     def __call__(self, result: str, pair: str, half: str) -> None:
-        """Appends the instructions for a half, ``b`` or ``t``."""
+        # Appends the instructions for a half, ``b`` or ``t``.
         f, sign, line = self.f, self.sign, self.line
         if self.half:
             f(f"smla{half}b", result, pair, self.factor, self.half)

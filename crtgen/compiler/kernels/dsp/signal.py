@@ -92,7 +92,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | Non
 
 
 def _shift_of(f: Function, numbers: tuple[str, str, str], bits: str) -> None:
-    """Stores by how many bits samples are shifted; the first of ``numbers`` becomes the factor of that."""
+    # Stores by how many bits samples are shifted; the first of ``numbers`` becomes the factor of that.
     most, least, spare = numbers
     f("sxth", spare, most)
     f("asr", most, most, "#16")

@@ -65,7 +65,6 @@ def solve_step(p: Softmax16Params) -> Step | None:
 
 @cache
 def _greatest(depth: int) -> Routine:
-    """``greatest(x)``."""
     f = Function("greatest", "const int16_t *x", purpose="The greatest element.", returns="int32_t")
     x = f.moved(f.arguments[0], "inputs")
     most, spare = f.core("the greatest", ("r0",)), f.core("differences")
@@ -94,7 +93,7 @@ def _greatest(depth: int) -> Routine:
 
 @cache
 def _sum(depth: int, step: Step, block: int) -> Routine:
-    """``sum(x, y, greatest, powers)``: the powers of all elements, and their sum."""
+    # ``sum(x, y, greatest, powers)``: the powers of all elements, and their sum.
     shift, multiplier, less = step
     f = Function(
         "sum",
@@ -137,7 +136,7 @@ def _sum(depth: int, step: Step, block: int) -> Routine:
 
 @cache
 def _shares(depth: int, block: int) -> Routine:
-    """``shares(y, share, shift)``: each power times a share, ``shift`` bits to the right, rounded."""
+    # ``shares(y, share, shift)``: each power times a share, ``shift`` bits to the right, rounded.
     f = Function(
         "shares", "int16_t *y", "int32_t share", "int32_t shift", purpose="Each power times a share."
     )

@@ -111,7 +111,7 @@ class Tile(Writer):
             self.f("smlad", total, pair, weights, sums[-1] if first else total)
 
     def _requantise(self) -> None:
-        """A sum of both channels less that of the second is that of the first with its gain."""
+        # A sum of both channels less that of the second is that of the first with its gain.
         f, epilogue, gain = self.f, self.m.epilogue, self.form.gain
         for mix, low in zip(self.a, self.b, strict=True) if gain else ():
             f("sub", mix, mix, low)
@@ -136,7 +136,7 @@ class Tile(Writer):
             requantise(f, epilogue, sums, (multiplier, constant), self.taps[1], right, 0 if channel else gain)
 
     def _store(self) -> None:
-        """The second channel first: the last store moves the pointer on to the next pair of channels."""
+        # The second channel first: the last store moves the pointer on to the next pair of channels.
         f, m, y = self.f, self.m, self.y or self.taps[1]
         store, size = m.epilogue.store, m.epilogue.bits // 8
         if not self.y:

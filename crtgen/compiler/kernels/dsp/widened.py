@@ -19,8 +19,8 @@ from crtgen.network.ops.conv import DepthwiseConv2d
 
 __all__ = ["WidenedView", "widened"]
 
+# Taps of a window: with fewer, others than weights are most.
 _LEAST = 16
-"""Taps of a window: with fewer, others than weights are most."""
 
 
 @dataclass(frozen=True, slots=True)

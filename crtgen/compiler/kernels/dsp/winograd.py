@@ -30,11 +30,11 @@ from crtgen.network.ops.fixedpoint import Int8, Int64
 
 __all__ = ["WinogradView", "winograd"]
 
+# Their steps are written out.
 _MOST_CHANNELS = 128
-"""Their steps are written out."""
 _TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
+# In this order the channels of a word are widened.
 _MIXED = [0, 2, 1, 3]
-"""In this order the channels of a word are widened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _view(window: WindowShape, zero_point: int, channels: int, lanes: Lanes) -> 
 
 
 def _const(weights: Int8, bias: Int64, lanes: Lanes, length: int) -> Const:
-    """Per pair of channels ``[position, channels in twos, channel]``, then start and requantisation."""
+    # Per pair of channels ``[position, channels in twos, channel]``, then start and requantisation.
     pairs = len(weights) // 2
 
     def pack(some: slice) -> Words:

@@ -100,7 +100,7 @@ class Transform(Writer):
         self.f.advance(self.to, -by, self.row[0])
 
     def _channels(self, rotated: tuple[str, ...]) -> None:
-        """Two channels: each row of ``B^T x``, times ``B``."""
+        # Two channels: each row of ``B^T x``, times ``B``.
         f, row, upper, lower = self.f, self.row, self.upper, self.lower
         self._load(upper, 1, rotated)
         self._load(lower, 2, rotated)
@@ -120,7 +120,7 @@ class Transform(Writer):
         self._store(3)
 
     def _load(self, registers: Sequence[str], number: int, rotated: tuple[str, ...]) -> None:
-        """A row of the tile's inputs."""
+        # A row of the tile's inputs.
         for column, register in enumerate(registers):
             self.f("ldr", register, f"[{self.window}, #{number * self.t.pitch + column * self.t.pixel}]")
             self.f("sxtb16", register, register, *rotated)
@@ -218,7 +218,7 @@ class WinogradWriter(Writer):
         f("stmdb", f"{self.sp}!", listed(self.sums))
 
     def _outputs(self) -> None:
-        """``A^T m A`` of each channel and tile, column by column, then what is made of it."""
+        # ``A^T m A`` of each channel and tile, column by column, then what is made of it.
         f, t, epilogue = self.f, self.t, self.t.epilogue
         free = [r for r in LISTED if r not in (self.weights, self.columns)]
         y, m, constants = free[:4], free[4:8], [*free[8:], self.sp]
@@ -235,7 +235,7 @@ class WinogradWriter(Writer):
         f.free(*own)
 
     def _sums(self, number: int, y: Sequence[str], m: Sequence[str], start: str) -> None:
-        """``y`` becomes what two rows of two outputs are, from the sums of that number."""
+        # ``y`` becomes what two rows of two outputs are, from the sums of that number.
         f = self.f
         left, right = (y[0], y[2]), (y[1], y[3])
         for column in range(4):

@@ -1,4 +1,6 @@
-"""Where operators that move elements move them: blocks of an input to blocks of the output."""
+"""Block copies: the moves of CONCAT, PAD, SLICE, TRANSPOSE and their like, as nested loops over runs of
+elements.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,10 +20,10 @@ Movement: TypeAlias = Identity | Transpose | StridedSlice | Concat | Pad | Broad
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """Elements of ``source``, from ``first`` on, to those of the output from ``start`` on.
+    """A copy of elements of ``source``, from index ``first``, to the output, from index ``start``.
 
-    ``source`` is the C name of an input: ``x<n>`` counts those that vary, ``operand<i>`` is a constant one.
-    ``loops`` have two strides each: in the source, in the output.
+    ``source`` is the C name of an input: ``x<n>`` for the n-th input that varies, ``operand<i>`` for constant
+    input i. Each of ``loops`` has two strides: in the source and in the output.
     """
 
     source: str
@@ -32,7 +34,9 @@ class BlockCopy:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """In each of ``loops``, of one stride, ``run`` elements of the output from ``start`` on."""
+    """Runs of ``run`` output elements that no copy writes; the first begins at ``start``, the others follow
+    ``loops``.
+    """
 
     loops: tuple[Loop, ...]
     start: int
@@ -44,23 +48,24 @@ class Gap:
 
     @property
     def to(self) -> str:
-        """C of where a run begins, in elements."""
+        """C expression of the index at which a run begins."""
         first = index_of(self.loops, 0)
         return f"{self.start} + {first}" if self.start else first
 
 
 def gaps_of(op: Pad, sig: Signature, run: int) -> tuple[Gap, ...]:
-    """What padding fills, or all of the output where that is less: a run costs ``run`` elements more."""
+    """Return the elements to fill with padding, or one gap over the whole output if that costs less.
+
+    Starting a run is counted as ``run`` elements.
+    """
     gaps, length = tuple(_gaps(op, sig)), sig.y.elements
     each = sum(gap.runs * (gap.run + run) for gap in gaps)
     return gaps if each < length + run else (Gap((Loop(1, (0,)),), 0, length),)
 
 
 def _gaps(op: Pad, sig: Signature) -> Iterator[Gap]:
-    """Before and behind the input along each axis, within that along the axes before it.
-
-    What is behind one line and before the next is one run.
-    """
+    # Along each axis: the padding before and after the input. The padding after one line and before the next
+    # is one run.
     strides = strides_of(sig.y.shape)
     outer: list[Loop] = []
     line, start = Loop(1, (0,)), 0
@@ -79,7 +84,7 @@ def _gaps(op: Pad, sig: Signature) -> Iterator[Gap]:
 
 
 def blocks_of(op: Movement, sig: Signature) -> tuple[BlockCopy, ...]:
-    """All that is moved, in the order of the output; what padding fills is not among it."""
+    """Return the copies that write the output, in the output's order; padding is not among them."""
     match op:
         case Identity():
             source = "operand0" if sig.x.is_constant else "x0"
@@ -108,7 +113,7 @@ def blocks_of(op: Movement, sig: Signature) -> tuple[BlockCopy, ...]:
 
 
 def _mirrored(op: MirrorPad, sig: Signature) -> Iterator[BlockCopy]:
-    """The inside, and around it what is in the mirrors of one axis, of two, ..."""
+    # The input itself, then its mirror images along one axis, along two axes, and so on.
     have, to = strides_of(sig.x.shape), strides_of(sig.y.shape)
     axes = [op.segments(length, axis) for axis, length in enumerate(sig.x.shape)]
     for parts in product(*axes):

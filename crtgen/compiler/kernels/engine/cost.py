@@ -1,9 +1,9 @@
-"""What kernels cost, and what designs state of their code so that it can be told.
+"""Cost of kernels in instructions, cycles and bytes, from what designs state about their code.
 
-Assembly is data, so its instructions and bytes are counted. C is what a compiler makes of it. A design says
-how often each *block* of its C runs, by a name; what a block takes on a core at a compiler's option has been
-measured on random layers and lies in ``costs.csv``, which ``python -m benchmarks.fit_costs`` writes. A block
-without figures counts ``UNKNOWN``.
+Instructions and bytes of assembly are counted, since assembly is data here. C is different: its cost is up to
+the compiler. So a design states how often each named *block* of its C runs, and the cost of a block on a core
+at an optimisation flag is measured on random layers. ``python -m benchmarks.fit_costs`` writes these figures
+to ``costs.csv``. A block without figures costs ``UNKNOWN``.
 """
 
 import re
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 CALL = "call"
-"""The block that every function has once: prologue, epilogue and what is around its loops."""
+"""The block that every function has once: prologue, epilogue and the code around its loops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Instructions of one run, bytes of code and of constants in flash, bytes of scratch in the arena.
+    """Instructions of one run; bytes of code and constants in flash; bytes of scratch in the arena.
 
-    ``time`` is by what designs are compared: cycles where the board says how its flash is read, else
+    Designs are compared by ``time``: cycles if the board describes how its flash is read, otherwise
     instructions.
     """
 
@@ -52,7 +52,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class BlockCount:
-    """How often a block of C runs, and how often it is written."""
+    """Number of runs of a C block, and the number of copies of it in the code."""
 
     runs: float = 0.0
     copies: float = 0.0
@@ -60,21 +60,21 @@ class BlockCount:
 
 @dataclass(frozen=True, slots=True)
 class BlockFigures:
-    """Instructions of a run of a block, and bytes of a copy."""
+    """Instructions per run of a block, and bytes per copy."""
 
     instructions: float
     code: float
 
 
 UNKNOWN = BlockFigures(10.0, 20.0)
-"""A block that nobody measured. A test names the kernels that have any."""
+"""Cost of a block that has not been measured. A test names the kernels that contain one."""
 
 
 @dataclass(slots=True)
 class Work:
-    """What a kernel does in a run: calls of functions in ``assembly``, and blocks of C.
+    """Work of one run of a kernel: calls of ``assembly`` routines and blocks of C.
 
-    C reads ``constants`` bytes of constants. Methods add, and return the work itself.
+    The C code reads ``constants`` bytes of constants. Each method adds work and returns the object.
     """
 
     assembly: Runs = field(default_factory=Runs)
@@ -82,26 +82,26 @@ class Work:
     blocks: dict[str, BlockCount] = field(default_factory=dict)
 
     def block(self, name: str, runs: float, copies: float = 1) -> "Work":
-        """A block that is written ``copies`` times; of all its copies together, ``runs`` run."""
+        """Add a block that the code contains ``copies`` times; together the copies run ``runs`` times."""
         before = self.blocks.get(name, BlockCount())
         self.blocks[name] = BlockCount(before.runs + runs, before.copies + copies)
         return self
 
     def words(self, kind: str, runs: float, *lines: str, copies: float = 1) -> "Work":
-        """Lines of C on elements of a type: a block for each operator and function in them."""
+        """Add lines of C on elements of a type: one block for each operator and function in them."""
         self.block(kind, runs, copies)
         for word, times in words("; ".join(lines)).items():
             self.block(f"{kind} {word}", runs * times, copies * times)
         return self
 
     def loops(self, name: str, loops: Sequence[Loop]) -> "Work":
-        """Nested loops around an innermost one."""
+        """Add nested loops around an innermost loop."""
         for depth in range(1, len(loops)):
             self.block(f"{name} {depth} of {len(loops)}", prod(loop.count for loop in loops[:depth]))
         return self
 
     def copy(self, nbytes: int, runs: float, copies: float = 1, words: bool = False) -> "Work":
-        """``crt_copy`` of so many bytes, or ``crt_copy_words``."""
+        """Add ``runs`` calls of ``crt_copy`` of ``nbytes`` bytes each, or of ``crt_copy_words``."""
         kind = "copy of words" if words else "copy"
         self.block(kind, runs, copies)
         for size, count in ((16, nbytes // 16), (4, nbytes % 16 // 4), (1, nbytes % 4)):
@@ -110,7 +110,7 @@ class Work:
         return self
 
     def fill(self, nbytes: float, runs: float = 1) -> "Work":
-        """``memset`` of so many bytes."""
+        """Add ``runs`` calls of ``memset`` of ``nbytes`` bytes each."""
         return self.block("fill", runs).block("fill 1", runs * nbytes, 0)
 
 
@@ -122,9 +122,10 @@ _WORD = re.compile(r"(?<!\w)([a-zA-Z_]\w*)\(|\((int64_t|float)\)| ([*/+<>-]|>>) 
 
 @cache
 def words(text: str) -> Mapping[str, int]:
-    """How often each function and operator is in a line of C; a difference counts as a sum.
+    """Count the functions and operators in a line of C; a difference counts as a sum.
 
-    What saturates says how many of its limits are not those of the type.
+    A saturating function is counted together with the number of its limits that differ from those of the
+    type.
     """
     found: dict[str, int] = {}
     clamp = _CLAMP.search(text)
@@ -138,12 +139,14 @@ def words(text: str) -> Mapping[str, int]:
 
 
 def limits_within(kind: str, low: str, high: str) -> int:
-    """How many of two limits, as C, are not those of the type of that name."""
+    """Return how many of the limits ``low`` and ``high``, given as C, differ from those of the type
+    ``kind``.
+    """
     return sum(int(n) != limit for n, limit in zip((low, high), _LIMITS[kind], strict=True))
 
 
 def estimate(kernel: str, work: Work, core: Core, flag: str) -> BlockFigures:
-    """Instructions of the C of a template and of its assembly, and bytes of the C."""
+    """Return the instructions of a kernel's C and assembly, and the bytes of its C."""
     known = figures(core.measured, flag)
     instructions, code = work.assembly.instructions, 0.0
     for name, block in ((CALL, BlockCount(1, 1)), *work.blocks.items()):
@@ -155,7 +158,9 @@ def estimate(kernel: str, work: Work, core: Core, flag: str) -> BlockFigures:
 
 @cache
 def figures(core: str, flag: str) -> Mapping[tuple[str, str], BlockFigures]:
-    """What blocks take on a core at an option of the compiler, by kernel and name."""
+    """Return the measured figures of all blocks on a core at a compiler flag, by kernel family and block
+    name.
+    """
     with costs_file().open(encoding="utf-8", newline="") as file:
         rows = rows_of(file)
         column = next(rows).index(f"{core} {flag}")

@@ -1,4 +1,4 @@
-"""Kernels in C that compute element by element, of any number of operands."""
+"""Element-wise kernels in C, with any number of operands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _CLAMPS = {DType.INT8: "crt_int8", DType.UINT8: "crt_uint8", DType.INT16: "crt_i
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A variable ``name`` of the C type ``type`` that is ``array[index]``."""
+    """A C variable ``name`` of C type ``type``, loaded from ``array[index]``."""
 
     type: str
     name: str
@@ -32,7 +32,9 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class ElementsView:
-    """In each of ``loops`` the operands, called a, b, ..., through ``lines`` of C to ``result``."""
+    """View of an element-wise kernel: in ``loops`` over the elements, ``lines`` of C compute ``result`` from
+    the operands.
+    """
 
     operands: tuple[Operand, ...]
     loops: tuple[Loop, ...]
@@ -41,11 +43,11 @@ class ElementsView:
 
 
 def elements(sig: Signature, name: str, lines: Sequence[str], tables: Sequence[Const] = ()) -> Kernel:
-    """The kernel of an element-wise operator.
+    """Return the kernel of an element-wise operator.
 
-    ``lines`` are C: statements and, last, the expression of the result. The operands are a, b, ... in it:
-    whole numbers of fewer than 32 bits in that many, others in their own types. ``tables`` are constants that
-    it reads.
+    ``lines`` is C: statements, and last the expression of the result. It calls the operands a, b, ...;
+    integers narrower than 32 bits arrive as int32, other types as they are. ``tables`` are constants that it
+    reads.
     """
     names, consts = operands(sig)
     strides = [repeated_strides(v, sig.y) for v in sig.inputs]
@@ -75,14 +77,15 @@ def _work(sig: Signature, lines: Sequence[str], loops: Sequence[Loop]) -> Work:
 
 
 def _overlays(sig: Signature) -> Sequence[InPlace]:
-    """Operands that are read once and in order: an output whose elements are wider runs ahead of them."""
+    # The output may overwrite operands that are read once and in order. If its elements are wider, it needs a
+    # lead.
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
     growth = {i: sig.y.dtype.itemsize - sig.inputs[i].dtype.itemsize for i in whole}
     return [InPlace(input=i, lead=max(0, growth[i] * (sig.y.elements - 1))) for i in whole]
 
 
 def operands(sig: Signature) -> tuple[tuple[str, ...], tuple[Const, ...]]:
-    """The C names of all operands, and the arrays of those that are constant."""
+    """Return the C names of all operands, and the arrays of the constant ones."""
     names, consts, variables = [], [], 0
     for i, value in enumerate(sig.inputs):
         if value.is_constant:
@@ -95,15 +98,17 @@ def operands(sig: Signature) -> tuple[tuple[str, ...], tuple[Const, ...]]:
 
 
 def measured_as(value: Value) -> str:
-    """The type whose figures a kernel has: whole numbers that nobody measured count as those of int8."""
+    """Return the type whose measured figures stand for the value's type; an integer without figures counts as
+    int8.
+    """
     return DType.INT8.value if is_plain(value) and value.dtype.is_integer else value.dtype.value
 
 
 def clamped(value: Value, number: str, low: int, high: int) -> str:
-    """C for ``number``, also C, within limits, as an element of a quantised value."""
+    """Return C that clamps ``number``, itself C, and converts it to an element of a quantised value."""
     return f"{_CLAMPS[value.dtype]}({number}, {low}, {high})"
 
 
 def stored(value: Value, number: str) -> str:
-    """C for ``number``, also C, as an element of a value."""
+    """Return C that converts ``number``, itself C, to an element of a value."""
     return f"({value.dtype.c_name})({number})" if value.dtype in _WIDE else number

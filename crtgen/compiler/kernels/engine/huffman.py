@@ -1,7 +1,7 @@
-"""Huffman codes of at most eight bits, for bytes of constants: made, written, and read again.
+"""Huffman codes of at most eight bits for bytes of constants: construction, encoding, decoding.
 
-The bytes that are often have a code each, all others one in common, which eight bits of their own follow. So
-a table of 256 entries at most decodes any of them. ``crt/coded.h`` is what reads them on the device.
+Frequent bytes have a code each; all others share an escape code, followed by the byte itself. So a table of
+at most 256 entries decodes any symbol with one lookup. ``crt/coded.h`` is the decoder on the device.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ _BEYOND = 2  # halfwords that are read behind the last number
 
 @dataclass(frozen=True)
 class HuffmanCode:
-    """The lengths of the codes of symbols 0 to 256, 0 where there is none; 256 are all bytes without one."""
+    """Code lengths of symbols 0 to 256; 0 if a symbol has no code. Symbol 256 is the escape code."""
 
     lengths: tuple[int, ...]
 
     @property
     def bits(self) -> int:
-        """Of the longest code, which the table is looked up by."""
+        """Length of the longest code, which is the number of bits that index the table."""
         return max(self.lengths)
 
     @cached_property
     def _codes(self) -> npt.NDArray[np.int64]:
-        """The canonical codes: ascending by length, then by symbol."""
+        # Canonical codes: ascending by length, then by symbol.
         made, code, before = np.zeros(257, np.int64), 0, 0
         for length, symbol in sorted((n, s) for s, n in enumerate(self.lengths) if n):
             code <<= length - before
@@ -46,9 +46,9 @@ class HuffmanCode:
 
     @property
     def table(self) -> Halfwords:
-        """What each number of ``bits`` bits begins with: a byte, and its length from bit 8 on.
+        """Decoding table, indexed by the next ``bits`` bits: the byte, with its code length from bit 8 on.
 
-        Bit 15 says that the byte follows. What no code begins with has a length of 1.
+        Bit 15 marks the escape code. An index that begins no code has length 1.
         """
         table = np.full(1 << self.bits, 1 << 8, np.uint16)
         for symbol, length in enumerate(self.lengths):
@@ -59,7 +59,9 @@ class HuffmanCode:
         return table
 
     def written(self, numbers: Bytes) -> Halfwords:
-        """The codes of these numbers, the first one in the highest bits, and what is read beyond them."""
+        """Encode numbers, the first one in the highest bits, and append the padding that the decoder reads
+        beyond the end.
+        """
         lengths = np.array(self.lengths)
         plain = lengths[numbers] > 0
         symbols = np.where(plain, numbers.astype(np.int64), _OTHER)
@@ -74,7 +76,7 @@ class HuffmanCode:
         return np.append(packed, np.zeros(_BEYOND, np.uint16))
 
     def read(self, codes: Halfwords, count: int) -> Bytes:
-        """As the device reads so many numbers."""
+        """Decode ``count`` numbers in the same way as the device."""
         table, shift = self.table.tolist(), 32 - self.bits
         made, hold, left, following = bytearray(count), 0, 0, iter(codes.tolist())
         for place in range(count):
@@ -89,7 +91,7 @@ class HuffmanCode:
         return np.frombuffer(bytes(made), np.uint8)
 
     def nbytes(self, counts: npt.NDArray[np.int64]) -> int:
-        """Of the table and of the codes of bytes that are there so often."""
+        """Bytes of the table and of the encoded data, if byte i occurs ``counts[i]`` times."""
         lengths = np.array(self.lengths[:_OTHER])
         others = int(counts[lengths == 0].sum()) * (self.lengths[_OTHER] + 8)
         bits = int((counts * lengths).sum()) + others
@@ -97,7 +99,7 @@ class HuffmanCode:
 
 
 def shortest(numbers: Bytes) -> HuffmanCode:
-    """The code with which these numbers and its table take least; there is at least one."""
+    """Return the code that makes these numbers and its table smallest. ``numbers`` must not be empty."""
     counts = np.bincount(numbers, minlength=256).astype(np.int64)
     order = np.argsort(-counts, kind="stable")
     kinds = int((counts > 0).sum())
@@ -111,7 +113,7 @@ def shortest(numbers: Bytes) -> HuffmanCode:
 
 
 def _code(counts: npt.NDArray[np.int64], symbols: Sequence[int], limit: int) -> HuffmanCode:
-    """The best code of these bytes, and of one for the others if there are any, of ``limit`` bits at most."""
+    # The best code of at most ``limit`` bits for these bytes, with an escape code if others occur.
     weights = {symbol: int(counts[symbol]) for symbol in symbols}
     others = int(counts.sum()) - sum(weights.values())
     if others:
@@ -123,7 +125,7 @@ def _code(counts: npt.NDArray[np.int64], symbols: Sequence[int], limit: int) -> 
 
 
 def _lengths(weights: Sequence[int], limit: int) -> list[int]:
-    """Lengths of codes for symbols of these weights, by merging packages (Larmore and Hirschberg, 1990)."""
+    # Length-limited Huffman code by the package-merge algorithm (Larmore and Hirschberg, 1990).
     if len(weights) == 1:
         return [1]
     alone = sorted((weight, (symbol,)) for symbol, weight in enumerate(weights))

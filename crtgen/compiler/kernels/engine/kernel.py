@@ -1,4 +1,4 @@
-"""A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
+"""A kernel: the code of one layer as a template, its constants, and the memory that it needs."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -28,14 +28,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is generated for: the core, whether speed or size matters, and the option of compilers.
+    """Properties of the target that code is specialised for.
 
-    ``code`` and ``constants`` are how the memories are read that hold code and constants, where the board
-    says. ``unrolled`` and ``stripe`` are for variants of kernels: how many times as many steps of a loop are
-    written out as by itself, and how many times as much memory a stripe of rows may take. On two ``cores``
-    layers are computed in halves. ``expanded``: weights may take several times
-    their flash, as the level says. ``coded``: weights may be codes that are decoded before they are used:
-    True, all; False, those of few values; None, none.
+    ``optimize`` is ``speed`` or ``size``, ``flag`` the compiler's option. ``code`` and ``constants`` describe
+    how the memories of code and constants are read, if the board says so. ``unrolled`` scales how many steps
+    of a loop are written out, ``stripe`` how much memory a stripe of rows may take; both serve variants of
+    kernels. With two ``cores``, layers are computed in halves. ``expanded``: weights may take several times
+    their size in flash. ``coded``: weights may be stored as codes and decoded before use; True for all
+    weights, False for those with few distinct values, None for never.
     """
 
     core: Core = HOST
@@ -59,31 +59,36 @@ class Target:
         return hash((self.core.name, self.optimize, self.flag))
 
     def kept(self, code: float, constants: float) -> "Target":
-        """The same once so many bytes of code and constants are read: what a cache holds does not wait."""
+        """Return the target as seen after ``code`` and ``constants`` bytes were read once: reads from a cache
+        do not wait.
+        """
         fits = self.code is not None and code <= self.code.code_cache
         holds = self.constants is not None and constants <= self.constants.data_cache
         return replace(self, code=None if fits else self.code, constants=None if holds else self.constants)
 
     def of_kernels(self, optimize: str) -> "Target":
-        """The same for kernels that are for ``speed`` or for ``size``; the compiler is told what it was."""
+        """Return a copy for kernels that are optimised for ``speed`` or ``size``; the compiler flag stays."""
         return self if optimize == self.optimize else replace(self, optimize=optimize)
 
     def steps(self, usual: int) -> int:
-        """How many steps of a loop are written out where usually it is so many."""
+        """Return how many steps of a loop to write out, if ``usual`` is the design's own choice."""
         return max(int(usual * self.unrolled), min(usual, 1))
 
     @property
     def of_one_kernel(self) -> "Target":
-        """The same for a single kernel, which is for speed or for size: alone, balanced is speed."""
+        """Copy for choosing a single kernel: ``balanced`` only makes sense for several, so it becomes
+        ``speed``.
+        """
         return self.of_kernels("size" if self.optimize == "size" else "speed")
 
 
 @dataclass(frozen=True, slots=True)
 class WeightRows:
-    """Where weights of a byte are in a constant: from ``first`` to ``end`` in rows of ``length`` bytes.
+    """Position of 8-bit weights within a constant: ``count`` rows of ``length`` bytes, weights from ``first``
+    to ``end``.
 
-    ``header`` bytes are in front of the ``count`` rows. ``halves``: halfwords are 256 times a weight, and
-    another one. ``pairs``: every other weight of a row is of the same channel.
+    ``header`` bytes precede the rows. ``halves``: each halfword is 256 times one weight plus another.
+    ``pairs``: every other weight of a row belongs to the same channel.
     """
 
     count: int
@@ -97,12 +102,12 @@ class WeightRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """An array that a kernel reads: what it will be, and how it is packed.
+    """A constant array that a kernel reads, and the function that packs it.
 
-    ``name`` is the role within the layer (``weights``, ``bias``, ``requant``), ``dtype`` numpy's name of its
-    type, ``align`` the alignment in bytes that the kernel needs, ``note`` what the comment above the array
-    says of its layout. ``pack`` makes the array; it is called for kernels that are chosen, once. ``rows`` are
-    said of weights that may be coded.
+    ``name`` is its role in the layer (``weights``, ``bias``, ``requant``), ``dtype`` the numpy name of its
+    type, ``align`` the alignment in bytes that the kernel needs, ``note`` the comment about its layout above
+    the generated array. ``pack`` is called once, and only for the kernel that is chosen. ``rows`` locates
+    weights that may be coded.
     """
 
     name: str
@@ -115,11 +120,11 @@ class Const:
 
     @classmethod
     def of(cls, name: str, data: Array, align: int = 4, note: str = "") -> "Const":
-        """An array that is there already."""
+        """Make a constant from an array that exists already."""
         return cls(name, data.dtype.name, data.shape, lambda: data, align, note)
 
     def named(self, name: str) -> "Const":
-        """The same in another role."""
+        """Return the same constant in another role."""
         return replace(self, name=name)
 
     @property
@@ -128,12 +133,12 @@ class Const:
 
     @property
     def c_type(self) -> str:
-        """C's type of an element."""
+        """C type of an element."""
         return {"float32": "float", "bool": "bool"}.get(self.dtype, f"{self.dtype}_t")
 
     @property
     def data(self) -> Array:
-        """The packed array; each call packs it."""
+        """The packed array; every access packs it again."""
         made = self.pack()
         if (made.dtype.name, made.shape) != (self.dtype, self.shape):
             raise ValueError(f"{self.name} is {made.dtype.name} {made.shape}, not {self.dtype} {self.shape}")
@@ -142,13 +147,12 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """An output may overwrite an input that nothing reads later.
+    """Permission for an output to overwrite an input that no later layer reads.
 
-    ``input`` and ``output`` count the node's inputs, constants included, and its outputs. The kernel is
-    right when the output starts at least ``lead`` bytes before the input: 0 is the same address (or before
-    it). Without such a permit the two must not overlap at all. ``exact`` asks for the same address and
-    nothing else: such a kernel takes over its first input's place, of the same size, where nothing else
-    reads it.
+    ``input`` and ``output`` index the node's inputs (constants included) and outputs. The kernel is correct
+    if the output starts at least ``lead`` bytes before the input; 0 allows the same address. Without a
+    permission the two must not overlap. ``exact``: only the same address is allowed; the kernel then takes
+    over the place of its first input, which has the same size.
     """
 
     input: int = 0
@@ -159,7 +163,7 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one of two cores touches: bytes from and to, of each input, of the output, and of the scratch."""
+    """Byte ranges that one of two cores touches, in each input, in the output, and in the scratch buffer."""
 
     reads: tuple[tuple[int, int], ...]
     writes: tuple[int, int]
@@ -224,28 +228,28 @@ class Kernel:
 
     @property
     def is_alias(self) -> bool:
-        """Whether the output is the input, and no code runs."""
+        """True if the output is the input and no code runs."""
         return not (self.template or self.routines)
 
     @property
     def function(self) -> tuple[Any, ...]:
-        """What its code is: kernels of which this is equal share a function, if their parts do."""
+        """Key of the generated function: kernels with equal keys and equal parts share one function."""
         return self.template, self.view, self.routines
 
     @property
     def family(self) -> str:
-        """The template without its endings, by which the figures of its blocks are kept."""
+        """Template name without its suffixes; the figures of its blocks are filed under this name."""
         return self.template.removesuffix(".c.j2")
 
     @property
     def ordered_routines(self) -> tuple[Routine, ...]:
-        """The routines with their instructions in the best order for the target."""
+        """The routines with their instructions scheduled for the target."""
         pipeline = pipeline_of(self.target.core) if self.target else None
         return tuple(scheduled(r, pipeline) for r in self.routines) if pipeline else self.routines
 
     @property
     def cycles(self) -> float | None:
-        """Of a run, by the model of the target's core and flash; None for a core without a model."""
+        """Cycles of one run by the model of the target's core and flash; None for a core without a model."""
         if self.target is None or self.module is not None:
             return None
         return self._cycles(self.target, self.cost.instructions, self.cost.code)
@@ -266,12 +270,12 @@ class Kernel:
         return of_c * pipeline.compiled + cycles(runs, pipeline) + waits + of_parts
 
     def cycles_on(self, target: Target) -> float:
-        """Of a run where memories are read as the target has it; 0 without a model."""
+        """Return the cycles of one run if memories are read as ``target`` describes; 0 without a model."""
         return self._cycles(target, self.cost.instructions, self.cost.code) or 0.0
 
     @property
     def counted(self) -> float:
-        """Instructions of a run that are known: of assembly and of parts."""
+        """Instructions of one run that are counted, not estimated: assembly and parts."""
         return self.work.assembly.instructions + self._of_parts
 
     @property
@@ -279,11 +283,11 @@ class Kernel:
         return self._together(part.calls * part.kernel.cost.instructions for part in self.parts)
 
     def _together(self, of_parts: Iterable[float]) -> float:
-        """What the parts take: of the longer one where they run at the same time."""
+        # Parts that run at the same time take as long as the longer one.
         return max(of_parts, default=0.0) if self.shares else sum(of_parts)
 
     def priced(self, target: Target) -> "Kernel":
-        """The kernel with its cost."""
+        """Return the kernel with its cost filled in."""
         made = estimate(self.family, self.work, target.core, target.flag) if self.template else None
         routines = sum(routine.code_bytes for routine in self.routines)
         instructions = self._of_parts + (made or self.work.assembly).instructions
@@ -304,9 +308,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A function within a kernel: ``kernel`` for the ``operator`` of that name with the signature ``sig``.
-
-    It is called ``calls`` times in a run.
+    """A function that a kernel calls: ``kernel`` computes ``operator`` for the signature ``sig``, ``calls``
+    times in a run.
     """
 
     operator: str
@@ -315,9 +318,10 @@ class Part:
     calls: int = 1
 
     def cycles(self, warm: Target) -> float:
-        """Of all calls, with memories ``warm``: the first one reads code that a cache keeps for the others.
+        """Return the cycles of all calls; ``warm`` describes memory reads when the cache holds the code.
 
-        Constants that a cache keeps are read by the kernel that the part is of.
+        Only the first call reads code from flash. Reads of cached constants are counted by the calling
+        kernel.
         """
         own = self.kernel.target
         if own is None:
@@ -328,5 +332,5 @@ class Part:
         return once + (self.calls - 1) * (once if later == first else self.kernel.cycles_on(later))
 
     def called(self, calls: int) -> "Part":
-        """The same, called so many times."""
+        """Return the same part with another number of calls."""
         return Part(self.operator, self.sig, self.kernel, calls)

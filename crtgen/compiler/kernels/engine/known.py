@@ -1,4 +1,4 @@
-"""What is found once, and kept for whoever asks again."""
+"""A cache of results that lives as long as the object it belongs to."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -9,13 +9,13 @@ _T = TypeVar("_T")
 
 
 class Known:
-    """Results by key, as long as this object lives: it belongs to what they are about."""
+    """Results by key, kept as long as this object lives."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        """What was found for this key before, or is now."""
+        """Return the result for ``key``; the first call computes it with ``find``."""
         if key not in self._found:
             self._found[key] = find()
         found: _T = self._found[key]

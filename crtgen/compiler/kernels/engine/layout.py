@@ -1,4 +1,4 @@
-"""Constants in the order in which a kernel reads them: rows in groups, and streams of records."""
+"""Packing of constants into the order in which kernels read them: rows in groups, and streams of records."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -16,22 +16,23 @@ Numbers = TypeVar("Numbers", Int8, Int64, Array)
 
 
 class ChannelGroup(NamedTuple):
-    """``times`` groups of ``channels`` output channels, each accumulated together."""
+    """``times`` groups of ``channels`` output channels each; a group is accumulated together."""
 
     channels: int
     times: int
 
 
 def groups_of(outputs: int, channels: int) -> tuple[ChannelGroup, ...]:
-    """All outputs in groups of so many channels, and what is left in one of fewer."""
+    """Split the outputs into groups of ``channels``, and a smaller last group for the remainder."""
     counts = ChannelGroup(channels, outputs // channels), ChannelGroup(outputs % channels, 1)
     return tuple(group for group in counts if all(group))
 
 
 def grouped(rows: Numbers, group: int, step: int = 1) -> Numbers:
-    """``rows[O, K]`` as ``[o / group][k / step][o % group][k % step]``: ``[groups, numbers of a group]``.
+    """Reorder ``rows[O, K]`` to ``[o / group][k / step][o % group][k % step]`` and return it as ``[groups,
+    group * K]``.
 
-    Zeros fill up the last group, and the last step of each row.
+    Zeros pad the last group, and the last step of each row.
     """
     outputs, depth = rows.shape
     groups, steps = -(-outputs // group), -(-depth // step)
@@ -42,7 +43,9 @@ def grouped(rows: Numbers, group: int, step: int = 1) -> Numbers:
 
 
 def in_groups(rows: Array, groups: Sequence[ChannelGroup], packed: bool = False) -> Array:
-    """``rows[O, K]`` by groups, each of them ``[k][channel]``; ``packed``: two channels are in a byte."""
+    """Reorder ``rows[O, K]`` group by group, each as ``[k][channel]``; ``packed``: two channels share a
+    byte.
+    """
     parts, first = [], 0
     for channels, times in groups:
         part = grouped(rows[first : first + channels * times], channels)
@@ -52,9 +55,9 @@ def in_groups(rows: Array, groups: Sequence[ChannelGroup], packed: bool = False)
 
 
 def biased(weights: Array, bias: Array, channels: int, names: tuple[str, str]) -> Const:
-    """``weights[O, K]`` of float32 in groups of so many channels, each behind its biases.
+    """Pack float32 ``weights[O, K]`` in groups of ``channels`` channels, each group after its biases.
 
-    ``names`` are what the note calls a row and a column.
+    ``names`` are the words for a row and a column in the note.
     """
 
     def pack() -> Array:
@@ -65,7 +68,7 @@ def biased(weights: Array, bias: Array, channels: int, names: tuple[str, str]) -
 
 
 def nibbles(numbers: Array) -> Array:
-    """Numbers of four bits, two in a byte along the last axis, the first one in the low half, as int8."""
+    """Pack 4-bit numbers as int8, two per byte along the last axis, the first one in the low half."""
     odd = numbers.shape[-1] % 2
     pairs = np.pad(numbers.astype(np.int8), [(0, 0)] * (numbers.ndim - 1) + [(0, odd)])
     both: Array = ((pairs[..., ::2] & 15) | (pairs[..., 1::2] << 4)).astype(np.int8)
@@ -73,7 +76,9 @@ def nibbles(numbers: Array) -> Array:
 
 
 def records(*parts: Array) -> Words:
-    """``[records, words]``: of each part the bytes of a record, in whole words, one part behind the other."""
+    """Concatenate the bytes of several parts, record by record, each padded to whole words; returns
+    ``[records, words]``.
+    """
     made = []
     for part in parts:
         lying = np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8)
@@ -93,11 +98,11 @@ def stream(
     halves: bool = False,
     pairs: bool = False,
 ) -> Const:
-    """Weights: ``header``, then ``count`` records of so many words.
+    """Make a constant of ``header`` and ``count`` records of ``words`` words each.
 
-    ``make`` makes some of them, ``[records, words]``, at a time, which takes little memory. ``weights`` are
-    the bytes of a record that are weights, from the first one to before the last one, where these may be
-    coded; ``halves`` and ``pairs`` are those of ``WeightRows``.
+    ``make`` returns a slice of the records as ``[records, words]``, so that memory stays small. ``weights``
+    is the byte range within a record that holds weights, if these may be coded; for ``halves`` and ``pairs``
+    see ``WeightRows``.
     """
     length = len(header) + count * words
 

@@ -1,4 +1,4 @@
-"""Numbers as C source."""
+"""C literals."""
 
 from math import isfinite, isnan
 
@@ -8,7 +8,7 @@ __all__ = ["c_float", "c_number", "plus"]
 
 
 def c_float(value: float) -> str:
-    """A C literal with the fewest digits that are this float32; infinities and NaN are the compiler's."""
+    """Return the shortest C literal of a float32; infinities and NaN become the compiler's macros."""
     number = np.float32(value)
     if isfinite(number):
         return f"{number!s}f"
@@ -16,10 +16,10 @@ def c_float(value: float) -> str:
 
 
 def c_number(value: float | int | bool, c_type: str) -> str:
-    """A literal of ``c_type``."""
+    """Return a literal of type ``c_type``."""
     return c_float(value) if c_type == "float" else str(int(value))
 
 
 def plus(number: int) -> str:
-    """The addition of a constant, as it follows a term: ``+ 3``, ``- 128``."""
+    """Return the text that adds a constant to a term: ``+ 3``, ``- 128``."""
     return f"- {-number}" if number < 0 else f"+ {number}"

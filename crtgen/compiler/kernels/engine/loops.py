@@ -1,4 +1,4 @@
-"""Nested loops over tensors: dimensions merged where the strides allow."""
+"""Nested loops over tensors, with dimensions merged where the strides allow it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ __all__ = ["Loop", "index_of", "merge", "repeated_strides", "strides_of"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``count`` steps, each of which advances operand i by ``strides[i]`` elements."""
+    """A loop of ``count`` steps; each step advances operand i by ``strides[i]`` elements."""
 
     count: int
     strides: tuple[int, ...]
 
 
 def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """Elements between neighbours along each axis of a contiguous tensor."""
+    """Return the strides of a contiguous tensor, in elements."""
     strides, step = [], 1
     for length in reversed(shape):
         strides.append(step)
@@ -26,14 +26,16 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def repeated_strides(value: Value, to: Value) -> tuple[int, ...]:
-    """Strides with which ``value`` is read along the axes of ``to``: 0 where it is repeated."""
+    """Return the strides that read ``value`` along the axes of ``to``: 0 along broadcast axes."""
     own = zip(value.shape, strides_of(value.shape), strict=True)
     strides = tuple(0 if length == 1 else stride for length, stride in own)
     return (0,) * (len(to.shape) - len(strides)) + strides
 
 
 def merge(loops: Sequence[Loop], operands: int) -> tuple[Loop, ...]:
-    """The same walk over ``operands`` tensors in as few loops as possible, outermost first; at least one."""
+    """Merge loops over ``operands`` tensors into as few as possible, outermost first; returns at least
+    one.
+    """
     merged: list[Loop] = []
     for loop in loops:
         if loop.count == 1:
@@ -47,7 +49,7 @@ def merge(loops: Sequence[Loop], operands: int) -> tuple[Loop, ...]:
 
 
 def index_of(loops: Sequence[Loop], operand: int, prefix: str = "i") -> str:
-    """The C expression of an operand's index, where the loops count ``i0, i1, ...``."""
+    """Return C for the index of an operand, where the loop counters are ``i0, i1, ...``."""
     strides = [loop.strides[operand] for loop in loops]
     terms = [f"{prefix}{n}" + (f" * {s}" if s != 1 else "") for n, s in enumerate(strides) if s]
     return " + ".join(terms) or "0"

@@ -1,8 +1,9 @@
-"""Layers on two cores: each computes a half of the output, by kernels for the cut shapes.
+"""Layers on two cores: each core computes half of the output, with kernels for the smaller shapes.
 
-An image is cut between rows, or between pixels where an output sees its own position only; a layer with one
-row of outputs is cut between these. The halves write bytes of their own, read what neither writes, and have
-scratch memory of their own: see ``Share``, by which the plan's check proves that.
+An image is cut between rows, or between pixels if each output depends on one position only. A layer with a
+single row of outputs is cut between outputs. The halves write disjoint bytes, read nothing that the other one
+writes, and have scratch buffers of their own. ``Share`` records these ranges, and the check of the plan
+verifies them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,17 +23,17 @@ from crtgen.network.ops.traits import Weighted
 __all__ = ["PairView", "on_two_cores"]
 
 _HEADER = "crt/cores.h"
+# A layer is split only if it then takes less than this fraction of one core's time.
 _WORTH = 0.8
-"""Times one core's time: a layer that takes more on two is left to one."""
+# Instructions to start the other core and to wait for it.
 _BARRIER = 40
-"""Instructions of asking the other core and waiting for it."""
+# Cuts are tried at multiples of these, since kernels compute several outputs at once.
 _STEPS = (1, 4, 8)
-"""Cuts are tried at multiples of these, as kernels compute so many outputs at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """``fields`` are the function's parameters with their types; ``calls`` what each half is called with."""
+    """``fields`` are the function's parameters with their types, ``calls`` the arguments of each half."""
 
     fields: tuple[tuple[str, str], ...]
     calls: tuple[tuple[str, ...], tuple[str, ...]]
@@ -40,7 +41,9 @@ class PairView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Half:
-    """An operator on a part of its values: ``starts`` are elements before it, of inputs and the output."""
+    """An operator on a slice of its values; ``starts`` are the offsets, in elements, of its inputs and its
+    output.
+    """
 
     op: Op
     sig: Signature
@@ -48,7 +51,7 @@ class _Half:
 
 
 def on_two_cores(op: Op, sig: Signature, kernel: Kernel, known: Parts) -> Kernel:
-    """``kernel``, or the best of two halves where that takes less time enough."""
+    """Return ``kernel``, or a kernel of two halves if that is fast enough to be worth it."""
     if kernel.is_alias or kernel.module is not None:
         return kernel
     found = [pair for halves in _cuts(op, sig) if (pair := _pair(halves, known)) is not None]
@@ -60,19 +63,16 @@ def on_two_cores(op: Op, sig: Signature, kernel: Kernel, known: Parts) -> Kernel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pair:
-    """Two halves and their kernels."""
-
     halves: tuple[_Half, _Half]
     parts: tuple[Part, Part]
 
     @property
     def time(self) -> float:
-        """That of the longer half."""
         return max(part.kernel.cost.time for part in self.parts)
 
 
 def _cuts(op: Op, sig: Signature) -> Iterator[tuple[_Half, _Half]]:
-    """Ways to cut an operator into halves."""
+    # Candidates for a cut into halves.
     if len(sig.outputs) != 1 or any(v.is_state for v in (*sig.inputs, *sig.outputs)):
         return
     whole = _flattened(op, sig)
@@ -95,7 +95,7 @@ def _near_half(length: int) -> list[int]:
 
 
 def _flattened(op: Op, sig: Signature) -> Signature:
-    """With the rows of images in one line where each output sees its own position only."""
+    # If each output depends on one position only, the rows of an image become a single line.
     images = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
     alike = all(len(v.shape) == 4 and v.shape[:3] == sig.y.shape[:3] for v in images)
     if not alike or sig.y.shape[0] != 1 or not _is_pointwise(op, sig):
@@ -120,12 +120,12 @@ def _is_pointwise(op: Op, sig: Signature) -> bool:
 
 
 def _axes(sig: Signature, axis: int) -> list[int | None]:
-    """The axis of each input that is cut; of constants none."""
+    # The axis along which each input is cut; None for constants.
     return [None if v.is_constant else axis for v in sig.inputs]
 
 
 def _between(op: Op, sig: Signature, axis: int, first: int, end: int) -> _Half | None:
-    """The positions from ``first`` to before ``end`` of the output along an axis, if that can be cut."""
+    # Outputs ``first`` to ``end - 1`` along an axis; None if that slice cannot be computed alone.
     images = [v for v in sig.inputs if not v.is_constant]
     if any(prod(v.shape[:axis]) != 1 or len(v.shape) != len(sig.y.shape) for v in (*images, sig.y)):
         return None
@@ -151,7 +151,7 @@ def _between(op: Op, sig: Signature, axis: int, first: int, end: int) -> _Half |
 
 
 def _makes(op: Op, half: Signature) -> bool:
-    """Whether the operator knows the inputs, and makes an output of that shape of them."""
+    # True if the operator accepts the sliced inputs and infers the sliced output shape.
     try:
         return op.infer(half.inputs)[0][0] == half.y.shape
     except ValueError:
@@ -159,7 +159,7 @@ def _makes(op: Op, half: Signature) -> bool:
 
 
 def _outputs(op: Weighted, sig: Signature, first: int, end: int) -> _Half:
-    """The outputs from ``first`` to before ``end`` of a layer with one row of them."""
+    # Outputs ``first`` to ``end - 1`` of a layer with one row of outputs.
     x, weights, bias = sig.inputs
     parts = (_constants(weights, op.channel_axis, first, end), _constants(bias, 0, first, end))
     y = _cut(sig.y, len(sig.y.shape) - 1, first, end)
@@ -184,7 +184,7 @@ def _quant(quant: Quant | None, axis: int, first: int, end: int) -> Quant | None
 
 
 def _pair(halves: tuple[_Half, _Half], known: Parts) -> _Pair | None:
-    """The halves with their kernels; None where one has none."""
+    # None if one half has no kernel.
     one, two = (
         known.once((half.op, described(half.sig), "half"), partial(_part, half, known.target))
         for half in halves
@@ -193,7 +193,6 @@ def _pair(halves: tuple[_Half, _Half], known: Parts) -> _Pair | None:
 
 
 def _part(half: _Half, target: Target) -> Part | None:
-    """The fastest kernel of a half, if there is one."""
     found = applicable(half.op, half.sig, target)
     return Part(half.op.name, half.sig, found[0]) if found else None
 
@@ -221,7 +220,7 @@ def _kernel(sig: Signature, pair: _Pair, target: Target) -> Kernel:
 def _consts(
     parts: tuple[Part, Part],
 ) -> tuple[tuple[Const, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The constants of both, those that are equal once, and what each half calls its own."""
+    # Constants of both halves, equal ones once, and the names that each half uses for them.
     found: list[Const] = []
     names: list[tuple[str, ...]] = []
     for number, part in enumerate(parts):
@@ -243,7 +242,7 @@ def _equal(one: Const, two: Const) -> bool:
 
 
 def _values(sig: Signature) -> list[tuple[str, str, int]]:
-    """Type, name and place among the inputs and outputs of each argument that is no constant."""
+    # Type, C name and position of each argument that is not a constant.
     inputs = [(n, v) for n, v in enumerate(sig.inputs) if not v.is_constant]
     found = [(f"const {v.dtype.c_name} *", f"x{i}", n) for i, (n, v) in enumerate(inputs)]
     return [*found, (f"{sig.y.dtype.c_name} *", "y0", len(sig.inputs))]
@@ -273,7 +272,7 @@ def _at(name: str, offset: int) -> str:
 
 
 def _share(half: _Half, part: Part, scratch: int) -> Share:
-    """Bytes that a half reads of each input, writes of the output, and has as scratch."""
+    # Byte ranges that a half reads and writes, and its scratch bytes.
     sizes = [v.dtype.itemsize for v in (*half.sig.inputs, half.sig.y)]
     values = (*half.sig.inputs, half.sig.y)
     ranges = [
@@ -284,7 +283,7 @@ def _share(half: _Half, part: Part, scratch: int) -> Share:
 
 
 def _permits(sig: Signature, pair: _Pair) -> tuple[InPlace, ...]:
-    """The output over the first input, where each half overwrites what itself alone reads."""
+    # The output may overwrite the first input if each half overwrites only what it alone reads.
     if sig.x.is_constant or sig.x.nbytes != sig.y.nbytes:
         return ()
     for half, part in zip(pair.halves, pair.parts, strict=True):

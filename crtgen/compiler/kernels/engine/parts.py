@@ -1,4 +1,4 @@
-"""Kernels that call other kernels: what they pass on to these, and where the scratch of these is."""
+"""Kernels that call other kernels: the arguments they pass on, and the scratch buffers of the callees."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -13,14 +13,15 @@ from crtgen.network.ir import Op, Signature
 __all__ = ["Parts", "aligned", "arguments", "assemble", "described", "find_part"]
 
 _ALIGN = 16  # of the parts' scratch
+# A smaller kernel is preferred if it takes at most this many times as long as the fastest.
 _NEXT = 1.03
-"""Times the fastest: what is next to it."""
 
 
 def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
-    """The fastest kernel for an operator, if there is one; but for speed, the smallest next to it.
+    """Return the fastest kernel for an operator, or None; for speed, the smallest of those that are nearly as
+    fast.
 
-    Where loops may be of any length, memory counts first.
+    If loops may have any length, memory counts first.
     """
     level = find_level(target.optimize)
     kinds = level.kernels if level.streams else (target.optimize,)
@@ -36,7 +37,9 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
 
 
 class Parts(Known):
-    """What loops for ``target`` consist of, each found once: who tries chains asks for it again and again."""
+    """Cache of the parts found for one target; the search for row loops asks for the same ones again and
+    again.
+    """
 
     def __init__(self, target: Target) -> None:
         super().__init__()
@@ -44,22 +47,22 @@ class Parts(Known):
         self._numbers: dict[Hashable, int] = {}
 
     def find(self, op: Op, sig: Signature) -> Part | None:
-        """As ``find_part``."""
+        """Return ``find_part(op, sig, target)``, from the cache if possible."""
         return self.once((op, described(sig)), lambda: find_part(op, sig, self.target))
 
     def number(self, key: Hashable) -> int:
-        """What stands for all that is equal, and is looked up faster."""
+        """Return a small number for ``key``, equal for equal keys; it is faster to hash."""
         return self._numbers.setdefault(key, len(self._numbers))
 
 
 def described(sig: Signature) -> Hashable:
-    """The same for signatures with the same constants that nothing but names of the others tells apart."""
+    """Return a key that is equal for signatures that differ only in the names of non-constant values."""
     values = (*sig.inputs, *sig.outputs)
     return tuple(v if v.is_constant else (v.shape, v.dtype, v.quant) for v in values)
 
 
 def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:
-    """What each part is given behind its images: constants, and ``work`` if it has scratch."""
+    """Return the arguments of each part after its images: constants, and ``work`` if it has scratch."""
     return tuple(
         (*(_name(number, const) for const in part.kernel.consts), *(["work"] if part.kernel.scratch else []))
         for number, part in enumerate(parts)
@@ -67,7 +70,7 @@ def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:
 
 
 def aligned(offset: int) -> int:
-    """The offset in scratch from which on parts have theirs."""
+    """Round an offset in the scratch buffer up to the alignment of parts."""
     return -(-offset // _ALIGN) * _ALIGN
 
 
@@ -81,7 +84,7 @@ def assemble(
     inplace: tuple[InPlace, ...],
     work: Work,
 ) -> Kernel:
-    """The kernel of ``parts`` that share the scratch from offset ``begin`` on."""
+    """Build a kernel from ``parts``, which share the scratch buffer from offset ``begin`` on."""
     return Kernel(
         design=design,
         template=template,

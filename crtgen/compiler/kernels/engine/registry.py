@@ -1,4 +1,4 @@
-"""Which designs there are for an operator, and which one a layer gets."""
+"""Registration of designs, and the choice of one for each layer."""
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ __all__ = ["Design", "RegisteredDesign", "applicable", "design", "most_special",
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
 Feature: TypeAlias = Literal["base", "dsp", "mve", "narrow", "vfp"]
-"""What a core has, or lacks: the name of its attribute."""
+"""Feature that a design requires: the name of an attribute of ``Core``."""
 
 _D = TypeVar("_D", bound=Design)
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDesign:
-    """A design of an operator, and what it applies to, as ``design`` registers it."""
+    """A design of an operator with its requirements, as given to ``design``."""
 
     function: Design
     types: tuple[DType, ...]
@@ -39,7 +39,9 @@ class RegisteredDesign:
     packed: bool
 
     def applies(self, sig: Signature, core: Core) -> bool:
-        """Whether types, constants and core are those that it is for; it may still refuse shapes."""
+        """Return whether types, constants and core meet the requirements; the design may still refuse the
+        shape.
+        """
         if self.types and (sig.x.dtype not in self.types or sig.y.dtype is not (self.to or sig.x.dtype)):
             return False
         if self.needs is not None and not getattr(core, self.needs):
@@ -50,9 +52,9 @@ class RegisteredDesign:
         return self.weights is None or constant == self.weights
 
     def kernel(self, op: Op, sig: Signature, target: Target) -> Kernel | None:
-        """The kernel, or None where the design does not apply.
+        """Return the kernel, or None if the design does not apply.
 
-        Designs know ``speed`` and ``size``; one layer alone is balanced as it is for speed.
+        Designs only know ``speed`` and ``size``; for a single layer, ``balanced`` is the same as ``speed``.
         """
         if not self.applies(sig, target.core) or (self.needs is not None and _is_bare(op, sig)):
             return None
@@ -63,7 +65,8 @@ class RegisteredDesign:
 
 
 def _is_bare(op: Op, sig: Signature) -> bool:
-    """Whether small integers mean themselves where the operator has quantised ones: such only C computes."""
+    # Plain small integers, for an operator that usually has quantised ones: only the portable C designs take
+    # these.
     small = sig.x.dtype in (DType.INT8, DType.INT16) and sig.x.quant is None
     return small and getattr(op, "parameters", None) is not None
 
@@ -75,8 +78,8 @@ def _module_of(entry: RegisteredDesign) -> str:
     return entry.function.__module__
 
 
+# Order in which designs of row loops are tried, until one applies.
 _RANKS: Mapping[Feature | None, int] = {"mve": 0, "dsp": 1, "vfp": 1, "base": 1, "narrow": 1, None: 2}
-"""In this order, designs of row loops are tried until one is there."""
 
 
 def design(
@@ -87,13 +90,15 @@ def design(
     to: DType | None = None,
     packed: bool = False,
 ) -> Callable[[_D], _D]:
-    """Register a function as a design of these operators, or of all with a trait.
+    """Register a function as a design of the operators, or of all operators with a trait.
 
-    ``types`` are the element types that the first input may have, any if it is empty; the output has the same
-    one, or ``to``. ``needs`` is what the core has to have. ``weights`` are the inputs that have to be
-    constant, while no other may be; None: any may be. ``packed`` is whether it also knows weights of the
-    narrower type that its scheme has. The function gets (operator, signature, target), the target's level is
-    ``speed`` or ``size``; it returns the kernel, or None for a shape or numbers that it does not cover.
+    ``types`` are the allowed element types of the first input, any if empty; the output has the same type, or
+    ``to``. ``needs`` is a feature of the core. ``weights`` are the indices of the inputs that must be
+    constant, all others must not be; None accepts any. ``packed``: the design also accepts weights of the
+    scheme's narrower type.
+
+    The function is called with (operator, signature, target), where the target's level is ``speed`` or
+    ``size``. It returns a kernel, or None for shapes or values that it does not support.
     """
 
     def register(function: _D) -> _D:
@@ -107,17 +112,16 @@ def design(
 
 @cache
 def _load_designs(core: Core | None) -> None:
-    """Import the modules with designs: of the packages for a feature, those of what the core has."""
+    # Packages for a feature that the core lacks are not imported.
     for package in ("portable", "base", "dsp", "mve", "vfp"):
         if core is None or package == "portable" or getattr(core, package):
             import_module(f"crtgen.compiler.kernels.{package}")
 
 
 def registered(operator: type[Op], core: Core | None = None) -> tuple[RegisteredDesign, ...]:
-    """Every design of an operator, its own and then those of the traits that it has.
+    """Return the designs of an operator: its own, then those of its traits.
 
-    With a ``core``, others may be missing that are for what it has not. Their order is that of their modules'
-    names, whatever was imported first.
+    With ``core``, designs for features that it lacks may be missing. The order is that of the module names.
     """
     _load_designs(core)
     return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
@@ -129,9 +133,10 @@ def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
 
 
 def most_special(op: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """Those of ``applicable`` that need most of the core: of Helium, or else of what other cores have.
+    """Return the kernels of ``applicable`` that use the most special feature: Helium first, then DSP, FPU or
+    Thumb code.
 
-    Only if there is none, those that need nothing: these are hardly ever as fast.
+    Portable kernels are returned only if there are no others, since they are hardly ever as fast.
     """
     for rank in sorted({*_RANKS.values()}):
         entries = (entry for entry in registered(type(op), target.core) if _RANKS[entry.needs] == rank)
@@ -151,13 +156,11 @@ def select(
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
     most: float = inf,
 ) -> Mapping[str, Kernel]:
-    """The kernel for each node, by node name; ``UnsupportedError`` if one has none.
+    """Choose a kernel for each node, by node name; ``UnsupportedError`` if a node has none.
 
-    Nodes in ``fixed`` have theirs from there. Kernels that need more than ``most`` bytes of the arena are
-    left out where others need less.
-
-    Together they are the best by the objective of the level: see ``crtgen.compiler.level`` and ``choose``.
-    Control flow has no kernels.
+    The choice is the best for the whole graph by the level's objective: see ``crtgen.compiler.level`` and
+    ``choose``. Nodes in ``fixed`` keep the kernel given there. Kernels that need more than ``most`` bytes of
+    the arena are dropped if others need less. Control flow has no kernels.
     """
     level = find_level(target.optimize)
     nodes = [node for node in graph.nodes if not isinstance(node.op, ControlFlow)]
@@ -172,20 +175,20 @@ def select(
 
 
 def _within(most: float, sig: Signature, kernels: Sequence[Kernel]) -> list[Kernel]:
-    """The kernels that need no more, or else those that need least."""
+    # Keeps at least those that need least.
     most = max(most, min(_need(sig, kernel) for kernel in kernels))
     return [kernel for kernel in kernels if _need(sig, kernel) <= most]
 
 
 def _need(sig: Signature, kernel: Kernel) -> int:
-    """Bytes in the arena of what a layer reads and writes, as far over each other as may be, and scratch."""
+    # Arena bytes of a layer: inputs, outputs (overlaid as far as allowed) and scratch.
     apart = sum(v.nbytes for v in (*sig.inputs, *sig.outputs) if not v.is_constant)
     saved = max((_saved(sig.inputs[p.input], sig.outputs[p.output], p) for p in kernel.inplace), default=0)
     return apart - saved + kernel.cost.scratch
 
 
 def _saved(x: Value, y: Value, permit: InPlace) -> int:
-    """Bytes that an output saves which overwrites an input."""
+    # Bytes saved if an output overwrites an input.
     if x.is_constant:
         return 0
     if permit.exact:
@@ -209,10 +212,9 @@ def _candidates(graph: Graph, node: Node, target: Target, level: Level) -> list[
 
 
 def _kinds(target: Target, level: Level) -> tuple[str, ...]:
-    """Those of the level; where code is waited for, short loops may be the fastest, too."""
+    # If code is fetched from slow flash, short loops may be fastest, so kernels for size are candidates, too.
     return level.kernels if target.code is None else tuple(dict.fromkeys((*level.kernels, "size")))
 
 
 def _types(operator: type[Op]) -> list[str]:
-    """The element types that designs of an operator are for."""
     return sorted({t.value for entry in registered(operator) for t in entry.types or tuple(DType)})

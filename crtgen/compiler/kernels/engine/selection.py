@@ -1,4 +1,4 @@
-"""Which candidate each layer gets: the least by the level's objective; code that layers share counts once."""
+"""The choice among candidate kernels for all layers at once, since layers can share code."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,10 +15,10 @@ _NOTHING = 1e-12  # a change that is none
 def choose(
     candidates: Mapping[str, Sequence[Kernel]], level: Level, need: Callable[[str, Kernel], int]
 ) -> dict[str, Kernel]:
-    """A kernel for each name. ``need`` is the bytes of memory that a layer takes with a kernel.
+    """Choose a kernel for each name; ``need`` returns the arena bytes of a layer with a kernel.
 
-    It begins with the fastest ones. Then all layers that could have a function take it together where that is
-    better, function by function, as long as anything gets better.
+    Start with the fastest kernels. Then, function by function, move all layers that could share a function to
+    it if that lowers the objective, and repeat until nothing improves.
     """
     functions = _numbered(kernel for found in candidates.values() for kernel in found)
     fastest = {name: min(found, key=lambda k: k.cost.time) for name, found in candidates.items()}
@@ -34,13 +34,13 @@ def choose(
 
 
 def _numbered(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
-    """The number of each kernel's function: comparing numbers is much faster."""
+    # Numbers of functions: comparing them is much faster than comparing kernels.
     numbers: dict[tuple[object, ...], int] = {}
     return {kernel: numbers.setdefault(kernel.function, len(numbers)) for kernel in kernels}
 
 
 class _Choice:
-    """Kernels by name, and how many layers use each function."""
+    """The current choice by layer name, with the number of layers that use each function."""
 
     def __init__(
         self,
@@ -62,7 +62,8 @@ class _Choice:
         self.flash = sum(kernel.cost.constants for kernel in kernels.values()) + sum(code.values()) or 1.0
 
     def improve(self, together: Sequence[tuple[str, Kernel]]) -> bool:
-        """Let these layers take these kernels, which are of one function: those that gain, else all."""
+        # Try to move layers to kernels of one function: those that gain alone, or else all. Return whether it
+        # helped.
         others = [(n, k) for n, k in together if self.functions[self.kernels[n]] != self.functions[k]]
         for moved in ([(name, k) for name, k in others if self._gains(name, k)], others):
             if moved and self._change(moved) < -_NOTHING:
@@ -79,17 +80,17 @@ class _Choice:
         self.greatest = self._by_need()
 
     def _by_need(self) -> list[str]:
-        """The layers, those first that need most."""
+        # Layers with the largest memory need first.
         return sorted(self.needs, key=lambda name: -self.needs[name])
 
     def _gains(self, name: str, kernel: Kernel) -> bool:
-        """Whether a layer is better off if the function is there; it frees its share of the one it has."""
+        # True if the layer gains by a function that exists already; it gives up its share of the old one.
         now = self.kernels[name]
         own = now.cost.code / self.uses[self.functions[now]]
         return self._moved([(name, kernel)]) < self._worth(0, own)
 
     def _change(self, moved: Sequence[tuple[str, Kernel]]) -> float:
-        """What becomes of the objective."""
+        # Change of the objective.
         left = Counter(self.functions[self.kernels[name]] for name, _ in moved)
         code = {self.functions[self.kernels[name]]: self.kernels[name].cost.code for name, _ in moved}
         freed = sum(code[function] for function, n in left.items() if self.uses[function] == n)
@@ -98,14 +99,14 @@ class _Choice:
         return self._worth(0, added - freed) + self._moved(moved)
 
     def _moved(self, moved: Sequence[tuple[str, Kernel]]) -> float:
-        """What becomes of the objective, code left out."""
+        # Change of the objective without code size.
         before, after = ([self.kernels[name].cost for name, _ in moved], [k.cost for _, k in moved])
         time = sum(a.time - b.time for a, b in zip(after, before, strict=True))
         constants = sum(a.constants - b.constants for a, b in zip(after, before, strict=True))
         return self._worth(time, constants, self._more_memory(moved))
 
     def _more_memory(self, moved: Sequence[tuple[str, Kernel]]) -> int:
-        """How much more the layer needs that needs most of all: inputs, outputs and scratch."""
+        # Change of the largest memory need of any layer.
         new = {name: self.need(name, kernel) for name, kernel in moved}
         if all(new[name] == self.needs[name] for name in new):
             return 0

@@ -1,4 +1,4 @@
-"""What a kernel brings along: libraries of sources, the module and the device that it belongs to."""
+"""Sources, module and device that a kernel of an external code generator belongs to."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ __all__ = ["DeviceContext", "ModuleOf", "SourceLibrary"]
 
 @dataclass(frozen=True, slots=True)
 class SourceLibrary:
-    """Sources that a kernel's code is built with: paths and contents, and which of the folders have headers.
+    """A library of C or assembly sources that a kernel links with: paths, contents, include folders.
 
-    They go into the project below ``model/external/<name>``; C and assembly files are compiled.
+    The files go into the project below ``model/external/<name>``.
     """
 
     name: str
@@ -19,7 +19,7 @@ class SourceLibrary:
 
 @dataclass(frozen=True, slots=True)
 class DeviceContext:
-    """The device that a module runs on, as its own key: two instances of one accelerator are two contexts."""
+    """The device that a module runs on. Two instances of the same accelerator are two contexts."""
 
     kind: str = "cpu"
     index: int = 0
@@ -32,8 +32,8 @@ class DeviceContext:
 class ModuleOf:
     """The module of an external code generator that a kernel belongs to.
 
-    ``handle`` is a constant expression of type ``void *`` in C: the device. A kernel of a module with one has
-    a last parameter ``void *device``.
+    ``handle`` is a constant C expression of type ``void *``, the device. Kernels of such a module take a last
+    parameter ``void *device``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Every kernel that there is for a layer: each design, in each of its variants, under a name that lasts."""
+"""All kernels of a layer: each design in each variant, under names that stay the same between versions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,14 +25,15 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "coded small": {"optimize": "size", "coded": True},
     }
 )
-"""What each changes of a target: for speed or size, how far loops are unrolled, stripes, codes."""
+"""Changes of the target that each variant makes: speed or size, unrolling, stripe height, coded weights."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A kernel, the name of its design, and its variant: the first of ``VARIANTS`` that makes this kernel.
+    """A kernel with the name of its design and of its variant, the first in ``VARIANTS`` that yields this
+    kernel.
 
-    Of several designs of one name all but the first have a number behind their variant.
+    If several designs have the same name, the variants of all but the first end in a number.
     """
 
     design: str
@@ -45,9 +46,9 @@ class Candidate:
 
 
 def candidates(op: Op, sig: Signature, target: Target, coded: bool = False) -> tuple[Candidate, ...]:
-    """Every different kernel of a layer; which ones there are does not depend on the target's level.
+    """Return all different kernels of a layer, independent of the target's level.
 
-    ``coded``: also those that decode weights of any number of values.
+    ``coded``: include those that decode weights with any number of distinct values.
     """
     found: dict[tuple[str, str], Candidate] = {}
     seen = set()
@@ -63,7 +64,7 @@ def candidates(op: Op, sig: Signature, target: Target, coded: bool = False) -> t
 
 
 def is_coded(variant: str) -> bool:
-    """Whether kernels of a variant of that name decode weights."""
+    """Return whether kernels of the variant decode weights."""
     return bool(VARIANTS.get(variant.rstrip(" 0123456789"), {}).get("coded"))
 
 
@@ -76,7 +77,7 @@ def _numbered(variant: str) -> Iterator[str]:
 
 
 def content_of(kernel: Kernel) -> tuple[Any, ...]:
-    """What tells kernels for one layer apart: their code, what it is given, and their memory."""
+    """Return a key that tells the kernels of a layer apart: code, arguments and memory."""
     consts = tuple((const.name, const.dtype, const.shape) for const in kernel.consts)
     parts = tuple(content_of(part.kernel) for part in kernel.parts)
     return kernel.function, consts, kernel.scratch, parts

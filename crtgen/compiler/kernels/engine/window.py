@@ -1,4 +1,4 @@
-"""Sliding windows: their geometry, and how far an output may run over the input it is computed from."""
+"""Geometry of sliding windows, and the distance that an in-place output must keep from its input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,9 @@ __all__ = [
 
 
 def is_row(op: Conv2d | FullyConnected, sig: Signature) -> bool:
-    """Whether it is a row of inputs times the weights: of a convolution, if its only window is the image."""
+    """Return whether a layer multiplies one row of inputs by the weights; true for a convolution over the
+    whole image.
+    """
     x, w = sig.inputs[:2]
     if isinstance(op, FullyConnected):
         return sig.y.elements == w.shape[0]
@@ -34,16 +36,17 @@ def is_row(op: Conv2d | FullyConnected, sig: Signature) -> bool:
 
 
 def gathered_window(op: Conv2d | FullyConnected, sig: Signature) -> "WindowShape | None":
-    """The window by which a pixel's inputs are brought together; None where they lie in a row."""
+    """Return the window that gathers the inputs of an output; None if these are contiguous in memory."""
     window = WindowShape.of(op, sig) if isinstance(op, Conv2d) else None
     return None if window is None or window.is_pointwise else window
 
 
 @dataclass(frozen=True, slots=True)
 class WindowShape:
-    """A window over ``[batch, height, width, channels]``: taps, steps, and rows and columns of outputs.
+    """A window over ``[batch, height, width, channels]``: taps, steps, and the size of the output.
 
-    ``top`` and ``left`` are the padding before the image; what is behind it follows from the output's size.
+    ``top`` and ``left`` are the padding before the image; the padding after it follows from the output's
+    size.
     """
 
     batch: int
@@ -63,63 +66,63 @@ class WindowShape:
 
     @classmethod
     def of(cls, op: Windowed, sig: Signature) -> "WindowShape":
-        """The window by which ``sig.y`` is computed from ``sig.x``, both NHWC."""
+        """Return the window that computes ``sig.y`` from ``sig.x``, both NHWC."""
         batch, height, width, channels = sig.x.shape
         sizes = batch, height, width, channels, sig.y.shape[1], sig.y.shape[2]
         return cls(*sizes, *op.taps(sig), *op.stride, *op.spread, op.padding.top, op.padding.left)
 
     @classmethod
     def pixel(cls, sig: Signature) -> "WindowShape":
-        """The pixel by which each pixel of ``sig.y`` is computed from that of ``sig.x``."""
+        """Return a 1x1 window: each output pixel depends on the same input pixel."""
         batch, height, width, channels = sig.x.shape
         outputs = sig.y.shape[1], sig.y.shape[2]
         return cls(batch, height, width, channels, *outputs, 1, 1, 1, 1, 1, 1, 0, 0)
 
     @classmethod
     def line(cls, pixels: int, channels: int) -> "WindowShape":
-        """Each of ``pixels`` pixels in a row as a window of its own."""
+        """Return ``pixels`` pixels in a row, each a window of its own."""
         return cls(1, 1, pixels, channels, 1, pixels, 1, 1, 1, 1, 1, 1, 0, 0)
 
     @classmethod
     def whole(cls, images: int, pixels: int, channels: int) -> "WindowShape":
-        """All pixels of an image as its only window, in a row; it does not move."""
+        """Return a window that covers all pixels of an image, as one row."""
         return cls(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
 
     @property
     def turned(self) -> "WindowShape":
-        """The same with rows and columns exchanged."""
+        """The window with rows and columns exchanged."""
         sizes = self.batch, self.width, self.height, self.channels, self.out_width, self.out_height
         steps = self.taps_x, self.taps_y, self.stride_x, self.stride_y, self.dilation_x, self.dilation_y
         return WindowShape(*sizes, *steps, self.left, self.top)
 
     @property
     def pitch(self) -> int:
-        """Elements from a row of the image to the next one."""
+        """Elements between the starts of two rows of the image."""
         return self.width * self.channels
 
     @property
     def rows(self) -> int:
-        """Input rows that a row of outputs spans."""
+        """Input rows that a row of outputs depends on."""
         return (self.taps_y - 1) * self.dilation_y + 1
 
     @property
     def columns(self) -> int:
-        """Columns that a row of outputs reads, padding included."""
+        """Input columns that a row of outputs depends on, padding included."""
         return (self.out_width - 1) * self.stride_x + (self.taps_x - 1) * self.dilation_x + 1
 
     @property
     def padded_rows(self) -> bool:
-        """Whether any output reads padding above or below the image."""
+        """True if any output reads padding above or below the image."""
         return self.top > 0 or (self.out_height - 1) * self.stride_y + self.rows - self.top > self.height
 
     @property
     def padded(self) -> bool:
-        """Whether any output reads padding."""
+        """True if any output reads padding."""
         return self.padded_rows or self.left > 0 or self.columns - self.left > self.width
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether output pixel i reads input pixel i and nothing else."""
+        """True if output pixel i depends on input pixel i only."""
         single = self.taps_y == self.taps_x == self.stride_y == self.stride_x == 1
         return single and not self.padded
 
@@ -129,12 +132,16 @@ class WindowShape:
         return self.batch * self.out_height * self.out_width
 
     def inside(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """How many rows of a window are in the image, by row of outputs, and how many columns by column."""
+        """Return the number of window rows inside the image by output row, and of window columns by output
+        column.
+        """
         rows, columns = self.taps_inside()
         return rows.sum(axis=1), columns.sum(axis=1)
 
     def taps_inside(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Which taps are in the image: rows ``[out_height, taps_y]``, columns ``[out_width, taps_x]``."""
+        """Return which taps are inside the image: rows as ``[out_height, taps_y]``, columns as ``[out_width,
+        taps_x]``.
+        """
         along = (
             (self.out_height, self.stride_y, self.top, self.taps_y, self.dilation_y),
             (self.out_width, self.stride_x, self.left, self.taps_x, self.dilation_x),
@@ -146,14 +153,14 @@ class WindowShape:
 
     @property
     def within(self) -> float:
-        """The part of all windows that lies within the image; none if taps of a row are apart."""
+        """Fraction of all window taps that are inside the image; 1 if taps of a row are dilated."""
         if self.dilation_x > 1:
             return 0.0
         rows, columns = self.taps_inside()
         return float(rows.all(axis=1).mean()) * float(columns.all(axis=1).mean())
 
     def first_reads(self) -> npt.NDArray[np.int64]:
-        """For each output pixel in order, an element of the input before which it reads nothing."""
+        """Return for each output pixel, in order, the first input element that it may read."""
         rows = np.maximum(np.arange(self.out_height) * self.stride_y - self.top, 0)
         columns = np.maximum(np.arange(self.out_width) * self.stride_x - self.left, 0)
         images = np.arange(self.batch) * self.height * self.width
@@ -163,10 +170,10 @@ class WindowShape:
 
 
 def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArray[np.int64]) -> int:
-    """The least lead with which no write hits what is still to be read.
+    """Return the least lead at which no write destroys input that is still needed.
 
-    The work goes in steps: after step i the output is written up to byte ``written[i]``, and the steps after
-    it read nothing of the input before byte ``unread[i]``.
+    Work proceeds in steps: after step i the output is written up to byte ``written[i]``, and later steps read
+    no input before byte ``unread[i]``.
     """
     ends = np.asarray(written, np.int64)
     starts = np.minimum.accumulate(np.asarray(unread, np.int64)[::-1])[::-1]
@@ -179,10 +186,10 @@ def rows_lead(
     taken: npt.NDArray[np.int64],
     outputs: int,
 ) -> int:
-    """The lead where an image is computed in steps of rows.
+    """Return the lead of a kernel that computes an image in steps of rows.
 
-    When step i ends, ``written[i]`` rows with ``outputs`` elements a pixel are there, and nothing before row
-    ``taken[i]`` of the image is read any more.
+    After step i, ``written[i]`` output rows with ``outputs`` elements per pixel exist, and no row of the
+    image before ``taken[i]`` is read again.
     """
     images = np.arange(window.batch)[:, None]
     ends = (images * window.out_height + written).ravel() * window.out_width * outputs
@@ -192,16 +199,18 @@ def rows_lead(
 
 
 def ring_lead(window: WindowShape, outputs: int) -> int:
-    """That where a row of outputs is written when all rows of its windows were copied."""
+    """Return the lead of a kernel that writes a row of outputs after copying all rows of its windows to a
+    ring.
+    """
     rows = np.arange(window.out_height)
     return rows_lead(window, rows + 1, rows * window.stride_y + window.rows - window.top, outputs)
 
 
 def tiles_lead(reads: npt.NDArray[np.int64], tile: int, outputs: int, whole: bool) -> int:
-    """The lead where so many pixels are computed at a time; the last ones are moved back.
+    """Return the lead of a kernel that computes ``tile`` pixels at a time, the last tile moved back to fit.
 
-    ``reads`` is for each pixel an element of the input before which it reads nothing. Pixels are read as a
-    ``whole`` before one is written, or else until all are; these have ``outputs`` elements.
+    ``reads`` is, for each pixel, the first input element that it may read; a pixel has ``outputs`` output
+    elements. With ``whole``, a tile is read completely before any of it is written.
     """
     starts = np.minimum(np.arange(0, len(reads), tile), len(reads) - tile)
     unread = np.minimum.accumulate(reads[::-1])[::-1][starts]
@@ -210,14 +219,16 @@ def tiles_lead(reads: npt.NDArray[np.int64], tile: int, outputs: int, whole: boo
 
 
 def as_row(window: WindowShape) -> WindowShape:
-    """An image of one column as an image of one row, which is the same unless padding is all that is read."""
+    """Return an image of one column as an image of one row; the results differ only where a window reads
+    nothing but padding.
+    """
     if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
         return window
     return replace(window.turned, stride_y=1, dilation_y=1)
 
 
 def as_column(window: WindowShape) -> WindowShape | None:
-    """Windows along one axis as images of one column: of rows that need no others, each; None for others."""
+    """Return windows along one axis as images of one column each; None if rows depend on one another."""
     if window.width == window.taps_x == window.out_width == 1 and window.left == 0:
         return window
     if window.taps_y > 1 or window.top > 0 or window.out_height != window.height:

@@ -1,4 +1,4 @@
-"""Words of constants, and rows of weights: some at a time, which takes little memory."""
+"""Words of constants and rows of weights, in slices that keep memory small."""
 
 from collections.abc import Iterator
 
@@ -18,21 +18,21 @@ NO_WORDS = np.zeros(0, np.uint32)
 
 
 def words(values: Int64) -> Words:
-    """The low 32 bits of each value."""
+    """Return the low 32 bits of each value."""
     return (values & 0xFFFFFFFF).astype(np.uint32)
 
 
 def bits_of(value: float) -> int:
-    """A float32 as a word."""
+    """Return the bits of a float32 as a word."""
     return int(np.float32(value).view(np.uint32))
 
 
 def by_output(w: Value) -> Int8:
-    """``[O, K]``: the weights of each output, of int8 or of four bits. They are not copied."""
+    """Return the weights as ``[O, K]`` without copying them; elements are int8 or int4."""
     return w.array().reshape(w.shape[0], -1).astype(np.int8, casting="safe", copy=False)
 
 
 def some_at_a_time(rows: int, numbers: int) -> Iterator[slice]:
-    """All of so many rows of ``numbers`` each, some of them at a time."""
+    """Yield slices that together cover ``rows`` rows of ``numbers`` numbers each."""
     step = max(_AT_A_TIME // max(numbers, 1), 1)
     return (slice(first, min(first + step, rows)) for first in range(0, rows, step))

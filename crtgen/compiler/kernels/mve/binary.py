@@ -92,7 +92,7 @@ def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bool) -> ElementSteps:
-    """In float32; the second operand of the operator is multiplied first."""
+    # In float32; the second operand of the operator is multiplied first.
     f, (first, second) = o.f, o.inputs
     x, y, total = f.vector("elements"), f.vector("the second operand"), f.vector("sums")
     terms = dict(zip(order, (x, y), strict=True))

@@ -129,7 +129,7 @@ class _ChannelsWriter(Writer):
         f.free(rows)
 
     def _row(self, row: str, first: bool) -> None:
-        """The taps of a row, whose address is at ``row``; or else the only one."""
+        # The taps of a row, whose address is at ``row``; or else the only one.
         f, k = self.f, self.k
         if row:
             f("ldr", self.first, row)
@@ -165,7 +165,7 @@ class _ChannelsWriter(Writer):
                 f("vadd.i32", total, total, self.products)
 
     def _store(self) -> None:
-        """Eight channels of both pixels from their sums to memory."""
+        # Eight channels of both pixels from their sums to memory.
         f, k = self.f, self.k
         spare = (self.taps, self.inputs, self.second)
         for number in range(2):
@@ -205,7 +205,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
 
 
 def _view(window: WindowShape, epilogue: MveEpilogue, most: int) -> MveConvView | None:
-    """None if a row of taps is too long to write out, or pixels lie too far apart."""
+    # None if a row of taps is too long to write out, or pixels lie too far apart.
     channels, size = window.channels, epilogue.size
     pixel = channels * size
     if window.taps_x > most * 3 or pixel > 4095:

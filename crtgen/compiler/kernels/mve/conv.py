@@ -311,7 +311,7 @@ def matrix_of_pixels(
 def _views(
     window: WindowShape, fill: int, requant: Requantisation, outputs: int, most: int, fast: bool
 ) -> Iterator[tuple[MveConvView, list[StreamCut]]]:
-    """The ways to do it, each with the stretches of weights that its vectors hold; ``fast`` is Gather's."""
+    # The ways to do it, each with the stretches of weights that its vectors hold; ``fast`` is Gather's.
     gather, ring, rows = gathering(window, fill, fast)
     length, offsets, step = gather.length, gather.offsets, gather.step
     aligned = step % 4 == 0 and (ring is not None or window.pitch % 4 == 0)

@@ -116,7 +116,7 @@ class _MveDenseWriter(Writer):
             f.free(rounds)
 
     def _inputs(self, first: bool) -> None:
-        """A vector of them, times the weights of all outputs."""
+        # A vector of them, times the weights of all outputs.
         f, size, masked = self.f, self.k.size, first and self.k.tail
         if masked:
             f("vpst")

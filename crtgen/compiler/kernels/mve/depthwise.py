@@ -132,7 +132,7 @@ def steps_on(batches: tuple[Batch, ...]) -> bool:
 
 
 def _lead(view: PatchDepthwiseView) -> int:
-    """All rows of a strip's patches are in scratch when its outputs are written."""
+    # All rows of a strip's patches are in scratch when its outputs are written.
     w = view.window
     firsts = np.array([s.first + i * s.step for s in view.strips for i in range(s.count)])
     kept = np.array([s.planes[0].kept for s in view.strips for _ in range(s.count)])

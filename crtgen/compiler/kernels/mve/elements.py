@@ -168,7 +168,7 @@ def _routine(
 
 
 def _clamp(f: Function, clamp: tuple[int, int], bits: int) -> Callable[[str], None]:
-    """Clamps numbers of so many bits; the limits are loaded at once, those of the type need none."""
+    # Clamps numbers of so many bits; the limits are loaded at once, those of the type need none.
     limits, ends = [], (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     for operation, limit, end in zip(("vmax", "vmin"), clamp, ends, strict=True):
         if limit != end:

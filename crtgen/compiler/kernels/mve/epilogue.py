@@ -189,7 +189,7 @@ def _narrowed(
     spare: str,
     above: Sequence[str] | None,
 ) -> None:
-    """Products to halves, by the last constant."""
+    # Products to halves, by the last constant.
     half, to = ("b", sums) if above is None else ("t", above)
     if epilogue.is_shifted:
         _shift_right(f, epilogue, sums, last, spare)

@@ -23,13 +23,13 @@ def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel |
 
 
 def _ordered(weights: Int8) -> Array:
-    """``[input / 16][output][input % 16]``, with zeros behind the last inputs."""
+    # ``[input / 16][output][input % 16]``, with zeros behind the last inputs.
     return grouped(weights, len(weights), BYTES).ravel()
 
 
 @lru_cache(maxsize=256)
 def _sums(unroll: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
-    """``sums(x, weights, sums)``, with so many vectors of inputs in a round."""
+    # ``sums(x, weights, sums)``, with so many vectors of inputs in a round.
     f = Function(
         "sums",
         "const int8_t *x",

@@ -69,17 +69,14 @@ class _Shorts(ComplexLanes):
 
 
 def _load(f: Function, to: str, address: str, share: str) -> None:
-    """Numbers divided by the radix."""
     f("vldrh.u16", to, address)
     f("vqrdmulh.s16", to, to, share)
 
 
 @cache
 def _first(count: int, inputs: int) -> Routine:
-    """``first(to, x, order)``: transforms of four numbers that lie ``count / 4`` apart.
-
-    From the number ``inputs`` on there are zeros.
-    """
+    # ``first(to, x, order)``: transforms of four numbers that lie ``count / 4`` apart. From the number
+    # ``inputs`` on there are zeros.
     f = first_function(4, count, ", four at a time")
     apart = count // 4
     to, x, order = f.arguments
@@ -109,7 +106,7 @@ def _first(count: int, inputs: int) -> Routine:
 
 @cache
 def _second(count: int) -> Routine:
-    """``second(x, turns)``: the stage behind the first one, whose transforms are a vector each."""
+    # ``second(x, turns)``: the stage behind the first one, whose transforms are a vector each.
     f = Function(
         "second", "void *x", "const int16_t *turns", purpose="Four transforms of 4 numbers become one."
     )
@@ -133,7 +130,7 @@ def _stage() -> Routine:
 
 
 def _product(f: Function, to: str, x: str, by: str, spare: tuple[str, str]) -> None:
-    """``x`` times turns, with sums of 32 bits; real and imaginary parts of ``by`` change places."""
+    # ``x`` times turns, with sums of 32 bits; real and imaginary parts of ``by`` change places.
     one, two = spare
     f("vmullb.s16", one, x, by)
     f("vmullt.s16", two, x, by)
@@ -148,7 +145,7 @@ def _product(f: Function, to: str, x: str, by: str, spare: tuple[str, str]) -> N
 
 @cache
 def _apart(count: int) -> Routine:
-    """``apart(x, y, halves)``: all but the ends of a transform of real numbers, by fours from both ends."""
+    # ``apart(x, y, halves)``: all but the ends of a transform of real numbers, by fours from both ends.
     f = apart_function("int16_t", by="fours")
     x, y, halves = f.arguments
     number = f.core("a number", EVEN)

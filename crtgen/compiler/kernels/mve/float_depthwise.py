@@ -51,7 +51,6 @@ class _FloatDepthwiseWriter(FloatLine):
             self._block(count)
 
     def _block(self, outputs: int) -> None:
-        """Four channels of some outputs."""
         f, k, sums = self.f, self.k, self.sums[:outputs]
         for number, total in enumerate(sums, 1):
             f("vldrw.u32", total, f"[{self.weights}]{', #16' if number == outputs else ''}")
@@ -83,7 +82,7 @@ class _FloatDepthwiseWriter(FloatLine):
             place = max(columns)
 
     def _access(self, mnemonic: str, vector: str, place: str, by: int) -> None:
-        """A load or a store, and the step of its register."""
+        # A load or a store, and the step of its register.
         near = by and abs(by) <= _FAR
         self.f(mnemonic, vector, f"[{place}]{f', #{by}' if near else ''}")
         if not near:

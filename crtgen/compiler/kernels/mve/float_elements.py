@@ -64,7 +64,7 @@ def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> Eleme
 def _of_two(
     o: Operands, way: Reading, elements: tuple[str, str], combine: Callable[[], None]
 ) -> ElementSteps:
-    """Loads two operands, a second one that is one number once; ``combine`` puts results into the first."""
+    # Loads two operands, a second one that is one number once; ``combine`` puts results into the first.
     f, (first, second), (x, y) = o.f, o.inputs, elements
     value = f.core("the second operand") if way.still else ""
 
@@ -216,13 +216,12 @@ def divides(params: AffineParams, even: bool = False) -> bool:
 
 
 def _away(x: Floats) -> npt.NDArray[np.float64]:
-    """Halves away from zero."""
     wide = x.astype(np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide)
 
 
 def _clamp(f: Function, kind: Activation) -> Callable[[str], None]:
-    """Clamps a vector; the limits are loaded at once."""
+    # Clamps a vector; the limits are loaded at once.
     limits = [
         (operation, _limit(f, limit))
         for limit, operation in zip(kind.float_range(), ("vmaxnm.f32", "vminnm.f32"), strict=True)

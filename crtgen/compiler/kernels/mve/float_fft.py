@@ -71,10 +71,8 @@ class _Floats(ComplexLanes):
 
 @cache
 def _first(radix: int, count: int, inputs: int) -> Routine:
-    """``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart.
-
-    From the number ``inputs`` on there are zeros.
-    """
+    # ``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart. From the
+    # number ``inputs`` on there are zeros.
     f = first_function(radix, count, ", two at a time", local=4 if radix == 8 else 0)
     apart = count // radix
     to, x, order = f.arguments
@@ -103,7 +101,7 @@ class _Columns(_Floats):
         self.registers = f.vectors("numbers", 8)
 
     def read(self, register: str, number: int) -> None:
-        """Zeros where the input has ended."""
+        # Zeros where the input has ended.
         if number < len(self.parts):
             self.load(register, f"[{self.parts[number]}], #{_PAIR}")
         else:
@@ -154,7 +152,7 @@ class _Columns(_Floats):
 
 
 def _turned(f: Function, x: str, by: str, spare: tuple[str, str]) -> None:
-    """Times turns; each product and each sum is rounded."""
+    # Times turns; each product and each sum is rounded.
     f("vcmul.f32", spare[0], x, by, "#0")
     f("vcmul.f32", spare[1], x, by, QUARTER)
     f("vadd.f32", x, *spare)
@@ -162,7 +160,7 @@ def _turned(f: Function, x: str, by: str, spare: tuple[str, str]) -> None:
 
 @cache
 def _second(size: int, count: int) -> Routine:
-    """``second(x, turns)``: the stage behind the first one, two numbers of all groups at a time."""
+    # ``second(x, turns)``: the stage behind the first one, two numbers of all groups at a time.
     f = Function(
         "second", "void *x", "const float *turns", purpose=f"Four transforms of {size} numbers become one."
     )
@@ -191,7 +189,7 @@ def _stage() -> Routine:
 
 @cache
 def _apart(count: int) -> Routine:
-    """``apart(x, y, halves)``: all but the ends of a transform of real numbers, by twos from both ends."""
+    # ``apart(x, y, halves)``: all but the ends of a transform of real numbers, by twos from both ends.
     f = apart_function("float")
     x, y, halves = f.arguments
     x_far, y_far = f.cores("numbers from the end", 2)

@@ -87,7 +87,7 @@ def _gathering(window: WindowShape | None) -> tuple[Routine, ...]:
 
 
 def _blocks(outputs: int, vectors: int) -> tuple[ChannelGroup, ...]:
-    """The last one of a vector that may have too many outputs."""
+    # The last one of a vector that may have too many outputs.
     wide = outputs // (_LANES * vectors) if vectors > 1 else 0
     rest = -(-outputs // _LANES) - wide * vectors
     counts = ((_LANES * vectors, wide), (_LANES, rest))
@@ -95,7 +95,7 @@ def _blocks(outputs: int, vectors: int) -> tuple[ChannelGroup, ...]:
 
 
 def _padded(array: Array) -> Array:
-    """With zeros up to whole vectors of outputs."""
+    # With zeros up to whole vectors of outputs.
     more = -len(array) % _LANES
     return np.pad(array, [(0, more), *[(0, 0)] * (array.ndim - 1)])
 

@@ -149,7 +149,7 @@ def windows_of_pixels(
 
 
 def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int]) -> None:
-    """A word or a vector, by two pointers that move on by so many bytes."""
+    # A word or a vector, by two pointers that move on by so many bytes.
     operations, most = (("ldr", "str"), 255) if held in LISTED else (("vldrb.8", "vstrb.8"), 127)
     for operation, (pointer, by) in zip(operations, (source, to), strict=True):
         near = 0 < abs(by) <= most
@@ -166,7 +166,7 @@ def _load(f: Function, pointers: Sequence[str], places: str) -> None:
 
 
 def _store(f: Function, pointers: Sequence[str], places: str, by: int = 0) -> None:
-    """``places`` moves on by so many bytes."""
+    # ``places`` moves on by so many bytes.
     if len(pointers) > 1:
         f("stm", f"{places}!" if by else places, listed(pointers))
     else:

@@ -49,7 +49,7 @@ def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _patch(weights: Int64) -> Int64:
-    """``[row, column, O]`` of a patch of ``weights[tap, O]``: its columns are words of four neighbours."""
+    # ``[row, column, O]`` of a patch of ``weights[tap, O]``: its columns are words of four neighbours.
     taps, outputs = weights.shape
     padded = np.zeros((LANES, outputs), np.int64)
     padded[:taps] = weights
@@ -88,19 +88,19 @@ def _view(
 
 
 def _planes(firsts: Sequence[int]) -> int:
-    """Words that the outputs read whose windows begin at these inputs."""
+    # Words that the outputs read whose windows begin at these inputs.
     return firsts[-1] // SIDE + SIDE
 
 
 def _step(window: WindowShape, plane: int) -> int:
-    """Outputs of a strip: all, or as many batches as scratch has room for."""
+    # Outputs of a strip: all, or as many batches as scratch has room for.
     steps = range(_FULL, _FULL * _MOST_BATCHES + 1, _FULL)
     fitting = [n for n in steps if _planes([(n - 1) * window.stride_y]) * plane <= _SCRATCH]
     return min(max(fitting, default=_FULL), window.out_height)
 
 
 def _batches(window: WindowShape, multiplier: int, firsts: Sequence[int], plane: int) -> Iterator[Batch]:
-    """The outputs whose windows begin at these inputs by eight, and four more if that is enough."""
+    # The outputs whose windows begin at these inputs by eight, and four more if that is enough.
     at, outputs = 0, window.channels * multiplier
     for begin in range(0, len(firsts), _FULL):
         numbers = list(range(begin, min(begin + _FULL, len(firsts))))

@@ -73,7 +73,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _states(units: int, p: LstmParams, dtype: DType) -> Routine:
-    """``states(gates, cell, hidden, tables)``: gates from products, then the new states."""
+    # ``states(gates, cell, hidden, tables)``: gates from products, then the new states.
     f = Function(
         "states",
         "int16_t *gates",
@@ -100,7 +100,7 @@ def _states(units: int, p: LstmParams, dtype: DType) -> Routine:
 
 
 def _activated(f: Function, pointers: tuple[str, str], count: int, sigmoid: SigmoidOf) -> None:
-    """The gates of so many products, in place of those of the input."""
+    # The gates of so many products, in place of those of the input.
     x, y = f.vectors("products", 2)
     with f.predicated_loop("gates", 32, count):
         f("vldrh.s32", x, f"[{pointers[0]}]")
@@ -114,7 +114,6 @@ def _activated(f: Function, pointers: tuple[str, str], count: int, sigmoid: Sigm
 
 
 def _short(f: Function, vector: str) -> None:
-    """Saturates words to int16."""
     f("vqmovnb.s32", vector, vector)
     f("vmovlb.s16", vector, vector)
 
@@ -127,7 +126,7 @@ def _update(
     tables: tuple[str, str],
     dtype: DType,
 ) -> None:
-    """The new cell state, then the new hidden state."""
+    # The new cell state, then the new hidden state.
     entering, cell, hidden = pointers
     kept, shown, new = f.cores("forget, output and cell gates", 3, LOW)
     for number, pointer in enumerate((kept, shown, new), 1):
@@ -169,7 +168,7 @@ def _update(
 
 
 def _halved(f: Function, vector: str, spare: str, factor: tuple[int, int]) -> None:
-    """TFLite's rescaling by a power of two, which is below a half: its first rounding is that of a half."""
+    # TFLite's rescaling by a power of two, which is below a half: its first rounding is that of a half.
     shift = -factor[1]
     f("vrshr.s32", vector, vector, "#1")
     f("vshr.s32", spare, vector, "#31")
@@ -178,7 +177,6 @@ def _halved(f: Function, vector: str, spare: str, factor: tuple[int, int]) -> No
 
 
 def _clipped(f: Function, x: str, y: str, clip: str) -> None:
-    """To both sides of 0."""
     f("vdup.32", y, clip)
     f("vmin.s32", x, x, y)
     f("vneg.s32", y, y)

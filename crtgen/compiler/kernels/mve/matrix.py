@@ -173,7 +173,7 @@ class _MatrixWriter(Writer):
         self.inputs, self.channels = self.sets[0]
 
     def _vectors(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Those of inputs, and those of channels."""
+        # Those of inputs, and those of channels.
         f = self.f
         inputs = f.vector("inputs of the first pixel"), f.vector("inputs of the second pixel")
         return inputs, (f.vector("weights, then constants"), f.vector("weights, then constants"))
@@ -223,7 +223,7 @@ class _MatrixWriter(Writer):
             f("bne", next_pixels)
 
     def _places(self, operation: str) -> None:
-        """Pointers that walk over the inputs are kept where the pixels begin."""
+        # Pointers that walk over the inputs are kept where the pixels begin.
         if self.m.rounds:
             self.f(operation, *self.pointers, "[sp]")
 
@@ -243,7 +243,7 @@ class _MatrixWriter(Writer):
                     self._vector(_walk(m.size), False, False)
 
     def _vector(self, load: Load, first: bool, masked: bool) -> None:
-        """A vector of inputs of two pixels times those of four channels."""
+        # A vector of inputs of two pixels times those of four channels.
         f, m = self.f, self.m
         here = self.pointers[load.pointer]
         there = self.pointers[1] if m.second else here
@@ -285,7 +285,7 @@ class _MatrixWriter(Writer):
             self.f(operation, sums[channel], inputs, weights)
 
     def _two_groups(self) -> None:
-        """Eight channels of both pixels; the first group has the even ones."""
+        # Eight channels of both pixels; the first group has the even ones.
         f, m, spare = self.f, self.m, self.sums[0][0]
         outputs, above = self.inputs, None
         for inputs, channels in self.sets:
@@ -299,14 +299,14 @@ class _MatrixWriter(Writer):
         self._to_memory(_STORES_OF_HALVES[m.size], outputs, 2 * _CHANNELS)
 
     def _gather(self) -> None:
-        """The sums of four channels of both pixels to vectors."""
+        # The sums of four channels of both pixels to vectors.
         for q, sums in zip(self.inputs, self.sums, strict=True):
             if self.m.packed:
                 sixteenths(self.f, sums)
             gather_sums(self.f, q, sums)
 
     def _store(self) -> None:
-        """Four channels of both pixels from their sums to memory."""
+        # Four channels of both pixels from their sums to memory.
         m = self.m
         self._gather()
         epilogue_words(self.f, m.epilogue, self.inputs, self.weights, (*self.channels, self.sums[0][0]))
@@ -369,7 +369,7 @@ def micro(
 def _indexed(
     runs: Sequence[Run], step: int, outputs: int, requant: Requantisation, aligned: bool, tail: int
 ) -> MicroRow | None:
-    """All vectors written out, at fixed offsets from the pointers."""
+    # All vectors written out, at fixed offsets from the pointers.
     epilogue = requant.epilogue
     count = max(r.pointer for r in runs) + 1
     if count > _POINTERS:

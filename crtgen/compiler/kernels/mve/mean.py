@@ -106,7 +106,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _view(p: MeanParams, matrices: int, columns: int) -> MeanView | None:
-    """None for a float32 factor that no other form has."""
+    # None for a float32 factor that no other form has.
     start = p.count * p.input_offset
     low, high = p.count * -128 + start, p.count * 127 + start
     rescale = Rescale.one((p.multiplier, p.shift), p.factor, (p.output_offset, -128, 127), (low, high))

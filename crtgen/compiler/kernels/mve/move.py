@@ -95,7 +95,7 @@ def _kernel(
 
 
 def _walk(loops: tuple[Loop, ...], size: int, target: Target) -> Routine | None:
-    """The cheapest order of the loops; None if none is short enough, or they are too many."""
+    # The cheapest order of the loops; None if none is short enough, or they are too many.
     if len(loops) > MOST_LOOPS:
         return None
     ways = [_inner(run, [a for a in loops if a is not run], size, unrolling(target)) for run in loops]
@@ -103,7 +103,6 @@ def _walk(loops: tuple[Loop, ...], size: int, target: Target) -> Routine | None:
 
 
 def _filled(gap: Gap, size: int, fill: int, target: Target) -> Routine | None:
-    """``fill(to)``, with a byte."""
     if len(gap.loops) >= MOST_LOOPS:
         return None
     f = Function("fill", "void *to", purpose="Sets bytes to a value.")
@@ -117,7 +116,7 @@ def _filled(gap: Gap, size: int, fill: int, target: Target) -> Routine | None:
 
 
 def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Routine | None:
-    """With this loop as the run: neighbours on both sides, or on one while the other takes gathers."""
+    # With this loop as the run: neighbours on both sides, or on one while the other takes gathers.
     f = Function("move", "const void *from", "void *to", purpose="Moves elements.")
     if run.strides == (1, 1):
         if run.count * size < _SHORTEST:
@@ -148,7 +147,7 @@ def _neighbours(f: Function) -> Callable[[], None]:
 
 
 def _apart(f: Function, size: int, step: int, gathers: bool) -> Callable[[], None]:
-    """Elements that lie ``step`` bytes apart, where they are read if it ``gathers``, or where they go."""
+    # Elements that lie ``step`` bytes apart, where they are read if it ``gathers``, or where they go.
     (source, to), elements, offsets = f.arguments, f.vector("elements"), f.vector("offsets of the lanes")
     kind, bits, lanes = _LANES[size]
     even, apart = f.core("a lane's number", EVEN), f.core("bytes apart")

@@ -34,13 +34,12 @@ def packed_patches(weights: Int64, order: Int64) -> Const:
 
 
 def _padded(weights: Int64) -> int:
-    """Weights in whole patches."""
     rows, columns, channels = weights.shape
     return int(channels * -(-rows // SIDE) * -(-columns // SIDE) * LANES)
 
 
 def _ordered(weights: Int64) -> Array:
-    """``weights[rows, columns, C]`` by channel and patch, each column by column."""
+    # ``weights[rows, columns, C]`` by channel and patch, each column by column.
     rows, columns, channels = weights.shape
     down, across = -(-rows // SIDE), -(-columns // SIDE)
     padded = np.zeros((channels, down * SIDE, across * SIDE), np.int8)

@@ -152,7 +152,7 @@ def batches_of(
 
 
 def _outputs(window: WindowShape, multiplier: int, start: int, squares: bool) -> list[int]:
-    """Offsets of a patch's outputs: in a square the next column, the next row, and both."""
+    # Offsets of a patch's outputs: in a square the next column, the next row, and both.
     column = window.channels * multiplier
     here, row = start * column, window.out_width * column
     return [here, here + column, here + row, here + row + column] if squares else [here]
@@ -182,7 +182,7 @@ def strips_of(window: WindowShape, step: int) -> tuple[Strip, ...]:
 
 
 def _planes(window: WindowShape, step: int, top: int, previous: int | None) -> tuple[StripRows, ...]:
-    """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
+    # The rows of the strip that begins at row ``top``, after that which begins at row ``previous``.
     used = window.taps_y + (step - 1) * window.stride_y
     moved = SIDE if previous is None else top - previous
     single = window.stride_y == window.dilation_y == 1 and used <= SIDE

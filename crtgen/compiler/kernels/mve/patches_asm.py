@@ -119,7 +119,7 @@ class PatchDepthwiseView:
         return work
 
     def _interleaved(self, work: Work, rows: StripRows, runs: int) -> None:
-        """Adds what it takes to interleave rows so many times."""
+        # Adds what it takes to interleave rows so many times.
         read = sum(1 for _, there in rows.fresh if there)
         work.block("plane", runs, 0)
         for name, times in (("block", self.whole), ("last block", 1 if self.rest else 0)):
@@ -183,7 +183,7 @@ class PatchesWriter(Writer):
             f("bne", again)
 
     def _channel(self) -> None:
-        """Constants, weights and the place of the channel's first patch."""
+        # Constants, weights and the place of the channel's first patch.
         f, k = self.f, self.k
         requant, factor, following = self.sums[0], self.sums[1], self.sums[2]
         f("ldrd", self.patch, requant, f.kept[0])
@@ -212,7 +212,7 @@ class PatchesWriter(Writer):
                 f.number(self.patch, k.epilogue.zero_point)
 
     def _unpack(self) -> None:
-        """Weights of four bits to bytes, and the same moved."""
+        # Weights of four bits to bytes, and the same moved.
         f, k, halves, low = self.f, self.k, self.inputs[0], self.sums[0]
         f("mov", low, self.weights)
         for vector in self.vectors[: k.groups]:
@@ -253,7 +253,7 @@ class PatchesWriter(Writer):
         f("vstrb.16" if batch.full else "vstrb.32", sums, f"[{self.y}, {places}]")
 
     def _requantise(self, full: bool) -> None:
-        """Sums to int8 in the lowest bytes of a vector's halves, or of its words if there is one vector."""
+        # Sums to int8 in the lowest bytes of a vector's halves, or of its words if there is one vector.
         f, epilogue = self.f, self.k.epilogue
         vectors = self.inputs if full else self.inputs[:1]
         low, high = self.inputs
@@ -299,7 +299,7 @@ class PatchesWriter(Writer):
 
 
 def _narrowed(f: Function, vectors: tuple[str, ...]) -> None:
-    """Words of one or two vectors to halves of the first one."""
+    # Words of one or two vectors to halves of the first one.
     f("vqmovnb.s32", vectors[0], vectors[0])
     if len(vectors) > 1:
         f("vqmovnt.s32", *vectors)

@@ -126,10 +126,8 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _reciprocal16(count: int) -> Reciprocal:
-    """The mean's magnitude is ``(2 * |sum| + constant) * multiplier >> 32``, exact for up to 255 numbers.
-
-    The multiplier is less than 1 above ``2**31 / count``: its error stays below ``sum / 2**31 < 1 / count``.
-    """
+    # The mean's magnitude is ``(2 * |sum| + constant) * multiplier >> 32``, exact for up to 255 numbers. The
+    # multiplier is less than 1 above ``2**31 / count``: its error stays below ``sum / 2**31 < 1 / count``.
     return Reciprocal(-(-(1 << 31) // count), 2 * (count // 2), 0)
 
 

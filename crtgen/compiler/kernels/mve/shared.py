@@ -96,7 +96,7 @@ def clamped(params: ConvParams) -> bool:
 
 
 def _vectors(depth: int) -> tuple[int, int]:
-    """Bytes of the first vector, and how many whole ones follow."""
+    # Bytes of the first vector, and how many whole ones follow.
     rounds = (depth - 1) // LANES
     return depth - rounds * LANES, rounds
 
@@ -123,13 +123,13 @@ def packed_constants(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> 
 
 
 def _weights(weights: Int8, fours: Int64, align: int, note: str) -> Const:
-    """``weights[O, K]`` by groups of four outputs, with the words ``fours[group, n, 4]`` behind each."""
+    # ``weights[O, K]`` by groups of four outputs, with the words ``fours[group, n, 4]`` behind each.
     length = weights.shape[1] + fours[0].size
 
     first = _vectors(weights.shape[1])[0]
 
     def groups(some: slice) -> Words:
-        """The vectors that are not full, then the others."""
+        # The vectors that are not full, then the others.
         part = weights[_FOUR * some.start : _FOUR * some.stop]
         vectors = (grouped(part[:, :first], _FOUR, first), grouped(part[:, first:], _FOUR, LANES))
         return records(*vectors, words(fours[some]))

@@ -137,7 +137,7 @@ class SharedPair(Writer):
             self.f(operation, sums[channel], inputs, weights)
 
     def _first(self) -> None:
-        """The first vector of inputs, which may not be full."""
+        # The first vector of inputs, which may not be full.
         f, k, size = self.f, self.k, self.sums[0][0]
         pair, table = self.sums[0][2], self.sums[0][3]
         even, odd = self.channels

@@ -75,7 +75,7 @@ def shared_depthwise(window: WindowShape, weights: Int64, bias: Int64, params: C
 
 
 def _stream(constants: Int64, weights: Int64) -> Const:
-    """``weights[C, taps]`` behind the two words of each channel, without gaps."""
+    # ``weights[C, taps]`` behind the two words of each channel, without gaps.
     channels, taps = weights.shape
 
     def pack() -> Words:
@@ -105,7 +105,7 @@ def _halves(values: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def _taps(w: WindowShape) -> tuple[int, int, int, int]:
-    """Which tap, or none, each byte of a patch meets."""
+    # Which tap, or none, each byte of a patch meets.
     lanes = [(row, column) for column in range(SIDE) for row in range(SIDE)]
     taps = [row * w.taps_x + column if row < w.taps_y and column < w.taps_x else -1 for row, column in lanes]
     a, b, c, d = np.array(taps, np.int8).view(np.uint32).tolist()
@@ -160,7 +160,7 @@ def _rows(w: WindowShape, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _lead(w: WindowShape, squares: bool) -> int:
-    """All rows of a strip's patches are in scratch when its outputs are written."""
+    # All rows of a strip's patches are in scratch when its outputs are written.
     firsts, fresh = _rows(w, squares)
     return rows_lead(w, firsts + 1 + squares, np.append(fresh[1:], w.height), w.channels)
 

@@ -39,7 +39,7 @@ def _form(dtype: DType, clamp: tuple[int, int] | None = None) -> StoreForm:
 
 
 def _scale(f: Function, spare: str, multiplier: int, shift: int, left: int = 0) -> Scale:
-    """Shifts a vector to the left and rescales it; the multiplier is loaded at once."""
+    # Shifts a vector to the left and rescales it; the multiplier is loaded at once.
     if multiplier == _HALF and left + shift > 0:
 
         def exactly(q: str) -> None:
@@ -58,7 +58,7 @@ def _scale(f: Function, spare: str, multiplier: int, shift: int, left: int = 0) 
 
 
 def _pair(o: Operands, way: Reading, dtypes: tuple[DType, DType]) -> tuple[str, str, ElementSteps]:
-    """Vectors of both operands in the walk's order; the second may be one number in a run."""
+    # Vectors of both operands in the walk's order; the second may be one number in a run.
     f, (first, second) = o.f, o.inputs
     x, y = f.vectors("elements of both operands", 2)
     value = f.core("the second operand") if way.still else ""
@@ -206,7 +206,7 @@ def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel | None:
 def _two_sides(
     f: Function, vectors: tuple[str, str], above: tuple[int, int], below: tuple[int, int]
 ) -> Callable[[str | None], None]:
-    """Scales the first vector: above zero by one factor, below by another and the slope. Spoils the other."""
+    # Scales the first vector: above zero by one factor, below by another and the slope. Spoils the other.
     x, upper = vectors
     zero, spare = f.vector("zeros"), f.vector("signs")
     f("vmov.i32", zero, "#0")

@@ -285,7 +285,6 @@ class _Log:
         return e
 
     def _keep(self, x: str) -> None:
-        """Numbers above zero."""
         f = self.f
         match self.op.kind:
             case LogFloor.MAX:

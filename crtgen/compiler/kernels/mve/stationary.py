@@ -84,7 +84,7 @@ def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _neighbours(window: WindowShape, micro: Stationary, stream: Const) -> Kernel:
-    """Windows of a pixel, which lie one after the other."""
+    # Windows of a pixel, which lie one after the other.
     depth, outputs = micro.pitch, micro.outputs
     chunk = min(_CHUNK, window.pixels)
     chunks, rest = divmod(window.pixels, chunk)
@@ -103,7 +103,7 @@ def _neighbours(window: WindowShape, micro: Stationary, stream: Const) -> Kernel
 
 
 def _windows(window: WindowShape, micro: Stationary, stream: Const, fill: int) -> Kernel | None:
-    """Windows that are gathered; None where no two outputs are neighbours."""
+    # Windows that are gathered; None where no two outputs are neighbours.
     window = as_row(window)
     if window.out_width < 2:
         return None

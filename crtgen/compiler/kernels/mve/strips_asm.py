@@ -123,7 +123,7 @@ class StripsWriter(Writer):
                 f("vsri.32", down, here, "#24")
 
     def _sums(self) -> None:
-        """In the order of the lanes of two vectors that are narrowed to one."""
+        # In the order of the lanes of two vectors that are narrowed to one.
         order = [self.sums[i] for i in (0, 4, 1, 5, 2, 6, 3, 7)]
         if self.squares:
             for part in ((0, 1, 4, 5), (2, 3, 6, 7)):

@@ -171,7 +171,7 @@ class _SvdfWriter(Writer):
         f(STORES[1].format("t" if count < _UNITS else ""), self.vector, f"[{self.y}], #{_UNITS}")
 
     def _vector(self, total: str, number: int) -> None:
-        """A vector of a memory times weights; the newest number is put into the memory before its first."""
+        # A vector of a memory times weights; the newest number is put into the memory before its first.
         f, k = self.f, self.k
         if number % k.vectors == 0:
             letter = "b" if k.size == 1 else "h"

@@ -75,7 +75,7 @@ class _WholeWriter(Writer):
             f("bgt", again)
 
     def _taps(self, count: int, first: bool = False) -> None:
-        """One or two, to the sums; ``first``: they begin with it."""
+        # One or two, to the sums; ``first``: they begin with it.
         f, sums = self.f, self.sums
         for inputs, taps in zip(self.inputs[:count], self.taps, strict=False):
             self._load(inputs)

@@ -71,7 +71,7 @@ def _whole_lines(op: _Binary, sig: Signature) -> tuple[str, ...]:
 
 
 def _wrapping(op: _Binary, sig: Signature) -> str:
-    """Without a sign, where C would not wrap."""
+    # Without a sign, where C would not wrap.
     if sig.x.dtype is DType.INT64:
         return f"(int64_t)((uint64_t)a {_sign(op)} (uint64_t)b)"
     return stored(sig.y, f"a {_sign(op)} b")
@@ -91,7 +91,7 @@ def product_scale(params: MulParams) -> Rescale:
 
 
 def _fused_lines(sig: Signature, p: FusedAddParams) -> tuple[str, ...]:
-    """In float32, far enough beyond what the output holds."""
+    # In float32, far enough beyond what the output holds.
     first, second = (c_float(f) for f in p.factors)
     inner = f"crt_fmaf((float)(b + 128), {second}, {c_float(p.start)})"
     return (
@@ -102,7 +102,7 @@ def _fused_lines(sig: Signature, p: FusedAddParams) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _find_linear(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
-    """The linear form, checked on every pair of inputs."""
+    # The linear form, checked on every pair of inputs.
     table = every_sum(op, quants)
     for shift in range(22, 11, -1):
         if sum(map(abs, table.factors)) * 2**shift * INT8.magnitude(0) + 2.0 ** (shift + 9) >= 2**31:

@@ -22,8 +22,8 @@ __all__ = ["BordersView", "Floats", "borders", "borders_of", "fused"]
 
 Floats = npt.NDArray[np.float32]
 
+# Scales of which neither a border nor a reciprocal is too small or too large for a float32's digits.
 _USUAL = (2.0**-60, 2.0**60)
-"""Scales of which neither a border nor a reciprocal is too small or too large for a float32's digits."""
 _UNIT = 140  # a number with the exponent e and 14 digits d is about d * 2 ** (e - 140)
 _DIGITS = 16  # of the reciprocal: products have 30
 _NEAR = 8  # float32 numbers on both sides

@@ -25,14 +25,14 @@ from crtgen.network.ops.traits import Weighted
 
 __all__ = ["CodedView"]
 
+# Values of weights up to which codes are tried for every layer.
 _FEW = 16
-"""Values of weights up to which codes are tried for every layer."""
+# Times the bytes of plain weights: codes that take more are none.
 _WORTH = 0.9
-"""Times the bytes of plain weights: codes that take more are none."""
+# Outputs at a time, the best first.
 _GROUPS = (8, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16)
-"""Outputs at a time, the best first."""
+# Fewer weights are not worth their table.
 _LEAST = 512
-"""Fewer weights are not worth their table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,10 @@ class _Stream:
 
     @property
     def tail(self) -> int:
-        """Bytes behind the rows."""
         return int(self.data.shape[1]) - self.rows.header - self.rows.count * self.rows.length
 
     def numbers(self) -> Bytes:
-        """Those to be coded, in order."""
+        # Those to be coded, in order.
         body = self.data[:, self._body].reshape(len(self.data), self.rows.count, self.rows.length)
         taken = np.ascontiguousarray(body[:, :, self.rows.first : self.rows.end]).reshape(-1)
         if not self.rows.halves:
@@ -81,7 +80,6 @@ class _Stream:
         return np.stack([low, taken[1::2] + (low >> 7)], axis=1).reshape(-1)
 
     def others(self) -> Bytes:
-        """All other bytes, in order."""
         coded = np.zeros(self.data.shape, bool)
         body = coded[:, self._body].reshape(len(self.data), self.rows.count, self.rows.length)
         body[:, :, self.rows.first : self.rows.end] = True
@@ -89,13 +87,13 @@ class _Stream:
 
 
 def _one_part(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> list[Part]:
-    """The fastest kernel of a layer whose weights may be coded, if there is one."""
+    # The fastest kernel of a layer whose weights may be coded, if there is one.
     found = (k for k in applicable(op, sig, replace(target, coded=None)) if _place(k) is not None)
     return [Part(op.name, sig, kernel) for kernel in islice(found, 1)]
 
 
 def _some_parts(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> list[Part]:
-    """Kernels of one function for some outputs of a layer each; none if there are none."""
+    # Kernels of one function for some outputs of a layer each; none if there are none.
     outputs = sig.inputs[1].shape[0]
     count = next((n for n in _GROUPS if outputs % n == 0 and outputs > n), None)
     one_row = sig.y.elements == outputs and sig.x.elements * outputs == sig.inputs[1].elements
@@ -135,7 +133,7 @@ def _are_few(weights: Array) -> bool:
 
 
 def _outputs(op: Weighted, sig: Signature, first: int, end: int) -> Signature:
-    """The layer for the outputs from ``first`` to before ``end``."""
+    # The layer for the outputs from ``first`` to before ``end``.
     weights, bias = (_cut(value, first, end) for value in sig.inputs[1:])
     y = replace(sig.y, shape=(*sig.y.shape[:-1], end - first))
     return Signature((sig.x, weights, bias), (y,))
@@ -149,7 +147,7 @@ def _cut(value: Value, first: int, end: int) -> Value:
 
 
 def _place(kernel: Kernel) -> int | None:
-    """Which of its constants is a stream of weights whose rows are known."""
+    # Which of its constants is a stream of weights whose rows are known.
     found = (n for n, const in enumerate(kernel.consts) if const.rows is not None and _is_even(const.rows))
     return next(found, None)
 
@@ -159,10 +157,8 @@ def _is_even(rows: WeightRows) -> bool:
 
 
 def _kernel(parts: Sequence[Part], indices: bool) -> Kernel | None:
-    """The kernel that decodes the weights of these parts, one after the other, which have one function.
-
-    None without parts, and if it saves nothing.
-    """
+    # The kernel that decodes the weights of these parts, one after the other, which have one function. None
+    # without parts, and if it saves nothing.
     if not parts:
         return None
     inner, at = parts[0].kernel, _place(parts[0].kernel)
@@ -203,8 +199,8 @@ def _name(parts: Sequence[Part], indices: bool) -> str:
     return f"{parts[0].kernel.design}, {'indices' if indices else 'coded'}{some}"
 
 
+# The shift and the tables of a view, and constants: the codes, and what decodes them.
 _Coded: TypeAlias = tuple[int, int, list[Const]]
-"""The shift and the tables of a view, and constants: the codes, and what decodes them."""
 
 
 def _codes(numbers: Bytes) -> _Coded:
@@ -212,7 +208,7 @@ def _codes(numbers: Bytes) -> _Coded:
     codes = code.written(numbers)
 
     def checked() -> Array:
-        """The codes; what reads them on a device has been done with them once."""
+        # The codes; what reads them on a device has been done with them once.
         if not np.array_equal(code.read(codes, len(numbers)), numbers):
             raise ValueError("the codes of weights are not those weights")
         return codes
@@ -244,7 +240,7 @@ def _indices(numbers: Bytes, rows: WeightRows) -> _Coded | None:
 
 
 def _looked_up(numbers: Bytes) -> tuple[Bytes, Bytes] | None:
-    """Indices of ``numbers[row, table, n]``, and ``[row, table, 16]``; None if a table is too short."""
+    # Indices of ``numbers[row, table, n]``, and ``[row, table, 16]``; None if a table is too short.
     places, tables = np.zeros_like(numbers), np.zeros((*numbers.shape[:2], _FEW), np.uint8)
     for row, table in np.ndindex(*numbers.shape[:2]):
         values, found = np.unique(numbers[row, table], return_inverse=True)
@@ -255,7 +251,7 @@ def _looked_up(numbers: Bytes) -> tuple[Bytes, Bytes] | None:
 
 
 def _given(parts: Sequence[Part], at: int) -> Iterator[Const]:
-    """The other constants of the parts, one part's after the other's."""
+    # The other constants of the parts, one part's after the other's.
     for place, const in enumerate(parts[0].kernel.consts):
         if place != at:
             data = np.concatenate([part.kernel.consts[place].data for part in parts])
@@ -292,7 +288,7 @@ def _view(stream: _Stream, form: tuple[int, int], groups: int, arguments: tuple[
 
 
 def _work(view: CodedView, nbytes: int) -> Work:
-    """The functions that all layers share are a part of none."""
+    # The functions that all layers share are a part of none.
     work = Work().block("group", view.groups).block("row", view.groups * view.rows, 0)
     work.block("two numbers" if view.shift else "two indices", view.groups * view.rows * view.coded / 2, 0)
     for size, runs in ((view.first, 1), (view.between, view.rows - 1), (view.last, 1)):
@@ -305,11 +301,8 @@ _Parts: TypeAlias = Callable[[Conv2d | FullyConnected, Signature, Target], list[
 
 
 def _register(parts: _Parts, indices: bool) -> None:
-    """A design of weights that are decoded before these parts run; it gives None if it saves nothing.
-
-    With indices it takes less than half the time, and more bytes where some values are rare.
-    """
-
+    # A design of weights that are decoded before these parts run; it gives None if it saves nothing. With
+    # indices it takes less than half the time, and more bytes where some values are rare.
     @design(Conv2d, FullyConnected, types=(DType.INT8, DType.INT16), weights=(1, 2))
     def coded(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
         return _kernel(parts(op, sig, target), indices) if _is_tried(sig, target, few=indices) else None

@@ -76,7 +76,6 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
 
 
 def _ordered(sig: Signature) -> Const:
-    """The weights, output by output."""
     weights, packed = sig.inputs[1].array(), sig.inputs[1].dtype is DType.INT4
     taps = weights.reshape(-1, weights.shape[3])
 

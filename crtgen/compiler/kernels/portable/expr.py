@@ -25,8 +25,8 @@ __all__ = ["cheaper", "spelled"]
 
 Limits = tuple[int, int]
 
+# Values of an expression that are tried one by one.
 _FEW = 1 << 12
-"""Values of an expression that are tried one by one."""
 
 _MOST_BITS = 24  # of a line's shift
 _LEAVES = ("number", "operand")
@@ -61,7 +61,7 @@ def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
 
 
 def _half(e: Expr) -> Expr | None:
-    """Half of a number; of one that is shifted to the left, it is shifted less."""
+    # Half of a number; of one that is shifted to the left, it is shifted less.
     if e.kind != "scaled" or [n.low for n in e.sources[1:]] != [1 << 30, 0] or e.sources[0].wraps:
         return None
     x = cheaper(e.sources[0])
@@ -71,7 +71,7 @@ def _half(e: Expr) -> Expr | None:
 
 
 def _line(e: Expr, limits: Limits | None) -> Expr | None:
-    """``(x * slope + constant) >> bits``, in 32 bits, of a rounding of what takes few values."""
+    # ``(x * slope + constant) >> bits``, in 32 bits, of a rounding of what takes few values.
     chain = [e, *_chain(e)]
     rounded = [s.kind == "scaled" for s in chain]
     for x in reversed(chain[rounded.index(True) + 1 :] if any(rounded) else []):
@@ -86,7 +86,7 @@ def _line(e: Expr, limits: Limits | None) -> Expr | None:
 
 
 def _chain(e: Expr) -> Iterator[Expr]:
-    """The only source that is no number, that one's, and so on."""
+    # The only source that is no number, that one's, and so on.
     while e.kind != "within" and len(inner := [s for s in e.sources if not s.is_number]) == 1:
         (e,) = inner
         yield e
@@ -121,7 +121,7 @@ def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, 
 
 
 def _floor(e: Expr, limits: Limits | None) -> Expr | None:
-    """``(high word of (x + offset) * multiplier + constant) >> bits``, as an int8 output's requantisation."""
+    # ``(high word of (x + offset) * multiplier + constant) >> bits``, as an int8 output's requantisation.
     is_moved = e.kind == "+" and e.sources[1].is_number
     rounded, zero = e.sources if is_moved else (e, number(0))
     if rounded.kind not in ("scaled", "even") or limits is None or not _is_int8(limits):
@@ -146,6 +146,7 @@ def _is_int8(limits: Limits) -> bool:
     return INT8.low <= limits[0] and limits[1] <= INT8.high
 
 
+# C of each kind: ``{a}`` is its first source, ``{A}`` the same, as a part of a longer expression.
 _FORMS = {
     **{sign: f"{{A}} {sign} {{B}}" for sign in ("+", "-", "*", ">>", *COMPARISONS)},
     "choice": "({a} >= 0) ? {B} : {C}",
@@ -155,7 +156,6 @@ _FORMS = {
     "<<": "crt_shift_left({a}, {b})",
     "within": "{A}",
 }
-"""C of each kind: ``{a}`` is its first source, ``{A}`` the same, as a part of a longer expression."""
 
 _WRAPPING = {"+": "crt_add32({a}, {b})", "-": "crt_sub32({a}, {b})", "*": "crt_mul32({a}, {b})"}
 
@@ -187,7 +187,7 @@ class _Speller:
                 self._count(source)
 
     def text(self, e: Expr) -> str:
-        """The expression, or the name that it has."""
+        # The expression, or the name that it has.
         if e not in self.names:
             made = self._written(e)
             if self.times[e] == 1 or e.kind in (*_LEAVES, "within"):

@@ -41,7 +41,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 
 @lru_cache(maxsize=256)
 def _flipped(elements: int, types: tuple[str, str], unroll: int) -> Routine:
-    """``flip(x, y)``, so many words in a round."""
+    # ``flip(x, y)``, so many words in a round.
     f = Function("flip", f"const {types[0]} *x", f"{types[1]} *y", purpose=f"Turns {elements} highest bits.")
     x, y = f.arguments
     word = f.core("elements")

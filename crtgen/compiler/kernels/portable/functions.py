@@ -191,7 +191,7 @@ def select(op: Select, sig: Signature, target: Target) -> Kernel:
 
 
 def _clamp(activation: Activation, number: str) -> str:
-    """C for a float within the limits of an activation."""
+    # C for a float within the limits of an activation.
     epilogue = float_epilogue(activation)
     number = f"crt_maxf({number}, {epilogue.low})" if epilogue.low else number
     return f"crt_minf({number}, {epilogue.high})" if epilogue.high else number
@@ -217,7 +217,7 @@ def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _quotient(sig: Signature) -> str:
-    """C for a quotient of whole numbers: by zero it is zero, and the least one by -1 wraps."""
+    # C for a quotient of whole numbers: by zero it is zero, and the least one by -1 wraps.
     if sig.x.dtype in (DType.UINT16, DType.UINT32, DType.UINT64):
         return stored(sig.y, "(b == 0u) ? 0u : (a / b)")
     if sig.x.dtype is DType.INT64:

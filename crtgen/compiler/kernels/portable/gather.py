@@ -38,7 +38,7 @@ class GatherNdView:
 
 
 def _index(dtype: DType, name: str, most: int) -> str:
-    """C for an index within 0 and ``most``."""
+    # C for an index within 0 and ``most``.
     return f"crt_index({name}, {most})" if dtype is DType.INT64 else f"crt_min(crt_max({name}, 0), {most})"
 
 
@@ -106,7 +106,7 @@ def dynamic_update_slice(op: DynamicUpdateSlice, sig: Signature, target: Target)
 
 
 def _first(sig: Signature, position: int, name: str, size: tuple[int, ...]) -> tuple[str, ...]:
-    """C for the first element that a window of ``size`` has in ``x``, by the operand at ``position``."""
+    # C for the first element that a window of ``size`` has in ``x``, by the operand at ``position``.
     dtype, strides = sig.inputs[position].dtype, strides_of(sig.x.shape)
     terms = [
         f"{_index(dtype, f'{name}[{i}]', have - want)} * {stride}"
@@ -121,6 +121,6 @@ def _first(sig: Signature, position: int, name: str, size: tuple[int, ...]) -> t
 def _runs(
     size: tuple[int, ...], source: tuple[int, ...], to: tuple[int, ...]
 ) -> tuple[tuple[Loop, ...], int]:
-    """The elements of a window: loops with both strides, and the innermost run."""
+    # The elements of a window: loops with both strides, and the innermost run.
     strides = zip(size, source, to, strict=True)
     return split_run(merge([Loop(n, (a, b)) for n, a, b in strides], 2))

@@ -128,7 +128,7 @@ def _work(view: GemmView, sig: Signature) -> Work:
 
 
 def _padding(view: GemmView) -> float:
-    """The share of products of float32 that are of padding: without an FPU, those of zeros take less time."""
+    # The share of products of float32 that are of padding: without an FPU, those of zeros take less time.
     if view.window is None or view.epilogue.x_type != "float":
         return 0.0
     rows, columns = view.window.taps_inside()
@@ -165,7 +165,7 @@ def gather(
 
 
 def _tile(pixels: int, sig: Signature, target: Target) -> int:
-    """Pixels at a time: their sums and a block's weights have to fit into registers."""
+    # Pixels at a time: their sums and a block's weights have to fit into registers.
     if scheme_of(sig.x).is_real and target.core.fpu != "none" and pixels >= 4:
         return 4
     return 2 if pixels > 1 and not target.core.narrow else 1
@@ -221,7 +221,7 @@ def holds_bias(sig: Signature) -> bool:
 
 
 def _steps(sig: Signature) -> Array:
-    """The bias of float32, in steps of the weights' scales if they have any: infinite beyond float32."""
+    # The bias of float32, in steps of the weights' scales if they have any: infinite beyond float32.
     bias, quant = sig.inputs[2].array(), sig.inputs[1].quant
     if quant is None:
         return bias

@@ -163,7 +163,7 @@ def constant(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:
-    """The type of sums, a term, and the result."""
+    # The type of sums, a term, and the result.
     if scheme_of(sig.x).is_real:
         return "float", "p * q", "sum"
     p, limits = op.parameters(sig), scheme_of(sig.x).limits
@@ -192,7 +192,7 @@ def batches(sig: Signature) -> tuple[tuple[Loop, ...], tuple[str, str]]:
 
 
 def _batch_strides(value: Value, axes: int) -> tuple[int, ...]:
-    """Elements from matrix to matrix along the axes before them: 0 where these are repeated."""
+    # Elements from matrix to matrix along the axes before them: 0 where these are repeated.
     own = zip(value.shape[:-2], strides_of(value.shape), strict=False)
     strides = tuple(0 if length == 1 else stride for length, stride in own)
     return (0,) * (axes - len(strides)) + strides

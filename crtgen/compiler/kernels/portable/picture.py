@@ -16,8 +16,8 @@ from crtgen.network.ops.resample import Blend, ByteTable, Resample
 
 __all__ = ["BlendView", "PixelView", "ResampleView", "TableView"]
 
+# Products of a sum that are written out, at most.
 _UNROLLED = 8
-"""Products of a sum that are written out, at most."""
 
 _Longs = npt.NDArray[np.int64]
 
@@ -90,7 +90,7 @@ def _pixels(name: str, op: Op, sig: Signature, inplace: tuple[InPlace, ...] = ()
 
 
 def _over(sig: Signature, begins: _Longs) -> tuple[InPlace, ...]:
-    """Output over input, where output number i needs nothing of the input before number ``begins[i]``."""
+    # Output over input, where output number i needs nothing of the input before number ``begins[i]``.
     written = np.arange(1, len(begins) + 1) * sig.y.dtype.itemsize
     unread = np.append(begins[1:], sig.x.elements) * sig.x.dtype.itemsize
     return (InPlace(lead=least_lead(written, unread)),)
@@ -156,7 +156,7 @@ def resample(op: Resample, sig: Signature, target: Target) -> Kernel:
 
 
 def _made_even(weights: Array, first: _Longs, widths: _Longs, taps: int, length: int) -> tuple[Array, _Longs]:
-    """Weights ``taps`` for each sum, with zeros before or behind them, and where the sums begin now."""
+    # Weights ``taps`` for each sum, with zeros before or behind them, and where the sums begin now.
     begins = np.minimum(first, length - taps)
     made = np.zeros((len(first), taps), weights.dtype)
     at = 0

@@ -111,7 +111,7 @@ def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _parts(op: Recurrent, sig: Signature, direction: int, target: Target) -> Iterator[Part | None]:
-    """Sums of the input, then of the hidden state; of a GRU, those of the state that is reset come last."""
+    # Sums of the input, then of the hidden state; of a GRU, those of the state that is reset come last.
     _, _, depth, units = op.sizes(sig.x, sig.inputs[2])
     w, r, bias = (v.array()[direction].astype(np.float32) for v in sig.inputs[1:4])
     of_input, of_hidden = bias.reshape(2, -1)
@@ -134,7 +134,7 @@ def _part(depth: int, weights: Array, bias: Array, target: Target) -> Part | Non
 
 
 def _others(op: Recurrent, sig: Signature) -> tuple[list[str], tuple[Const, ...]]:
-    """C names of the initial states, hidden and cell, and the constants beside those of the parts."""
+    # C names of the initial states, hidden and cell, and the constants beside those of the parts.
     names, consts = operands(sig)
     first = 4 + op.has_peepholes
     kept = [const for const in consts if int(const.name.removeprefix("operand")) >= 4]
@@ -218,7 +218,7 @@ def _lstm_lines(op: Recurrent, direction: int, units: int) -> Iterator[str]:
 
 
 def _gate(op: Recurrent, curve: Curve, total: str) -> str:
-    """C for the activation of a sum."""
+    # C for the activation of a sum.
     if op.clip > 0:
         bound = c_float(op.clip)
         total = f"crt_minf(crt_maxf({total}, -{bound}), {bound})"
@@ -226,7 +226,7 @@ def _gate(op: Recurrent, curve: Curve, total: str) -> str:
 
 
 def _curve(curve: Curve, x: str) -> str:
-    """C for an activation; ``x`` is C that may be written once or twice."""
+    # C for an activation; ``x`` is C that may be written once or twice.
     a, b = c_float(curve.alpha), c_float(curve.beta)
     forms = {
         "affine": f"({a} * ({x}) + {b})",
@@ -245,7 +245,7 @@ def _curve(curve: Curve, x: str) -> str:
 
 
 def _work(op: Recurrent, view: RecurrentView, steps: int) -> Work:
-    """``steps`` are those of all sequences of a batch together."""
+    # ``steps`` are those of all sequences of a batch together.
     work = Work().block("sequence", view.batch * op.directions, op.directions)
     work.block("step", steps * op.directions)
     for direction in view.directions:

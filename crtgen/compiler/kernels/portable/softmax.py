@@ -190,7 +190,7 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
 
 
 def _counted(least: int, depth: int) -> float:
-    """The share of elements whose power is computed, where all int8 numbers are equally frequent."""
+    # The share of elements whose power is computed, where all int8 numbers are equally frequent.
     below = 256 * (1 - 1 / (depth + 1))  # the greatest of a row is so far from the least, on average
     return (1 + (depth - 1) * min(1.0, -least / below)) / depth
 

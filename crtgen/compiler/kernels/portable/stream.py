@@ -23,7 +23,7 @@ class StreamView:
 
 
 def _kernel(template: str, op: Op, sig: Signature, steps: int) -> Kernel:
-    """``steps`` is how often a row's memory is moved."""
+    # ``steps`` is how often a row's memory is moved.
     memory = sig.inputs[1]
     rows = memory.shape[0] if len(memory.shape) > 1 else 1
     view = StreamView(op, sig.x.dtype.c_name, rows, sig.x.elements // rows, memory.elements // rows)

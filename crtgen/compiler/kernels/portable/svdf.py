@@ -76,7 +76,7 @@ def svdf_view(op: Svdf, sig: Signature) -> SvdfView:
 
 
 def _integer(op: Svdf, sig: Signature) -> tuple[str, str, str, str]:
-    """The zero points of input and state, and what becomes of both sums."""
+    # The zero points of input and state, and what becomes of both sums.
     if scheme_of(sig.x).is_real:
         return "", "", "dot", ""
     p = op.parameters(sig)

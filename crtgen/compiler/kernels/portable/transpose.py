@@ -72,7 +72,7 @@ def in_place(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _matrix(op: Transpose, sig: Signature) -> tuple[int, int] | None:
-    """Rows and columns of the input, if two groups of axes change places; None if more is longer than 1."""
+    # Rows and columns of the input, if two groups of axes change places; None if more is longer than 1.
     order = [axis for axis in op.perm if sig.x.shape[axis] > 1]
     cut = next((i for i in range(1, len(order)) if order[i] < order[i - 1]), 0)
     if not cut or order[cut:] + order[:cut] != sorted(order):
@@ -82,7 +82,7 @@ def _matrix(op: Transpose, sig: Signature) -> tuple[int, int] | None:
 
 
 def _block(short: int, long: int, size: int) -> int:
-    """Elements of a block: a divisor whose rows fit into scratch; 0 if there is none that is worth it."""
+    # Elements of a block: a divisor whose rows fit into scratch; 0 if there is none that is worth it.
     if short > _MOST_ROWS:
         return 0
     most = min(_SCRATCH // (short * size), long // _LEAST_BLOCKS)
@@ -92,7 +92,7 @@ def _block(short: int, long: int, size: int) -> int:
 
 
 def _moves(rows: int, columns: int) -> Iterator[int]:
-    """The cycles of ``rows x columns`` blocks to ``columns x rows``, with the spare place around each."""
+    # The cycles of ``rows x columns`` blocks to ``columns x rows``, with the spare place around each.
     spare = rows * columns
     seen = np.zeros(spare, bool)
     yield spare

@@ -190,7 +190,7 @@ def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
 
 
 def _shapes(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
-    """A number for each stage, the same for those that only constants and names tell apart."""
+    # A number for each stage, the same for those that only constants and names tell apart.
     return tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
 
 
@@ -230,10 +230,8 @@ def _other(stage: RowStage, image: int, number: int) -> str:
 
 
 def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlace]:
-    """The output over the first stage's image, or over the other image of an addition.
-
-    When the last stage writes a block's rows, the stages before it have read what they need for it.
-    """
+    # The output over the first stage's image, or over the other image of an addition. When the last stage
+    # writes a block's rows, the stages before it have read what they need for it.
     y, first = stages[-1].sig.y, stages[0].window
     written = made[-1] * y.nbytes // y.shape[1]
     unread = np.maximum(made[0] * first.stride_y - first.top, 0)
@@ -255,13 +253,13 @@ def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...
 
 
 def _lead(written: Rows, unread: Rows, made: Rows, image: Value) -> int:
-    """From row ``unread`` of the image on, a stage still has to read it, until all its rows are made."""
+    # From row ``unread`` of the image on, a stage still has to read it, until all its rows are made.
     pending = made < made[-1]
     return least_lead(written[pending], unread[pending] * (image.nbytes // image.shape[1]))
 
 
 def _within(part: Part) -> int:
-    """The lead with which an addition may overwrite its other operand."""
+    # The lead with which an addition may overwrite its other operand.
     leads = [permit.lead for permit in part.kernel.inplace if permit.input == 1 and not permit.exact]
     return min(leads, default=part.sig.y.nbytes)
 

@@ -170,7 +170,7 @@ def part_of(stage: RowStage, rows: int, known: Parts) -> Part | None:
 
 
 def _inside(op: Op) -> Op:
-    """The operator without padding above and below."""
+    # The operator without padding above and below.
     return op.padded(replace(op.padding, top=0, bottom=0)) if isinstance(op, Windowed) else op
 
 

@@ -165,7 +165,7 @@ def _is_fed(stage: RowStage) -> bool:
 
 
 def _over_the_image(stages: Sequence[RowStage], rows: Sequence[int], made: Sequence[Rows]) -> InPlace:
-    """The output over the image: what was taken of it, when rows of the output are written, is free."""
+    # The output over the image: what was taken of it, when rows of the output are written, is free.
     window, x, y = stages[0].window, stages[0].sig.x, stages[-1].sig.y
     taken = (made[0] - rows[0]) * window.stride_y + span_of(window, rows[0]) - window.top
     pending = taken < window.height
@@ -183,11 +183,8 @@ class _Places:
 
 
 def _places(stages: Sequence[RowStage], rows: Sequence[int]) -> _Places:
-    """One stripe after the other, and then what is kept.
-
-    A stripe that one call fills is read by the next one, and is free again: all these are in one place, or of
-    two stages in a row in two.
-    """
+    # One stripe after the other, and then what is kept. A stripe that one call fills is read by the next one,
+    # and is free again: all these are in one place, or of two stages in a row in two.
     sizes = [span_of(s.window, count) * _row_bytes(s) for s, count in zip(stages, rows, strict=True)]
     shared: list[int | None] = [None]
     for number in range(1, len(stages)):
@@ -207,7 +204,7 @@ def _places(stages: Sequence[RowStage], rows: Sequence[int]) -> _Places:
 
 
 def _words(nbytes: int) -> int:
-    """Bytes of so many, in whole words."""
+    # Bytes of so many, in whole words.
     return -(-nbytes // _WORD) * _WORD
 
 
@@ -216,7 +213,7 @@ def _row_bytes(stage: RowStage) -> int:
 
 
 def _most_kept(stages: Sequence[RowStage], rows: Sequence[int], source: int, reader: int) -> int:
-    """The most rows of a stage that are there and not yet added."""
+    # The most rows of a stage that are there and not yet added.
     windows, height = [stage.window for stage in stages[: reader + 1]], stages[reader].sig.y.shape[1]
     made = rows_made(windows, rows[: reader + 1], height)
     return int((made[source] - (made[reader] - rows[reader])).max())

@@ -194,7 +194,7 @@ def _fits(window: WindowShape) -> bool:
 
 
 def _taps(weights: Int64, stride: int, of_words: int) -> Int64:
-    """``[channel, row * phase, tap]``: those of each phase backwards, and a zero behind them."""
+    # ``[channel, row * phase, tap]``: those of each phase backwards, and a zero behind them.
     length = 2 * of_words - 1
     channels, rows, _ = weights.shape
     phases: Int64 = np.zeros((channels, rows, stride, length + 1), np.int64)
@@ -227,6 +227,6 @@ def _channel(window: WindowShape, taps: int, epilogue: FieldEpilogue, target: Ta
 
 
 def _inplace(window: WindowShape) -> tuple[InPlace, ...]:
-    """A channel of an image is read whole before any of it is written, and no other one is."""
+    # A channel of an image is read whole before any of it is written, and no other one is.
     alike = (window.height, window.width) == (window.out_height, window.out_width)
     return (InPlace(exact=True),) if alike else ()

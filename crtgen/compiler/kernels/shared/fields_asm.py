@@ -193,7 +193,7 @@ class _FieldWriter(Writer):
             f.advance(self.x, 4 * (k.row_step - k.blocks * k.pairs), spare=self.data[0])
 
     def _repeated(self, meaning: str, rounds: int, place: str) -> AbstractContextManager[None]:
-        """Rounds that are counted on the stack; what runs once is no loop."""
+        # Rounds that are counted on the stack; what runs once is no loop.
         if rounds == 1:
             return nullcontext()
         return self.f.counted_loop(meaning, self.data[0], rounds, place)
@@ -217,13 +217,13 @@ class _FieldWriter(Writer):
         f.advance(self.x, -4 * k.pitch * k.rows)
 
     def _copy(self, sums: Sequence[tuple[str, ...]]) -> None:
-        """All accumulators begin as the first one does."""
+        # All accumulators begin as the first one does.
         for other in sums[1:]:
             for to, of in zip(other, sums[0], strict=True):
                 self.f("mov", to, of)
 
     def _row(self, row: int, sums: Sequence[tuple[str, ...]], begin: int) -> None:
-        """The products of a row of a window."""
+        # The products of a row of a window.
         f, k = self.f, self.k
         words = k.taps - 1 + len(sums) + begin
         for first in range(0, words, 2):

@@ -168,7 +168,7 @@ def ring_work(
 
 
 def _tile(width: int) -> int:
-    """Two neighbours, or three where fewer outputs are then computed twice."""
+    # Two neighbours, or three where fewer outputs are then computed twice.
     return min((2, 3), key=lambda tile: -(-width // tile) * tile) if width > 1 else 1
 
 

@@ -41,7 +41,7 @@ def fill() -> Routine:
 
 
 def _all(f: Function, left: str, some: Callable[[int], None]) -> None:
-    """Does ``some`` numbers at once until ``left`` bytes are done."""
+    # Does ``some`` numbers at once until ``left`` bytes are done.
     few, spare, block = f.label("few"), f.core("bits of what is left"), 4 * _AT_ONCE
     f("subs", left, left, f"#{block}")
     f("blt", few)

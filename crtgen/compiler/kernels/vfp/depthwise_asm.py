@@ -36,7 +36,6 @@ class VfpDepthwiseLine(FloatLine):
                 self._block(channels, count)
 
     def _block(self, channels: int, outputs: int) -> None:
-        """Some channels of the outputs."""
         f, k = self.f, self.k
         sums = [f.singles("sums of an output", channels) for _ in range(outputs)]
         taps, inputs = f.singles("weights", channels), f.singles("inputs, products, limits", max(channels, 2))
@@ -63,7 +62,6 @@ class VfpDepthwiseLine(FloatLine):
         inputs: Sequence[str],
         places: Sequence[str],
     ) -> None:
-        """A row of the window."""
         f, k = self.f, self.k
         written = k.taps_x if k.unroll else 1
         with f.repeated("taps", k.taps_x // written):

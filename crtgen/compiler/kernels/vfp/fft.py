@@ -48,7 +48,7 @@ def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
 
 @cache
 def _stage() -> Routine:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
+    # ``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
     f = stage_function("float", keep=(1,))
     x, turn, step, left = f.arguments
     parts = (x, *f.cores("numbers", 3))
@@ -80,7 +80,6 @@ def _stage() -> Routine:
 
 
 def _turn(f: Function, x: tuple[str, ...], by: tuple[str, ...], spare: tuple[str, ...]) -> None:
-    """Times a turn."""
     (real, imaginary), (a, b, c, d, *_) = x, spare
     f("vmul.f32", a, real, by[0])
     f("vmul.f32", b, imaginary, by[1])
@@ -91,7 +90,7 @@ def _turn(f: Function, x: tuple[str, ...], by: tuple[str, ...], spare: tuple[str
 
 
 def _four(f: Function, x: list[tuple[str, ...]], spare: tuple[str, ...]) -> None:
-    """A transform of four numbers, in their places."""
+    # A transform of four numbers, in their places.
     (ar, ai), (br, bi), (cr, ci), (dr, di) = x
     even, odd, total, rest = (spare[n : n + 2] for n in range(0, 8, 2))
     for plus, minus, p, q in ((even, odd, x[0], x[2]), (total, rest, x[1], x[3])):
@@ -110,7 +109,7 @@ def _four(f: Function, x: list[tuple[str, ...]], spare: tuple[str, ...]) -> None
 
 @cache
 def _apart(count: int) -> Routine:
-    """``apart(x, y, halves)``: all but the ends of a transform of real numbers."""
+    # ``apart(x, y, halves)``: all but the ends of a transform of real numbers.
     f = apart_function("float")
     x, y, halves = f.arguments
     x_far, y_far = f.cores("numbers from the end", 2)

@@ -68,7 +68,7 @@ def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, ta
 
 
 def _unroll(depth: int, most: int, alone: bool) -> int:
-    """Inputs to write out: all of them, or ``most``, or of several pixels fewer that leave no rest."""
+    # Inputs to write out: all of them, or ``most``, or of several pixels fewer that leave no rest.
     if depth <= most or alone:
         return min(depth, most)
     return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)

@@ -101,7 +101,7 @@ class _ProductGroup:
                 self._steps(steps)
 
     def _steps(self, steps: Sequence[int]) -> None:
-        """These steps of the inputs that are there, or are loaded now."""
+        # These steps of the inputs that are there, or are loaded now.
         channels = len(self.sums[0])
         taps = [self.taps[n * channels : (n + 1) * channels] for n in range(len(steps))]
         self._load(self.writer.weights, [tap for step in taps for tap in step])

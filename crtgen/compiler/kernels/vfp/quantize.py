@@ -83,7 +83,6 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 
 @lru_cache(maxsize=256)
 def _quantized(k: QuantizeView) -> Routine:
-    """``quantise(x, y)``."""
     f = Function("quantise", "const float *x", "int8_t *y", purpose=f"Quantises {k.elements} numbers.")
     writer = _QuantizeWriter(f, k)
     fours, rest = divmod(k.elements, _AT_ONCE)
@@ -143,7 +142,6 @@ class _QuantizeWriter:
         f.free(*starts, *words, last)
 
     def one(self) -> None:
-        """A number that is left."""
         f, result = self.f, self.state
         f("vldmia", f"{self.x}!", listed(self.numbers[:1]))
         self._cut(self.numbers[0])
@@ -164,7 +162,7 @@ class _QuantizeWriter:
             f("vcvt.s16.f32", half, half, "#1")
 
     def _store(self, words: Sequence[str], starts: Sequence[str]) -> None:
-        """Two results in a word, each 128 more than it is."""
+        # Two results in a word, each 128 more than it is.
         f, (first, second, third, fourth) = self.f, words
         f("vmov", first, second, *self.halves[:2])
         f("vmov", third, fourth, *self.halves[2:])
@@ -179,7 +177,7 @@ class _QuantizeWriter:
         f("str", first, f"[{self.y}], #{_AT_ONCE}")
 
     def _cut(self, number: str) -> None:
-        """To the ends; what is none becomes the least."""
+        # To the ends; what is none becomes the least.
         for end, beyond in zip(self.ends, ("lt", "gt"), strict=True):
             self.f("vcmp.f32", number, end)
             self.f("vmrs", "APSR_nzcv", "fpscr")

@@ -43,7 +43,7 @@ class _FpuFrame(FrameWriter):
             self.before, self.factor = f.singles("the product before, the factor", 2)
 
     def begin(self) -> None:
-        """The address of the frame, and the product with what is before it."""
+        # The address of the frame, and the product with what is before it.
         f, op, word = self.f, self.op, self.words[0]
         f.advance(self.x, self.size * op.start)
         if not op.preemphasis:
@@ -167,7 +167,7 @@ class _Band:
         self.values, self.factors = f.singles("numbers", _BLOCK), f.singles("weights", _BLOCK)
 
     def sum(self) -> None:
-        """One product for an odd number, two for the next bit of it, then fours."""
+        # One product for an odd number, two for the next bit of it, then fours.
         f, steps = self.f, self.steps
         f("lsls", self.bits, steps, "#31")
         beyond, twos, end = (f.label(f"no_{name}") for name in ("one", "two", "four"))

@@ -55,7 +55,7 @@ def _is_quantised(kind: OnnxType) -> bool:
 
 
 def _scaled(layer: OnnxLayer, op: Mul | Div, x: Operand) -> Converted:
-    """Real numbers of few digits, by their scales alone: their zero points are zero."""
+    # Real numbers of few digits, by their scales alone: their zero points are zero.
     zero = layer.tensor(2).data if layer.has(2) else None
     if zero is not None and zero.any():
         raise ValueError("zero points of real numbers other than zero")
@@ -75,7 +75,7 @@ def dequantized(layer: OnnxLayer) -> Converted:
 def _by(
     layer: OnnxLayer, op: Op, x: Operand, zero: Operand | None, read: tuple[int, ...] = (1, 2)
 ) -> Converted:
-    """The operator with its scales and zero points, the inputs ``read``, under shapes that are broadcast."""
+    # The operator with its scales and zero points, the inputs ``read``, under shapes that are broadcast.
     shape, scale = layer.x.shape, layer.tensor(1)
     if scale.dtype is not DType.FLOAT32:
         raise RefusedOperator(f"scales of {scale.type_name}; supported: FLOAT32")
@@ -97,7 +97,7 @@ def _by(
 
 
 def _along(layer: OnnxLayer, place: int) -> Operand:
-    """One number, or one for each place along the axis."""
+    # One number, or one for each place along the axis.
     tensor = layer.tensor(place)
     if tensor.shape in ((), (1,)):
         return reshaped(tensor, ())
@@ -110,10 +110,8 @@ def _along(layer: OnnxLayer, place: int) -> Operand:
 
 
 def _dynamic(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """Numbers of uint8 between the least and the greatest, with their scale and zero point.
-
-    Where all are zero, the scale is 1, as ONNX Runtime has it.
-    """
+    # Numbers of uint8 between the least and the greatest, with their scale and zero point. Where all are
+    # zero, the scale is 1, as ONNX Runtime has it.
     axes = tuple(range(layer.rank))
     low, high = (
         Converted(bound, (Converted(extreme(axes, False), (layer.x,)), number(0)), ("zero",))

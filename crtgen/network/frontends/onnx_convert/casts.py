@@ -22,7 +22,7 @@ def converted(x: Operand, dtype: DType | None, to: OnnxType, saturate: bool) -> 
 
 
 def _wrapped(x: Operand, to: OnnxType) -> Converted:
-    """The lowest bits of numbers of eight."""
+    # The lowest bits of numbers of eight.
     if to.dtype is DType.UINT8:
         return Converted(BitAnd(), (x, number((1 << to.bits) - 1, to.dtype)), ("mask",))
     rest = number(8 - to.bits, to.dtype)

@@ -38,7 +38,7 @@ def by_computed_weights(layer: OnnxLayer, weights: NamedTensor) -> Converted:
 
 
 def _patches(layer: OnnxLayer, window: ImageWindow, size: tuple[int, int]) -> Converted:
-    """``[N, ..., taps x channels]``: what the window sees at each place."""
+    # ``[N, ..., taps x channels]``: what the window sees at each place.
     (n, c), p = window.image[:2], window.padding
     x: Operand = to_last(layer.x, window.image, layer.rank)
     if any((p.top, p.bottom, p.left, p.right)):

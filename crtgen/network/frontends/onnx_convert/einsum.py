@@ -37,14 +37,14 @@ class _Term:
     shape: tuple[int, ...]
 
     def moved(self, labels: Sequence[str | int]) -> "_Term":
-        """With its axes in another order."""
+        # With its axes in another order.
         if tuple(labels) == self.labels:
             return self
         perm = [self.labels.index(label) for label in labels]
         return _Term(transposed(self.x, perm), tuple(labels), tuple(self.shape[p] for p in perm))
 
     def without_repeats(self) -> "_Term":
-        """The diagonal along axes of one label."""
+        # The diagonal along axes of one label.
         twice = next((label for label in self.labels if self.labels.count(label) > 1), None)
         if twice is None:
             return self
@@ -62,7 +62,7 @@ class _Term:
         return _Term(made, labels, (*outer, length)).without_repeats()
 
     def summed(self, kept: Collection[str | int]) -> "_Term":
-        """Without the labels that are not kept."""
+        # Without the labels that are not kept.
         gone = tuple(axis for axis, label in enumerate(self.labels) if label not in kept)
         if not gone:
             return self
@@ -101,7 +101,7 @@ def _labels(text: str, dots: int) -> Labels:
 
 
 def _term(layer: OnnxLayer, place: int, text: str) -> _Term:
-    """An operand without repeated letters, and without axes of an ellipsis that are 1 long and repeated."""
+    # An operand without repeated letters, and without axes of an ellipsis that are 1 long and repeated.
     tensor = layer.tensor(place)
     labels = _labels(text, len(tensor.shape) - len(text.replace(_DOTS, "")))
     if len(labels) != len(tensor.shape):
@@ -113,7 +113,7 @@ def _term(layer: OnnxLayer, place: int, text: str) -> _Term:
 
 
 def _product(a: _Term, b: _Term, kept: Collection[str | int]) -> _Term:
-    """``[batch, rows, sums] x [batch, sums, columns]``."""
+    # ``[batch, rows, sums] x [batch, sums, columns]``.
     a, b = a.summed({*kept, *b.labels}), b.summed({*kept, *a.labels})
     lengths = {**dict(zip(a.labels, a.shape, strict=True)), **dict(zip(b.labels, b.shape, strict=True))}
     batch = [c for c in a.labels if c in b.labels and c in kept]

@@ -59,8 +59,7 @@ __all__ = ["CONVERTERS"]
 
 
 def _many(op: Op) -> Convert:
-    """An operator of two numbers, from the first of many to the last."""
-
+    # An operator of two numbers, from the first of many to the last.
     def convert(layer: OnnxLayer) -> Converted:
         first, *others = layer.operands
         if not others:
@@ -91,7 +90,7 @@ def _where(layer: OnnxLayer) -> Converted:
 
 
 def _clip(layer: OnnxLayer) -> Converted:
-    """Between two numbers, which older versions have as attributes."""
+    # Between two numbers, which older versions have as attributes.
     low, high = (_bound(layer, name, at) for at, name in ((1, "min"), (2, "max")))
     if isinstance(low, np.ndarray) and isinstance(high, np.ndarray) and layer.x.dtype is DType.FLOAT32:
         kinds = {a.float_range(): a for a in Activation if a is not Activation.NONE}
@@ -119,7 +118,7 @@ def _scaled(x: Operand, factor: float) -> Operand:
 
 
 def _elu_of(x: Operand, alpha: float) -> Converted:
-    """``x`` where it is positive, elsewhere ``alpha * (e**x - 1)``."""
+    # ``x`` where it is positive, elsewhere ``alpha * (e**x - 1)``.
     if alpha == 1:
         return Converted(Elu(), (x,))
     below = Converted(Minimum(), (Converted(Elu(), (x,)), number(0)), ("zero",))
@@ -139,7 +138,7 @@ def _selu(layer: OnnxLayer) -> Converted:
 
 
 def _celu(layer: OnnxLayer) -> Converted:
-    """``max(x, 0) + min(alpha * (e**(x / alpha) - 1), 0)``."""
+    # ``max(x, 0) + min(alpha * (e**(x / alpha) - 1), 0)``.
     alpha = layer.real("alpha", 1.0)
     inner = Converted(Elu(), (_scaled(layer.x, 1 / alpha),))
     below = _scaled(Converted(Minimum(), (inner, number(0)), ("zero",)), alpha)
@@ -151,7 +150,7 @@ def _leaky_relu(layer: OnnxLayer) -> Converted:
 
 
 def _prelu(layer: OnnxLayer) -> Converted:
-    """The slope is repeated to the shape of the input, and never the other way."""
+    # The slope is repeated to the shape of the input, and never the other way.
     return Converted(Prelu(), (layer.x, layer.tensor(1)), ("slope",))
 
 
@@ -161,14 +160,14 @@ def _thresholded_relu(layer: OnnxLayer) -> Converted:
 
 
 def _hard_sigmoid(layer: OnnxLayer) -> Converted:
-    """``max(0, min(1, alpha * x + beta))``."""
+    # ``max(0, min(1, alpha * x + beta))``.
     line = Converted(Add(), (_scaled(layer.x, layer.real("alpha", 0.2)), number(layer.real("beta", 0.5))))
     low = Converted(Maximum(), (line, number(0)), ("zero",))
     return Converted(Minimum(), (low, number(1)), ("one",))
 
 
 def _softplus_of(x: Operand) -> Converted:
-    """``log(1 + e**x)`` as ``max(x, 0) + log(1 + e**-|x|)``, which does not overflow."""
+    # ``log(1 + e**x)`` as ``max(x, 0) + log(1 + e**-|x|)``, which does not overflow.
     power = Converted(Exp(), (Converted(Neg(), (Converted(Abs(), (x,)),)),))
     logarithm = Converted(Log(), (Converted(Add(), (power, number(1)), ("one",)),))
     return Converted(Add(), (Converted(Relu(), (x,)), logarithm))
@@ -188,7 +187,6 @@ def _softsign(layer: OnnxLayer) -> Converted:
 
 
 def _swish(layer: OnnxLayer) -> Converted:
-    """``x * sigmoid(alpha * x)``."""
     return Converted(Mul(), (layer.x, Converted(Logistic(), (_scaled(layer.x, layer.real("alpha", 1.0)),))))
 
 
@@ -197,7 +195,7 @@ def _reciprocal(layer: OnnxLayer) -> Converted:
 
 
 def _shrink(layer: OnnxLayer) -> Converted:
-    """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, zero between."""
+    # ``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, zero between.
     bias, edge = layer.real("bias", 0.0), layer.real("lambd", 0.5)
     above = Converted(Greater(), (layer.x, number(edge)), ("edge",))
     below = Converted(Less(), (layer.x, number(-edge)), ("edge",))
@@ -208,14 +206,14 @@ def _shrink(layer: OnnxLayer) -> Converted:
 
 
 def _sign(layer: OnnxLayer) -> Converted:
-    """1, -1, or the number itself, which is zero or none."""
+    # 1, -1, or the number itself, which is zero or none.
     above, below = (Converted(op, (layer.x, number(0)), ("zero",)) for op in (Greater(), Less()))
     other = Converted(Select(), (below, number(-1), layer.x))
     return Converted(Select(), (above, number(1), other))
 
 
 def _pow(layer: OnnxLayer) -> Converted:
-    """A constant exponent takes products and roots where these are few."""
+    # A constant exponent takes products and roots where these are few.
     x, exponent = layer.x, layer.tensor(1)
     if x.dtype is not DType.FLOAT32:
         return whole_pow(layer)
@@ -252,7 +250,6 @@ def _identity(layer: OnnxLayer) -> Converted:
 
 
 def _dropout(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """In inference everything stays."""
     if layer.has(2) and bool(layer.constant(2, "training modes").reshape(-1)[0].item()):
         ratio = layer.constant(1, "ratios").reshape(-1)[0].item() if layer.has(1) else 0.5
         if ratio:

@@ -22,12 +22,11 @@ def _times(x: Operand, factor: float) -> Converted:
 
 
 def _less_from(value: float, x: Operand) -> Converted:
-    """``value - x``."""
     return Converted(Sub(), (number(value), x), ("x",))
 
 
 def _with_sign(layer: OnnxLayer, y: Converted) -> Converted:
-    """The negative of ``y`` where the input is below zero."""
+    # The negative of ``y`` where the input is below zero.
     below = Converted(Less(), (layer.x, number(0)), ("zero",))
     return Converted(Select(), (below, Converted(Neg(), (y,)), y))
 
@@ -37,7 +36,7 @@ def _tan(layer: OnnxLayer) -> Converted:
 
 
 def _asin(layer: OnnxLayer) -> Converted:
-    """``atan(x / sqrt((1 - x) * (1 + x)))``."""
+    # ``atan(x / sqrt((1 - x) * (1 + x)))``.
     root = Converted(Sqrt(), (Converted(Mul(), (_less_from(1, layer.x), _plus(layer.x, 1))),))
     return Converted(Atan(), (Converted(Div(), (layer.x, root)),))
 
@@ -47,7 +46,7 @@ def _acos(layer: OnnxLayer) -> Converted:
 
 
 def _sinh(layer: OnnxLayer) -> Converted:
-    """``m * (m + 2) / (-2 * (m + 1))`` with ``m = e**-|x| - 1``, which loses nothing near zero."""
+    # ``m * (m + 2) / (-2 * (m + 1))`` with ``m = e**-|x| - 1``, which loses nothing near zero.
     m = Converted(Elu(), (Converted(Neg(), (Converted(Abs(), (layer.x,)),)),))
     above = Converted(Mul(), (m, _plus(m, 2)))
     return _with_sign(layer, Converted(Div(), (above, _times(_plus(m, 1), -2))))
@@ -59,20 +58,19 @@ def _cosh(layer: OnnxLayer) -> Converted:
 
 
 def _asinh(layer: OnnxLayer) -> Converted:
-    """``log(|x| + sqrt(x**2 + 1))``, with the sign of x."""
+    # ``log(|x| + sqrt(x**2 + 1))``, with the sign of x.
     root = Converted(Sqrt(), (_plus(Converted(Square(), (layer.x,)), 1),))
     total = Converted(Add(), (Converted(Abs(), (layer.x,)), root))
     return _with_sign(layer, Converted(Log(), (total,)))
 
 
 def _acosh(layer: OnnxLayer) -> Converted:
-    """``log(x + sqrt(x**2 - 1))``."""
     root = Converted(Sqrt(), (_plus(Converted(Square(), (layer.x,)), -1),))
     return Converted(Log(), (Converted(Add(), (layer.x, root)),))
 
 
 def _atanh(layer: OnnxLayer) -> Converted:
-    """``log((1 + x) / (1 - x)) / 2``."""
+    # ``log((1 + x) / (1 - x)) / 2``.
     ratio = Converted(Div(), (_plus(layer.x, 1), _less_from(1, layer.x)))
     return _times(Converted(Log(), (ratio,)), 0.5)
 

@@ -40,7 +40,7 @@ def spread(x: Operand, shape: Sequence[int], axis: int, step: int) -> tuple[Oper
 
 
 def _col2im(layer: OnnxLayer) -> Converted:
-    """Sums of blocks at their places: ``[N, C * taps, places]`` to ``[N, C, ...]``."""
+    # Sums of blocks at their places: ``[N, C * taps, places]`` to ``[N, C, ...]``.
     size, block = layer.integers(1, "lengths"), layer.integers(2, "lengths of blocks")
     spatial = len(size)
     strides, dilations = (
@@ -91,7 +91,7 @@ def _block(
 
 
 def _lrn(layer: OnnxLayer) -> Converted:
-    """``x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta``."""
+    # ``x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta``.
     size = layer.whole("size")
     if layer.rank < 2 or size < 1:
         raise ValueError(f"{size} channels of {shape_text(layer.x.shape)}")
@@ -116,7 +116,7 @@ _OLD_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 def _grid_sample(layer: OnnxLayer) -> Converted:
-    """With channels last around it; before opset 20 the modes have other names."""
+    # With channels last around it; before opset 20 the modes have other names.
     mode, padding = layer.text("mode", "linear"), layer.text("padding_mode", "zeros")
     mode = _OLD_MODES.get(mode, mode)
     if mode not in MODES or padding not in PADDINGS:

@@ -43,7 +43,6 @@ def whole_indices(layer: OnnxLayer, position: int, lengths: Sequence[int]) -> Op
 
 
 def _narrow(layer: OnnxLayer, position: int) -> Operand:
-    """Indices as int32."""
     tensor = layer.tensor(position)
     return tensor if tensor.dtype is DType.INT32 else cast(tensor, DType.INT32)
 
@@ -55,7 +54,7 @@ def _gather(layer: OnnxLayer) -> Converted:
 
 
 def _gather_nd(layer: OnnxLayer) -> Converted:
-    """With the coordinates of the first ``batch_dims`` axes, which are those of the indices themselves."""
+    # With the coordinates of the first ``batch_dims`` axes, which are those of the indices themselves.
     batch, shape = layer.whole("batch_dims"), layer.tensor(1).shape
     indices = whole_indices(layer, 1, layer.x.shape[batch : batch + shape[-1]])
     if batch:
@@ -68,7 +67,7 @@ def _gather_nd(layer: OnnxLayer) -> Converted:
 
 
 def _places(coordinates: Sequence[Operand], shape: Sequence[int]) -> Converted:
-    """Coordinates ``[*shape]``, or several ``[*shape, n]``, put together along a last axis."""
+    # Coordinates ``[*shape]``, or several ``[*shape, n]``, put together along a last axis.
     parts: list[Operand] = []
     for c in coordinates:
         parts.append(c[..., None] if isinstance(c, np.ndarray) and c.ndim == len(shape) else c)
@@ -76,7 +75,7 @@ def _places(coordinates: Sequence[Operand], shape: Sequence[int]) -> Converted:
 
 
 def _gather_elements(layer: OnnxLayer) -> Converted:
-    """The element at each index along one axis, and at its own place along the others."""
+    # The element at each index along one axis, and at its own place along the others.
     axis, shape = layer.own_axis(0), layer.tensor(1).shape
     index = reshaped(whole_indices(layer, 1, (layer.x.shape[axis],)), (*shape, 1))
     ask_for_room((len(shape), *shape))
@@ -107,7 +106,7 @@ def _scatter_elements(layer: OnnxLayer) -> Converted:
 
 
 def _tensor_scatter(layer: OnnxLayer) -> Converted:
-    """Slices along ``axis`` from a place on that each element of the batch has."""
+    # Slices along ``axis`` from a place on that each element of the batch has.
     shape, update = layer.x.shape, layer.tensor(1)
     axis = layer.own_axis(-2)
     if not 0 < axis < layer.rank:
@@ -125,7 +124,7 @@ def _tensor_scatter(layer: OnnxLayer) -> Converted:
 
 
 def _modulo(place: Operand, length: int) -> Operand:
-    """Less than twice ``length`` less ``length`` where it is not below it."""
+    # Less than twice ``length`` less ``length`` where it is not below it.
     below = Converted(Less(), (place, number(length, DType.INT32)), ("length",))
     lowered = Converted(Sub(), (place, number(length, DType.INT32)), ("length",))
     return Converted(Select(), (below, place, lowered))
@@ -141,7 +140,7 @@ def _top_k(layer: OnnxLayer) -> Converted:
 
 
 def _one_hot(layer: OnnxLayer) -> Converted:
-    """``values[1]`` where the place along the new axis is the index, elsewhere ``values[0]``."""
+    # ``values[1]`` where the place along the new axis is the index, elsewhere ``values[0]``.
     depth = int(layer.constant(1, "depths").reshape(-1)[0].item())
     values = layer.constant(2, "values").reshape(-1)
     axis = layer.axis(layer.whole("axis", -1), layer.rank + 1)
@@ -157,7 +156,7 @@ def _one_hot(layer: OnnxLayer) -> Converted:
 
 
 def _compress(layer: OnnxLayer) -> Converted:
-    """The slices, or elements, where a constant condition holds."""
+    # The slices, or elements, where a constant condition holds.
     chosen = np.flatnonzero(layer.constant(1, "conditions")).astype(np.int32)
     if not chosen.size:
         raise RefusedOperator("nothing that is chosen; supported: one slice or more")
@@ -167,7 +166,6 @@ def _compress(layer: OnnxLayer) -> Converted:
 
 
 def _eye_like(layer: OnnxLayer) -> KnownOutput:
-    """Ones on a diagonal."""
     kind = layer.attribute("dtype")
     wanted = KINDS.get(layer.x.type_name) if kind is None else kind_of(int(kind))
     if wanted is None:
@@ -180,7 +178,7 @@ def _eye_like(layer: OnnxLayer) -> KnownOutput:
 
 
 def _reverse_sequence(layer: OnnxLayer) -> Converted:
-    """The first elements along time backwards, as many as the sequence of the batch has."""
+    # The first elements along time backwards, as many as the sequence of the batch has.
     time, batch = layer.whole("time_axis"), layer.whole("batch_axis", 1)
     if {time, batch} != {0, 1} or layer.rank < 2:
         raise ValueError(f"axes {time} and {batch} of {shape_text(layer.x.shape)}")
@@ -196,7 +194,7 @@ def _reverse_sequence(layer: OnnxLayer) -> Converted:
 
 
 def _max_unpool(layer: OnnxLayer) -> Converted:
-    """Numbers at the places that they were pooled from, zeros elsewhere."""
+    # Numbers at the places that they were pooled from, zeros elsewhere.
     spatial = layer.rank - 2
     kernel = [int(k) for k in layer.attribute("kernel_shape")]
     strides = [int(s) for s in layer.attribute("strides") or [1] * spatial]

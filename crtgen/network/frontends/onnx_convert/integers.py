@@ -92,7 +92,7 @@ class _Factor:
         return cls(tensor, zero, known, OF_BYTE if bytes_ else 0)
 
     def bytes(self) -> Operand:
-        """Its numbers as int8; with its zero point, if that is known."""
+        # Its numbers as int8; with its zero point, if that is known.
         numbers = _signed(self.tensor)
         if self.zero is None:
             return numbers
@@ -100,7 +100,7 @@ class _Factor:
         return Converted(Reshape(self.tensor.shape), (numbers,), quant=quant)
 
     def zero_byte(self) -> Operand:
-        """The zero point, of which there is one, as int8."""
+        # The zero point, of which there is one, as int8.
         assert self.given is not None
         return _signed(self.given)
 
@@ -117,7 +117,7 @@ class _Factor:
         return Converted(Sub(), (numbers, cast(self._column(rank), DType.INT16)), ("zero",))
 
     def _column(self, rank: int) -> Operand:
-        """The zero points of rows, if there are several, so that they are broadcast."""
+        # The zero points of rows, if there are several, so that they are broadcast.
         assert self.given is not None
         if self.given.shape in ((), (1,)):
             return reshaped(self.given, ())
@@ -126,14 +126,14 @@ class _Factor:
 
 
 def _signed(tensor: NamedTensor) -> Operand:
-    """Numbers of eight bits as int8, half their range less."""
+    # Numbers of eight bits as int8, half their range less.
     if tensor.dtype is not DType.UINT8:
         return tensor
     return cast(Converted(BitXor(), (tensor, number(OF_BYTE, DType.UINT8)), ("half",)), DType.INT8)
 
 
 def _weights(layer: OnnxLayer, place: int, zero_place: int, axis: int) -> Int64:
-    """Constant weights less their zero points, of which there is one or one per output on ``axis``."""
+    # Constant weights less their zero points, of which there is one or one per output on ``axis``.
     data = layer.constant(place, "weights").astype(np.int64)
     if not layer.has(zero_place):
         return data
@@ -144,7 +144,7 @@ def _weights(layer: OnnxLayer, place: int, zero_place: int, axis: int) -> Int64:
 
 
 def _conv_integer(layer: OnnxLayer) -> Converted:
-    """Padding stands for zero: around what has a zero point that is computed, that is put first."""
+    # Padding stands for zero: around what has a zero point that is computed, that is put first.
     weights, x = _weights(layer, 1, 3, 0), _Factor.of(layer, 0, 2)
     bias = np.zeros(len(weights), np.int32)
     if x.zero is not None:
@@ -160,7 +160,7 @@ def _conv_integer(layer: OnnxLayer) -> Converted:
 
 
 def _within(layer: OnnxLayer, before: tuple[int, ...], after: tuple[int, ...]) -> OnnxLayer:
-    """The layer on an input that has its padding already."""
+    # The layer on an input that has its padding already.
     shape = tuple(b + d + a for b, d, a in zip(before, layer.x.shape, after, strict=True))
     attributes = {**layer.node.attributes, "auto_pad": "VALID", "pads": []}
     inputs = (replace(layer.x, shape=shape), *layer.inputs[1:])
@@ -168,7 +168,7 @@ def _within(layer: OnnxLayer, before: tuple[int, ...], after: tuple[int, ...]) -
 
 
 def _moved(sums: Converted, ahead: Operand, columns: Int64) -> Converted:
-    """Sums of inputs that are ``ahead`` of what they should be; ``columns`` are sums of weights."""
+    # Sums of inputs that are ``ahead`` of what they should be; ``columns`` are sums of weights.
     missing = Converted(Mul(), (ahead, columns.astype(np.int32)), ("columns",))
     return Converted(Add(), (sums, missing), ("missing",))
 

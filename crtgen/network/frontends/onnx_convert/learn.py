@@ -27,7 +27,7 @@ _LABELS = frozenset({DType.FLOAT32, DType.INT32, DType.INT64})
 
 
 def _reals(layer: OnnxLayer, name: str, default: float, length: int) -> Array:
-    """An attribute that is a vector, or one number for all."""
+    # An attribute that is a vector, or one number for all.
     given = np.array(layer.attribute(name) or [default], np.float32)
     if given.size not in (1, length):
         raise ValueError(f"{name} has {given.size} numbers for {length}")
@@ -35,14 +35,13 @@ def _reals(layer: OnnxLayer, name: str, default: float, length: int) -> Array:
 
 
 def _scaler(layer: OnnxLayer) -> Converted:
-    """``(x - offset) * scale``."""
     length = layer.x.shape[-1]
     centred = Converted(Sub(), (layer.x, _reals(layer, "offset", 0.0, length)), ("offset",))
     return Converted(Mul(), (centred, _reals(layer, "scale", 1.0, length)), ("scale",))
 
 
 def _feature(layer: OnnxLayer) -> Converted:
-    """The elements of the last axis at some places."""
+    # The elements of the last axis at some places.
     places, rank = layer.tensor(1), layer.rank
     made = Converted(
         Gather(rank - 1), (layer.x, reshaped(places, (int(np.prod(places.shape)),))), ("places",)
@@ -57,7 +56,7 @@ def _rows(layer: OnnxLayer) -> tuple[int, int]:
 
 
 def _scores(layer: OnnxLayer, outputs: int, coefficients: str) -> Converted:
-    """The product with coefficients ``[outputs, features]``, and what is added to it."""
+    # The product with coefficients ``[outputs, features]``, and what is added to it.
     weights = np.array(layer.attribute(coefficients) or [], np.float32)
     _, features = _rows(layer)
     if weights.size != outputs * features:
@@ -73,7 +72,7 @@ def _regressor(layer: OnnxLayer) -> Converted:
 
 
 def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """The label of the greatest score, and the scores."""
+    # The label of the greatest score, and the scores.
     labels = np.array(layer.attribute("classlabels_ints") or [], np.int64)
     words = layer.attribute("classlabels_strings") or []
     if not labels.size and layer.node.outputs[0]:
@@ -91,7 +90,7 @@ def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
 
 
 def _normalizer(layer: OnnxLayer) -> Converted:
-    """Each row by its greatest magnitude, or by the sum or the root of the squares of its elements."""
+    # Each row by its greatest magnitude, or by the sum or the root of the squares of its elements.
     norm, axis = layer.text("norm", "MAX"), (layer.rank - 1,)
     if norm == "L2":
         length: Operand = Converted(Sqrt(), (Converted(Sum(axis, True), (Converted(Square(), (layer.x,)),)),))

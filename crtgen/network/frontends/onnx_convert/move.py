@@ -33,7 +33,7 @@ def _to_shape(layer: OnnxLayer, shape: Sequence[int]) -> Converted:
 
 
 def _reshape(layer: OnnxLayer) -> Converted:
-    """0 is the length of the input's axis, unless ``allowzero``; -1 is what is left."""
+    # 0 is the length of the input's axis, unless ``allowzero``; -1 is what is left.
     shape, keep = layer.integers(1, "lengths"), not layer.whole("allowzero")
     if keep and any(d == 0 and axis >= layer.rank for axis, d in enumerate(shape)):
         raise ValueError(f"{shape} keeps lengths that {shape_text(layer.x.shape)} does not have")
@@ -45,14 +45,14 @@ def _reshape(layer: OnnxLayer) -> Converted:
 
 
 def _flatten(layer: OnnxLayer) -> Converted:
-    """Two dimensions: the axes before ``axis``, and those from it on."""
+    # Two dimensions: the axes before ``axis``, and those from it on.
     axis = layer.whole("axis", 1)
     axis += layer.rank if axis < 0 else 0
     return _to_shape(layer, (prod(layer.x.shape[:axis]), prod(layer.x.shape[axis:])))
 
 
 def _squeeze(layer: OnnxLayer) -> Converted:
-    """Without some axes of length 1, or without all of them."""
+    # Without some axes of length 1, or without all of them.
     shape, axes = layer.x.shape, layer.listed("axes", 1)
     ones = {a for a, d in enumerate(shape) if d == 1}
     gone = ones if axes is None else {layer.axis(a, layer.rank) for a in axes}
@@ -83,7 +83,7 @@ def _concat(layer: OnnxLayer) -> Converted:
 
 
 def _split(layer: OnnxLayer) -> tuple[Converted | KnownOutput, ...]:
-    """Along an axis, into parts of given lengths or equal ones, of which the last may be shorter."""
+    # Along an axis, into parts of given lengths or equal ones, of which the last may be shorter.
     axis, count = layer.own_axis(0), len(layer.outputs)
     length, lengths = layer.x.shape[axis], layer.listed("split", 1)
     if lengths is None:
@@ -104,7 +104,7 @@ def _part(layer: OnnxLayer, axis: int, first: int, last: int) -> Converted | Kno
 
 
 def _empty(layer: OnnxLayer, shape: Sequence[int]) -> KnownOutput:
-    """A constant without elements, which only a concatenation takes."""
+    # A constant without elements, which only a concatenation takes.
     assert layer.x.dtype is not None
     ask_for_room(shape)
     return KnownOutput(np.zeros(shape, layer.x.dtype.numpy))
@@ -129,7 +129,7 @@ def _slice(layer: OnnxLayer) -> Converted | KnownOutput:
 
 
 def _pad(layer: OnnxLayer) -> Converted:
-    """Elements around each axis; negative padding cuts them off."""
+    # Elements around each axis; negative padding cuts them off.
     pads = layer.listed("pads", 1) or []
     axes = layer.integers(3, "axes") if layer.has(3) else list(range(layer.rank))
     if len(pads) != 2 * len(axes):
@@ -168,7 +168,7 @@ def _cut(layer: OnnxLayer, before: Sequence[int], after: Sequence[int]) -> Opera
 def _taken_around(
     layer: OnnxLayer, x: Operand, before: Sequence[int], after: Sequence[int], mode: str
 ) -> Converted:
-    """Padding that repeats elements of the tensor, axis by axis."""
+    # Padding that repeats elements of the tensor, axis by axis.
     if mode not in ("edge", "wrap"):
         raise RefusedOperator(f"mode {mode}; supported: constant, reflect, edge, wrap")
     if x is not layer.x:
@@ -190,7 +190,7 @@ def _expand(layer: OnnxLayer) -> Converted:
 
 
 def _tile(layer: OnnxLayer) -> Converted:
-    """Each axis as one of two, of which the first is repeated."""
+    # Each axis as one of two, of which the first is repeated.
     repeats = layer.integers(1, "repeats")
     if len(repeats) != layer.rank or min(repeats, default=1) < 0:
         raise ValueError(f"repeats {repeats} of {shape_text(layer.x.shape)}")
@@ -238,7 +238,7 @@ def _size(layer: OnnxLayer) -> KnownOutput:
 
 
 def _trilu(layer: OnnxLayer) -> Converted:
-    """The upper or lower triangle; the rest is zero."""
+    # The upper or lower triangle; the rest is zero.
     shift = int(layer.constant(1, "diagonals").reshape(-1)[0].item()) if layer.has(1) else 0
     if layer.rank < 2:
         raise ValueError(f"an input of {shape_text(layer.x.shape)} instead of two dimensions or more")

@@ -16,14 +16,14 @@ Real = npt.NDArray[np.float32]
 
 
 def _unpacked(data: Array, bits: int) -> Array:
-    """Numbers of so many bits, the first one in the lowest, along the last axis."""
+    # Numbers of so many bits, the first one in the lowest, along the last axis.
     whole = data.astype(np.int64)
     parts = [(whole >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, axis=-1).reshape(*data.shape[:-1], -1)
 
 
 def _matmul(layer: OnnxLayer) -> Converted:
-    """``x[..., K]`` by weights ``[N, K]`` that become float32, with a bias."""
+    # ``x[..., K]`` by weights ``[N, K]`` that become float32, with a bias.
     depth, outputs, bits = layer.whole("K"), layer.whole("N"), layer.whole("bits", 4)
     if bits not in (4, 8):
         raise RefusedOperator(f"weights of {bits} bits; supported: 4, 8")
@@ -54,7 +54,7 @@ def _weights(layer: OnnxLayer, depth: int, outputs: int, bits: int) -> Real:
 
 
 def _zeros(layer: OnnxLayer, outputs: int, blocks: int, bits: int) -> Real:
-    """One per output and block; without them half of the range."""
+    # One per output and block; without them half of the range.
     if not layer.has(3):
         return np.full((outputs, blocks), 1 << (bits - 1), np.float32)
     data = layer.constant(3, "zero points")

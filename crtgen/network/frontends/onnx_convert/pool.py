@@ -111,7 +111,7 @@ def _slid(x: Operand, layer: OnnxLayer, lines: Sequence[AxisWindow], op: Op) -> 
 
 
 def _slid_far(x: Operand, shape: Sequence[int], axis: int, line: AxisWindow) -> Converted:
-    """The greatest of many taps: of windows of 2, 4, ... taps, of which the last two overlap."""
+    # The greatest of many taps: of windows of 2, 4, ... taps, of which the last two overlap.
     width, length, made = 1, shape[axis], x
 
     def part(first: int, last: int, step: int) -> Converted:
@@ -132,7 +132,7 @@ def _slid_far(x: Operand, shape: Sequence[int], axis: int, line: AxisWindow) -> 
 
 
 def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[AxisWindow, int]]) -> Converted:
-    """The elements that all windows have at one place along some axes."""
+    # The elements that all windows have at one place along some axes.
     begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
     for axis, (line, tap) in taps.items():
         begin[axis] = tap * line.dilation
@@ -181,7 +181,7 @@ def _average_pool(layer: OnnxLayer) -> Converted:
 
 
 def _averaged(layer: OnnxLayer, x: Operand, counts: bool) -> Converted:
-    """The mean of each window; ``counts``: with the zeros around the image."""
+    # The mean of each window; ``counts``: with the zeros around the image.
     lines = lines_of(layer, ())
     if not _is_plain(layer, lines):
         total = _slid(_padded(layer, x, lines, 0.0), layer, lines, Add())
@@ -199,7 +199,7 @@ def _averaged(layer: OnnxLayer, x: Operand, counts: bool) -> Converted:
 
 
 def _shares(lines: Sequence[AxisWindow], counts: bool) -> Array:
-    """One by the number of elements that count, for each place of the window."""
+    # One by the number of elements that count, for each place of the window.
     total = np.ones((), np.float64)
     for line in lines:
         ask_for_room((line.length + line.before + line.after + line.beyond,))
@@ -217,7 +217,7 @@ def _shares(lines: Sequence[AxisWindow], counts: bool) -> Array:
 
 
 def _lp_pool(layer: OnnxLayer) -> Converted:
-    """The p-th root of the sum of the p-th powers."""
+    # The p-th root of the sum of the p-th powers.
     p = layer.whole("p", 2)
     if p < 1:
         raise ValueError(f"p {p}")

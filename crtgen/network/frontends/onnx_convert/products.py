@@ -49,7 +49,7 @@ def multiplied(
 
 
 def _gemm(layer: OnnxLayer) -> Converted:
-    """``alpha * a * b + beta * c``."""
+    # ``alpha * a * b + beta * c``.
     a, b = layer.tensor(0), layer.tensor(1)
     alpha, beta = layer.real("alpha", 1.0), layer.real("beta", 1.0)
     turned = bool(layer.whole("transA")), bool(layer.whole("transB"))
@@ -68,7 +68,7 @@ def _gemm(layer: OnnxLayer) -> Converted:
 
 
 def _dense(layer: OnnxLayer, x: Operand, weights: Array, beta: float) -> Converted:
-    """A fully connected layer, whose bias is the third operand where that has one number per output."""
+    # A fully connected layer, whose bias is the third operand where that has one number per output.
     outputs = weights.shape[0]
     bias = np.zeros(outputs, np.float32)
     third = layer.tensor(2).data if layer.has(2) else None
@@ -92,7 +92,7 @@ def _plus(layer: OnnxLayer, made: Converted, beta: float) -> Converted:
 
 
 def _det(layer: OnnxLayer) -> Converted:
-    """Determinants of the last two axes, by the first row."""
+    # Determinants of the last two axes, by the first row.
     shape = layer.x.shape
     if layer.rank < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"the determinant of {shape_text(shape)}")

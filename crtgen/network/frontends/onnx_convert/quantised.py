@@ -79,7 +79,7 @@ class _QuantisedWeights(ConvStorage):
 
 
 def _quant(layer: OnnxLayer, scale: int) -> Quant:
-    """The quantisation of a whole tensor, whose scale is at that place and whose zero point follows."""
+    # The quantisation of a whole tensor, whose scale is at that place and whose zero point follows.
     scales = layer.constant(scale, "scales")
     if scales.size != 1:
         raise RefusedOperator(f"{scales.size} scales of one tensor; supported: one")
@@ -91,7 +91,7 @@ def _zero(layer: OnnxLayer, place: int) -> Array | None:
 
 
 def _operand(layer: OnnxLayer, place: int) -> Operand:
-    """A quantised tensor, read as this layer says that it is quantised."""
+    # A quantised tensor, read as this layer says that it is quantised.
     tensor, quant = layer.tensor(place), _quant(layer, place + 1)
     if tensor.data is not None:
         return Value.constant("operand", as_int8(tensor.data), quant)
@@ -107,7 +107,7 @@ def _activation(layer: OnnxLayer) -> Activation:
 
 
 def _weights(layer: OnnxLayer, place: int, axis: int) -> tuple[Array, Quant]:
-    """Weights less their zero points, and their scales; the outputs are on ``axis``."""
+    # Weights less their zero points, and their scales; the outputs are on ``axis``.
     data, scale = layer.constant(place, "weights"), layer.constant(place + 1, "scales")
     zero = _zero(layer, place + 2)
     outputs = data.shape[axis]
@@ -129,10 +129,8 @@ def _fits(weights: Array) -> bool:
 def _wide(
     layer: OnnxLayer, sums: Converted, scale: float, weights: Quant, place: int, rank: int
 ) -> Converted:
-    """Sums of inputs of a ``scale`` and weights of nine bits as the output.
-
-    Its quantisation is at ``place``; outputs are on the first of the last ``rank`` axes.
-    """
+    # Sums of inputs of a ``scale`` and weights of nine bits as the output. Its quantisation is at ``place``;
+    # outputs are on the first of the last ``rank`` axes.
     y = _quant(layer, place)
     factors = product_factors(scale, weights.scales, y.scale, [0] * len(weights.scales))
     shaped = factors.reshape(-1, *(1,) * (rank - 1)) if len(factors) > 1 else factors.reshape(())
@@ -169,7 +167,7 @@ def _qlinear_matmul(layer: OnnxLayer) -> Converted:
 
 
 def _qgemm(layer: OnnxLayer) -> Converted:
-    """``alpha`` is a part of the input's scale."""
+    # ``alpha`` is a part of the input's scale.
     turned = bool(layer.whole("transB"))
     data, quant = _weights(layer, 3, 0 if turned else 1)
     data = data if turned else data.T
@@ -186,7 +184,7 @@ def _qgemm(layer: OnnxLayer) -> Converted:
 def _dense(
     layer: OnnxLayer, given: tuple[Operand, Quant], weights_: tuple[Array, Quant], bias: Array, place: int
 ) -> Converted:
-    """A fully connected layer by ``weights_[O, K]``; the quantisation of the output is at ``place``."""
+    # A fully connected layer by ``weights_[O, K]``; the quantisation of the output is at ``place``.
     (x, own), (data, quant) = given, weights_
     if not _fits(data):
         return _wide(layer, dense_sums(x, data.astype(np.int64), bias), own.scale, quant, place, 1)
@@ -213,7 +211,7 @@ def _average(layer: OnnxLayer) -> Converted:
 
 
 def _softmax(layer: OnnxLayer) -> Converted:
-    """Along one axis; before opset 13, along all from one on."""
+    # Along one axis; before opset 13, along all from one on.
     x, shape = _operand(layer, 0), layer.x.shape
     if layer.whole("opset", layer.opset) < 13:
         axis = layer.own_axis(1)
@@ -228,8 +226,7 @@ def _softmax(layer: OnnxLayer) -> Converted:
 
 
 def _function(function: Callable[[OnnxLayer, Real], Real]) -> Convert:
-    """A function of real numbers, by its results of all numbers."""
-
+    # A function of real numbers, by its results of all numbers.
     def convert(layer: OnnxLayer) -> Converted:
         x, y = _quant(layer, 1), _quant(layer, 3)
         real = real_numbers(x)
@@ -248,7 +245,7 @@ def _leaky_relu(layer: OnnxLayer, x: Real) -> Real:
 
 
 def _concat(layer: OnnxLayer) -> Converted:
-    """Each part is quantised as the output first."""
+    # Each part is quantised as the output first.
     quant, parts = _quant(layer, 0), []
     for place in range(2, len(layer.inputs), 3):
         part, own = _operand(layer, place), _quant(layer, place + 1)
@@ -261,7 +258,7 @@ def _requantising(x: Quant, y: Quant) -> Lookup:
 
 
 def _where(layer: OnnxLayer) -> Converted:
-    """Both choices are quantised as the output first."""
+    # Both choices are quantised as the output first.
     quant, parts = _quant(layer, 7), []
     for place in (1, 4):
         part, own = _operand(layer, place), _quant(layer, place + 1)
@@ -288,7 +285,7 @@ def _dequantize(layer: OnnxLayer) -> Converted:
 
 
 def _recoded(layer: OnnxLayer) -> Converted:
-    """Between quantised numbers of int8 and those of uint8, which may mean themselves."""
+    # Between quantised numbers of int8 and those of uint8, which may mean themselves.
     output, half = layer.outputs[0], number(OF_BYTE, DType.UINT8)
     assert output is not None
     assert output.dtype is not None

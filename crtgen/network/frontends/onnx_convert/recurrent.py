@@ -22,8 +22,7 @@ _STATES, _PEEPHOLES = (5, 6), 7
 
 
 def _recurrent(plain: Cell, other: Cell | None = None, switch: str = "") -> Convert:
-    """A cell; ``other`` is that with the attribute ``switch``."""
-
+    # A cell; ``other`` is that with the attribute ``switch``.
     def convert(layer: OnnxLayer) -> Results:
         weights = [layer.tensor(i) for i in range(1, 3 + layer.has(3))]
         if plain is Cell.LSTM and any(tensor.data is None for tensor in weights):
@@ -62,7 +61,7 @@ def _converted(layer: OnnxLayer, kind: Cell) -> Converted:
 
 
 def _state(layer: OnnxLayer, position: int) -> NamedTensor | None:
-    """A state before the first step; None for zeros."""
+    # A state before the first step; None for zeros.
     if not layer.has(position):
         return None
     tensor = layer.tensor(position)
@@ -70,7 +69,7 @@ def _state(layer: OnnxLayer, position: int) -> NamedTensor | None:
 
 
 def _lengths(layer: OnnxLayer) -> tuple[int, ...]:
-    """Steps of each sequence, unless they are all."""
+    # Steps of each sequence, unless they are all.
     if not layer.has(4):
         return ()
     if layer.tensor(4).data is None:
@@ -80,7 +79,7 @@ def _lengths(layer: OnnxLayer) -> tuple[int, ...]:
 
 
 def _curves(layer: OnnxLayer, kind: Cell) -> Iterator[tuple[Curve, ...]]:
-    """The activations of each direction; numbers are given to those that have any, in order."""
+    # The activations of each direction; numbers are given to those that have any, in order.
     count, standard = kind.curves, ("tanh", "tanh") if kind is Cell.RNN else ("sigmoid", "tanh", "tanh")
     directions = _DIRECTIONS[layer.text("direction", "forward")]
     named = layer.attribute("activations")

@@ -36,7 +36,7 @@ Kind = type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin]
 
 
 def _axes(layer: OnnxLayer) -> tuple[int, ...] | None:
-    """Those that are reduced; None where nothing is."""
+    # Those that are reduced; None where nothing is.
     listed = layer.listed("axes", 1)
     if listed:
         return tuple(sorted({layer.axis(a, layer.rank) for a in listed}))
@@ -50,8 +50,7 @@ def _reduction(
     before: Callable[[Operand], Operand] = lambda x: x,
     after: Callable[[Converted], Converted] = lambda y: y,
 ) -> Convert:
-    """A reduction of what ``before`` makes of the input, and what ``after`` makes of that."""
-
+    # A reduction of what ``before`` makes of the input, and what ``after`` makes of that.
     def convert(layer: OnnxLayer) -> Converted:
         axes = _axes(layer)
         x = before(layer.x)
@@ -72,7 +71,7 @@ def _logarithm(y: Converted) -> Converted:
 
 
 def _log_sum_exp(layer: OnnxLayer) -> Converted:
-    """``m + log(sum(e**(x - m)))`` with the greatest number m, so that nothing overflows."""
+    # ``m + log(sum(e**(x - m)))`` with the greatest number m, so that nothing overflows.
     axes = _axes(layer)
     if axes is None:
         return same(layer.x)
@@ -85,7 +84,7 @@ def _log_sum_exp(layer: OnnxLayer) -> Converted:
 
 
 def _product(layer: OnnxLayer) -> Converted:
-    """The product of slices, one after another."""
+    # The product of slices, one after another.
     axes = _axes(layer)
     if axes is None:
         return same(layer.x)
@@ -103,7 +102,7 @@ def _product(layer: OnnxLayer) -> Converted:
 
 
 def _at(x: Operand, shape: list[int], axis: int, place: int) -> Converted:
-    """One place of an axis, of which there are at most ``_MOST_FACTORS``."""
+    # One place of an axis, of which there are at most ``_MOST_FACTORS``.
     if shape[axis] > _MOST_FACTORS:
         raise RefusedOperator(f"a product of {shape[axis]} numbers; supported: {_MOST_FACTORS}")
     begin = tuple(place if a == axis else 0 for a in range(len(shape)))
@@ -112,7 +111,7 @@ def _at(x: Operand, shape: list[int], axis: int, place: int) -> Converted:
 
 
 def _hardmax(layer: OnnxLayer) -> Converted:
-    """1 where the first of the greatest numbers is, elsewhere 0."""
+    # 1 where the first of the greatest numbers is, elsewhere 0.
     axis, shape = layer.own_axis(-1 if layer.opset >= 13 else 1), layer.x.shape
     x: Operand = layer.x
     if layer.opset < 13:
@@ -126,13 +125,12 @@ def _hardmax(layer: OnnxLayer) -> Converted:
 
 
 def _global(kind: Kind) -> Convert:
-    """Over the image, whatever its dimensions."""
+    # Over the image, whatever its dimensions.
     return lambda layer: Converted(kind(tuple(range(2, layer.rank)), True), (layer.x,))
 
 
 def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
-    """The first of several equal ones, or the last: that is the first of the reversed axis."""
-
+    # The first of several equal ones, or the last: that is the first of the reversed axis.
     def convert(layer: OnnxLayer) -> Converted:
         axis, shape = layer.own_axis(0), layer.x.shape
         x: Operand = layer.x
@@ -153,7 +151,7 @@ def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
 
 
 def _along(layer: OnnxLayer, op: Op, axis: int) -> Converted:
-    """An operator of the last axis, along another one."""
+    # An operator of the last axis, along another one.
     if axis == layer.rank - 1:
         return Converted(op, (layer.x,))
     perm = [a for a in range(layer.rank) if a != axis] + [axis]
@@ -162,8 +160,7 @@ def _along(layer: OnnxLayer, op: Op, axis: int) -> Converted:
 
 
 def _softmax(op: Op) -> Convert:
-    """Along one axis; before opset 13, along all from one on."""
-
+    # Along one axis; before opset 13, along all from one on.
     def convert(layer: OnnxLayer) -> Converted:
         if layer.opset >= 13:
             return _along(layer, op, layer.own_axis(-1))
@@ -182,7 +179,7 @@ def _cumsum(layer: OnnxLayer) -> Converted:
 
 
 def _lp_normalization(layer: OnnxLayer) -> Converted:
-    """Divided by the sum of the absolute values, or by the length."""
+    # Divided by the sum of the absolute values, or by the length.
     axis = layer.own_axis(-1)
     layer.refuse("p", 2, 1)
     if layer.whole("p", 2) == 1:
@@ -193,7 +190,6 @@ def _lp_normalization(layer: OnnxLayer) -> Converted:
 
 
 def _not_zero(x: Converted) -> Converted:
-    """1 in place of 0."""
     return Converted(Select(), (Converted(Equal(), (x, number(0)), ("zero",)), number(1), x))
 
 
@@ -202,14 +198,14 @@ def _variance(centred: Operand, axes: tuple[int, ...]) -> Converted:
 
 
 def _standard(x: Operand, axes: tuple[int, ...], epsilon: float) -> Converted:
-    """Less its mean, divided by the root of its variance."""
+    # Less its mean, divided by the root of its variance.
     centred = Converted(Sub(), (x, Converted(Mean(axes, True), (x,))))
     spread = Converted(Add(), (_variance(centred, axes), number(epsilon)), ("epsilon",))
     return Converted(Div(), (centred, _root(spread)))
 
 
 def _per_channel(layer: OnnxLayer, position: int) -> Operand:
-    """A number for each channel, beside an image of the first input's dimensions."""
+    # A number for each channel, beside an image of the first input's dimensions.
     tensor = layer.tensor(position)
     shape = (-1, *(1,) * (layer.rank - 2))
     if tensor.data is not None:
@@ -229,7 +225,7 @@ def _mean_variance(layer: OnnxLayer) -> Converted:
 
 
 def _batch_normalization(layer: OnnxLayer) -> Converted:
-    """``x * factor + shift``, with the factor ``scale / sqrt(variance + epsilon)``."""
+    # ``x * factor + shift``, with the factor ``scale / sqrt(variance + epsilon)``.
     if layer.whole("training_mode") or len(layer.outputs) > 1:
         layer.refuse("training_mode", 0)
     if layer.rank < 2:
@@ -253,7 +249,7 @@ def _batch_normalization(layer: OnnxLayer) -> Converted:
 
 
 def _truth(kind: Kind) -> Convert:
-    """A reduction, of truth values as numbers."""
+    # A reduction, of truth values as numbers.
     plain = _reduction(kind)
 
     def convert(layer: OnnxLayer) -> Results:

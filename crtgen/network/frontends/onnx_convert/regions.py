@@ -51,7 +51,7 @@ def _single(layer: OnnxLayer, place: int, default: float) -> float:
 
 
 def _deform_conv(layer: OnnxLayer) -> Converted:
-    """A convolution of lines: for each output, the pixels that its taps see, side by side."""
+    # A convolution of lines: for each output, the pixels that its taps see, side by side.
     weights, offsets = layer.constant(1, "weights"), layer.tensor(2)
     if layer.rank != 4 or weights.ndim != 4:
         raise RefusedOperator(f"{layer.rank - 2} dimensions; supported: two")
@@ -80,7 +80,7 @@ def _deform_conv(layer: OnnxLayer) -> Converted:
 
 
 def _unmoved(lines: Sequence[AxisWindow]) -> Array:
-    """``[taps, 2, ...]``: where taps are without offsets, from -1 to 1, across first."""
+    # ``[taps, 2, ...]``: where taps are without offsets, from -1 to 1, across first.
     taps, places = [line.taps for line in lines], [line.outputs for line in lines]
     ask_for_room((12, *taps, *places))
     found = []
@@ -93,14 +93,14 @@ def _unmoved(lines: Sequence[AxisWindow]) -> Array:
 
 
 def _of_lines(layer: OnnxLayer, shape: tuple[int, ...]) -> OnnxLayer:
-    """The layer on lines, without what it does along the axes of its image."""
+    # The layer on lines, without what it does along the axes of its image.
     attributes = {"group": layer.whole("group", 1)}
     inputs = (replace(layer.x, shape=shape), *layer.inputs[1:])
     return replace(layer, node=replace(layer.node, attributes=attributes), inputs=inputs)
 
 
 def _roi_align(layer: OnnxLayer) -> Converted:
-    """The mean of points in each part of a region; what is beyond the image by more than a pixel counts 0."""
+    # The mean of points in each part of a region; what is beyond the image by more than a pixel counts 0.
     layer.refuse("mode", "avg")
     count = layer.whole("sampling_ratio")
     if count < 1:
@@ -125,12 +125,12 @@ def _roi_align(layer: OnnxLayer) -> Converted:
 
 
 def _borders(size: Sequence[int]) -> tuple[tuple[Op, Array], ...]:
-    """Within what points count, across and down."""
+    # Within what points count, across and down.
     return (GreaterEqual(), number(-1)), (LessEqual(), np.array([size[1], size[0]], np.float32))
 
 
 def _sampled(layer: OnnxLayer, shape: tuple[int, ...]) -> Converted:
-    """``[*shape, 2]``: the points of all regions in pixels, across first."""
+    # ``[*shape, 2]``: the points of all regions in pixels, across first.
     half = layer.text("coordinate_transformation_mode", _HALF if layer.opset >= 16 else "") == _HALF
     corners = []
     for first in (0, 2):
@@ -150,7 +150,7 @@ def _sampled(layer: OnnxLayer, shape: tuple[int, ...]) -> Converted:
 
 
 def _in_batch(layer: OnnxLayer, points: Converted, count: int, height: int) -> Converted:
-    """Points of images that lie one below the other."""
+    # Points of images that lie one below the other.
     if count == 1:
         return points
     image = reshaped(cast(layer.tensor(2), DType.FLOAT32), (layer.tensor(2).shape[0], 1, 1, 1, 1, 1))

@@ -39,8 +39,8 @@ _ATTRIBUTES = (
     "mode",
     "nearest_mode",
 )
+# Operations of the onnx package for each element, ``_PER_SHARE_ELSE`` in other modes.
 _PER_SHARE = {"nearest": 4_000}
-"""Operations of the onnx package for each element, ``_PER_SHARE_ELSE`` in other modes."""
 
 _PER_SHARE_ELSE = 300
 
@@ -78,13 +78,13 @@ def _targets(layer: OnnxLayer) -> dict[int, tuple[str, float]]:
 
 
 def _axes(layer: OnnxLayer) -> list[int]:
-    """The axes that sizes, scales and regions are given for."""
+    # The axes that sizes, scales and regions are given for.
     listed = layer.attribute("axes")
     return [layer.axis(int(a), layer.rank) for a in listed] if listed else list(range(layer.rank))
 
 
 def _kept_aspect(layer: OnnxLayer, axes: list[int], sizes: list[int]) -> dict[int, tuple[str, float]]:
-    """All axes by one factor: the least or the greatest."""
+    # All axes by one factor: the least or the greatest.
     factors = [n / layer.x.shape[a] for a, n in zip(axes, sizes, strict=True)]
     larger = layer.text("keep_aspect_ratio_policy", "stretch") == "not_smaller"
     factor = max(factors) if larger else min(factors)
@@ -99,7 +99,7 @@ def _roi(layer: OnnxLayer) -> bool:
 
 
 def _shares(layer: OnnxLayer, axis: int, kind: str, number: float) -> tuple[Shares, Shares]:
-    """``matrix[out, in]`` and ``shift[out]`` of one axis: ``y = matrix x + shift``."""
+    # ``matrix[out, in]`` and ``shift[out]`` of one axis: ``y = matrix x + shift``.
     length = layer.x.shape[axis]
     _ask(layer, length, number * length if kind == "scales" else number)
     rows = np.concatenate([np.zeros((1, length)), np.eye(length)]).astype(np.float32)
@@ -120,7 +120,7 @@ def _shares(layer: OnnxLayer, axis: int, kind: str, number: float) -> tuple[Shar
 
 
 def _ask(layer: OnnxLayer, length: int, outputs: float) -> None:
-    """The package computes element by element."""
+    # The package computes element by element.
     if not 0 < outputs < _MOST or (length + 1) * outputs > _MOST:
         raise RefusedOperator(f"an axis of {length} resized to {outputs:g}")
     each = _PER_SHARE.get(layer.text("mode", "nearest"), _PER_SHARE_ELSE)
@@ -128,7 +128,7 @@ def _ask(layer: OnnxLayer, length: int, outputs: float) -> None:
 
 
 def _run(layer: OnnxLayer, feeds: Mapping[str, Any]) -> Shares:
-    """The onnx package's Resize of two dimensions."""
+    # The onnx package's Resize of two dimensions.
     kept = {name: layer.attribute(name) for name in _ATTRIBUTES if layer.attribute(name) is not None}
     if layer.opset < 11 or layer.node.code == "Upsample":
         kept |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -145,7 +145,7 @@ def _run(layer: OnnxLayer, feeds: Mapping[str, Any]) -> Shares:
 
 
 def _bilinear(layer: OnnxLayer, shares: Mapping[int, tuple[Shares, Shares]]) -> Converted | None:
-    """The operator for images, where its shares are these."""
+    # The operator for images, where its shares are these.
     if layer.rank != 4 or not set(shares) <= {2, 3} or layer.x.dtype is not DType.FLOAT32 or _gathers(shares):
         return None
     h, w = layer.x.shape[2:]

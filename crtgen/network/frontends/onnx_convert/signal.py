@@ -25,14 +25,14 @@ from crtgen.network.ops.gather import Gather
 __all__ = ["CONVERTERS"]
 
 _MOST = 1 << 20
+# Numbers of a fast transform; a product is as good for fewer.
 _FEWEST = 16
-"""Numbers of a fast transform; a product is as good for fewer."""
 
 Matrix = npt.NDArray[np.float32]
 
 
 def _dft(layer: OnnxLayer) -> Converted:
-    """``[..., n, ..., c]`` along an axis, where c is 1 for real numbers and 2 for complex ones."""
+    # ``[..., n, ..., c]`` along an axis, where c is 1 for real numbers and 2 for complex ones.
     if layer.opset >= 20:
         axis = int(layer.constant(2, "axes").reshape(-1)[0].item()) if layer.has(2) else -2
     else:
@@ -51,10 +51,8 @@ def _dft(layer: OnnxLayer) -> Converted:
 
 
 def _transformed(x: Operand, shape: tuple[int, ...], wanted: int, kind: tuple[bool, bool]) -> Converted:
-    """The transforms of ``[..., n, c]``: fast ones of real numbers, else products with a matrix.
-
-    ``kind`` is whether they are inverse, and whether only half of the numbers are there.
-    """
+    # The transforms of ``[..., n, c]``: fast ones of real numbers, else products with a matrix. ``kind`` is
+    # whether they are inverse, and whether only half of the numbers are there.
     *rest, length, parts = shape
     if parts == 1 and wanted >= _FEWEST and is_fast(wanted) and length <= wanted and not kind[0]:
         return _fast(x, rest, length, wanted, onesided=kind[1])
@@ -62,7 +60,7 @@ def _transformed(x: Operand, shape: tuple[int, ...], wanted: int, kind: tuple[bo
 
 
 def _fast(x: Operand, rest: list[int], length: int, wanted: int, *, onesided: bool) -> Converted:
-    """``[*rest, n, 1]`` by ``Rfft``; the second half are the first one's conjugates, the other way round."""
+    # ``[*rest, n, 1]`` by ``Rfft``; the second half are the first one's conjugates, the other way round.
     real = Converted(Rfft(wanted), (reshaped(x, (*rest, length)),), ())
     pairs = reshaped(real, (*rest, wanted // 2 + 1, 2))
     if onesided:
@@ -76,7 +74,7 @@ def _fast(x: Operand, rest: list[int], length: int, wanted: int, *, onesided: bo
 
 
 def _multiplied(x: Operand, rest: list[int], matrix: Matrix) -> Converted:
-    """``[*rest, n, c]`` times ``matrix[n, c, k, parts]``."""
+    # ``[*rest, n, c]`` times ``matrix[n, c, k, parts]``.
     n, c, k, parts = matrix.shape
     weights = np.ascontiguousarray(matrix.reshape(n * c, k * parts).T)
     operands = (reshaped(x, (*rest, n * c)), weights, np.zeros(k * parts, np.float32))
@@ -109,7 +107,7 @@ def _matrix(length: int, parts: int, wanted: int, kind: tuple[bool, bool]) -> Ma
 
 
 def _frames(x: Operand, shape: tuple[int, int, int], size: int, step: int) -> Converted:
-    """Frames of ``[batch, length, parts]`` in steps: ``[batch, frames, size, parts]``."""
+    # Frames of ``[batch, length, parts]`` in steps: ``[batch, frames, size, parts]``.
     batch, length, parts = shape
     count = (length - size) // step + 1
     if size == length:
@@ -120,7 +118,7 @@ def _frames(x: Operand, shape: tuple[int, int, int], size: int, step: int) -> Co
 
 
 def _stft(layer: OnnxLayer) -> Converted:
-    """Transforms of frames of a signal ``[batch, length, parts]``, each times a window."""
+    # Transforms of frames of a signal ``[batch, length, parts]``, each times a window.
     if layer.rank != 3:
         raise ValueError(f"a signal of {shape_text(layer.x.shape)} instead of three dimensions")
     batch, length, parts = layer.x.shape

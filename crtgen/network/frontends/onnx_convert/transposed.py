@@ -112,7 +112,7 @@ def transposed_conv(
 
 
 def _blocks(kernel: TransposedWeights, lines: Sequence[Turned], blocks: Sequence[int]) -> tuple[Array, Array]:
-    """``weights[O,kh,kw,C/groups]`` of the pixels of a block, backwards, and their bias."""
+    # ``weights[O,kh,kw,C/groups]`` of the pixels of a block, backwards, and their bias.
     channels, each = kernel.weights.shape[:2]
     size = [b * line.stride for b, line in zip(blocks, lines, strict=True)]
     if channels * each * prod(size) > _MOST_WEIGHTS:

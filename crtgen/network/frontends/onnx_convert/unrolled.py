@@ -9,8 +9,8 @@ from crtgen.network.ops.matmul import BatchMatMul
 __all__ = ["lstm_by_computed_weights"]
 
 _MOST_STEPS = 64
+# Attributes that it does not know.
 _PLAIN = ("activations", "activation_alpha", "activation_beta", "clip", "input_forget", "layout")
-"""Attributes that it does not know."""
 
 
 def lstm_by_computed_weights(layer: OnnxLayer) -> tuple[Converted, ...]:
@@ -53,7 +53,7 @@ def _require_plain(layer: OnnxLayer) -> None:
 
 
 def _bias(layer: OnnxLayer, hidden: int) -> Converted | None:
-    """Those of the input and of the state, added up."""
+    # Those of the input and of the state, added up.
     if not layer.has(3):
         return None
     rows = reshaped(layer.tensor(3), (2, 4 * hidden))
@@ -74,7 +74,7 @@ def _step(
     state: list[Converted | None],
     shape: tuple[int, int],
 ) -> tuple[Converted, Converted]:
-    """The state and the cell after a step; the gates are those of input, output, forgetting, and the cell."""
+    # The state and the cell after a step; the gates are those of input, output, forgetting, and the cell.
     (batch, hidden), (before, cell) = shape, state
     gates = Converted(BatchMatMul(adj_y=True), (x, weights[0]), ("weights",))
     if before is not None:

@@ -86,7 +86,7 @@ def convolved(layer: OnnxLayer, x: Operand, weights: Array, bias: Array, numbers
 
 
 def _volume(layer: OnnxLayer, weights: Array) -> Converted:
-    """``[N,C,D,H,W]``: for each tap along D, images of the depths that it sees."""
+    # ``[N,C,D,H,W]``: for each tap along D, images of the depths that it sees.
     deep, *flat = lines_of(layer, weights.shape[2:])
     n, c, _, h, w = layer.x.shape
     x: Operand = transposed(layer.x, _VOLUME_LAST)
@@ -138,7 +138,7 @@ def _conv_transpose(layer: OnnxLayer) -> Converted:
 
 
 def _volume_transposed(layer: OnnxLayer, weights: Array, groups: int, lines: tuple[Turned, ...]) -> Converted:
-    """``[N,C,D,H,W]``: for each tap along D, images that are added to the depths that it reaches."""
+    # ``[N,C,D,H,W]``: for each tap along D, images that are added to the depths that it reaches.
     deep, down, across = lines
     n, c, d, h, w = layer.x.shape
     outputs, rows = (

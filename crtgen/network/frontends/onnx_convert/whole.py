@@ -40,7 +40,7 @@ def whole_pow(layer: OnnxLayer) -> Converted:
 
 
 def _mod(layer: OnnxLayer) -> Converted:
-    """The rest has the sign of the divisor; with ``fmod``, of the number itself."""
+    # The rest has the sign of the divisor; with ``fmod``, of the number itself.
     if layer.x.dtype is DType.FLOAT32:
         return _real_mod(layer)
     a, b = layer.tensor(0), layer.tensor(1)

@@ -13,7 +13,7 @@ __all__ = ["CONVERTERS"]
 
 
 def _pack(layer: TfliteLayer) -> Converted:
-    """Tensors one after another along a new axis."""
+    # Tensors one after another along a new axis.
     shape = list(layer.x.shape)
     axis = layer.axis(int(layer.option("Axis")), len(shape) + 1)
     for tensor in layer.operands:
@@ -25,7 +25,7 @@ def _pack(layer: TfliteLayer) -> Converted:
 
 
 def _part(x: NamedTensor, axis: int, first: int, last: int, shrink: bool = False) -> Converted:
-    """The elements from ``first`` to before ``last`` along an axis."""
+    # The elements from ``first`` to before ``last`` along an axis.
     begin = tuple(first if a == axis else 0 for a in range(len(x.shape)))
     end = tuple(last if a == axis else d for a, d in enumerate(x.shape))
     stride = (1,) * len(x.shape)
@@ -70,7 +70,7 @@ def _gather_nd(layer: TfliteLayer) -> Converted:
 
 
 def _embedding_lookup(layer: TfliteLayer) -> Converted:
-    """Rows of a table, as they are or dequantised."""
+    # Rows of a table, as they are or dequantised.
     rows = Converted(Gather(0), (layer.tensor(1), layer.tensor(0)), ("indices",))
     if layer.y.dtype is layer.tensor(1).dtype:
         return rows
@@ -78,7 +78,7 @@ def _embedding_lookup(layer: TfliteLayer) -> Converted:
 
 
 def _image(layer: TfliteLayer) -> tuple[int, int, int, int, int]:
-    """Lengths of the input, and the size of a block."""
+    # Lengths of the input, and the size of a block.
     block, shape = int(layer.option("BlockSize")), layer.x.shape
     if len(shape) != 4 or block < 1:
         raise ValueError(f"blocks of {block} of {shape_text(shape)}")
@@ -104,7 +104,7 @@ def _depth_to_space(layer: TfliteLayer) -> Converted:
 
 
 def _blocks(layer: TfliteLayer) -> tuple[list[int], list[int], list[int]]:
-    """Lengths of blocks, and for each of their axes what is before and after."""
+    # Lengths of blocks, and for each of their axes what is before and after.
     blocks, around = layer.integers(1, "lengths"), layer.integers(2, "amounts")
     axes = len(blocks)
     if min(blocks) < 1 or len(around) != 2 * axes or len(layer.x.shape) < axes + 1:

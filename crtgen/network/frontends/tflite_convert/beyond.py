@@ -22,7 +22,7 @@ __all__ = ["CONVERTERS"]
 
 
 def _tile(layer: TfliteLayer) -> Converted:
-    """Each axis as one of two, of which the first is repeated."""
+    # Each axis as one of two, of which the first is repeated.
     shape, repeats = layer.x.shape, layer.integers(1, "repeats")
     if len(repeats) != len(shape) or min(repeats, default=1) < 0:
         raise ValueError(f"repeats {repeats} of {shape_text(shape)}")
@@ -36,7 +36,6 @@ def _tile(layer: TfliteLayer) -> Converted:
 
 
 def _sign(layer: TfliteLayer) -> Converted:
-    """1, -1, or 0."""
     zero, one = np.float32(0), np.float32(1)
     above, below = (Converted(op, (layer.x, np.array(zero)), ("zero",)) for op in (Greater(), Less()))
     other = Converted(Select(), (below, np.array(-one), np.array(zero)))
@@ -55,7 +54,7 @@ def _top_k(layer: TfliteLayer) -> Converted:
 
 
 def _scatter_nd(layer: TfliteLayer) -> Converted:
-    """Zeros, to which the updates are added, also where several have one place."""
+    # Zeros, to which the updates are added, also where several have one place.
     updates, shape = layer.tensor(1), layer.integers(2, "lengths of the output")
     assert updates.dtype is not None
     if not np.array_equal(shape, layer.y.shape):
@@ -81,8 +80,7 @@ def _magnitude(layer: TfliteLayer) -> Converted:
 
 
 def _part(index: int) -> Callable[[TfliteLayer], Converted]:
-    """The real part of each pair, or the imaginary one."""
-
+    # The real part of each pair, or the imaginary one.
     def convert(layer: TfliteLayer) -> Converted:
         lengths = layer.x.shape[:-1]
         begin, end = ((0,) * len(lengths) + (index,), (*lengths, index + 1))

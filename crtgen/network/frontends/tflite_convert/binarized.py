@@ -26,7 +26,7 @@ def _pack(layer: TfliteLayer) -> Converted:
 
 
 def _unpack(layer: TfliteLayer) -> Converted:
-    """In int8, as the real numbers 1 and -1 are quantised."""
+    # In int8, as the real numbers 1 and -1 are quantised.
     real = Converted(UnpackSigns(layer.y.shape[-1]), (layer.x,))
     return _as_output(layer, real)
 
@@ -53,7 +53,7 @@ def _max_pool(layer: TfliteLayer) -> Converted:
 
 
 def _conv(layer: TfliteLayer) -> Converted:
-    """Sums, then what follows them: a factor and a bias, or a threshold for each channel."""
+    # Sums, then what follows them: a factor and a bias, or a threshold for each channel.
     weights = layer.constant(1, "weights")
     if weights.ndim != 4:
         raise ValueError(f"weights of {shape_text(weights.shape)}")
@@ -80,7 +80,7 @@ def _conv(layer: TfliteLayer) -> Converted:
 
 
 def _vector(layer: TfliteLayer, position: int, dtype: type[np.generic]) -> Array:
-    """A number for each output channel."""
+    # A number for each output channel.
     data = layer.constant(position, "numbers of channels")
     channels = layer.constant(1, "weights").shape[0]
     if data.dtype != dtype or data.shape != (channels,):

@@ -34,7 +34,7 @@ def _post_process(layer: TfliteLayer) -> Converted:
 
 
 def _real(tensor: FileTensor) -> FileTensor | Converted:
-    """The numbers that a tensor stands for."""
+    # The numbers that a tensor stands for.
     if tensor.dtype in (DType.INT8, DType.UINT8):
         return Converted(Dequantize(), (tensor,))
     if tensor.dtype is not DType.FLOAT32:

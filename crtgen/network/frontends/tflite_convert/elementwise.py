@@ -76,8 +76,7 @@ def _binary(kind: type[Add] | type[Sub] | type[Mul] | type[Div]) -> Convert:
 
 
 def _operands(op: Elementwise) -> Convert:
-    """An operator without attributes, of some operands."""
-
+    # An operator without attributes, of some operands.
     def convert(layer: TfliteLayer) -> Converted:
         operands = tuple(layer.tensor(i) for i in range(op.operands))
         return Converted(op, operands, ("operand", "other")[: op.operands - 1])
@@ -97,8 +96,7 @@ def _add_n(layer: TfliteLayer) -> Converted:
 
 
 def _typed(kind: type[Cast] | type[Quantize]) -> Convert:
-    """An operator that is told the type of its output."""
-
+    # An operator that is told the type of its output.
     def convert(layer: TfliteLayer) -> Converted:
         assert layer.y.dtype is not None
         return Converted(kind(layer.y.dtype), (layer.x,))
@@ -122,7 +120,7 @@ def _softmax(layer: TfliteLayer) -> Converted:
 
 
 def _relu6(layer: TfliteLayer) -> Converted:
-    """A clamp in the numbers of the input, which the output takes as they are: as TFLite Micro does it."""
+    # A clamp in the numbers of the input, which the output takes as they are: as TFLite Micro does it.
     clamp = Converted(Relu(Activation.RELU6), (layer.x,))
     return clamp if layer.x.quant == layer.y.quant else Converted(Reshape(layer.x.shape), (clamp,))
 

@@ -25,7 +25,7 @@ __all__ = ["CONVERTERS"]
 
 
 def _reshape(layer: TfliteLayer) -> Converted:
-    """The shape that the file has, or the one that is known by now."""
+    # The shape that the file has, or the one that is known by now.
     shape = layer.y.shape
     if prod(layer.x.shape) != prod(shape) and len(layer.inputs) > 1:
         shape = tuple(layer.integers(1, "lengths"))
@@ -42,7 +42,7 @@ def _to_shape(layer: TfliteLayer, shape: tuple[int, ...]) -> Converted:
 
 
 def _squeeze(layer: TfliteLayer) -> Converted:
-    """Without some axes of length 1, or without all of them."""
+    # Without some axes of length 1, or without all of them.
     shape, rank = layer.x.shape, len(layer.x.shape)
     given = layer.option("SqueezeDimsAsNumpy")
     listed = [] if isinstance(given, int) else given.tolist()
@@ -76,7 +76,7 @@ def _shape(layer: TfliteLayer) -> KnownOutput:
 
 
 def _broadcast_args(layer: TfliteLayer) -> Converted:
-    """The greater of two lengths, since one of them is 1 where they differ."""
+    # The greater of two lengths, since one of them is 1 where they differ.
     rank = max(t.shape[0] for t in layer.operands)
     shapes = [Converted(Pad((rank - t.shape[0],), (0,), 1), (t,)) for t in layer.operands]
     return Converted(Maximum(), tuple(shapes), ("other",))
@@ -138,7 +138,7 @@ def _strided_slice(layer: TfliteLayer) -> Converted:
 
 
 def _slice(layer: TfliteLayer) -> Converted:
-    """A part that begins at a constant, or at a place computed at run time."""
+    # A part that begins at a constant, or at a place computed at run time.
     shape, sizes = layer.x.shape, layer.integers(2, "sizes")
     if len(sizes) != len(shape):
         raise ValueError(f"a slice of {len(sizes)} axes on {len(shape)}")

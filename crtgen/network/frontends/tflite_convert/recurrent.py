@@ -17,8 +17,8 @@ __all__ = ["CONVERTERS"]
 _TANH = 4
 _WEIGHTS, _RECURRENT, _BIASES = range(1, 5), range(5, 9), range(12, 16)
 _HIDDEN, _CELL = 18, 19
+# Slots of a circular buffer that TFLite Micro takes to be ready in each run where the file does not say.
 _EVERY_RUN = (5, 13, 25)
-"""Slots of a circular buffer that TFLite Micro takes to be ready in each run where the file does not say."""
 
 
 def _svdf(layer: TfliteLayer) -> Converted:
@@ -64,7 +64,7 @@ def _lstm(layer: TfliteLayer) -> Converted:
 
 
 def _gates(layer: TfliteLayer, positions: range, role: str) -> Value:
-    """One constant for the four gates, each with its own scale."""
+    # One constant for the four gates, each with its own scale.
     arrays = [layer.constant(i, role) for i in positions]
     if len({(a.shape, a.dtype) for a in arrays}) > 1:
         raise ValueError(f"the {role} of its gates have different shapes or types")
@@ -78,7 +78,7 @@ def _gates(layer: TfliteLayer, positions: range, role: str) -> Value:
 
 
 def _circular_buffer(layer: TfliteLayer) -> Converted:
-    """Its output is its memory: without the oldest slot, and with the input as the newest."""
+    # Its output is its memory: without the oldest slot, and with the input as the newest.
     shape = layer.y.shape
     if len(shape) != 4 or layer.x.shape != (shape[0], 1, *shape[2:]) or shape[0] != 1:
         raise ValueError(f"it puts {shape_text(layer.x.shape)} into {shape_text(shape)}")

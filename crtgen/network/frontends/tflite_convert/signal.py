@@ -20,7 +20,7 @@ _TRANSFORMED = same(DType.FLOAT32, DType.INT16, DType.INT32)
 
 
 def _whole(make: Callable[[TfliteLayer], Op]) -> Callable[[TfliteLayer], Converted]:
-    """An operator of all its inputs, whose attributes are the numbers of its options."""
+    # An operator of all its inputs, whose attributes are the numbers of its options.
     return lambda layer: Converted(make(layer), layer.operands)
 
 
@@ -40,7 +40,6 @@ def _spectral_subtraction(layer: TfliteLayer) -> Converted:
 
 
 def _memory(layer: TfliteLayer, name: str, shape: tuple[int, ...], dtype: DType) -> KeptState:
-    """Zeros at first."""
     if min(shape, default=1) < 0 or prod(shape) > _MOST_KEPT:
         raise ValueError(f"a memory of {shape_text(shape)} samples")
     return KeptState((name, layer.y.key), np.zeros(shape, dtype.numpy))
@@ -76,7 +75,7 @@ def _stacker(layer: TfliteLayer) -> Converted:
 
 
 def _counted(op: Op, layer: TfliteLayer, shape: tuple[int, ...]) -> Converted:
-    """An operator that keeps samples and a number."""
+    # An operator that keeps samples and a number.
     memory, count = _memory(layer, "memory", shape, _I16), _memory(layer, "count", (), DType.INT32)
     operands = (layer.x, memory, count)
     return Converted(op, operands, ("memory", "count"), (memory.key, count.key))

@@ -44,7 +44,7 @@ class _Function:
 
 
 def _bytes(function: Callable[[Reals], Reals], x: Quant, y: Quant) -> Array:
-    """The results of all numbers of int8, in float32 as TFLite's ``LUTPopulate``."""
+    # The results of all numbers of int8, in float32 as TFLite's ``LUTPopulate``.
     numbers = np.float32(x.scale) * (INT8.every_number().astype(np.float32) - np.float32(x.zero_point))
     steps = function(numbers) * (np.float32(1) / np.float32(y.scale))
     away = np.copysign(np.floor(np.abs(steps) + np.float32(0.5)), steps)

@@ -52,13 +52,12 @@ class _TypedWeights:
     bias_quant: Quant | None
 
     def part(self, first: int, last: int) -> "_TypedWeights":
-        """Those of some output channels."""
         quant, bias_quant = (_part(q, first, last) for q in (self.quant, self.bias_quant))
         parts = self.array[first:last], quant, self.bias[first:last], bias_quant
         return _TypedWeights(self.scheme, self.dtype, *parts)
 
     def operands(self, axis: int = 0) -> tuple[Value, Value]:
-        """Both as constants; output channels change places with that axis of the weights."""
+        # Both as constants; output channels change places with that axis of the weights.
         quant = self.quant
         if quant is not None and quant.axis is not None:
             quant = replace(quant, axis=axis)
@@ -67,18 +66,16 @@ class _TypedWeights:
 
 
 def _part(quant: Quant | None, first: int, last: int) -> Quant | None:
-    """The quantisation of some of the channels."""
+    # The quantisation of some of the channels.
     if quant is None or quant.axis is None:
         return quant
     return Quant(quant.scales[first:last], quant.zero_points[first:last], 0)
 
 
 def _symmetric(tensor: FileTensor, dense: bool, wide: bool) -> tuple[Array, Quant | None]:
-    """Weights without a zero point, of nine bits if they may be ``wide``.
-
-    Of weights of uint8 it counts. TFLite Micro subtracts that of a whole tensor of int8 in a fully connected
-    layer, and takes no notice of others.
-    """
+    # Weights without a zero point, of nine bits if they may be ``wide``. Of weights of uint8 it counts.
+    # TFLite Micro subtracts that of a whole tensor of int8 in a fully connected layer, and takes no notice of
+    # others.
     array, quant = cast(Array, tensor.data), tensor.quant
     if quant is None or not any(quant.zero_points):
         return array, quant
@@ -103,10 +100,8 @@ def _is_unsigned(tensor: FileTensor) -> bool:
 
 
 def _single_product(x: FileTensor, quant: Quant | None) -> Quant | None:
-    """The scale of weights of uint8 with which its product with the input's is rounded to float32.
-
-    So TFLite's GetQuantizedConvolutionMultipler has it; of int8, convolutions multiply in double.
-    """
+    # The scale of weights of uint8 with which its product with the input's is rounded to float32. So TFLite's
+    # GetQuantizedConvolutionMultipler has it; of int8, convolutions multiply in double.
     if quant is None or x.quant is None:
         return quant
     product = single(single(x.quant.scale) * single(quant.scale))
@@ -116,7 +111,7 @@ def _single_product(x: FileTensor, quant: Quant | None) -> Quant | None:
 def _weights(
     layer: TfliteLayer, at: int = 1, x_at: int = 0, dense: bool = False, wide: bool = False
 ) -> _TypedWeights:
-    """The constants of a layer with weights and an optional bias behind them."""
+    # The constants of a layer with weights and an optional bias behind them.
     x, w = layer.tensor(x_at), layer.tensor(at)
     scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
     hybrid = scheme is FLOAT32 and w.dtype is FLOAT32.packed and w.quant is not None
@@ -156,7 +151,7 @@ def _dtype(tensor: FileTensor, weights: Array, scheme: Scheme) -> DType:
 
 
 def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
-    """Weights of int8 on an input of float32, as the real numbers that they stand for."""
+    # Weights of int8 on an input of float32, as the real numbers that they stand for.
     shape = [-1 if quant.axis == axis else 1 for axis in range(data.ndim)]
     scales, zeros = (np.array(n, np.float64) for n in (quant.scales, quant.zero_points))
     if quant.axis is not None:
@@ -166,7 +161,7 @@ def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
 
 
 def _with_weights(layer: TfliteLayer, op: Conv2d | DepthwiseConv2d | FullyConnected) -> Converted:
-    """A layer as the file has it."""
+    # A layer as the file has it.
     made, weights = _weights(layer, dense=isinstance(op, FullyConnected), wide=True), layer.tensor(1)
     if made.array.dtype == np.int64:
         return _by_sums(layer, op, made)
@@ -226,7 +221,6 @@ def _conv2d(layer: TfliteLayer) -> Converted:
 
 
 def _channels(layer: TfliteLayer, first: int, last: int) -> Converted:
-    """Some channels of the image."""
     shape = layer.x.shape
     return Converted(StridedSlice((0, 0, 0, first), (*shape[:3], last), (1,) * 4), (layer.x,))
 
@@ -267,7 +261,7 @@ def _transpose_conv(layer: TfliteLayer) -> Converted:
 
 
 def _blocks(weights: _TypedWeights, stride: tuple[int, int], blocks: list[int]) -> tuple[Value, Value]:
-    """Weights of the pixels of a block, backwards, and their bias."""
+    # Weights of the pixels of a block, backwards, and their bias.
     outputs, *taps, depth = weights.array.shape
     shape = (outputs, blocks[0] * stride[0], blocks[1] * stride[1], depth)
     if prod(shape) > _MOST_WEIGHTS:

@@ -223,12 +223,6 @@ def test_the_example_is_built_and_tested(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
 
 
-def test_the_page_of_commands_is_up_to_date() -> None:
-    command = [sys.executable, str(ROOT / "ci" / "commands.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_site_is_built(tmp_path: Path) -> None:
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings")

@@ -37,6 +37,10 @@ def test_the_two_commands_of_the_readme_are_run() -> None:
     assert all(f"./{run} " in text for run in runs)
 
 
+def test_the_other_ci_runs_the_same_command() -> None:
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec ci/test"
+
+
 def test_each_test_is_in_one_job() -> None:
     """By its marks: of Python only, with a C compiler of the host, with QEMU."""
     marks = [each["marks"] for each in jobs("ci.yml")["test"]["strategy"]["matrix"]["include"]]

@@ -1,6 +1,6 @@
 """The functions that a device offers to a host: one table.
 
-The client and the device in Python use it as it is. ``ci/endpoints.py`` writes it into the C runtime and its
+The client and the device in Python use it as it is. ``tools/endpoints.py`` writes it into the C runtime and its
 SPEC.md.
 """
 

@@ -73,7 +73,7 @@ class FlashReads:
 ASSUMED_READS = FlashReads(wait_states=5, width=8, code_cache=1 << 10, data_cache=256, ahead=True)
 """Of a flash of which nobody says how it is read: the STM32L4's.
 
-It is one of the slower ones. Code that is made for it loses little on others: docs/performance.md.
+It is one of the slower ones. Code that is made for it loses little on others: docs/cycles.md.
 """
 
 ASSUMED_CACHED_READS = FlashReads(wait_states=7, width=32, code_cache=4 << 10, data_cache=4 << 10)

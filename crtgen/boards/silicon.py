@@ -1,6 +1,6 @@
 """How far the model of cycles is from silicon: what chips took, divided by what the model says.
 
-The points are in docs/performance.md, and ``tests/lab/measure/test_silicon.py`` holds the ranges to them.
+The points are in docs/cycles.md, and ``tests/lab/measure/test_silicon.py`` holds the ranges to them.
 """
 
 from crtgen.boards.core import Core

@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Measure a board: clock, serial port, memories, a network, guard, watchdog.
 
-    The report of a board that is not in docs/boards.md as seen is welcome in boards/seen.
+    Reports from hardware are collected in boards/seen and shown in docs/board-checks.md; yours is welcome.
     """
     with guarded(as_json, debug) as out:
         target, site = find_board(board), connecting.site()

@@ -9,7 +9,7 @@ from tests.support import ROOT
 
 
 def test_the_runtime_and_its_page_are_up_to_date() -> None:
-    command = [sys.executable, str(ROOT / "ci" / "endpoints.py"), "--check"]
+    command = [sys.executable, str(ROOT / "tools" / "endpoints.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -12,10 +12,13 @@ BOARDS = {"STM32L4R5": "nucleo_l4r5zi", "STM32U575": "nucleo_u575zi_q", "STM32U3
 
 
 def _points() -> list[tuple[str, str, float, float]]:
-    """Each point of the table in docs/performance.md: chip, network, megacycles, microjoules."""
+    """Each point of the table in docs/cycles.md: chip, network, megacycles, microjoules."""
     found, chip = [], ""
     for line in (
-        (ROOT / "docs" / "performance.md").read_text().split("energy of MLPerf Tiny")[1].splitlines()[5:]
+        (ROOT / "docs" / "cycles.md")
+        .read_text()
+        .split("energy of MLPerf Tiny, published")[1]
+        .splitlines()[4:]
     ):
         if not line.startswith("|"):
             break

@@ -137,7 +137,7 @@ def _other_names(board: Board) -> str:
 def _application(root: Path, type: str) -> list[str]:
     found = (f.relative_to(root).as_posix() for f in sorted(root.rglob("*")) if f.is_file())
     unused = {"server": "src/standalone.c", "standalone": "src/server.c"}[type]
-    return [path for path in found if path not in (unused, "sample.yaml")]
+    return [path for path in found if path not in (unused, "sample.yaml", "README.md")]
 
 
 def _configuration(text: str, firmware: FirmwareRequest) -> str:

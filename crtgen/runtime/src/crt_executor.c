@@ -281,7 +281,7 @@ static int crt_executor_run_once(struct crt_call *call)
     return error;
 }
 
-/* Written by ci/endpoints.py from crtgen/base/endpoints.py. */
+/* Written by tools/endpoints.py from crtgen/base/endpoints.py. */
 static const struct crt_endpoint crt_executor_table[] = {
     {"get_input\0" "n", crt_executor_get_input},
     {"get_input_index\0" "s", crt_executor_get_input_index},

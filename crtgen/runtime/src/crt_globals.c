@@ -131,7 +131,7 @@ static int crt_global_crc32(struct crt_call *call)
     return CRT_OK;
 }
 
-/* Written by ci/endpoints.py from crtgen/base/endpoints.py. */
+/* Written by tools/endpoints.py from crtgen/base/endpoints.py. */
 static const struct crt_endpoint crt_global_table[] = {
     {"runtime.SystemLib\0", crt_global_system_lib},
     {"tvm.rpc.server.ModuleGetFunction\0" "ms", crt_global_get_function},

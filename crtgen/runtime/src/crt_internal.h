@@ -10,7 +10,7 @@
 /* Type codes of the wire: those of TVMArgTypeCode, and unsigned integers. */
 #define CRT_CODE_UINT 1
 
-/* Codes of RPC packets; written by ci/endpoints.py from crtgen/device/rpc/messages.py. */
+/* Codes of RPC packets; written by tools/endpoints.py from crtgen/device/rpc/messages.py. */
 enum crt_rpc_code {
     CRT_RPC_SHUTDOWN = 1,
     CRT_RPC_INIT_SERVER = 2,

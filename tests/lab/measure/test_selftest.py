@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ci.boards import SEEN, seen
 from crtgen.api import Image
 from crtgen.base.errors import DoesNotFitError, ToolMissingError
 from crtgen.boards import Board, find_board
@@ -26,6 +25,7 @@ from crtgen.lab.measure.probes import PROBES, expected
 from crtgen.lab.measure.selftest import Check, Selftest, build_selftest, run_selftest, run_watchdog, watchdog
 from tests.silicon.machine import Machine
 from tests.support import absent, require_tool
+from tools.boards import SEEN, seen
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(300)]
 

@@ -13,9 +13,9 @@ _CORE = re.compile(r"\b(M4|M33|M55|M85)\b")
 
 
 def _points() -> list[tuple[str, float]]:
-    """Each point of the table in docs/performance.md: the core, and measured by modelled."""
+    """Each point of the table in docs/cycles.md: the core, and measured by modelled."""
     found, core = [], ""
-    for line in (ROOT / "docs" / "performance.md").read_text().split("Beside silicon, ")[1].splitlines()[5:]:
+    for line in (ROOT / "docs" / "cycles.md").read_text().split("Beside silicon, in")[1].splitlines()[4:]:
         if not line.startswith("|"):
             break
         chip, *_, measured, modelled = (cell.strip() for cell in line.strip("|").split("|"))

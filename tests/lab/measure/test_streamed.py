@@ -1,4 +1,4 @@
-"""What a DMA that fetches weights would save: bounds by the model, as docs/performance.md has them."""
+"""What a DMA that fetches weights would save: bounds by the model, as docs/performance-log.md has them."""
 
 import pytest
 

@@ -262,49 +262,56 @@ def by_operator(found: list[Outcome]) -> Mapping[str, Counter[str]]:
 
 _PAGE = """# ONNX
 
-What crtgen computes of ONNX: the node tests of the onnx package {version}, by operator. A test with several
-operators counts for the one that it is named after. "passed" is by the numpy references of crtgen's
-operators; `pytest -m nightly tests/network/frontends/onnx` runs the same tests as generated C. What is
-refused says why. This page is written by `python -m tests.network.frontends.onnx.nodes --page`.
+Which ONNX operators crtgen computes, by the {total} node tests of the onnx package {version}: {passed} pass,
+{refused} are refused with a reason. Written by `python -m tests.network.frontends.onnx.nodes --page`.
 
-Weights, inputs that decide shapes, and inputs without elements are constants in these tests, as they are in
-networks.
-
-{passed} of {total} pass, {refused} are refused.
+"Pass" means that the numpy references of crtgen's operators give the expected outputs; `pytest -m nightly
+tests/network/frontends/onnx` runs the same tests as generated C. As in real networks, weights and inputs that
+decide shapes are constants in these tests.
 
 ## Types
 
-float32, bool and whole numbers of 8 to 64 bits are taken as they are. Other types are held in one of these,
-in inputs and outputs, too; commands and `Model.notes` say so once per model.
+float32, bool and integers of 8 to 64 bits are taken as they are. Other types are stored as one of these, in
+inputs and outputs too; commands and `Model.notes` say so once per model.
 
-| type | held as | a Cast to it |
+| type | stored as | a Cast to it |
 |---|---|---|
 | DOUBLE | float32 | changes nothing; constants that follow from constants are computed in double |
-| FLOAT16, BFLOAT16 | float32 | rounds to the type's numbers, halves to even ones; beyond them is infinity |
-| FLOAT8E4M3FN, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ | float32 | the same, `saturate` as ONNX has it |
-| FLOAT4E2M1 | float32 | the same; numbers beyond become the greatest, NaN becomes 0 |
-| INT4, INT2 | int8 | leaves the lowest bits |
-| UINT4, UINT2 | uint8 | leaves the lowest bits |
+| FLOAT16, BFLOAT16 | float32 | rounds to the type, halves to even; overflow is infinity |
+| FLOAT8E4M3FN, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ | float32 | the same, with ONNX's `saturate` |
+| FLOAT4E2M1 | float32 | the same; overflow becomes the largest value, NaN becomes 0 |
+| INT4, INT2 | int8 | keeps the lowest bits |
+| UINT4, UINT2 | uint8 | keeps the lowest bits |
 
-Between casts, float16 and bfloat16 are computed with all digits of float32: results are those of ONNX Runtime
-within what the type rounds to. Strings, sequences, complex numbers and FLOAT8E8M0 are refused.
+Between casts, float16 and bfloat16 are computed in float32, so results equal ONNX Runtime's within the
+rounding of the type. Strings, sequences, complex values and FLOAT8E8M0 are refused.
 
 ## Lengths
 
-All lengths are known when code is generated. The result of NonMaxSuppression has room for as many boxes as
-there can be, `max_output_boxes_per_class` or all of each class and batch: those that are chosen come first,
-the other rows hold -1. NonZero and Unique are refused, and so are inputs and outputs without elements;
-constants without elements are computed with.
+All lengths must be known when code is generated. NonMaxSuppression returns room for as many boxes as there
+can be (`max_output_boxes_per_class`, or all of each class and batch): the chosen ones first, -1 in the
+other rows. NonZero, Unique, and inputs and outputs without elements are refused; constants without elements
+are fine.
 
-## Operators
+## Operators of which every test passes
+
+{complete}.
+
+## Operators with refused tests
 
 | operator | passed | refused | why |
 |---|---|---|---|
-{rows}
+{partial}
+
+## Operators that are refused
+
+| why | operators |
+|---|---|
+{missing}
 
 ## Models
 
-The small models that the package has as files, of which most were exported from PyTorch.
+The small models that the package brings as files; most were exported from PyTorch.
 
 | set | passed | refused | why |
 |---|---|---|---|
@@ -317,20 +324,46 @@ def page() -> str:
     everything = found_by_name().values()
     found = [one for one in everything if one.test.operator not in SETS]
     kinds = Counter(one.kind for one in found)
-    numbers = {"passed": kinds["passed"], "refused": kinds["refused"], "total": len(found)}
-    sets = _rows([one for one in everything if one.test.operator in SETS])
-    return _PAGE.format(version=onnx.__version__, rows=_rows(found), sets=sets, **numbers)
+    counts = {"passed": kinds["passed"], "refused": kinds["refused"], "total": len(found)}
+    named = [one for one in found if one.test.operator[0].isupper()]  # others are expanded functions
+    table = by_operator(named)
+    partly = {name for name, each in table.items() if each["passed"] and each["refused"]}
+    return _PAGE.format(
+        version=onnx.__version__,
+        complete=", ".join(name for name, each in table.items() if not each["refused"]),
+        partial=_rows([one for one in named if one.test.operator in partly]),
+        missing=_missing([one for one in named if not table[one.test.operator]["passed"]]),
+        sets=_rows([one for one in everything if one.test.operator in SETS]),
+        **counts,
+    )
+
+
+def _missing(found: list[Outcome]) -> str:
+    """A row for each reason, with the operators that have no other."""
+    reasons = _reasons(found)
+    rows: dict[str, list[str]] = {}
+    for name in by_operator(found):
+        told = _told(reasons[name])
+        unknown = told.endswith("the operator is not supported") and ";" not in told
+        rows.setdefault("not supported" if unknown else told, []).append(name)
+    return "\n".join(f"| {why} | {', '.join(names)} |" for why, names in rows.items())
 
 
 def _rows(found: list[Outcome]) -> str:
     """A row of a table for each operator, or for each set."""
-    reasons: dict[str, Counter[str]] = {}
-    for one in (one for one in found if one.kind == "refused"):
-        reasons.setdefault(one.test.operator, Counter())[_short(one.reason)] += 1
+    reasons = _reasons(found)
     return "\n".join(
         f"| {name} | {counts['passed']} | {counts['refused']} | {_told(reasons.get(name))} |"
         for name, counts in by_operator(found).items()
     )
+
+
+def _reasons(found: list[Outcome]) -> Mapping[str, Counter[str]]:
+    """Why tests are refused, by operator."""
+    reasons: dict[str, Counter[str]] = {}
+    for one in (one for one in found if one.kind == "refused"):
+        reasons.setdefault(one.test.operator, Counter())[_short(one.reason)] += 1
+    return reasons
 
 
 def _short(reason: str) -> str:

@@ -1,6 +1,6 @@
-"""Writes parts of docs/boards.md anew: what was checked of each chip's start, its errata, who saw what.
+"""Writes parts of docs/board-checks.md anew: what was checked of each chip's start, its errata, who saw what.
 
-usage: python -m ci.boards [--check]      --check: change nothing, fail if the page is not up to date
+usage: python -m tools.boards [--check]      --check: change nothing, fail if the page is not up to date
 """
 
 import json
@@ -9,49 +9,39 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crtgen.base.resources import boards_dir, templates_dir
-from crtgen.boards import Board, all_boards, all_steps
+from crtgen.boards import all_boards, all_steps
 from tests.silicon.log import NO_SVD, SVD
 
-PAGE = templates_dir().parent / "docs" / "boards.md"
+PAGE = templates_dir().parent / "docs" / "board-checks.md"
 SEEN = boards_dir() / "seen"
-BEGIN, END = "<!-- written by ci/boards.py -->", "<!-- up to here -->"
+BEGIN, END = "<!-- written by tools/boards.py -->", "<!-- up to here -->"
 
 
 def checked() -> Iterator[str]:
     """The table of what was checked."""
-    yield "| board | steps | against | errata | simulated by | verdict |"
-    yield "|---|---|---|---|---|---|"
+    yield "| board | steps of its start | against |"
+    yield "|---|---|---|"
     for board in all_boards():
         if board.name in SVD:
             against = f"{SVD[board.name]}.svd" if board.name not in NO_SVD else "the maker's header, by hand"
-            errata = len(board.errata.listed) if board.errata is not None else 0
-            steps = sum(1 for _ in all_steps(board.start))
-            verdict = "inference exact, fault reported" if not board.is_usb else "fault reported"
-            cells = (board.name, str(steps), against, str(errata), simulators(board), verdict)
-            yield f"| {' | '.join(cells)} |"
-
-
-def simulators(board: Board) -> str:
-    unicorn = "Unicorn, as a Cortex-M33" if board.core.mve else "Unicorn"
-    return f"{unicorn}, {board.simulator}" if board.simulator else unicorn
+            yield f"| {board.name} | {sum(1 for _ in all_steps(board.start))} | {against} |"
 
 
 def errata() -> Iterator[str]:
-    """The errata of each chip; boards with the same list stand together."""
-    together: dict[object, list[Board]] = {}
+    """Each erratum once, with the boards that have it, and each sheet with its boards."""
+    listed: dict[tuple[str, str, str], list[str]] = {}
+    sheets: dict[str, list[str]] = {}
     for board in all_boards():
         if board.errata is not None:
-            together.setdefault(board.errata, []).append(board)
-    for boards in together.values():
-        sheet = boards[0].errata
-        assert sheet is not None
-        yield f"**{', '.join(board.name for board in boards)}**: {sheet.sheet}."
-        yield ""
-        if sheet.listed:
-            yield "| erratum | about | what is done |"
-            yield "|---|---|---|"
-            yield from (f"| {each.number} | {each.about} | {each.done} |" for each in sheet.listed)
-            yield ""
+            sheets.setdefault(board.errata.sheet, []).append(board.name)
+            for each in board.errata.listed:
+                listed.setdefault((each.number, each.about, each.done), []).append(board.name)
+    yield "| erratum | boards | about | what is done |"
+    yield "|---|---|---|---|"
+    for (number, about, done), boards in listed.items():
+        yield f"| {number} | {', '.join(boards)} | {about} | {done} |"
+    yield ""
+    yield from (f"- {', '.join(boards)}: {sheet}" for sheet, boards in sheets.items())
 
 
 def seen(reports: Path = SEEN) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Writes the functions that a device offers, and the codes of requests, into the C runtime and its SPEC.md.
 
-usage: python ci/endpoints.py [--check]      --check: change nothing, fail if a file is not up to date
+usage: python tools/endpoints.py [--check]      --check: change nothing, fail if a file is not up to date
 """
 
 import sys
@@ -29,8 +29,8 @@ PARTS = (
         _table(EXECUTOR),
     ),
     ("src/crt_internal.h", "enum crt_rpc_code {", "};", [f"    CRT_RPC_{c.name} = {c.value}," for c in Code]),
-    ("SPEC.md", "<!-- global functions: ci/endpoints.py -->", "<!-- end -->", _page(GLOBALS)),
-    ("SPEC.md", "<!-- functions of an executor: ci/endpoints.py -->", "<!-- end -->", _page(EXECUTOR)),
+    ("SPEC.md", "<!-- global functions: tools/endpoints.py -->", "<!-- end -->", _page(GLOBALS)),
+    ("SPEC.md", "<!-- functions of an executor: tools/endpoints.py -->", "<!-- end -->", _page(EXECUTOR)),
 )
 """A file, the line before the part that is written, the line behind it, and the part."""
 
@@ -54,7 +54,7 @@ def main() -> str | None:
             if "--check" not in sys.argv:
                 path.write_text(wanted)
     if stale and "--check" in sys.argv:
-        return f"not up to date: {', '.join(stale)}; run python ci/endpoints.py"
+        return f"not up to date: {', '.join(stale)}; run python tools/endpoints.py"
     return None
 
 

@@ -1,6 +1,6 @@
 """Writes docs/operators.md: the operators of TFLite that crtgen computes, their types, and on what.
 
-usage: python ci/operators.py [--check]      --check: change nothing, fail if the page is not up to date
+usage: python tools/operators.py [--check]      --check: change nothing, fail if the page is not up to date
 """
 
 import sys
@@ -196,30 +196,28 @@ _KNOWN_EARLY = ("BROADCAST_ARGS", "FILL", "SHAPE", "ZEROS_LIKE")
 _ORDER = ("float32", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool")
 _TYPES_FROM_OUTPUT = ("EMBEDDING_LOOKUP", "SELECT_V2", "SPLIT", "TRANSPOSE_CONV")
 
-_HEAD = """# Operators
+_HEAD = """# Operators of TensorFlow Lite
 
-What crtgen computes of TensorFlow Lite, beside what TensorFlow Lite for Microcontrollers registers. This
-page is written by `ci/operators.py` from the tables of the front end and of the kernels; a test holds it to
-them.
+The operators and types that crtgen computes, beside those of TensorFlow Lite for Microcontrollers (TFLite
+Micro). Written by `tools/operators.py` from the code's own tables.
 
-Integers are equal to TFLite Micro's bit for bit, float32 within 1e-5 of the largest output. Every operator
-has portable kernels in C, for any core and for the host. What has kernels for the DSP extension (M4, M7,
-M33, M85) is marked **D**, for the FPU of M4, M7 and M33 **F**, for Helium (M55, M85) **H**: for some shapes
-or all.
+Integers equal TFLite Micro's bit for bit; float32 is within 1e-5 of the largest output. Every operator has
+portable C for any core and for the host. A letter means faster kernels for some or all shapes: **D** with
+the DSP extension (M4, M7, M33, M85), **F** with the FPU of M4, M7 and M33, **H** with Helium (M55, M85).
 
-- "const": the outputs are known when the model is read, and computed then; so is all that follows from
-  constants.
-- int16 is with weights of int8; biases may have 64 or 32 bits. int8 weights on float32 stand for real
-  numbers, and stay int8 in flash for convolutions and fully connected layers. Constants of float16 are
-  taken as float32.
-- Weights on int8 may have four bits, and stay two in a byte.
-- What moves elements takes integers as they are, also where its output is quantised otherwise, and so does
-  the clamp of RELU6. Zero points of weights count in FULLY_CONNECTED with one scale alone. CONCATENATION,
-  padding values, poolings and REDUCE_MAX of int8 need one quantisation. All this is TFLite Micro's way.
-- Networks that compute with uint8, as converters made them before 2020, become networks of int8: each number
-  less 128, and so exact. Only inputs and outputs stay as they are. Weights whose distance from their zero
-  point needs nine bits are summed up in two parts, which takes more time and memory. Refused are averages of
-  an even number of pixels, RESIZE_BILINEAR and others that round uint8 in another way.
+- "const": the outputs are known when the model is read. Whatever follows from constants is computed then,
+  too.
+- int16 activations have int8 weights and biases of 64 or 32 bits. float32 activations may have int8
+  weights, which stay int8 in flash in convolutions and fully connected layers. float16 constants are read
+  as float32.
+- int8 activations may have 4-bit weights, which stay two to a byte.
+- Operators that move elements, and RELU6, also take an output with another quantisation. FULLY_CONNECTED
+  takes weights with a zero point if they have a single scale. CONCATENATION, padding values, poolings and
+  REDUCE_MAX of int8 need one quantisation. All this is TFLite Micro's behaviour.
+- Networks in uint8, from converters before 2020, become int8 networks, exactly; only inputs and outputs
+  stay uint8. Weights whose distance from the zero point needs nine bits are summed in two parts, which
+  takes more time and memory. Averages of an even number of pixels, RESIZE_BILINEAR and others that round
+  uint8 differently are refused.
 
 | operator | types | TFLite Micro |
 |---|---|---|
@@ -270,7 +268,7 @@ def main() -> str | None:
     if PAGE.exists() and PAGE.read_text() == text:
         return None
     if "--check" in sys.argv:
-        return "docs/operators.md is not up to date; run python ci/operators.py"
+        return "docs/operators.md is not up to date; run python tools/operators.py"
     PAGE.write_text(text)
     return None
 

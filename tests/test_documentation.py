@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
@@ -12,9 +13,14 @@ from crtgen.cli.app import app
 from crtgen.compiler.kernels.dsp.copy import copy
 from crtgen.lab.measure.lock import read_lock
 from tests.support import ROOT
+from tools import commands as command_page
+from tools import index
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("boards/*.md"), *ROOT.glob("crtgen/**/*.md")]
+    page
+    for pattern in ("*.md", "*/README.md", "docs/**/*.md", "boards/*/*.md", "crtgen/**/*.md", "tests/**/*.md")
+    for page in ROOT.glob(pattern)
+    if page.parts[len(ROOT.parts)] != "out"
 )
 LOCKED = {e.key: e.figures for e in read_lock(ROOT / "benchmarks" / "crtgen.lock.json").entries}
 
@@ -35,6 +41,12 @@ def blocks(text: str) -> str:
     return "\n".join(code for language, code in found if language in ("", "console"))
 
 
+def anchors(page: Path) -> set[str]:
+    """The names of a page's headings in links."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
 def rows(page: Path, first: str) -> dict[str, list[str]]:
     """The cells of the table whose head begins with ``first``, without what is in brackets, by model."""
     table = page.read_text().partition(first)[2]
@@ -43,17 +55,20 @@ def rows(page: Path, first: str) -> dict[str, list[str]]:
     return {name.strip(): [cell.strip() for cell in rest] for name, *rest in cells}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_commands_and_links_exist(page: Path) -> None:
     known, text = commands(), page.read_text()
     for name, arguments in re.findall(r"^(?:\$ )?crtgen ([a-z]+)(.*)", blocks(text), re.MULTILINE):
         options = re.findall(r"(?<=[ \[])--?[a-z][a-z-]*", arguments.partition("#")[0])
         assert set(options) <= known[name], f"crtgen {name}{arguments}"
-    for link in re.findall(r"\]\(([^)#]+)", text):
-        assert link.startswith("http") or (page.parent / link).exists(), link
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)]*)\)", text):
+        if not link.startswith("http"):
+            target = page.parent / link if link else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_paths_exist(page: Path) -> None:
     """What begins as a path from the root of the repository does; ``my_`` is of a reader's own file."""
     words = re.findall(r"(?<![\w./~-])\.?\w[\w.-]*+(?:/[\w.-]++)++(?![<*])", page.read_text())
@@ -61,9 +76,42 @@ def test_paths_exist(page: Path) -> None:
     assert [path for path in paths if not (ROOT / path).exists() and "/my_" not in path] == []
 
 
-def test_the_readme_lists_every_command() -> None:
-    listed = re.findall(r"^crtgen ([a-z]+)", blocks((ROOT / "README.md").read_text()), re.MULTILINE)
-    assert set(listed) == set(commands())
+@pytest.mark.parametrize("tool", [command_page, index], ids=["commands", "index"])
+def test_pages_that_are_written_are_up_to_date(tool: ModuleType) -> None:
+    """If this fails: ``python tools/commands.py`` or ``python tools/index.py``."""
+    assert tool.PAGE.read_text() == tool.page()
+
+
+def test_no_option_is_lost_in_the_page_of_commands() -> None:
+    """Each is in the table of its command, or in one of the shared tables that the command names."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    sections = dict(re.findall(r"^## crtgen (\w+)\n(.*?)(?=^## )", page, re.DOTALL | re.MULTILINE))
+    panels = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", page, re.DOTALL | re.MULTILINE))
+    for name, known in commands().items():
+        own, _, taken = sections[name].partition("Shared options: ")
+        rows = options_of_a_table(own)
+        for part in taken.partition(".\n")[0].split("; ") if taken else []:
+            options = set(re.findall(r"`(-[\w-]+)`", part))
+            (panel,) = re.findall(r"\[(.*?)\]", part)
+            are_listed = part.startswith("`")  # otherwise they are the exceptions
+            rows += [row for row in options_of_a_table(panels[panel]) if bool(row & options) == are_listed]
+        everywhere = {"--json", "--debug", "--help", "--help-all", "-h"}
+        assert {option for row in rows for option in row} == {o for o in known if o[0] == "-"} - everywhere, (
+            name
+        )
+
+
+def options_of_a_table(text: str) -> list[set[str]]:
+    """The names of each option that has a row, in any of the tables of a text."""
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `-")]
+    return [set(re.findall(r"`(-[\w-]+)`", cell)) for cell in cells]
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    named = set(re.findall(r"[\w/.-]+\.md", navigation))
+    assert {page for page in pages if not page.startswith("decisions/")} == named
 
 
 @pytest.mark.parametrize("model", ["kws", "vww", "ic01", "ad01"])

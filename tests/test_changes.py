@@ -1,4 +1,4 @@
-"""Fragments of the changelog: their names, the release notes that follow, and that a release has none left."""
+"""Fragments of the changelog: their names, the notes that they become, and that a release leaves none."""
 
 import re
 import shutil

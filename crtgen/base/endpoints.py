@@ -1,7 +1,7 @@
 """The functions that a device offers to a host: one table.
 
-The client and the device in Python use it as it is. ``tools/endpoints.py`` writes it into the C runtime and its
-SPEC.md.
+The client and the device in Python use it as it is. ``tools/endpoints.py`` writes it into the C runtime and
+its SPEC.md.
 """
 
 from collections.abc import Iterator

@@ -96,12 +96,12 @@ class Firmware:
 
     @property
     def ram_bytes(self) -> int:
-        """What the model takes of RAM as a library: arena and states, without the stack."""
+        """Bytes of RAM that the model needs as a library: arena and states, without the stack."""
         return self.report.ram_bytes
 
     @property
     def instructions(self) -> int | None:
-        """Of an inference; None where the device does not count them."""
+        """Instructions of an inference; None if the device does not count them."""
         return self.session.measure().instructions
 
     def infer(self, *inputs: "Array") -> "tuple[Array, ...]":

@@ -74,7 +74,9 @@ class Compiled:
 
     @property
     def stand_in(self) -> "Compiled | None":
-        """The same kernels and plan for an emulator with the board's core; None if there is none."""
+        """Compile the same kernels and plan for an emulator with the board's core; None if there is no such
+        emulator.
+        """
         board = stand_in(self.board)
         request = None if board is None else replace(self.request, board=board, place={})
         return None if request is None else replace(self, request=request)
@@ -85,7 +87,7 @@ class Compiled:
 
     @property
     def reports(self) -> tuple["Report", ...]:
-        """What is known of each model."""
+        """Reports of all models."""
         infos = [module.info for module in self.modules]
         return report.reports_of(infos, self.board, self.request.optimize, self.plans)
 
@@ -115,9 +117,9 @@ class Compiled:
         return GeneratedProject(generate_project(firmware), self.untrusted, self.plans)
 
     def footprint(self, type: str = "server", **options: Unpack[OptionFields]) -> Footprint:
-        """What the image of such a project will take, before any compiler runs.
+        """Estimate the size of an image of this project type before any compiler runs.
 
-        Raises ``UnsupportedError`` for this computer, and for code that crtgen did not make.
+        Raises ``UnsupportedError`` for this computer, and for code that crtgen did not generate.
         """
         firmware = self._firmware(ProjectOptions(type, **options), {})
         if not self._is_estimated(firmware):
@@ -150,7 +152,7 @@ class Compiled:
         )
 
     def _on_pattern(self) -> dict[str, Sequence[Array]]:
-        """What the reference makes of the pattern of each model."""
+        # Reference outputs of each model for the built-in pattern.
         pairs = zip(self.parts, self.plans, strict=False)
         infos = [(part.module.info, plan.graph) for part, plan in pairs]
         return {info.name: next(iter(graph.run([pattern(info)]))) for info, graph in infos}

@@ -46,7 +46,7 @@ class Model:
     source: Source | None = None
     """Its file, if that is all that it was read from."""
     pipeline: JoinedPipeline | None = None
-    """How samples come to it, and what is decided, if it is one from samples to events."""
+    """The steps before and after the network, if the file is a pipeline from samples to events."""
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {len(self.graph.nodes)} layers>"
@@ -77,7 +77,7 @@ class Model:
         return "\n".join([repr(self), *lines])
 
     def on(self, board: Board) -> "Model":
-        """As it is for a board: a pipeline has the arithmetic for its core."""
+        """Return the model for a board: a pipeline uses arithmetic that suits the board's core."""
         if self.pipeline is None:
             return self
         pipeline = self.pipeline.on(fpu=board.core.fpu != "none")

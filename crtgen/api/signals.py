@@ -16,8 +16,8 @@ from crtgen.network.pipeline import Event, JoinedPipeline, events_of, runs_of
 
 __all__ = ["Pipeline"]
 
+# Float32 outputs may differ by this fraction of the largest one.
 _CLOSE = 1e-5
-"""What float32 outputs may differ by, as a part of the greatest one."""
 
 
 class Pipeline:
@@ -44,7 +44,10 @@ class Pipeline:
         site: Site | None = None,
         **choices: Unpack[RequestFields],
     ) -> list[Array]:
-        """What the network gives in each run, or the features are. ``site`` says where a board is."""
+        """Return the outputs of each run: those of the network, or the features if there is none.
+
+        ``site`` says how a board is reached.
+        """
         wanted = self.joined.samples
         if samples.dtype != wanted.dtype.numpy or samples.shape[1:] != wanted.shape[1:]:
             what = f"samples of {samples.dtype}, shape {samples.shape}"
@@ -65,7 +68,7 @@ class Pipeline:
         site: Site | None = None,
         **choices: Unpack[RequestFields],
     ) -> list[Event]:
-        """What is noticed in samples. Raises ``UsageError`` for a pipeline that decides nothing."""
+        """Return the events in the samples. Raises ``UsageError`` for a pipeline without a decision."""
         return events_of(self.joined, self.outputs(samples, board, site, **choices))
 
     def verify(
@@ -75,9 +78,9 @@ class Pipeline:
         site: Site | None = None,
         **choices: Unpack[RequestFields],
     ) -> int:
-        """How many runs there are, of all of which a board has the outputs and the events of numpy.
+        """Compare outputs and events of a board with numpy's, run by run, and return the number of runs.
 
-        Raises ``MismatchError`` for the first one with others; float32 may differ by 1e-5 of the greatest.
+        Raises ``MismatchError`` at the first difference. Float32 outputs may differ by 1e-5 of the largest.
         """
         expected = self.outputs(samples)
         made = self.outputs(samples, board, site, **choices)

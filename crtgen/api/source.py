@@ -24,7 +24,9 @@ class Source:
     channels: str
 
     def stored(self, model: str) -> tuple[StoredNetwork, bytes]:
-        """The same for an archive, with the file's content. Raises ``UsageError`` if that was changed."""
+        """Return the network of an archive with the file's content. Raises ``UsageError`` if the file has
+        changed.
+        """
         data = files.read(self.path, "the model")
         if sha256(data).hexdigest() != self.digest:
             raise UsageError(

@@ -1,8 +1,8 @@
-"""What a file may cost: bytes and operations of a load, counted in one place.
+"""Limits of what a file may cost: bytes and operations of a load, counted in one place.
 
-A load, and the compiling of what was loaded, has one ``Budget``. Whatever a file makes crtgen hold or compute
-is estimated, and asked of it, before it is done. Operations are estimates, too, so that a file is refused on
-every machine or on none; seconds are the backstop behind them, looked at between steps.
+Each load, together with compiling its result, has one ``Budget``. Before crtgen stores or computes anything
+that depends on a file, it estimates the cost and asks the budget. Since operations are estimates, too, a file
+is refused on every machine or on none. A limit in seconds, checked between steps, is the backstop.
 """
 
 import mmap
@@ -33,21 +33,21 @@ DEFAULT_MEMORY = 384 << 20
 
 DEFAULT_SECONDS = 120
 CALL = 20_000
-"""What it costs to compute anything at all with numpy, in operations."""
+"""Cost of any numpy call, in operations."""
 
+# Operations per second of the limit; computing constants gets about a hundredth of the time.
 _OPERATIONS = 1 << 23
-"""For each second of the limit: constants get about a hundredth of the time."""
 
 _UNLIMITED = 1 << 62
+# Bytes that allocators map before they are used.
 _SLACK = 16 << 20
-"""What allocators map before they give it away."""
 
 _memory = DEFAULT_MEMORY
 _seconds = DEFAULT_SECONDS
 
 
 def limit_memory(nbytes: int = DEFAULT_MEMORY) -> None:
-    """How much memory the content of files may take, in bytes; ``UsageError`` below 16 MiB."""
+    """Set the memory that the content of files may take, in bytes; ``UsageError`` below 16 MiB."""
     global _memory
     if nbytes < 16 << 20:
         raise UsageError(f"{nbytes} bytes of memory are too few", hint="at least 16 MiB, 16777216")
@@ -55,7 +55,7 @@ def limit_memory(nbytes: int = DEFAULT_MEMORY) -> None:
 
 
 def limit_seconds(seconds: int = DEFAULT_SECONDS) -> None:
-    """How many seconds of the processor a load may take; ``UsageError`` below 1."""
+    """Set the CPU seconds that a load may take; ``UsageError`` below 1."""
     global _seconds
     if seconds < 1:
         raise UsageError(f"{seconds} seconds are too few", hint="at least 1")
@@ -69,10 +69,9 @@ def memory_limit(divisor: int = 1) -> int:
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of the limits; ``where`` is the file, ``place`` what of it is looked at.
+    """The rest of the limits for one load; ``where`` is the file, ``place`` the part of it in progress.
 
-    ``taken`` counts bytes, none of which are ever given back; ``spent`` counts operations, of about a
-    nanosecond each.
+    ``taken`` counts bytes and never decreases; ``spent`` counts operations of about a nanosecond each.
     """
 
     where: str = ""
@@ -89,7 +88,7 @@ class Budget:
         self.taken += nbytes
 
     def hold(self, nbytes: int, what: str) -> None:
-        """The same for memory that is given back soon."""
+        """Check that the limit allows ``nbytes`` more bytes, which are released soon."""
         if self.taken + nbytes > self.memory:
             total = self.taken + nbytes
             reason = f"{what} makes {total:,} bytes in all; {self.memory:,} may be taken"

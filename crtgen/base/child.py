@@ -103,7 +103,7 @@ class Child(subprocess.Popen[bytes]):
             os.killpg(self.pid, number)
 
     def _drop_lifeline(self) -> None:
-        """What is left of the group ends now."""
+        # Ends whatever is left of the process group.
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1

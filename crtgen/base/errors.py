@@ -187,7 +187,7 @@ class DeviceFault(LinkError):
         self.model = model
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; numbers of the core in hexadecimal, without the memory."""
+        """Return a dict for JSON, with registers in hexadecimal and without the memory."""
         return {
             "kind": self.kind,
             "status": list(self.status),

@@ -53,7 +53,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 """The suffixes of pictures."""
 
 LEFTOVER = ".crtgen-new"
-"""How the name of a file ends that is being written; what a power cut leaves of it is written over."""
+"""Suffix of a file while it is written; a leftover of a power cut is overwritten."""
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -162,7 +162,7 @@ def _too_large(path: Path, what: str, nbytes: int) -> UsageError:
 
 
 def read_text(path: Path, what: str = "the file") -> str:
-    """The same as UTF-8, with line ends as they are."""
+    """Read a file as UTF-8 and keep its line ends; otherwise like ``read``."""
     try:
         return read(path, what).decode()
     except UnicodeDecodeError as error:
@@ -344,7 +344,7 @@ def relative_path(path: str) -> str:
 
 
 def inside(directory: Path, paths: Iterable[str]) -> dict[str, Path]:
-    """Where relative paths are below ``directory``. Raises ``UsageError`` if a link is on the way."""
+    """Resolve relative paths below ``directory``. Raises ``UsageError`` if a link is on the way."""
     found = {}
     clear: set[Path] = set()
     for path in paths:

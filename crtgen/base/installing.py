@@ -1,4 +1,4 @@
-"""What installs the programs that crtgen needs, on this system."""
+"""The package manager of this system, and the line that installs a program."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""How good a model has to be: limits of what ``crtgen eval`` finds, and the goals of a benchmark."""
+"""Limits of a model's quality as ``crtgen eval`` measures it, and the goals of a benchmark."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from crtgen.base.errors import UsageError
 __all__ = ["GOALS", "QUALITY", "limits_of", "shortfalls"]
 
 QUALITY = ("accuracy", "auc", "hits", "misses", "false_alarms", "false_alarms_an_hour")
-"""What may have a limit: the first three at least, the others at most."""
+"""Figures that may have a limit: a minimum for the first three, a maximum for the others."""
 
 _AT_LEAST = ("accuracy", "auc", "hits")
 
@@ -29,7 +29,9 @@ def limits_of(goal: str) -> Mapping[str, float]:
 
 
 def shortfalls(limits: Mapping[str, float], figures: Mapping[str, float]) -> list[str]:
-    """What is not as good as it has to be. Raises ``UsageError`` for a limit of what the data do not say."""
+    """Return a line for each figure that misses its limit. Raises ``UsageError`` if the data lack the
+    figure.
+    """
     found = []
     for name, limit in limits.items():
         if name not in figures:

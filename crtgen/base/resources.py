@@ -73,12 +73,14 @@ def demo_dir() -> Path:
 
 
 def costs_file() -> Path:
-    """What blocks of C in kernels take on each core, as ``python -m benchmarks.fit_costs`` measured it."""
+    """Cost of C blocks in kernels on each core, measured by ``python -m benchmarks.fit_costs``."""
     return _PACKAGE / "compiler" / "kernels" / "engine" / "costs.csv"
 
 
 def footprints_file() -> Path:
-    """What is around models on each core, as ``python -m benchmarks.fit_footprints`` measured it."""
+    """Size of an image apart from its models on each core, measured by ``python -m
+    benchmarks.fit_footprints``.
+    """
     return _PACKAGE / "firmware" / "project" / "footprints.csv"
 
 
@@ -105,5 +107,5 @@ def zephyr_app_dir() -> Path:
 
 
 def rp2040_script() -> Path:
-    """What makes of the simulator rp2040js a program with a serial port, for Node."""
+    """Node script that runs the simulator rp2040js with a serial port."""
     return _PACKAGE / "device" / "run" / "rp2040.cjs"

@@ -47,7 +47,6 @@ class DeviceText:
         return bool(self._text)
 
     def startswith(self, prefix: str) -> bool:
-        """Whether it begins so."""
         return self._text.startswith(prefix)
 
     def argument(self, what: str) -> str:

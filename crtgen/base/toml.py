@@ -29,7 +29,7 @@ class TomlTable:
         self._known: set[str] = set()
 
     def error(self, key: str, message: str) -> UsageError:
-        """What is wrong with a key, with its full name and its file."""
+        """Make an error about a key, with its full name and its file."""
         return UsageError(message, where=f"{self._file}: {self._path}{key}")
 
     def get(self, key: str, parse: Callable[[Any], T], default: Any = _ABSENT) -> T:
@@ -45,7 +45,7 @@ class TomlTable:
             raise self.error(key, str(error)) from error
 
     def has(self, key: str) -> bool:
-        """Whether a key is there; it counts as asked for."""
+        """Return whether a key is present, and count it as known."""
         self._known.add(key)
         return key in self._content
 

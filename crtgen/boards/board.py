@@ -53,10 +53,10 @@ MAILBOX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FlashReads:
-    """How a flash is read at the highest clock of the core.
+    """Reading of a flash at the core's highest clock.
 
-    A read brings ``width`` bytes and waits ``wait_states`` cycles. ``code_cache`` and ``data_cache`` are
-    bytes of what keeps them. ``ahead``: the next line is read while one is executed.
+    A read returns ``width`` bytes and waits ``wait_states`` cycles. ``code_cache`` and ``data_cache`` are
+    cache sizes in bytes. ``ahead``: the next line is prefetched while one is executed.
     """
 
     wait_states: int
@@ -71,13 +71,13 @@ class FlashReads:
 
 
 ASSUMED_READS = FlashReads(wait_states=5, width=8, code_cache=1 << 10, data_cache=256, ahead=True)
-"""Of a flash of which nobody says how it is read: the STM32L4's.
+"""The STM32L4's flash, for boards that do not describe theirs.
 
-It is one of the slower ones. Code that is made for it loses little on others: docs/cycles.md.
+It is one of the slower ones. Code that is optimised for it loses little on others: docs/cycles.md.
 """
 
 ASSUMED_CACHED_READS = FlashReads(wait_states=7, width=32, code_cache=4 << 10, data_cache=4 << 10)
-"""The same for a core that has caches of its own: the STM32F7's."""
+"""The STM32F7's flash, for boards that do not describe theirs and whose core has caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Uart:
 
     @property
     def is_usb(self) -> bool:
-        """Whether it is no UART at all, but a serial port that the chip itself makes at the USB host."""
+        """True if the serial port is a USB device of the chip itself."""
         return self.kind in ("rp2040_usb", "rp2350_usb")
 
     @property
@@ -134,9 +134,9 @@ class Uart:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """What counts ticks: the driver (``systick``, ``nrf_timer``) and its clock in Hz.
+    """Source of ticks: driver (``systick``, ``nrf_timer``) and clock in Hz.
 
-    ``systick`` is part of the core and counts its cycles; another has a register base and an interrupt.
+    ``systick`` is part of the core and counts its cycles; other timers have a register base and an interrupt.
     """
 
     kind: str
@@ -151,7 +151,7 @@ WATCHDOGS = ("cmsdk", "stm32_iwdg", "nrf_wdt", "rp2040", "rp2350")
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """What ends firmware that hangs: the driver, register base, clock in Hz, seconds that a run may take."""
+    """Watchdog: driver, register base, clock in Hz, and the longest time of a run in seconds."""
 
     kind: str
     base: int
@@ -160,16 +160,16 @@ class Watchdog:
 
     @property
     def reports(self) -> bool:
-        """Whether it can tell of a fault; server images start no other."""
+        """True if it can report a fault before it resets; server images start no other."""
         return self.kind == "cmsdk"
 
 
 @dataclass(frozen=True, slots=True)
 class Qemu:
-    """How QEMU simulates the board: the machine and any further arguments. The RPC's UART is serial 0.
+    """The board in QEMU: machine and further arguments; the RPC's UART is serial 0.
 
-    ``memory`` is the machine's main memory, if QEMU can share it and no image lies in it: a mailbox for
-    the RPC is at its start.
+    ``memory`` is the machine's main memory, if QEMU can share it and no image is in it: the RPC's mailbox is
+    at its start.
     """
 
     machine: str
@@ -186,7 +186,7 @@ class Fvp:
 
 @dataclass(frozen=True, slots=True)
 class ZephyrName:
-    """What Zephyr calls the board, from release ``since`` (3, 7) on."""
+    """The board's name in Zephyr since release ``since``, such as (3, 7)."""
 
     since: tuple[int, ...]
     name: str
@@ -194,10 +194,10 @@ class ZephyrName:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """How an image gets onto the board: the runners that can, the preferred one first.
+    """Ways to flash the board: its runners, the preferred one first.
 
-    ``targets`` has what ``RUNNERS`` says that they need, by runner. ``uf2_family`` is the chip's family in
-    UF2 files, 0 if it takes none.
+    ``targets`` holds, by runner, the words that ``RUNNERS`` asks for. ``uf2_family`` is the chip's family in
+    UF2 files, 0 if it has none.
     """
 
     runners: tuple[str, ...]
@@ -205,7 +205,7 @@ class Flash:
     uf2_family: int = 0
 
     def target(self, runner: str) -> tuple[str, ...]:
-        """What tells a runner which board it is; empty if nothing does."""
+        """Words that tell a runner which board it is; may be empty."""
         return dict(self.targets).get(runner, ())
 
 
@@ -257,7 +257,7 @@ class Board:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """What its firmware can be built on: ``host``, or ``baremetal``, ``zephyr`` or both."""
+        """Platforms of its firmware: ``host``, or ``baremetal``, ``zephyr`` or both."""
         if self.is_host:
             return ("host",)
         bare = ("baremetal",) if self.uart is not None and self.timer is not None else ()
@@ -265,18 +265,18 @@ class Board:
 
     @property
     def is_usb(self) -> bool:
-        """Whether its serial port on bare metal is one that the chip itself makes at the USB host."""
+        """True if its serial port on bare metal is a USB device of the chip itself."""
         return self.uart is not None and self.uart.is_usb
 
     @property
     def first_vector(self) -> int:
-        """Where the vector table is."""
+        """Address of the vector table."""
         offset = BOOTS[self.boot].vectors if self.boot else 0
         return self.memory(self.vectors).origin + offset
 
     @property
     def mailbox(self) -> int | None:
-        """Where a mailbox for the RPC is, in memory that QEMU shares."""
+        """Address of the RPC's mailbox in memory that QEMU shares; None if there is none."""
         shared = self.qemu.memory if self.qemu is not None else None
         return None if shared is None else shared.origin
 
@@ -287,7 +287,7 @@ class Board:
         return next((name for name, has in known.items() if has), "")
 
     def reads(self, name: str) -> FlashReads | None:
-        """How the memory of that name is read; None where it never waits, as RAM and simulators' flash."""
+        """Return how a memory is read; None if it never waits, like RAM and simulated flash."""
         memory = next((m for m in self.memories if m.name == name), None)
         if memory is not None and (memory.reads is not None or memory.kind == "ram"):
             return memory.reads
@@ -297,13 +297,13 @@ class Board:
 
     @property
     def reads_are_assumed(self) -> bool:
-        """Whether nobody says how the flash with the code is read."""
+        """True if the board's file does not describe the flash that holds the code."""
         reads = self.reads(self.code)
         return reads is ASSUMED_READS or reads is ASSUMED_CACHED_READS
 
     @property
     def is_real(self) -> bool:
-        """Whether there are ways to write an image to such a board."""
+        """True if an image can be written to such a board."""
         return self.flash_with is not None
 
     def platform(self, wanted: str | None) -> str:
@@ -318,7 +318,9 @@ class Board:
         return wanted
 
     def zephyr_name(self, version: tuple[int, ...]) -> str:
-        """What a release of Zephyr calls it. Raises ``UsageError`` if that release is too old for it."""
+        """Return the board's name in a release of Zephyr. Raises ``UsageError`` if the release is too old for
+        it.
+        """
         known = [entry.name for entry in self.zephyr if entry.since <= version]
         if not known:
             release = ".".join(map(str, version))
@@ -355,5 +357,5 @@ class Board:
         return min(inside, default=memory.end) - memory.origin
 
     def fits(self, flash: int, ram: int) -> bool:
-        """Whether an image of so many bytes fits."""
+        """Return whether an image with ``flash`` and ``ram`` bytes fits."""
         return self.is_host or (flash <= self.flash and ram <= self.ram)

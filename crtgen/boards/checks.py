@@ -1,4 +1,4 @@
-"""What the parts of a board description have to agree on: one small function per rule.
+"""Consistency checks of board descriptions: one small function per rule.
 
 A check yields the key at fault and the reason; the loader's errors name both.
 """

@@ -1,4 +1,4 @@
-"""What a chip wants before anything else runs, what its boot ROM looks for, and its errata."""
+"""Chip specifics: first steps after reset, data for the boot ROM, errata."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,9 @@ def all_steps(steps: tuple[RegisterStep, ...]) -> Iterator[RegisterStep]:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What the chip's boot ROM looks for in flash: where it is, and where the vectors are then."""
+    """Structure in flash that the chip's boot ROM looks for: its offset, and that of the vectors behind
+    it.
+    """
 
     at: int
     vectors: int
@@ -47,11 +49,13 @@ BOOTS: Mapping[str, Boot] = {
     "rp2350": Boot(at=0x200, vectors=0),
     "kinetis": Boot(at=0x400, vectors=0),
 }
-"""By kind: offsets in bytes from the start of the vectors' memory. ``boot_<kind>.c`` is the template."""
+"""Boot structures by kind: offsets in bytes from the start of the vectors' memory. ``boot_<kind>.c`` is the
+template.
+"""
 
 
 SECOND_CORES = ("rp2040", "sse200", "thread")
-"""How a second core is started; ``second_<kind>.c`` is the template. On this computer it is a thread."""
+"""Ways to start a second core; ``second_<kind>.c`` is the template. On this computer it is a thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Core:
 
     @property
     def thumb(self) -> bool:
-        """Whether it executes Thumb instructions, which all assembly consists of."""
+        """True if the core executes Thumb instructions; all assembly consists of these."""
         return self.arch.startswith("armv")
 
     @property
@@ -63,37 +63,37 @@ class Core:
 
     @property
     def fast_fma(self) -> bool:
-        """Whether a fused multiplication and addition is as fast as either; on M4 it takes three cycles."""
+        """True if a fused multiply-add is as fast as a multiplication; on M4 it takes three cycles."""
         return self.family in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
     def vfp(self) -> bool:
-        """Whether float32 is computed one number at a time: an FPU, and no Helium."""
+        """True if float32 is computed one value at a time: an FPU, but no Helium."""
         return self.fpu != "none" and self.thumb and not self.narrow and not self.mve
 
     @property
     def base(self) -> bool:
-        """Whether it has neither the DSP extension nor Helium."""
+        """True if it has neither the DSP extension nor Helium."""
         return self.thumb and not self.dsp
 
     @property
     def narrow(self) -> bool:
-        """Whether hardly any of its instructions have more than 16 bits."""
+        """True if nearly all of its instructions have 16 bits (Armv6-M, Armv8-M Baseline)."""
         return self.arch in ("armv6-m", "armv8-m.base")
 
     @property
     def has_caches(self) -> bool:
-        """Whether it may have caches of its own; registers say which."""
+        """True if it may have caches; its registers say which."""
         return self.family in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
     def has_vtor(self) -> bool:
-        """Whether the vector table can be elsewhere than at address 0."""
+        """True if the vector table may be elsewhere than at address 0."""
         return self.name != "cortex-m0"
 
     @property
     def fpv5(self) -> bool:
-        """Whether the FPU has VMAXNM and VMINNM; that of the M4 is older."""
+        """True if the FPU has VMAXNM and VMINNM; the M4's does not."""
         return self.fpu != "none" and self.name != "cortex-m4"
 
     @property

@@ -1,4 +1,4 @@
-"""What computing costs a battery, by the figures of a board: energy of a run, and how long a cell lasts."""
+"""Energy of a run and battery life, from the figures in a board's file."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,10 @@ _MICROJOULES_PER_MWH = 3.6e6
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What a chip takes: picojoules for a cycle of the running core, microwatts asleep with its RAM kept.
+    """Energy figures of a chip: picojoules per cycle of the running core, microwatts asleep with its RAM
+    kept.
 
-    ``source`` says who measured it, and how the chip was supplied. ``sleep_uw`` is None if nobody says.
+    ``source`` says who measured them, and the supply. ``sleep_uw`` is None if unknown.
     """
 
     pj_per_cycle: float
@@ -40,7 +41,7 @@ class Energy:
 
     @classmethod
     def of_power(cls, watts: float, clock: int, source: str) -> "Energy":
-        """Of a core that takes so much while it computes at so many Hz."""
+        """Convert from the power of a computing core in watts at ``clock`` Hz."""
         return cls(watts / clock * 1e12, None, source)
 
 
@@ -52,10 +53,11 @@ class Duty:
     cell: float = CR2032
 
     def days(self, energy: Energy, microjoules: float, clock: int) -> float | None:
-        """How long the cell lasts if a run at so many Hz takes so much; None if the next run would be late.
+        """Return the battery life in days, for runs of ``microjoules`` each; None if a run takes longer than
+        the period.
 
-        The chip sleeps between runs and takes ``energy.asleep_uw`` then. The radio, the sensor and what the
-        cell loses by itself are not counted.
+        Between runs the chip sleeps and takes ``energy.asleep_uw``. Radio, sensor and self-discharge are not
+        counted.
         """
         seconds = microjoules * 1e6 / energy.pj_per_cycle / clock
         if seconds > self.every:

@@ -17,8 +17,8 @@ from crtgen.boards.chip import RegisterStep
 __all__ = ["FAMILIES", "Family", "Pins", "complete_text", "family_of"]
 
 _MHZ = 1_000_000
+# Flash address of every STM32.
 _FLASH = 0x0800_0000
-"""Where an STM32 starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class UartPort:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """What is the same in all chips of ``names``. ``start`` goes back to the oscillator, of ``clock`` Hz."""
+    """Properties that all chips of ``names`` share. ``start`` returns to the oscillator of ``clock`` Hz."""
 
     title: str
     names: str

@@ -42,7 +42,7 @@ def all_boards() -> tuple[Board, ...]:
 
 
 def wrong_boards() -> Mapping[str, UsageError]:
-    """What is wrong with the files of the other boards, by the board's name."""
+    """Errors in board files, by the board's name."""
     return {name: error for name, error in _known().items() if isinstance(error, UsageError)}
 
 
@@ -80,7 +80,7 @@ def name_board(file: Path, name: str = "") -> Board:
 
 
 def is_own(board: Board) -> bool:
-    """Whether somebody else than crtgen describes the board."""
+    """Return whether the board's file is not one of crtgen's."""
     return board.file is not None and board.file.parent.resolve() != boards_dir().resolve()
 
 

@@ -39,6 +39,7 @@ from crtgen.boards.values import address, each, one_of, optional, units
 
 __all__ = ["load_board", "parse_slots"]
 
+# QEMU options that a board may set, and the pattern of their values.
 _QEMU_ARGS = {
     "-cpu": r"[a-z0-9-]+(,[a-z0-9-]+=(on|off|\d+))*",
     "-global": r"[\w-]+\.[\w-]+=(on|off|\d+|0x[0-9a-f]+)",
@@ -46,7 +47,6 @@ _QEMU_ARGS = {
     "-seed": r"\d+",
     "-smp": r"\d+",
 }
-"""What a board may tell QEMU, and the form of its value."""
 
 
 def load_board(file: Path, name: str = "") -> Board:

@@ -25,7 +25,7 @@ __all__ = ["board_file", "board_text", "chip_board", "installed_packs"]
 
 _CHIP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 VARIABLE = "CMSIS_PACK_ROOT"
-"""Of the environment: where packs are installed, as for the tools of Open-CMSIS-Pack."""
+"""Environment variable with the folder of installed packs, as used by the Open-CMSIS-Pack tools."""
 
 _PLACES = ("~/.cache/arm/packs", "~/.arm/Packs", "~/.local/share/cmsis-pack-manager")
 _LEVELS = ("subFamily", "device", "variant")
@@ -36,14 +36,13 @@ _NO_MVE = ("", "0", "NO_MVE")
 
 @dataclass(frozen=True, slots=True)
 class _Chip:
-    """What is inherited: attributes of processors and of memories, by their names."""
-
+    # Attributes of processors and memories by name, inherited from the levels above.
     name: str = ""
     processors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     memories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def below(self, node: Element, level: str) -> "_Chip":
-        """The same with what an element says."""
+        """Return a copy with the attributes of an element of the next level."""
         processors = {name: dict(each) for name, each in self.processors.items()}
         for each in node.findall("processor"):
             name = each.get("Pname", "")

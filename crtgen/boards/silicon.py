@@ -1,6 +1,6 @@
-"""How far the model of cycles is from silicon: what chips took, divided by what the model says.
+"""Accuracy of the cycle model: measured cycles of chips, divided by the model's.
 
-The points are in docs/cycles.md, and ``tests/lab/measure/test_silicon.py`` holds the ranges to them.
+docs/cycles.md lists the points, and ``tests/lab/measure/test_silicon.py`` compares the ranges with them.
 """
 
 from crtgen.boards.core import Core
@@ -14,8 +14,8 @@ _RANGES = {
     "cortex-m85": (0.79, 0.88),
 }
 
+# For cores for which nobody published times of known code.
 _UNSEEN = (0.8, 1.2)
-"""Of cores of which nobody published times of code that is known."""
 
 
 def silicon_range(core: Core) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Where on a board models lie that are exchanged without the firmware, and what writes its flash."""
+"""Slots: flash areas for models that are exchanged without the firmware, and the driver that writes them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,7 +68,7 @@ class Slots:
 
     @property
     def ranges(self) -> tuple[tuple[str, int, int], ...]:
-        """What, origin and size of all that firmware leaves to them."""
+        """Name, origin and size of each memory area that the firmware leaves to slots."""
         own = (("work", self.work, self.work_size), ("log", self.log, self.log_size))
         return (*((f"slot.{s.name}", s.origin, s.size) for s in self.places), *own)
 

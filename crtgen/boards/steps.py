@@ -10,6 +10,7 @@ from crtgen.boards.values import address
 
 __all__ = ["parse_errata", "parse_step"]
 
+# Operations of a step by the key that selects them.
 _OPERATIONS: Mapping[str, str] = {
     "write": "write",
     "set": "change",
@@ -19,7 +20,6 @@ _OPERATIONS: Mapping[str, str] = {
     "unless": "unless",
     "pairs": "pairs",
 }
-"""What a step does, by the key that says so."""
 
 
 def parse_step(table: TomlTable) -> RegisterStep:

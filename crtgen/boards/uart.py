@@ -122,4 +122,4 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "rp2040_usb": _usb,
     "rp2350_usb": _usb,
 }
-"""For each driver, the rate nearest to the wanted one at a clock in Hz."""
+"""Nearest possible baud rate for each driver, from the wanted rate and the clock in Hz."""

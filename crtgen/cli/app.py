@@ -62,9 +62,10 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }
-"""What the commands do, by groups; the first needs no title, of the last one help has the names only.
+"""Commands with their one-line help, by groups. The first group has no title; of the last one, help only
+lists the names.
 
-Each is loaded when it is called: most of crtgen is behind some.
+A command's module is imported when it is called, since most of crtgen is behind some of them.
 """
 
 # Commands that say more about a folder, or nothing.
@@ -213,10 +214,7 @@ def _end(number: int, frame: object) -> None:
 
 
 def _not_raised(swallowed: "sys.UnraisableHookArgs") -> None:
-    """Where Python raises nothing, while it removes an object, the signal ends the program at once.
-
-    What that started ends with it, and the next crtgen removes its temporary folders.
-    """
+    # Python cannot raise an exception while it removes an object, so a signal then ends the program at once.
     if isinstance(swallowed.exc_value, SystemExit):
         os._exit(int(str(swallowed.exc_value.code)))
     sys.__unraisablehook__(swallowed)

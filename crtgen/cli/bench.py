@@ -112,7 +112,7 @@ def _printer(
 
 
 def _print_front(console: Console, results: Sequence[Report]) -> None:
-    """What is not worth having, and a plot of one model on one board."""
+    # Choices that another one beats, and a plot if there is one model and one board.
     console.print(f"\n{results[0].model} on {results[0].board}")
     for result, good in zip(results, front(results), strict=True):
         if not good:

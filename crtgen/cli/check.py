@@ -139,7 +139,7 @@ def _targets(settings: ModelSettings, model: str, lock: Lock, optimize: str) -> 
 def _job(
     settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bool, prove_again: bool, say: api.Say
 ) -> _Job:
-    """What was locked stands for a model of which everything that is generated is the same."""
+    # A lock stands for a model as long as everything that is generated stays the same.
     name = compiled.modules[0].info.name
     before = lock.find((name, compiled.board.name, compiled.request.optimize))
     if before is None and not update:
@@ -172,7 +172,7 @@ def _proven(job: _Job, update: bool, prove_again: bool, say: api.Say) -> _Job:
 
 
 def _quality(settings: ModelSettings, files: Files, say: api.Say) -> Mapping[str, float]:
-    """How good a model is on its labelled data, as this computer runs it: boards compute the same."""
+    # Quality on labelled data, computed here: boards give the same outputs.
     if settings.data is None:
         return {}
     say(f"evaluating {settings.file.name}")
@@ -181,7 +181,7 @@ def _quality(settings: ModelSettings, files: Files, say: api.Say) -> Mapping[str
 
 
 def _poor(job: _Job, update: bool) -> list[str]:
-    """What a model is not good enough at: for its budget, and for what is locked."""
+    # Figures that miss their limit or the locked value.
     if not job.after.quality:
         return []
     before = {} if job.before is None or update else job.before.quality
@@ -221,7 +221,7 @@ def _proof(job: _Job) -> str:
 
 
 def _change(job: _Job, update: bool) -> str:
-    """What is not as it was locked."""
+    # Differences from the lock.
     if job.before is None:
         return "locked"
     if not job.is_new:

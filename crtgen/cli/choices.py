@@ -1,6 +1,6 @@
-"""What is meant by the texts of options.
+"""Parsing of option values.
 
-The compiler is imported only where it is used: an image that was kept runs without it.
+The compiler is only imported where it is needed: a kept image runs without it.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generat
 
 
 def tuned(file: Path | None) -> "tuple[Tuned, ...]":
-    """What a tune file says."""
+    """Read a tune file."""
     from crtgen.compiler.tuned import read_tuned
 
     return read_tuned(file) if file else ()

@@ -123,7 +123,7 @@ def _packages() -> Iterator[ToolCheck]:
 
 
 def _runners() -> Iterator[ToolCheck]:
-    """What writes images to boards, and debugs them."""
+    # Programs that write images to boards or debug them.
     for name, install in INSTALL.items():
         if name not in _EXTRAS:
             yield ToolCheck(name, "flash, real boards", shutil.which(name) or "", install)

@@ -94,7 +94,7 @@ def command(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shown:
-    """What came of it: ``found`` by who computed it, the image last; ``borders`` of integer features."""
+    """Result of ``eval``: ``found`` by who computed it, the image last; ``borders`` of integer features."""
 
     model: str
     board: str
@@ -112,7 +112,6 @@ class _Shown:
         return shortfalls(self.limits, self.last.figures)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         others = [{"by": by, **e.figures, **self._same(e)} for by, e in list(self.found.items())[:-1]]
         made: dict[str, Any] = {"model": self.model, "board": self.board, **_figures(self.last)}
         if self.last.thresholds:
@@ -126,7 +125,7 @@ class _Shown:
         return made
 
     def _same(self, other: Evaluation) -> dict[str, int]:
-        """How many clips another one took for the same."""
+        # Counts of clips that another network classified the same way.
         if not other.taken:
             return {}
         return {"same": sum(a == b for a, b in zip(other.taken, self.last.taken, strict=True))}

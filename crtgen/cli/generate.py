@@ -173,13 +173,13 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 
 def _is_named(context: typer.Context, option: str) -> bool:
-    """Whether somebody chose the option's value."""
+    # True if the option was given on the command line, not by default or settings.
     source = context.get_parameter_source(option)
     return source is not None and source.name != "DEFAULT"
 
 
 def _next(project: Project, directory: Path) -> str:
-    """What to do with the project."""
+    # The next step for the user.
     framework = project.manifest.options.framework
     if framework:
         return f"{FRAMEWORKS[framework].use}: {directory}"
@@ -194,7 +194,7 @@ def _print_boxes(console: Console, generating: Generating) -> None:
 
 
 def _print_clock(console: Console, board: Board) -> None:
-    """What the core of a chip runs at that no board's file describes."""
+    # Clock of a chip that no board file describes.
     if board.timer is not None:
         clock = board.timer.clock // 1_000_000
         console.print(f"{board.name} runs at {clock} MHz: its internal oscillator, no PLL")
@@ -234,7 +234,7 @@ def _board(name: str, named: bool, core: str | None, type: str, framework: str) 
 
 
 def _print_exports(console: Console) -> None:
-    """What a plain ``west build`` needs that ``crtgen build`` sets by itself."""
+    # Variables that a plain ``west build`` needs and ``crtgen build`` sets itself.
     try:
         lines = find_workspace().exports()
     except ToolMissingError:

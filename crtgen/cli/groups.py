@@ -88,7 +88,7 @@ class Coding:
         return api.compile(models, board, say=say, **self.request(place))
 
     def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
-        """What to know of how the models were taken."""
+        """Return notes about how the models were read."""
         known = (model for model in models if isinstance(model, api.Model))
         return tuple(f"{model.name}: {line}" for model in known for line in model.notes)
 
@@ -112,7 +112,7 @@ class Compiling(Coding):
 
 @dataclass(frozen=True, slots=True)
 class Battery:
-    """What a run takes of a battery."""
+    """Energy of a run and battery life."""
 
     every: options.Every = None
     cell: options.Cell = CR2032
@@ -120,7 +120,7 @@ class Battery:
     volts: options.Volts = None
 
     def days(self, board: Board, report: "Report") -> float | None:
-        """How long the cell lasts; None where nobody says how often the model runs, or what that takes."""
+        """Return the battery life in days; None if the period or the energy of a run is unknown."""
         if self.every is None or board.energy is None or report.energy_uj is None:
             return None
         return Duty(self.every, self.cell).days(board.energy, report.energy_uj, board.clock)
@@ -167,7 +167,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What belongs to a model's file, or to an exported library."""
+    """Options about a model's file or an exported library."""
 
     shape: options.Shape = None
     params: options.ParamsFile = None
@@ -184,7 +184,7 @@ class Files:
         return api.load_network(path, **self._options())
 
     def loaded(self, path: Path) -> Loaded:
-        """The same with the files that it takes."""
+        """Load the file with these options."""
         with seen() as read:
             model = self.load_network(path)
         return Loaded(model, read)
@@ -201,7 +201,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Generating:
-    """How code becomes a project."""
+    """Options of projects."""
 
     platform: options.Platform = None
     target: options.Target = "c"
@@ -250,7 +250,7 @@ class Generating:
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """How a project becomes an image, and where."""
+    """Options of builds."""
 
     toolchain: options.Toolchain = None
     directory: options.Directory = None
@@ -316,7 +316,7 @@ class Building:
     def _entry(
         self, source: Path, files: Files, compiling: Compiling, generating: Generating
     ) -> kept.KeptImage | None:
-        """Where the image is kept; None where it depends on more than options and files that are read."""
+        # None if the image depends on more than options and files that are read.
         board = find_board(compiling.board)
         elsewhere = compiling.codegen or compiling.cmsis_nn or self.directory or generating.target != "c"
         if elsewhere or board.platform(generating.platform) == "zephyr":
@@ -326,7 +326,7 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """How an image gets to its board, and the host to the image."""
+    """Options of flashing and of the connection to a device."""
 
     fvp_path: options.FvpPath = None
     port: options.Port = None
@@ -338,7 +338,7 @@ class Connecting:
     push: options.Push = None
 
     def site(self) -> "Site":
-        """The same for what starts devices."""
+        """Return the ``Site`` that these options describe."""
         from crtgen.device.run import Site
 
         return Site(

@@ -84,7 +84,7 @@ def _write(made: Mapping[str, bytes]) -> None:
 
 
 def _models(named: list[Path] | None) -> list[tuple[str, str]]:
-    """What is named, or else lies here."""
+    # Models given by name, or else found in this folder.
     return [_model(path) for path in named or sorted([*Path().glob("*.tflite"), *Path().glob("*.onnx")])]
 
 

@@ -76,7 +76,7 @@ def command(
 
 
 def _verdict(inside: Wrapped, report: Report) -> str:
-    """What was in the file, and what becomes of the memory that came with it."""
+    # Content of the file, and the use of the memory plan that came with it.
     text = f"{inside.where}: a {inside.kind} of {len(inside.data):,} bytes"
     if inside.arena_bytes is None:
         return text

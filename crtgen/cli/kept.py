@@ -33,8 +33,8 @@ _CONTENT = "kept.json"
 # Images that are kept, the newest: about 30 MB.
 _MOST = 32
 
+# Environment variables that change compilers or their options.
 _VARIABLES = ("PATH", "CFLAGS", "ASFLAGS", "LDFLAGS")
-"""Of the environment: where compilers are found, and what CMake adds to their options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ _ADAPTER = TypeAdapter(_Content)
 
 
 def entry(board: Board, toolchain: str | None, *options: object) -> "KeptImage":
-    """Where the image for a board is kept; ``options`` are all others that it depends on."""
+    """Return the entry of the image cache for a board; ``options`` are all other options that it depends
+    on.
+    """
     chosen = toolchain or toolchains_of(board, board.platform(None))[0]
     recipe = TOOLCHAINS.get(chosen)
     named = [os.environ.get(name, "") for name in (*_VARIABLES, *(recipe.variables if recipe else ()))]

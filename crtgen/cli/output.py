@@ -1,4 +1,4 @@
-"""How commands print: the result on stdout (text or JSON), everything else on stderr."""
+"""Output of commands: the result on stdout (text or JSON), everything else on stderr."""
 
 import json
 import sys
@@ -54,7 +54,7 @@ def note(line: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's result goes."""
+    """Destination of a command's result."""
 
     as_json: bool
 

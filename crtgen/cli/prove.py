@@ -116,7 +116,7 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
 
 
 def _print_error(console: Console, error: Error) -> None:
-    """How far each layer of float32 is from the real numbers, and how large it is."""
+    # Error bound of each float32 layer, and the size of its values.
     rows = table("", "layer", "error", "size", right=("error", "size"))
     for number, name, most, size in error.layers:
         rows.add_row(str(number), name, f"{most:.3g}", f"{size:.3g}")

@@ -85,7 +85,7 @@ class Heard:
 
 
 def recorded_by(source: Path, files: Files) -> Recorded | None:
-    """The same for the pipeline in a file; None if it is none."""
+    """Apply the pipeline in a file to recordings; None if it is no pipeline."""
     loaded = files.loaded(source)
     pipeline = loaded.model.pipeline
     return None if pipeline is None else Recorded(pipeline, loaded)

@@ -96,7 +96,7 @@ def command(
 
 
 def _met(drift: Path | None, watch: Path | None, model: Path) -> Met | None:
-    """What a device counted, beside what is usual."""
+    # Counts from the device beside the reference counts.
     if drift is None:
         if watch is not None:
             raise UsageError("--watch is beside what a device counted", hint="name that with --drift")

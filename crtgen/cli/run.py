@@ -115,7 +115,7 @@ def command(
 
 
 def _recorded(source: Path, files: Files) -> "Recorded | None":
-    """What a pipeline makes of recordings; None for other files, which need nothing of it."""
+    # Outputs for recordings; None for files other than pipelines.
     if source.suffix != ".toml":
         return None
     from crtgen.cli.recorded import recorded_by

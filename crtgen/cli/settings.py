@@ -1,7 +1,8 @@
-"""How ``crtgen.toml`` reaches the commands: as what their parameters are where nobody says otherwise.
+"""Defaults of commands from ``crtgen.toml``.
 
-An option there is data. Those that do more than say what is computed are listed here: files that are written
-have to lie in the folder, and what opens a line or runs a program needs the person's word (``crtgen trust``).
+Options in that file are data. Options that can do more than change a result are listed here: output files
+must be inside the folder, and an option that opens a port or runs a program needs the user's consent
+(``crtgen trust``).
 """
 
 import sys
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 DIRECTORY = "firmware"
-"""Where the project of a folder goes."""
+"""Default directory of a folder's project."""
 
 READ = frozenset(
     (
@@ -189,10 +190,10 @@ _PER_MODEL = ("check", "test")
 
 
 def defaults(settings: Settings, command: Any) -> dict[str, dict[str, Any]]:
-    """What the parameters of a command of Click's are, by its name; of None, which is no command, nothing.
+    """Return the defaults of a Click command's parameters by name; empty if ``command`` is None.
 
-    Where one model is wanted it is the first, and so is the board. Raises ``UsageError`` for an option that
-    no command has. What the person has to allow is looked up once the command takes it.
+    If a command takes one model or board, it is the first one. Raises ``UsageError`` for an option that no
+    command has. Consent is only looked up once a command uses the value.
     """
     _check_options(settings)
     if command is None:
@@ -231,7 +232,7 @@ def _check_options(settings: Settings) -> None:
 
 
 def _value(settings: Settings, command: str, parameter: Any) -> Any:
-    """What a parameter is, or a function that finds out; None if the settings do not say."""
+    # A value, or a function that finds it; None if the settings have none.
     if parameter.param_type_name == "argument":
         return _argument(settings, command, parameter)
     name = _long_name(parameter)

@@ -111,7 +111,7 @@ def figures_table(reports: Sequence[Report], days: Sequence[float | None] = ()) 
 
 
 def arena_line(report: Report) -> str:
-    """What the model takes of RAM and flash before anything is built."""
+    """Return one line with the RAM and flash that the model needs, before anything is built."""
     arena = f"arena {report.arena_bytes:,} bytes ({bound_text(report)})"
     state = f", state {report.state_bytes:,} bytes" if report.state_bytes else ""
     return f"{arena}{state}, weights {report.weights_bytes:,} bytes"

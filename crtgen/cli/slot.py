@@ -82,7 +82,6 @@ def _delta(old: SlotImage, new: SlotImage, board: Board) -> Delta:
 
 
 def _about(image: SlotImage) -> dict[str, Any]:
-    """For JSON."""
     return {
         "model": image.name,
         "version": image.version,

@@ -137,7 +137,7 @@ class _Live(Watch):
 
 
 def _result(out: Output, store: JobStore, sweep: SweepInfo, changes: Changes | None) -> None:
-    """What is in the store now; failures end the command as one."""
+    # Prints what the store holds; if jobs failed, the command fails once.
     counts = store.counts(sweep)
     data: dict[str, Any] = {"store": str(store.path), "sweep": sweep.number, **counts}
     if out.as_json:

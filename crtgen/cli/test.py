@@ -71,7 +71,7 @@ def command(
 
 
 def _is_below(outcome: TargetOutcome, require: str) -> bool:
-    """Whether a board was tested on less than is required; this computer is there for itself."""
+    # True if a board was tested on fewer targets than required; this computer does not count.
     if outcome.target == TEST_TARGETS[0] or require == TEST_TARGETS[0]:
         return False
     return bool(outcome.skipped) or TEST_TARGETS.index(outcome.target) < TEST_TARGETS.index(require)

@@ -101,7 +101,7 @@ def _settings(paths: Sequence[Path] | None) -> Settings | None:
 
 
 def _requests(paths: Sequence[Path] | None, settings: Settings | None) -> list[_Request]:
-    """What each file asks for."""
+    # Consent that each file asks for.
     if paths is None or (settings and any(path.name == SETTINGS for path in paths)):
         assert settings is not None
         hardware_map = settings.options.get("hardware-map")

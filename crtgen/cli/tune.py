@@ -110,7 +110,7 @@ def _data(result: Result, output: Path) -> dict[str, Any]:
 
 
 def _usual(result: Result) -> list[str]:
-    """What each layer has without tuning."""
+    # Designs of each layer without tuning.
     return [", ".join(layer.candidates[layer.usual].key) for layer in result.layers]
 
 

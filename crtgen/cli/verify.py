@@ -94,8 +94,7 @@ def command(
 
 
 def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
-    """What looks at the file of cases before anything is built."""
-
+    # The function that reads the file of cases before anything is built.
     def check(models: Sequence[ModelInfo]) -> None:
         if expect is not None:
             cases_of(models, Path(), expect, 0)
@@ -105,7 +104,7 @@ def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verified:
-    """What came of it: the cases, what layers computed by model, and what they lose, as far as asked for.
+    """Result of ``verify``: the cases, optionally the outputs of layers and their losses, by model.
 
     ``borders`` are those of a pipeline's integer features.
     """
@@ -130,7 +129,6 @@ class Verified:
         return not self.failed and not any(verdict.wrong for verdict in layers)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         watched = {name: [v.to_dict() for v in layers] for name, layers in (self.watched or {}).items()}
         return {
             "model": self.model,
@@ -144,7 +142,6 @@ class Verified:
         }
 
     def print(self, console: Console) -> None:
-        """For people."""
         for result in self.results:
             console.print(f"{_name(result, self.results)}: {result.difference or 'equal'}")
         count = len(self.results)
@@ -190,7 +187,7 @@ def _watched(
 def _borders(
     source: Path, files: Files, board: str, cases: Mapping[str, Sequence[ReferenceRun]]
 ) -> Borders | None:
-    """How near to rounding borders the features of a pipeline lie in the cases, and which differ."""
+    # Distance of integer features from their rounding borders, and the features that differ.
     if source.suffix != PIPELINE:
         return None
     pipeline = files.load_network(source).on(find_board(board)).pipeline
@@ -201,7 +198,7 @@ def _borders(
 def _lost(
     source: Path, files: Files, against: Path, image: api.Image, expect: Path | None, cases: int
 ) -> tuple[Loss, ...]:
-    """What the network loses against another one, on the cases."""
+    # Loss against another network on the same cases.
     known = next(iter(cases_of(image.built.manifest.models, source, expect, cases).values()))
     graphs: list[Graph] = []
     for path in (source, against):

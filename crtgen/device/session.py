@@ -129,7 +129,7 @@ class Session:
         return self.image.manifest.models
 
     def model(self, name: str | None = None) -> ModelInfo:
-        """What is known of a model; of the only one if ``name`` is None."""
+        """Return the description of a model; of the only one if ``name`` is None."""
         return choose_model(self.models, name)
 
     def infer(self, *inputs: Array, model: str | None = None) -> tuple[Array, ...]:
@@ -144,14 +144,14 @@ class Session:
         return tuple(_expected(o, executor.output(i)).read() for i, o in enumerate(info.outputs))
 
     def reset(self, model: str | None = None) -> None:
-        """What the model keeps from run to run is as it is before the first one. A session begins so."""
+        """Reset the model's states, as at the start of a session."""
         info = self.model(model)
         executor = self._executor(info.name)
         if info.state:
             executor.reset()
 
     def set_state(self, state: bytes, model: str | None = None) -> None:
-        """What the model keeps from run to run is these bytes. The image has to have a black box."""
+        """Set the model's states to these bytes. The image must have a black box."""
         box = self._black_box(self.model(model))
         if len(state) != box.state_bytes:
             raise _other_image(f"the states have {box.state_bytes} bytes there, {len(state)} were recorded")
@@ -187,7 +187,8 @@ class Session:
         return Measurement(tuple(ticks.tolist()), mean / rate, instructions, cycles)
 
     def _counts_cycles(self) -> bool:
-        """Whether a tick is a cycle of the core: bare metal of a real board, or a simulator with cycles."""
+        # True if a tick is a cycle of the core: on bare metal of a real board, or a simulator that counts
+        # cycles.
         board = find_board(self.image.board)
         if self.image.platform != "baremetal" or board.timer is None or board.timer.kind != "systick":
             return False
@@ -212,11 +213,12 @@ class Session:
         model: str | None = None,
         state: bytes = b"",
     ) -> bytes:
-        """What lies in the arena when a layer of the last of these runs has ended; layers count from 0.
+        """Return ``nbytes`` of the arena at ``offset`` after layer ``layer`` of the last of these runs;
+        layers count from 0.
 
-        The runs follow a reset, or begin with ``state``, as ``set_state`` sets it. The image has to be built
-        with ``profile``. What is larger than the device can set aside comes in parts, for each of which the
-        runs are repeated.
+        The runs follow a reset, or start from ``state``, as in ``set_state``. The image must be built with
+        ``profile``. More bytes than the device can set aside are read in parts, and the runs are repeated for
+        each.
         """
         info = self.model(model)
         executor = self._executor(info.name)

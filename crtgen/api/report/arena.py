@@ -11,7 +11,7 @@ _CHART = 64
 
 
 def bound_text(report: Report) -> str:
-    """How far the arena is from the least that there can be."""
+    """Say how far the arena is above the lower bound."""
     return (
         "the least possible" if report.arena_optimal else f"at least {report.arena_lower_bound:,} are needed"
     )

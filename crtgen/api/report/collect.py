@@ -80,7 +80,6 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
 
 
 def _is_float32(graph: Graph, step: Step) -> bool:
-    """Whether it reads or writes real numbers."""
     return any(graph.values[name].dtype is DType.FLOAT32 for name in (*step.inputs, *step.outputs))
 
 

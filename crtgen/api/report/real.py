@@ -1,4 +1,4 @@
-"""What of a quantised network is computed in float32."""
+"""Layers of a quantised network that are computed in float32."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ _NAMED = 4
 
 
 def real_text(report: Report) -> str:
-    """How many of the instructions are float32, and of which layers most of them are.
+    """Say which share of the instructions is float32, and which layers have most of it.
 
-    Empty for a network of which nothing is, or all that is weighted, and where no plan is known.
+    Empty if no layer, or every weighted layer, is float32, and if there is no plan.
     """
     share = report.float32_share
     if not share:

@@ -36,7 +36,7 @@ class ArenaPlace:
         return self.dtype is None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, without the name."""
+        """Return a dict for JSON, without the name."""
         return {
             "shape": list(self.shape),
             "dtype": self.dtype.value if self.dtype else None,
@@ -115,7 +115,6 @@ class ReportedLayer:
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         scratch = self.scratch
         return {
             **{name: getattr(self, name) for name in _PLAIN},
@@ -170,7 +169,7 @@ class Report:
 
     @property
     def ram_bytes(self) -> int:
-        """What the model takes of RAM in whatever firmware: arena and states, without the stack."""
+        """Bytes of RAM that the model needs in any firmware: arena and states, without the stack."""
         return self.arena_bytes + self.state_bytes
 
     @property
@@ -233,7 +232,7 @@ class Report:
         return replace(self, layers=tuple(layers))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: every key is always there, with null for what is not known."""
+        """Return a dict for JSON. Every key is always present; unknown values are None."""
         arena, states = (
             None if places is None else {p.name: p.to_dict() for p in places if not p.is_scratch}
             for places in (self.arena, self.states)

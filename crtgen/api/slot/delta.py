@@ -1,9 +1,9 @@
-"""What changed from one image to another: weights, where code and plan are the same.
+"""Delta images: an update that only sends the bytes that changed, for models with the same code and plan.
 
-A delta names the old image by its CRC, and has those bytes of the new one that are others than at the same
-place of the old one. The device has the old image in one slot, and makes the new one in another: both were
-linked for their places, so a delta also has the addresses that differ. The signature of the new image is part
-of its last run, behind the image.
+A delta names the old image by its CRC and holds the bytes of the new image that differ from the old one at
+the same offset. The device has the old image in one slot and builds the new one in another. Each is linked
+for the address of its slot, so a delta also contains the addresses that differ. The signature of the new
+image is part of the last run of bytes.
 """
 
 import struct
@@ -59,7 +59,7 @@ class Delta:
 
     @property
     def data(self) -> bytes:
-        """What the file holds."""
+        """Content of the delta file."""
         head = (self.base_origin, self.base_crc, self.origin, self.size, self.crc, len(self.runs))
         runs = (_RUN.pack(offset, len(data)) + data for offset, data in self.runs)
         return _HEAD.pack(DELTA_MAGIC, *head) + b"".join(runs)
@@ -97,7 +97,9 @@ class Delta:
         return bytes(made)
 
     def parts(self) -> Iterator[tuple[int, bytes | int]]:
-        """How a device makes the new image: at each offset, bytes that are sent, or how many are copied."""
+        """Yield the instructions that build the new image: offset, and bytes to write or a count of bytes to
+        copy.
+        """
         at = 0
         for offset, data in self.runs:
             if offset > at:

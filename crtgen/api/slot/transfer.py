@@ -20,7 +20,7 @@ _PAD = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What was done: the number of the slot, bytes that were sent, seconds; ``active``: it runs already."""
+    """Result of a push: slot number, bytes sent, seconds; ``active`` if the slot already runs."""
 
     slot: int
     sent: int

@@ -1,4 +1,4 @@
-"""What TVM's micro host needs to use crtgen's firmware: a transport, and the project API."""
+"""crtgen's firmware for TVM's micro host: a transport, and the project API."""
 
 from crtgen.api.tvm.transport import IoTimeoutError, Transport, TransportClosedError, transport
 from crtgen.base.resources import microtvm_dir

@@ -34,7 +34,6 @@ class Migrated:
     scales: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -99,7 +98,7 @@ def _lacks(relay: Relay, parameters: int) -> str:
 
 
 def _differences(relay: Relay, inputs: Sequence[str], params: Sequence[str], graph: Graph) -> Iterator[str]:
-    """What the archive names and the network does not have."""
+    # Names in the archive that the network lacks.
     theirs = Counter(relay.arguments[name] for name in inputs)
     ours = Counter((v.shape, v.dtype.value) for v in map(graph.values.__getitem__, graph.inputs))
     if theirs != ours:
@@ -122,6 +121,6 @@ def _size(value: Value) -> tuple[int, str]:
 
 
 def _scales(value: Value) -> Iterator[tuple[str, int]]:
-    """As the text writes them; a constant may have many."""
+    # Scales in the spelling of the archive's text; a constant may have several.
     if value.quant is not None and value.quant.axis is None:
         yield f"{value.quant.scales[0]:.6g}", value.quant.zero_points[0]

@@ -111,7 +111,7 @@ class Handler:
         self._transport: Transport | None = None
 
     def server_info_query(self, tvm_version: str) -> dict[str, Any]:
-        """What this is; every version of TVM that has this protocol will do."""
+        """Describe the server; any version of TVM that speaks this protocol is accepted."""
         archive = self._folder / ARCHIVE
         return {
             "platform_name": "crtgen",

@@ -64,7 +64,7 @@ class Transport:
         return find_board(self._image.board)
 
     def timeouts(self) -> TransportTimeouts:
-        """How long TVM should wait."""
+        """Return the timeouts that TVM should use, in seconds."""
         return _SERIAL if isinstance(self._device, SerialDevice) else _PROCESS
 
     def open(self) -> None:

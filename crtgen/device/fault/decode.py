@@ -55,7 +55,7 @@ def address_of(fault: Fault) -> int | None:
 
 
 def kind_of(fault: Fault) -> str:
-    """What happened, in a few words."""
+    """Return the kind of fault in a few words."""
     if fault.exception == _NMI:
         return "watchdog: no progress"
     if fault.exception == GUARD:

@@ -50,7 +50,7 @@ class Symbols:
         return ""
 
     def is_return(self, value: int) -> bool:
-        """Whether a word is an address behind a call."""
+        """Return whether a word is a return address, that is, follows a call."""
         address = value & ~1
         if not value & 1 or self._function(address) is None:
             return False
@@ -141,5 +141,5 @@ def _memory(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_bl(high: int, low: int) -> bool:
-    """Whether two halfwords are a BL, encoding T1."""
+    # Encoding T1 of BL.
     return high & 0xF800 == 0xF000 and low & 0xD000 == 0xD000

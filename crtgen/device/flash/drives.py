@@ -22,7 +22,7 @@ def drives_of(board_id: str) -> list[Path]:
 
 
 def _drives() -> Iterator[Path]:
-    """Where drives are mounted: directly in a folder for media, or in one of the user's there."""
+    # Mounted drives: directly in a folder for media, or in a folder of the user's there.
     if sys.platform == "win32":
         yield from (Path(f"{letter}:\\") for letter in "DEFGHIJKLMNOPQRSTUVWXYZ")
         return

@@ -74,7 +74,7 @@ _FAILED = re.compile(
 
 
 def says_failed(output: str) -> bool:
-    """Whether a runner says that it failed: some do, and yet end with code 0."""
+    """Return whether a runner's output reports a failure; some runners exit with 0 nevertheless."""
     return _FAILED.search(output) is not None
 
 

@@ -25,7 +25,7 @@ _PYOCD_MISSING = 127
 
 @dataclass(frozen=True, slots=True)
 class Flashed:
-    """What was done: the runner, its whole output, and the seconds that it took."""
+    """Result of flashing: runner, complete output, seconds."""
 
     runner: str
     output: str
@@ -56,7 +56,7 @@ def flash(job: FlashJob, runner: str | None = None, *, timeout: float = TIME_LIM
 
 
 def _neutral_folder(runner: str) -> AbstractContextManager[Path]:
-    """Where a runner is started: OpenOCD, pyOCD and west run scripts that they find in the current folder."""
+    # OpenOCD, pyOCD and west execute scripts that they find in the current folder, so they start elsewhere.
     return nullcontext(find_workspace().top) if runner == "west" else TemporaryFolder()
 
 

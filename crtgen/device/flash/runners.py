@@ -18,8 +18,9 @@ from crtgen.firmware.builder import find_workspace, read_content
 __all__ = ["GDB_SERVER", "FlashJob", "commands"]
 
 GDB_SERVER = "localhost:3333"
-"""Where OpenOCD and pyOCD serve gdb unless they are told otherwise."""
+"""Address at which OpenOCD and pyOCD serve gdb by default."""
 
+# Options of west's runners that select a probe by number; taken from Zephyr's twister.
 _WEST_PROBES: Mapping[str, tuple[str, ...]] = {
     "jlink": ("--dev-id", "{}"),
     "nrfjprog": ("--dev-id", "{}"),
@@ -29,7 +30,6 @@ _WEST_PROBES: Mapping[str, tuple[str, ...]] = {
     "stm32cubeprogrammer": ("--tool-opt=sn={}",),
     "linkserver": ("--probe={}",),
 }
-"""How west's runners are told the number of the probe, as Zephyr's twister does it; the others take none."""
 
 _THUMB = 0x01000000
 _RESET = (
@@ -48,7 +48,7 @@ _NEVER = frozenset("{}\n\r")
 
 @dataclass(frozen=True, slots=True)
 class FlashJob:
-    """What is to be written: the ELF, for a board, through the probe numbered ``serial`` (any if empty).
+    """A job: an ELF file for a board, through the probe numbered ``serial`` (any if empty).
 
     ``usb`` is the probe's USB id (``0483:374b``), empty if unknown.
     """
@@ -69,7 +69,7 @@ class FlashJob:
 
     @property
     def is_zephyr(self) -> bool:
-        """Whether Zephyr's build made the image: ``build/zephyr/zephyr.elf``."""
+        """True for an image of Zephyr's build, ``build/zephyr/zephyr.elf``."""
         return self.image.parent.name == "zephyr"
 
     @property
@@ -79,9 +79,9 @@ class FlashJob:
 
     @property
     def runners(self) -> tuple[str, ...]:
-        """What can write it, the preferred one first; west knows images of Zephyr only.
+        """Runners that can write the image, the preferred one first; west is only for images of Zephyr.
 
-        A boot loader whose drive is mounted waits for a file: whoever held its button wants no other way.
+        If a boot loader's drive is mounted, the user pressed its button, so copying the file is the only way.
         """
         listed = self.board.flash_with.runners if self.board.flash_with else ()
         if self.board.flash_with and any(map(drives_of, self.board.flash_with.target("uf2"))):

@@ -13,14 +13,14 @@ __all__ = ["INSTALL", "TABLE", "Runner"]
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """How a program writes an image: ``commands`` are run in turn.
+    """Command lines of a program that writes an image: ``commands`` are run in turn.
 
     Words in them are templates: ``{image}`` is the image with the suffix ``file``, ``{address}`` its first
     address, ``{python}`` the Python that runs crtgen, ``{script}`` a file with the text ``script``. The word
-    ``{target}`` becomes the words ``target``, for each text that tells the runner what the board is. The word
-    ``{probe}`` becomes the words ``probe`` if a probe is named: by its number ``{serial}``, or by
-    ``{selector}``, which has its USB id before the number. A runner that printed ``done`` has written the
-    image, whatever its exit code.
+    ``{target}`` becomes the words ``target``, once for each text that tells the runner which board it is. The
+    word ``{probe}`` becomes the words ``probe`` if a probe is named: by its number ``{serial}``, or by
+    ``{selector}``, which has its USB id before the number. A runner whose output contains ``done`` has
+    written the image, whatever its exit code.
     """
 
     file: str
@@ -133,7 +133,7 @@ TABLE: Mapping[str, Runner] = {
         ".uf2", (("picotool", "load", "-x", "{probe}", "{image}"),), ("--ser", "{serial}"), target=()
     ),
 }
-"""By name, those apart that are more than a command line: west and gdb."""
+"""Runners by name, except west and gdb, which are more than a command line."""
 
 INSTALL: Mapping[str, str] = {
     "west": "pip install west",
@@ -150,4 +150,4 @@ INSTALL: Mapping[str, str] = {
     "dfu-util": how_to_install("dfu-util"),
     "gdb-multiarch": how_to_install("gdb-multiarch"),
 }
-"""What installs a program."""
+"""Command that installs each program."""

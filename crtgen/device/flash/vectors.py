@@ -11,13 +11,13 @@ from crtgen.base.errors import FlashError
 
 __all__ = ["Vectors", "read_vectors"]
 
+# Names of the vector table in crtgen's bare-metal start-up and in Zephyr.
 _SYMBOLS = ("crt_vectors", "_vector_start")
-"""What crtgen's bare-metal start-up and Zephyr call the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Where the table is, and its first two words: the stack pointer and the reset handler."""
+    """Address of the vector table and its first two words: stack pointer and reset handler."""
 
     address: int
     stack: int

@@ -44,17 +44,16 @@ class LocalBoard:
 
     @property
     def key(self) -> str:
-        """What tells it from every other."""
+        """Key that tells the board from every other one."""
         return str(self.serial) or self.port
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {n: str(value) if isinstance(value, DeviceText) else value for n, value in values.items()}
 
 
 def connected_units(hardware_map: Path | None = None) -> tuple[LocalBoard, ...]:
-    """What is connected: the boards of the map, then every further serial port on USB."""
+    """Return the boards of the hardware map, then every other serial port on USB."""
     mapped = read_hardware_map(hardware_map) if hardware_map else ()
     ports, serials = {unit.port for unit in mapped}, {unit.serial for unit in mapped if unit.serial}
     found = (unit for unit in _on_usb() if unit.port not in ports and unit.serial not in serials)
@@ -62,7 +61,7 @@ def connected_units(hardware_map: Path | None = None) -> tuple[LocalBoard, ...]:
 
 
 def is_connected(board: Board, hardware_map: Path | None = None) -> bool:
-    """Whether something is connected that may be such a board."""
+    """Return whether a device is connected that may be such a board."""
     return any(board.name in unit.boards for unit in connected_units(hardware_map))
 
 
@@ -102,7 +101,7 @@ def read_hardware_map(file: Path) -> tuple[LocalBoard, ...]:
 
 
 def asks_of_map(file: Path) -> tuple[tuple[str, ...], str]:
-    """What a map asks for beyond naming boards at serial ports, and the digest of its content."""
+    """Return the consent that a hardware map needs beyond naming boards at serial ports, and its digest."""
     units, content = _read(file)
     return _asks(units), content
 
@@ -161,7 +160,7 @@ def _command(value: Any, where: str) -> str:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """For sorting: ttyACM2 before ttyACM10."""
+    # Sort key: ttyACM2 before ttyACM10.
     return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", text)]
 
 

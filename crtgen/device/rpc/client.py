@@ -40,7 +40,7 @@ Ticks = np.ndarray[Any, np.dtype[np.uint64]]
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What an image is: the version of crtgen that made it, the names of its models."""
+    """Description of an image: the version of crtgen that made it, the names of its models."""
 
     version: str
     models: tuple[str, ...]
@@ -56,7 +56,7 @@ class PoolUsage:
 
 @dataclass(frozen=True, slots=True)
 class BlackBox:
-    """What remembers the last ``runs`` of a model: its memory, and where its states lie."""
+    """Record of the last ``runs`` runs of a model: its memory, and the position of its states."""
 
     address: int
     size: int
@@ -135,7 +135,7 @@ class Client(Connection):
             return self._expect(RemoteFunction, make(*args, ""))
 
     def info(self) -> Info | None:
-        """What the image is."""
+        """Return the description of the image; None for an image without one."""
         text = self._ask(endpoints.INFO)
         if text is None:
             return None
@@ -145,7 +145,7 @@ class Client(Connection):
         return Info(words[1], tuple(words[2:]))
 
     def memory(self) -> PoolUsage | None:
-        """How much the device can allocate."""
+        """Return the usage of the device's pool; None if the image cannot tell."""
         data = self._ask(endpoints.MEMORY)
         if data is None:
             return None
@@ -216,7 +216,7 @@ class Client(Connection):
         return True
 
     def black_box(self, executor: AotExecutor) -> BlackBox | None:
-        """Where the last runs of a model are kept."""
+        """Return the record of a model's last runs; None if there is none."""
         data = self._ask(endpoints.RECORDED, executor.module)
         if data is None:
             return None
@@ -225,7 +225,7 @@ class Client(Connection):
         return BlackBox(*struct.unpack("<6Q", data))
 
     def drift(self, executor: AotExecutor) -> bytes | None:
-        """What a model met, in CBOR."""
+        """Return the counts of a model's inputs, in CBOR; None if nothing is counted."""
         return self._ask(endpoints.DRIFT, executor.module)
 
     def slots(self) -> SlotsState | None:

@@ -34,7 +34,7 @@ DEFAULT_MAX_PACKET = 2037
 
 _LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LENGTH_BYTES
 MOST_BYTES = 64 << 20
-"""Of a tensor on a device: more than any microcontroller has."""
+"""Upper limit of a tensor's bytes on a device, beyond any microcontroller."""
 
 # Bytes of a tensor that a packet has to have room for.
 _LEAST_PART = 16
@@ -318,7 +318,7 @@ class Connection:
         )
 
     def _has(self, tensor: Tensor, data: bytes) -> bool:
-        """Whether the device has these bytes there; so it is where the line loses nothing."""
+        # True if the device has these bytes already; it has if the line loses nothing.
         if not self._exchange.repeats:
             return True
         address, start = tensor.data + tensor.byte_offset, secrets.randbits(32)
@@ -360,7 +360,7 @@ class Connection:
     # --- values
 
     def _argument(self, value: Any, temporary: ExitStack) -> Value:
-        """What travels for a Python value; arrays become tensors on the device."""
+        # Wire form of a Python value; arrays become tensors on the device.
         match value:
             case RemoteFunction() | RemoteModule():
                 return value.handle

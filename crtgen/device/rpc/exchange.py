@@ -60,7 +60,7 @@ class Exchange:
 
     @property
     def repeats(self) -> bool:
-        """Whether requests are repeated: the line may lose them, and the device knows how to go on."""
+        """True if requests are repeated: the line may lose them, and the device can resume."""
         return self._check != 0
 
     def connect(self) -> None:

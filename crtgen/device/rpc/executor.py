@@ -14,8 +14,8 @@ from crtgen.device.rpc.values import Device
 
 __all__ = ["AotExecutor"]
 
+# Assumed seconds of the first run, in case its answer is lost.
 _SECONDS = 0.5
-"""What the first run is taken to last, when its answer is lost."""
 
 
 class AotExecutor:
@@ -91,7 +91,7 @@ class AotExecutor:
         self._seconds = time.monotonic() - start
 
     def reset(self) -> None:
-        """What lives from run to run is as it is before the first one."""
+        """Reset the model's states to their values before the first run."""
         self.module.call(endpoints.RESET)
 
     def get_output(self, index: int) -> "np.ndarray[Any, Any]":

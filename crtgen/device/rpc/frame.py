@@ -26,7 +26,7 @@ __all__ = [
 
 DEFAULT_MAX_PAYLOAD = 1 << 20
 LEAD_IN = b"\xfe"
-"""What a sender emits first after a reset: it completes an escape that was cut in half."""
+"""Bytes that a sender emits first after a reset: they complete an escape that was cut in half."""
 
 _ESCAPE = b"\xff"
 _LITERAL = b"\xff\xff"
@@ -109,8 +109,7 @@ def _well_escaped(wire: bytes) -> bytes:
 
 
 class _Field(Enum):
-    """Where in a packet the receiver is."""
-
+    # Field of the packet that the receiver expects next.
     OUTSIDE = 0
     LENGTH = 1
     PAYLOAD = 2

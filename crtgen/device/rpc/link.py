@@ -26,15 +26,16 @@ class Timeouts:
 
 SERIAL = Timeouts(2.0, 5.0, 5.0)
 SIMULATOR = Timeouts(2.0, 60.0, 60.0)
-"""For a simulator on this machine, which may be busy; the end of its process is noticed at once."""
+"""Timeouts for a simulator on this machine, which may be busy; if its process ends, that is noticed at
+once.
+"""
 HOST = Timeouts(1.0, 10.0, 60.0)
-"""For a process on this machine. Other hosts wait for it without end; nothing here does."""
+"""Timeouts for a process on this machine. Other hosts wait for it without limit; this one does not."""
 
 
 @dataclass(slots=True)
 class _Damage:
-    """What was dropped since the last request: how many times, and why the last time."""
-
+    # Damage since the last request: its count, and the last reason.
     count: int = 0
     last: str = ""
 
@@ -71,7 +72,7 @@ class Link:
 
     @property
     def flow_controlled(self) -> bool:
-        """Whether several requests may be under way."""
+        """True if several requests may be in flight."""
         return self._stream.flow_controlled
 
     def connect(self) -> None:

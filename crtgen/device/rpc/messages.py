@@ -35,7 +35,7 @@ _U64 = struct.Struct("<Q")
 
 
 class Code(IntEnum):
-    """What a packet asks or answers."""
+    """Code of a packet: a request, or a kind of answer."""
 
     SHUTDOWN = 1
     INIT_SERVER = 2

@@ -162,7 +162,7 @@ class Server:
         self.stopped = False
 
     def boot(self) -> bytes:
-        """What it sends after a reset."""
+        """Return the bytes that the device sends after a reset."""
         self._session.boot()
         return self._session.take_output()
 

@@ -50,7 +50,7 @@ class MessageType(IntEnum):
 
 
 class State(Enum):
-    """Where a side is."""
+    """State of one side of a session."""
 
     CLOSED = "closed"
     STARTING = "starting"
@@ -137,7 +137,7 @@ class RpcSession:
         return output
 
     def boot(self) -> None:
-        """What every side sends once it runs: its predecessor's session, if any, is over."""
+        """Return the bytes that each side sends at start; they end the session of its predecessor, if any."""
         self._output.append(frame.LEAD_IN)
         self._emit(MessageType.TERMINATE, 0, b"")
 
@@ -268,4 +268,4 @@ class RpcSession:
         (State.ESTABLISHED, MessageType.NORMAL): _on_normal,
         (State.ESTABLISHED, MessageType.LOG): _on_log,
     }
-    """What is not in the table is ignored: a Terminate without a session, a message before one ..."""
+    """State transitions. Events without an entry are ignored, such as a Terminate without a session."""

@@ -1,4 +1,4 @@
-"""What the RPC needs from a transport."""
+"""The interface that the RPC needs from a transport."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ class Stream(Protocol):
 
     @property
     def flow_controlled(self) -> bool:
-        """Whether bytes wait until the device takes them, and none is lost: no serial line."""
+        """True if bytes wait until the device takes them and none is lost, unlike a serial line."""
 
     def read(self, timeout: float) -> bytes:
         """At least one byte, and whatever else is there.

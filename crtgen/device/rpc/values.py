@@ -49,7 +49,7 @@ class TypeCode(IntEnum):
 
 
 MOST_DIMENSIONS = 32
-"""Of a tensor that travels; numpy has no more either, in its older versions."""
+"""Limit of a tensor's dimensions on the wire, which is that of older versions of numpy."""
 
 _WIDTHS = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64)}
 
@@ -74,7 +74,7 @@ class DataType:
 
     @property
     def numpy(self) -> "np.dtype[Any]":
-        """As numpy's, little-endian. Raises ``ProtocolError`` when numpy has no such type."""
+        """The little-endian numpy dtype. Raises ``ProtocolError`` if numpy has none."""
         if self == DataType(1, 1):
             return np.dtype(np.bool_)
         if self.code > 2 or self.lanes != 1 or self.bits not in _WIDTHS["iuf"[self.code]]:
@@ -89,7 +89,7 @@ class DataType:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where a tensor is; 1, 0 is the CPU."""
+    """Device of a tensor; 1, 0 is the CPU."""
 
     type: int = 1
     id: int = 0

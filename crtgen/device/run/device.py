@@ -97,7 +97,7 @@ def run_program(command: Command, name: str, timeout: float) -> Finished:
 
 
 def image_name(image: Path, board: str) -> str:
-    """How errors name a running image."""
+    """Return the name of a running image for error messages."""
     return f"{image.name} on {board}"
 
 

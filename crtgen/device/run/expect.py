@@ -25,7 +25,7 @@ class Dut:
 
     @property
     def output(self) -> str:
-        """What it has printed so far, as far as something was waited for."""
+        """Output so far, up to the last text that was waited for."""
         return _text(self._printed)
 
     def expect(self, pattern: str, timeout: float = 10.0) -> "re.Match[str]":

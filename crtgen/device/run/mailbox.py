@@ -33,7 +33,7 @@ _PAUSE = 0.001
 
 
 def has_mailbox(image: Path) -> bool:
-    """Whether firmware looks for a mailbox: among its symbols is the function that does."""
+    """Return whether firmware uses a mailbox: its symbols include the function that polls it."""
     with image.open("rb") as file, suppress(ELFError):
         names = ELFFile(file).get_section_by_name(".strtab")
         return names is not None and _FUNCTION in names.data()
@@ -66,7 +66,9 @@ class MailboxStream:
         self._sent = self._taken = 0
 
     def arguments(self) -> list[str]:
-        """What makes QEMU use this memory as that of its machine; it has to inherit ``descriptor``."""
+        """Return the QEMU arguments that use this memory as the machine's; QEMU must inherit
+        ``descriptor``.
+        """
         path = f"/dev/fd/{self.descriptor}"
         memory = f"memory-backend-file,id=mailbox,size={self._size},mem-path={path},share=on"
         return ["-object", memory, "-machine", "memory-backend=mailbox"]
@@ -103,7 +105,7 @@ class MailboxStream:
             self.descriptor = -1
 
     def _take(self) -> bytes:
-        """What the device has written, up to the end of the ring."""
+        # At most up to the end of the ring.
         count = self._filled(_TO_HOST, self._count(_TO_HOST), self._taken)
         at = self._taken % _RING
         start = _TO_HOST + 8 + at
@@ -112,7 +114,7 @@ class MailboxStream:
         return data
 
     def _put(self, data: memoryview) -> int:
-        """How many bytes there was room for, up to the end of the ring."""
+        # The count of bytes that fitted, at most up to the end of the ring.
         count = _RING - self._filled(_TO_DEVICE, self._sent, self._count(_TO_DEVICE + 4))
         at = self._sent % _RING
         count = min(count, len(data), _RING - at)

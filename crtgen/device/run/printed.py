@@ -24,10 +24,11 @@ _SHOWN = 64 << 10
 def read_to_end(
     device: RunningDevice | SerialDevice, symbols: Symbols, timeout: float, on_line: Callable[[str], None]
 ) -> Finished:
-    """What the image prints, each line also at once; the code is the number of models that failed.
+    """Read an image's output to its end, passing on each line at once; the code is the number of failed
+    models.
 
-    Raises ``DeviceFault`` if it reports one, ``LinkTimeoutError`` if the last line does not come within
-    ``timeout`` seconds.
+    Raises ``DeviceFault`` if the image reports a fault, ``LinkTimeoutError`` if its last line is not there
+    within ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     reader = FaultReader()

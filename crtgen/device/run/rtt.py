@@ -73,7 +73,7 @@ def rtt_command(job: FlashJob) -> list[str]:
 
 
 def _address(image: Path) -> int:
-    """Where the description of the rings is."""
+    # Address of the control block of RTT.
     try:
         with image.open("rb") as file:
             table = ELFFile(file).get_section_by_name(".symtab")

@@ -25,14 +25,14 @@ Device = RunningDevice | SerialDevice
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a board leaves open.
+    """Everything about a device that the board's file leaves open.
 
-    ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial's) where the
-    image runs already; ``baud`` its rate, the board's if not given. A connected board is written with
-    ``runner`` and is the one whose probe's number starts with ``serial``; ``hardware_map`` is a file that
-    names what is connected. Where the board itself is known, it is ``unit``. ``simulate`` means a simulator,
-    also of a board that could be connected. ``rtt`` means that the image talks through the probe. ``slot``
-    means that nothing is written to the board: its firmware gets models in this slot.
+    ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial) at which the
+    image already runs, ``baud`` its rate if not the board's. A connected board is written with ``runner``; it
+    is the one whose probe's number starts with ``serial``. ``hardware_map`` is a file that lists connected
+    boards. ``unit`` is the board itself, if known. ``simulate`` selects a simulator even if a board could be
+    connected. ``rtt``: the image talks through the probe. ``slot``: nothing is flashed; the board's firmware
+    receives models in this slot.
     """
 
     fvp: Path | None = None
@@ -75,9 +75,9 @@ class Site:
             raise UsageError("nothing reads the memory of a simulator", where=board.name, hint=hint)
 
     def is_simulated(self, board: Board) -> bool:
-        """Whether a program of this computer stands for the board.
+        """Return whether the board is simulated on this computer.
 
-        Raises ``UsageError`` where one is wanted and there is none.
+        Raises ``UsageError`` if a simulator is wanted and there is none.
         """
         if self.port is not None or board.is_host:
             return False

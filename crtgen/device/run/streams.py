@@ -273,7 +273,7 @@ class SerialStream:
             self._port.close()
 
     def _available(self) -> bytes:
-        """What is there. Some ports give one byte at a time; bytes before a hang-up still count."""
+        # Some ports return one byte at a time; bytes before a hang-up still count.
         data = bytearray()
         try:
             while len(data) < _CHUNK and (piece := self._port.read(_CHUNK)):

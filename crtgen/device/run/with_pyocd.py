@@ -19,7 +19,7 @@ _STARTS = 5.0
 
 
 class RttChannels(Protocol):
-    """What pyOCD's control block has: lists of channels in both directions."""
+    """Lists of channels in pyOCD's control block, in both directions."""
 
     up_channels: Any
     down_channels: Any

@@ -10,15 +10,15 @@ __all__ = ["LEVELS", "Level", "find_level"]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What code is optimised for.
+    """A level of optimisation.
 
-    ``flag`` is the option that GCC and Clang compile the models' code with. ``small_libc`` says whether
-    bare-metal programs bring the small memory functions of the runtime instead of those of the C library.
-    ``kernels`` are the kinds of kernels to choose among: those that are written for ``speed``, for ``size``.
-    ``flash`` and ``memory`` are how many percent of a model's instructions one percent of its flash is worth,
-    and one percent of its memory. Loops over rows may add ``slower``, a share of the time, and save the share
-    ``saves`` of the arena or are not made; ``streams``: they may be of any length. Weights may be
-    ``expanded``: they take several times their flash where that is faster.
+    ``flag`` is the option with which GCC and Clang compile the models' code. ``small_libc``: bare-metal
+    programs use the small memory functions of the runtime instead of the C library's. ``kernels`` are the
+    kinds of kernels to choose from: those written for ``speed`` or for ``size``. ``flash`` and ``memory`` are
+    exchange rates: the percentage of a model's instructions that one percent of its flash, or of its memory,
+    is worth. Loops over rows may add at most ``slower``, a fraction of the time, and must save at least the
+    fraction ``saves`` of the arena; ``streams``: they may have any length. ``expanded``: weights may take
+    several times their size in flash where that is faster.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Level:
     expanded: bool = False
 
     def objective(self, instructions: float, flash: float = 0.0, memory: float = 0.0) -> float:
-        """What is to be the least, of shares of a model's instructions, flash and memory."""
+        """Return the objective to minimise, from shares of a model's instructions, flash and memory."""
         return instructions + self.flash * flash + self.memory * memory
 
 

@@ -19,36 +19,36 @@ EXECUTORS = ("aot", "graph")
 """Who calls the layers: code, or tables."""
 
 FEEDS = ("rows",)
-"""What an image may come by, where it does not lie in memory."""
+"""Ways in which an image may arrive if it is not in memory."""
 
 PARTS = ("arena", "kernels", "weights")
-"""What of a model can be placed in a memory of the board."""
+"""Parts of a model that can be placed in a memory of the board."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What models are compiled for, and how.
+    """Target and options of a compilation.
 
     ``optimize`` is the name of a level: ``speed``, ``balanced`` or ``size``. ``executor`` is ``aot`` for
     straight-line calls, or ``graph`` for tables of calls of packed functions. ``keep_inputs`` keeps the
-    inputs intact during a run. ``passes`` rewrite the network first, without changing what it computes.
+    inputs intact during a run. ``passes`` rewrite the network first, without changing its results.
 
-    ``generators`` are external code generators in the order of their claims; what none of them does is
-    refused, or with ``fallback`` done by crtgen's own kernels. They also have the sources of libraries that
-    imported code calls.
+    ``generators`` are external code generators in the order of their claims. Operators that none of them
+    takes are refused or, with ``fallback``, computed by crtgen's own kernels. Generators also have the
+    sources of libraries that imported code calls.
 
-    ``sliding`` says that the networks run on windows that overlap: then a run gets what is new of the window.
-    At the level ``size`` less is kept from run to run, and more computed.
+    ``sliding``: the networks run on overlapping windows, and a run gets only the new part of the window. At
+    the level ``size``, less is kept from run to run and more is computed.
 
-    ``place`` names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name
-    lies with the other data or code.
+    ``place`` maps ``arena``, ``weights`` or ``kernels`` to a memory of the board; parts without an entry are
+    with the other data or code.
 
-    ``tuned`` are entries of tune files: where one is for a model on this board at this level, layers get the
-    kernels that it names.
+    ``tuned`` are entries of tune files: if one matches the model, board and level, layers get the kernels
+    that it names.
 
-    On two ``cores`` layers are computed in halves, each by its own core.
+    On two ``cores``, layers are computed in halves, one per core.
 
-    With ``feed`` ``rows`` the image comes by rows, and lies in no memory.
+    With ``feed`` ``rows``, the image arrives by rows and is never in memory as a whole.
     """
 
     board: Board
@@ -99,12 +99,12 @@ class Request:
 
     @property
     def level(self) -> Level:
-        """What ``optimize`` means to compilers."""
+        """The level that ``optimize`` names."""
         return find_level(self.optimize)
 
     @property
     def target(self) -> Target:
-        """What kernels are chosen for."""
+        """The target that kernels are chosen for."""
         return Target(
             self.board.core,
             self.optimize,
@@ -114,7 +114,7 @@ class Request:
         )
 
     def _reads(self, part: str) -> FlashReads | None:
-        """How the memory of a part is read; None where it never waits."""
+        # None if the memory of the part never waits.
         return self.board.reads(self.place.get(part, self.board.code))
 
 

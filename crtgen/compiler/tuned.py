@@ -33,7 +33,7 @@ from crtgen.network.ir import Graph, Node, Value
 __all__ = ["MEASURED", "KernelChoice", "Tuned", "find_tuned", "layer_digest", "read_tuned", "write_tuned"]
 
 MEASURED = ("instructions", "cycles")
-"""What figures may be of: cycles where the device counts them."""
+"""Units of measured figures: cycles if the device counts them."""
 
 _HEAD = "# What `crtgen tune` measured and chose; `--tune` of other commands reads it. See docs/tune.md.\n"
 
@@ -99,12 +99,14 @@ class Tuned:
 
 
 def find_tuned(entries: Sequence[Tuned], model: str, board: str, optimize: str) -> Tuned | None:
-    """What there is for a model on a board at a level."""
+    """Return the tune entry of a model on a board at a level, if there is one."""
     return next((entry for entry in entries if entry.key == (model, board, optimize)), None)
 
 
 def layer_digest(graph: Graph, node: Node) -> str:
-    """Of an operator with its attributes, and shapes and types of what it reads and writes."""
+    """Return a digest of an operator with its attributes and the shapes and types of its inputs and
+    outputs.
+    """
     sig = graph.signature(node)
     values = [_described(value) for value in (*sig.inputs, *sig.outputs)]
     content = json.dumps([node.op.name, node.op.attributes(), len(sig.inputs), values])

@@ -44,7 +44,7 @@ METRICS = (
     *("instructions", "arena_bytes", "ram_bytes", "flash_bytes"),
     *("image_ram_bytes", "image_flash_bytes", "stack_bytes", "cycles_estimated", "energy_uj"),
 )
-"""What a budget may limit: flash and RAM are what the model takes as a library, or those of an image."""
+"""Figures that a budget may limit: flash and RAM of the model as a library, or of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a ``crtgen.toml`` says; ``options`` are those of commands, by their long names (``core-dump``).
+    """Content of a ``crtgen.toml``; ``options`` are those of commands, by their long names (``core-dump``).
 
-    ``digest`` is that of the file, ``slots`` are in the place of those of the board that is used.
+    ``digest`` is that of the file; ``slots`` replace those of the board.
     """
 
     path: Path
@@ -83,12 +83,12 @@ class Settings:
 
     @property
     def folder(self) -> Path:
-        """Where the file is; its paths are relative to it."""
+        """Folder of the file; its paths are relative to it."""
         return self.path.parent
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the person allowed what the file asks for."""
+        """True if the user allowed what the file asks for."""
         return trust.is_allowed(self.digest, self.path)
 
     def require(self, asks: Sequence[str]) -> None:
@@ -180,7 +180,7 @@ def _model(folder: Path, names: Any, boards: tuple[str, ...], content: TomlTable
 
 
 def _budget(content: TomlTable | None) -> tuple[dict[str, int], dict[str, float]]:
-    """What it may cost, and how good it has to be."""
+    # Limits of cost, and limits of quality.
     if content is None:
         return {}, {}
     limits = {key: content.get(key, _limit, None) for key in METRICS}
@@ -231,7 +231,7 @@ def _limit(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """What an option may be: a text, a number, true or false, or a list of them."""
+    # Options may be a text, a number, a boolean, or a list of these.
     if isinstance(value, dict):
         raise ValueError("no table is wanted: those are model and model.budget")
     for each in value if isinstance(value, list) else [value]:

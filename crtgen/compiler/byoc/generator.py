@@ -67,14 +67,14 @@ class Generator(ABC):
 
     @property
     def handle(self) -> str:
-        """What the generated functions get as ``device``; empty if they need none.
+        """The argument ``device`` of generated functions; empty if they need none.
 
-        A constant expression of type ``void *`` in C, which the headers and the ``support`` explain.
+        A constant C expression of type ``void *``; the headers and ``support`` declare its names.
         """
         return ""
 
     def version(self) -> str:
-        """What tells this generator, with all that it takes code from, from an earlier or later one."""
+        """Return a text that changes with the version of this generator and of the code that it copies."""
         return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
 
     def reason(self, op: Op, sig: Signature) -> str:

@@ -1,6 +1,6 @@
-"""What may be in a module or a project, whoever made it: names that go into C and CMake, and sizes.
+"""Checks of names and sizes in modules and projects, whoever made them.
 
-Everything that is written into C, CMake, a linker script or a path without being quoted there passes here.
+Everything that is written to C, CMake, a linker script or a path without quotes passes through here.
 """
 
 import re

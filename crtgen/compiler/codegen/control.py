@@ -24,7 +24,7 @@ class Subgraph:
 
     @property
     def copies(self) -> tuple["CopyView", ...]:
-        """What is copied when it has run."""
+        """Copies that follow a run of the subgraph."""
         pairs = ((home, self.plan.graph.values[name]) for home, name in self.plan.copied)
         return tuple(
             CopyView(self.arena.home(home), self.arena.value(value.name), value.nbytes)

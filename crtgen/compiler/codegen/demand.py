@@ -1,4 +1,4 @@
-"""What the compiler has to be told of the core, checked by the code itself."""
+"""Requirements of generated code on the compiler and core, checked by preprocessor directives."""
 
 from crtgen.boards import Core
 

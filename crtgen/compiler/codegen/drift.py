@@ -1,4 +1,4 @@
-"""What a model should meet, as C: the reference of ``crt/drift.h``."""
+"""C code of a drift reference for ``crt/drift.h``: the counts that a model's inputs should have."""
 
 from dataclasses import dataclass
 
@@ -33,13 +33,12 @@ class WatchedLayer:
 
 @dataclass(frozen=True, slots=True)
 class DriftReference:
-    """What a window of ``runs`` runs should count, by part, and the greatest usual distance of each part.
+    """Reference counts of a window of ``runs`` runs by part, and the largest usual distance of each part.
 
-    ``lasting`` are distances that one usual window of ten exceeds in a part: seven of 16 are an alarm.
-
-    ``input`` is what is counted of the first input; ``scores`` are the elements of the first output, 0 if
-    they are not counted. ``entropy`` has 256 times ``-p log2(p)`` for each score from -128 on, where scores
-    are probabilities. ``ends`` are elements at the ends of their range.
+    ``lasting`` are the distances that one usual window in ten exceeds in a part: seven windows of 16 above it
+    raise an alarm. ``input`` describes the counts of the first input; ``scores`` is the number of scores in
+    the first output, 0 if they are not counted. ``entropy`` has 256 times ``-p log2(p)`` for each score from
+    -128 on, if scores are probabilities. ``ends`` are elements at the ends of their range.
     """
 
     runs: int

@@ -1,4 +1,6 @@
-"""What external code generators contribute to a model: a module each, with a file and entries of its own."""
+"""Contributions of external code generators to a model: one module each, with a file and entries of its
+own.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,7 +83,7 @@ class Externals:
             )
 
     def modules(self) -> tuple[ExternalModule, ...]:
-        """What is known of each module, after all layers."""
+        """Return all modules; call it after the last layer."""
         return tuple(
             ExternalModule(
                 name=module.name,

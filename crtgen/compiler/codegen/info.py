@@ -1,4 +1,4 @@
-"""What a compiled model is: its interface, its arithmetic and its memory in figures."""
+"""Description of a compiled model: interface, arithmetic and memory figures."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -36,7 +36,7 @@ def metadata_ir(registry: Registry, core: Core) -> str:
 
 
 def metadata_object(registry: Registry, core: Core) -> bytes:
-    """The same as an object file for ``core``."""
+    """Return the metadata module as an object file for ``core``."""
     require_llvm()
     from crtgen.compiler.codegen import llvm_emit
 

@@ -48,10 +48,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LlvmRequest:
-    """What is to be compiled: C sources and headers by name, the registry if there is one, and for what.
+    """A compilation: C sources and headers by name, the registry if there is one, and the target.
 
-    ``definitions`` are macros, ``include_dirs`` further folders below the sources. ``apart`` are files of C
-    that may have assembly in them: those of external code generators.
+    ``definitions`` are macros, ``include_dirs`` further folders below the sources. ``apart`` are C files that
+    may contain assembly: those of external code generators.
     """
 
     sources: Mapping[str, str]

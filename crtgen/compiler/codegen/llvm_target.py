@@ -12,8 +12,8 @@ from crtgen.boards.core import Core
 
 __all__ = ["machine", "triple"]
 
+# Features of LLVM's core that an implementation may lack.
 _OFF = ("dsp", "fp-armv8d16sp", "fp64", "vfp4d16sp", "mve", "fpregs")
-"""What a core of LLVM may have that an implementation lacks."""
 
 
 def triple(core: Core) -> str:
@@ -43,7 +43,7 @@ def machine(core: Core) -> Any:
 
 
 def _features(core: Core) -> str:
-    """What the core lacks, and whether it may read words from unaligned addresses."""
+    # Disabled features, among them unaligned access.
     if core.arch == "host":
         return ""
     off = [name for name in _OFF if not _has(core, name)]

@@ -44,8 +44,8 @@ ROLES = ("run", "external", "own")
 
 _MOST_FUNCTIONS = 0xFFFF
 _INTEGER = Argument(0, 0, 0, 0)
+# ``CRT_SIGNATURE_UNKNOWN`` of ``crt/registry.h``, instead of the number of arguments.
 _UNKNOWN = 0xFFFF
-"""In place of the number of arguments: ``CRT_SIGNATURE_UNKNOWN`` of ``crt/registry.h``."""
 # Likewise, of a function that looks at none: ``CRT_SIGNATURE_ANY``.
 _ANY = 0xFFFE
 # Added to the index of an argument that is only read: ``CRT_SIGNATURE_READS``.
@@ -63,10 +63,10 @@ class ParameterLookup:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """What an image registers: functions in the order of the name table, parameters, models.
+    """The registry of an image: functions in the order of the name table, parameters, models.
 
-    Parameters are looked up by the storage ids of their model, which has a function for that.
-    Raises ``UsageError`` unless every name can be told apart and stored.
+    Parameters are found by the storage ids of their model, which has a function for that. Raises
+    ``UsageError`` unless all names are different and fit the tables.
     """
 
     functions: tuple[RegistryFunction, ...]
@@ -185,7 +185,7 @@ class MetadataView:
 
 
 def describe(registry: Registry) -> MetadataView:
-    """What the metadata module of ``registry`` holds."""
+    """Return the content of the metadata module for ``registry``."""
     found = (replace(a, written=True) for f in registry.functions for a in f.arguments or ())
     arguments = tuple(dict.fromkeys(found))
     names = {f.name for f in registry.functions}

@@ -134,7 +134,7 @@ class OperatorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a layer leaves in the arena: ``offset`` in bytes."""
+    """An output of a layer in the arena: ``offset`` in bytes."""
 
     name: str
     offset: int
@@ -180,14 +180,14 @@ class LayerInfo:
 
 
 def cycles_of(layers: Sequence[LayerInfo]) -> int | None:
-    """Of layers that run once each; None if those of one are not known."""
+    """Return the cycles of layers that run once each; None if a layer's are unknown."""
     known = [layer.cycles for layer in layers if layer.cycles is not None]
     return sum(known) if len(known) == len(layers) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalModule:
-    """What an external code generator made of a model: the file, its entries of the registry, its constants.
+    """A model's module by an external code generator: its file, registry entries and constants.
 
     ``context`` is the device that the code runs on.
     """
@@ -215,9 +215,9 @@ class SharedFunction:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a session, a report and a metadata file have to know of a compiled model.
+    """Facts about a compiled model for sessions, reports and metadata files.
 
-    ``arena``, ``lower_bound``, ``weights`` and ``state``, which is what lives from run to run, are bytes.
+    ``arena``, ``lower_bound``, ``weights`` and ``state`` (kept from run to run) are bytes.
     """
 
     name: str
@@ -267,7 +267,7 @@ class CModule:
 
     @property
     def plain(self) -> "CModule | None":
-        """The same without the registry and its names; None for imported code, which needs them."""
+        """The module without the registry and its names; None for imported code, which needs them."""
         registry = f"{self.info.name}{REGISTRY}.c"
         if registry not in self.files:
             return None
@@ -276,7 +276,7 @@ class CModule:
         return replace(self, files=renamed, functions=(), params=())
 
     def without(self, names: Collection[str]) -> "CModule":
-        """The same without the files of these names."""
+        """Return a copy without the files of these names."""
         entries = Contents.of(self.files).entries
         return replace(self, files=Contents({n: entry for n, entry in entries.items() if n not in names}))
 

@@ -24,19 +24,20 @@ __all__ = [
 ]
 
 PARAM = "__tvm_param__"
-"""What the symbols of constants begin with, as TVM's do."""
+"""Prefix of the symbols of constants, as in TVM."""
 
 PLAIN_PARAM = "crt_param_"
-"""The same where no registry needs TVM's names: two underscores are reserved for the compiler."""
+"""The same prefix if no registry needs TVM's names: two underscores are reserved for the compiler."""
 
 ARENA = "_arena"
-"""What the symbols of arenas end in."""
+"""Suffix of the symbols of arenas."""
 
 KERNELS = "_kernels"
 WEIGHTS = "_weights"
 REGISTRY = "_registry"
-"""What the names of files end in, before the dot: functions of layers, constants, what the registry needs."""
+"""Suffixes of file names: functions of layers, constants, tables of the registry."""
 
+# Of C and C++, and of GNU C.
 _KEYWORDS = re.compile(
     "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|"
     "compl|concept|const|const_cast|consteval|constexpr|constinit|continue|co_await|co_return|co_yield|decltype|"
@@ -46,7 +47,6 @@ _KEYWORDS = re.compile(
     "template|this|thread_local|throw|true|try|typedef|typeid|typename|typeof|typeof_unqual|union|unsigned|using|"
     "virtual|void|volatile|wchar_t|while|xor|xor_eq"
 )
-"""Of C and C++, and of GNU's C."""
 
 _LONGEST = 48
 
@@ -57,8 +57,8 @@ _HEADERS = re.compile(
     "stdnoreturn|string|strings|tgmath|threads|time|uchar|unistd|wchar|wctype"
 )
 
+# Prefixes of the C runtime's files and functions.
 _RUNTIME = "crt_"
-"""What the names of the C runtime's files and functions begin with."""
 
 
 def check_model_name(name: str) -> None:
@@ -99,7 +99,7 @@ def arena_macro(model: str) -> str:
 
 
 def symbol_stem(name: str) -> str:
-    """What the symbols of an imported model begin with: its name as it is, if a symbol can begin so.
+    """Return the prefix of an imported model's symbols: its name, if a symbol can begin with it.
 
     Unlike an identifier it may be a keyword, since something always follows: ``default_model``.
     """

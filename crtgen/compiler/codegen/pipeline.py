@@ -55,8 +55,7 @@ class _DecisionView:
 
 @dataclass(frozen=True, slots=True)
 class _BoxesView:
-    """How boxes are found; ``corner`` and ``size`` make real numbers of integers."""
-
+    # Box decoding; ``corner`` and ``size`` convert integers to real values.
     kind: str
     unit: str
     order: str
@@ -85,8 +84,7 @@ class _BoxesView:
 
 @dataclass(frozen=True, slots=True)
 class _PipelineView:
-    """What the templates read; ``frame_width`` are pixels of a row of a camera, whose rows are samples."""
-
+    # View for the templates; ``frame_width`` is the row length in pixels of a camera whose samples are rows.
     name: str
     macro: str
     rate: int
@@ -109,7 +107,7 @@ class _PipelineView:
 
     @property
     def fills_input(self) -> bool:
-        """Whether samples are collected in the model's input: not where its row is what others read."""
+        """True if samples are collected in the model's input; False if other code reads its row."""
         return self.frame_width > 0 or self.decision is not None or self.boxes is not None
 
     @property

@@ -14,10 +14,8 @@ _PIECES = 1000  # of a template, which become one of the text
 
 
 def _compiled() -> FileSystemBytecodeCache | None:
-    """Where Jinja keeps compiled templates: below the system's temporary directory, for this user alone.
-
-    Compiling them takes longer than compiling a model. None where no such directory can be had.
-    """
+    # Cache of compiled templates, below the system's temporary directory, for this user alone. Compiling them
+    # takes longer than compiling a model. None if no such directory can be made.
     try:
         return FileSystemBytecodeCache()
     except (OSError, RuntimeError):
@@ -48,7 +46,7 @@ def render(template: str, **context: Any) -> str:
 
 
 def render_pieces(template: str, **context: Any) -> Iterator[str]:
-    """The same for a long text, a piece at a time."""
+    """Render a long text and yield it in pieces."""
     pieces = _environment().get_template(template).stream(**context)
     pieces.enable_buffering(_PIECES)
     yield from pieces

@@ -58,7 +58,7 @@ class SlotTensor:
 
 
 def core_bits(core: Core) -> int:
-    """What code for a core needs of it: ``CRT_CORE_...`` of ``crt/slot.h``."""
+    """Return the features that code for a core requires: ``CRT_CORE_...`` of ``crt/slot.h``."""
     has = (
         not core.narrow,
         core.dsp,
@@ -119,7 +119,7 @@ class SlotImage:
 
     @property
     def image(self) -> bytes:
-        """What is written to the slot, without the signature."""
+        """Bytes that are written to the slot, without the signature."""
         start = header_bytes(self.inputs, self.outputs)
         description = _description(self.inputs, self.outputs)
         header = _HEADER.pack(
@@ -133,7 +133,7 @@ class SlotImage:
 
     @property
     def data(self) -> bytes:
-        """What the file holds."""
+        """Content of the file."""
         return self.image + self.signature
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What lives from run to run, in C: memory of the model's own, which no other model shares."""
+"""States in C: memory of the model that lives from run to run and that no other model shares."""
 
 from collections.abc import Iterator
 from math import prod

@@ -21,8 +21,8 @@ _TERMS = (
     (re.compile(r" [+-] 0(?![\w.]| [*/%])"), ""),
     (re.compile(r"(?<![-+*/%] )(?<![\w.])0 \+ "), ""),
 )
+# Lines per function.
 _SOME = re.compile(r"\b[01]\b|\(\d+\)")
-"""What is in each of them."""
 
 
 def tidy(source: str) -> str:
@@ -79,12 +79,12 @@ def _flattened(lines: list[str]) -> str:
 
 
 def _is_bare(lines: list[str], at: int) -> bool:
-    """Whether no loop or condition stands before the block."""
+    # True if no loop or condition precedes the block.
     return lines[at - 1].rstrip().endswith((";", "{", "}", "*/"))
 
 
 def _clashes(lines: list[str], at: int, end: int) -> bool:
-    """Whether a name that the block declares stands elsewhere in its function."""
+    # True if a name that the block declares occurs elsewhere in its function.
     start = max(i for i in range(at) if lines[i] == "{")
     stop = lines.index("}", end)
     around = "\n".join((*lines[start:at], *lines[end : stop + 1]))

@@ -1,4 +1,4 @@
-"""What the templates of a model are rendered from: everything decided, spelled as C."""
+"""Views for the templates of a model: everything decided, spelled as C."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -263,13 +263,13 @@ class ModelView:
 
     @property
     def record_layout(self) -> int:
-        """What a black box of this model is known by."""
+        """Identifies the layout of a black box of this model."""
         tensors = [(t.name, t.nbytes, t.shape, t.dtype) for t in self.arguments]
         return crc32(repr((self.name, tensors, self.state_bytes)).encode())
 
     @property
     def begins(self) -> bool:
-        """Whether states have to be set before the first run: memory is zero by then."""
+        """True if states must be set before the first run; memory is zero by then."""
         return any(state.initial for state in self.states)
 
 
@@ -289,7 +289,7 @@ def dl_numbers(dtype: DType) -> tuple[int, int, int]:
 
 
 def tensor_argument(nbytes: int, dtype: DType) -> Argument:
-    """What a registered function takes for a tensor."""
+    """Return the argument type of a registered function for a tensor."""
     return Argument(nbytes, *dl_numbers(dtype))
 
 

@@ -66,8 +66,7 @@ class _BoundedState:
 
 
 class _OffsetSearch:
-    """For offsets within an arena of ``limit`` bytes; ``looked_at`` counts pairs."""
-
+    # For offsets within an arena of ``limit`` bytes; ``looked_at`` counts pairs.
     def __init__(self, problem: Problem, limit: int) -> None:
         align = problem.align
         gaps = {pair: -(-gap // align) for pair, gap in problem.gaps.items()}
@@ -102,7 +101,7 @@ class _OffsetSearch:
         return tuple(offset * self.align for offset in state.low)
 
     def _next(self, state: _BoundedState) -> int | None:
-        """Of the pairs that collide, the one with the least room for its size."""
+        # The colliding pair with the least room left for its size.
         low, least, chosen = state.low, inf, None
         for number, (i, j, up, down) in enumerate(self.pairs):
             if low[i] + up > low[j] and low[j] + down > low[i]:
@@ -112,7 +111,7 @@ class _OffsetSearch:
         return chosen
 
     def _settled(self, before: _BoundedState, number: int, first_is_below: bool) -> _BoundedState | None:
-        """What follows from an order of a pair; None where it leaves no room."""
+        # Consequences of an order of a pair; None if it leaves no room.
         state = before.copy()
         state.settled[number] = first_is_below
         return state if self._settle(state, (number,)) else None

@@ -121,7 +121,7 @@ def _inner(graph: Graph, outside: Outside, target: Target) -> Plan:
 
 
 def _kernel(item: Branch | WhileLoop) -> Kernel:
-    """What control flow costs: of a branch the dearer side, of a loop one round."""
+    # Cost of control flow: the dearer side of a branch, one round of a loop.
     costs = [sum(step.kernel.cost.time for step in plan.steps) for plan in item.plans]
     cost = max(costs) if isinstance(item, Branch) else sum(costs)
     scratch = max(plan.arena for plan in item.plans)

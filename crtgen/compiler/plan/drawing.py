@@ -1,4 +1,4 @@
-"""What lies where in an arena, and when: a table with a bar for each place."""
+"""Drawing of an arena: a table with a bar for the lifetime of each place."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

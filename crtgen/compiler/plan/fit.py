@@ -1,4 +1,4 @@
-"""Whether models fit a board, before any compiler runs: its memories, and what goes there for certain."""
+"""Fit of models on a board before any compiler runs: its memories, and what must be in each."""
 
 from collections.abc import Mapping
 

@@ -18,11 +18,11 @@ __all__ = ["Homes", "Outside", "find_homes"]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a graph has outside of its arena.
+    """Values of a graph outside of its arena.
 
-    ``values`` are there when it begins, each in a home of its name. ``pairs`` has homes, and the name of the
-    value that each holds when the run is over; a home that is no value holds nothing before. All outputs of a
-    graph that ``is_inner`` are among these, or are read where they are.
+    ``values`` exist when the graph starts, each in a home of its own name. ``pairs`` lists homes with the
+    value that each holds when the run is over; a home that is no value holds nothing before. If the graph
+    ``is_inner``, all its outputs are among these, or are read in place.
     """
 
     values: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Homes:
 
 
 def find_homes(graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], outside: Outside) -> Homes:
-    """Where values lie that are not in the arena, and what has to run earlier because of that.
+    """Find the home of each value outside of the arena, and the order that this requires.
 
     Raises ``UnsupportedError`` if an item has no kernel.
     """
@@ -88,13 +88,13 @@ class _HomeSearch:
         self._views()
 
     def _views(self) -> None:
-        """What is another shape of a value is where that value is."""
+        # A reshaped value has the home of its source.
         for item in self.items:
             if self.kernels[item.name].is_alias and item.inputs[0] in self.names:
                 self.names[item.outputs[0]] = self.names[item.inputs[0]]
 
     def _shares(self, root: str) -> bool:
-        """Whether the value, in any shape, is an input or output of the model."""
+        # True if the value, in any shape, is an input or output of the model.
         shapes = {root}
         for item in self.items:
             if self.kernels[item.name].is_alias and item.inputs[0] in shapes:
@@ -102,7 +102,7 @@ class _HomeSearch:
         return bool(shapes & self.fixed)
 
     def _may_overwrite(self, item: Item, root: str, old: set[str]) -> bool:
-        """Whether the item's kernel may write ``root`` to where the values ``old`` are that it reads."""
+        # True if the item's kernel may write ``root`` over the values ``old`` that it reads.
         output = item.outputs.index(root)
         permits = {p.input for p in self.kernels[item.name].inplace if p.output == output and p.lead <= 0}
         return all(i in permits for i, name in enumerate(item.inputs) if name in old)

@@ -13,8 +13,8 @@ from crtgen.compiler.plan.places import Liveness
 __all__ = ["Problem", "arena_of", "find_needs", "find_problem", "lay_first_fit", "lay_heuristically"]
 
 CLIMB = 400
+# Bytes and operations per pair of items that exist at the same time, from its gap to the search for offsets.
 _PAIR_BYTES, _PAIR_OPERATIONS = 250, 2000
-"""What a pair of items costs that are there at the same time, from its gap to the search for offsets."""
 
 # Problems with no more are quick, and many of them may be tried.
 _FREE_PAIRS = 1 << 16
@@ -103,7 +103,7 @@ def _spans(liveness: Liveness, order: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
-    """For each moment, the items that hold something."""
+    # For each moment, the items that hold data.
     live: list[list[int]] = [[] for _ in range(moments)]
     for item, (first, last) in enumerate(spans):
         for moment in range(first, last + 1):
@@ -186,7 +186,7 @@ _Neighbours = Sequence[Sequence[tuple[int, int, int]]]
 
 
 def _neighbours(problem: Problem) -> _Neighbours:
-    """For each item i: (j, gap from i up to j, gap from j up to i)."""
+    # For each item i: (j, gap from i up to j, gap from j up to i).
     neighbours: list[list[tuple[int, int, int]]] = [[] for _ in problem.sizes]
     for (i, j), gap in problem.gaps.items():
         neighbours[i].append((j, gap, problem.gaps[j, i]))

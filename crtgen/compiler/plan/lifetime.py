@@ -27,7 +27,7 @@ class Lifetime:
 
 
 def lifetimes(plan: Plan) -> tuple[Lifetime, ...]:
-    """Of every value that has a place in the arena, and of every scratch memory."""
+    """Return the lifetime of every value and every scratch buffer in the arena."""
     return tuple(_lifetimes(plan))
 
 

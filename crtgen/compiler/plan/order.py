@@ -60,7 +60,7 @@ class _Move:
     waiting: tuple[tuple[int, int], ...]
 
     def need(self, left: int) -> int:
-        """What it asks for beside what is live, where only the nodes in ``left`` have not run yet."""
+        """Return the bytes needed beside live data if only the nodes in ``left`` have not run yet."""
         for readers in self.shared:
             if not readers & left:
                 return self.asked(tuple([not others & left for others in self.shared]))

@@ -1,4 +1,4 @@
-"""What a schedule asks of memory: places, and what each of its items does to them."""
+"""Memory needs of a schedule: its places, and the effect of each item on them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,10 +32,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class BufferUse:
-    """What an item does to the places.
+    """Effect of an item on the places.
 
     ``after`` has a bit per task that must run before. ``leads`` maps (written place, read place) to the
-    kernel's lead where the first may overwrite the second.
+    kernel's lead if the first may overwrite the second.
     """
 
     reads: frozenset[int]
@@ -76,7 +76,7 @@ def find_liveness(
 def _roots(
     graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], keep_inputs: bool, homes: Homes
 ) -> dict[str, str]:
-    """For every value that is computed, and every input, the value in whose place it lies."""
+    # For every input and every computed value, the value whose place it shares.
     roots = {name: name for name in graph.inputs}
     members = {name: [name] for name in graph.inputs}
     readers: dict[str, int] = Counter(name for item in items for name in set(item.inputs))
@@ -102,7 +102,7 @@ def _roots(
 
 
 def _may_take_over(graph: Graph, item: Item, kernel: Kernel) -> bool:
-    """Whether the kernel may write over its first input in place, if nothing else needs what lies there."""
+    # True if the kernel may overwrite its first input in place, as long as nothing else needs that.
     sig = signature_of(item, graph)
     return any(permit.exact for permit in kernel.inplace) and sig.x.nbytes == sig.y.nbytes
 

@@ -185,7 +185,7 @@ class _ItemLine:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Where each node is, by name."""
+        """Position of each node by name."""
         return {node.name: i for i, item in enumerate(self.items) for node in item.nodes}
 
     def maker(self, value: str) -> int | None:
@@ -266,7 +266,7 @@ class _ItemLine:
         return _Around(where, tuple(self.graph.values[name].nbytes for name in names), ending, self.align)
 
     def _has_place(self, value: str, first: int) -> bool:
-        """Whether a value that is there from ``first`` on, or made later, certainly has memory of its own."""
+        # True if a value that exists from ``first`` on, or is made later, certainly has memory of its own.
         if value in self.homes.names:
             return False
         at = self.maker(value)
@@ -276,7 +276,7 @@ class _ItemLine:
         return not (kernel.is_alias or any(permit.exact for permit in kernel.inplace))
 
     def _liveness(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Liveness:
-        """What is there while ``items`` run in place of the items from ``first`` to ``last``."""
+        # Liveness while ``items`` run instead of the items from ``first`` to ``last``.
         before, after = self.alive[first], self._after(last)
         stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
         by_name = {item.name: kernel for item, kernel in zip(items, kernels, strict=True)}
@@ -289,8 +289,8 @@ class _ItemLine:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What certainly has memory while a chain runs as one loop: where, how much, and what ends with it."""
-
+    # Data that certainly has memory while a chain runs as one loop: positions, bytes, and values that end
+    # with it.
     where: Mapping[str, int]
     sizes: tuple[int, ...]
     ending: frozenset[int]
@@ -306,7 +306,7 @@ class _Around:
 
 
 def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[frozenset[str], ...]:
-    """For each item, the values that are needed before it, given those that are needed after the last."""
+    # For each item, the values needed before it, given those needed after the last one.
     alive = []
     for item in reversed(items):
         read = (n for n in item.inputs if graph.producer(n) is not None or n in graph.inputs)
@@ -335,7 +335,7 @@ class _Loops:
         return kernel
 
     def outline(self, loop: RowLoop) -> Outline | None:
-        """What is known of it without its kernel; None where there is none."""
+        """Return the loop's outline, found without its kernel; None if there is none."""
         return find_outline(self._described(loop), loop.rows, self._parts)
 
     def alike(self, outline: Outline) -> Kernel | None:

@@ -93,8 +93,7 @@ def stream_rows(
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """How the image is taken, and the kernel that does it."""
-
+    # A way to take the image, with its kernel.
     item: RowStream
     kernel: Kernel
 

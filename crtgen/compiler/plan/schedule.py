@@ -1,8 +1,9 @@
-"""What runs, in order: a schedule is a tree of operators, loops over rows of images, and control flow.
+"""The schedule: a tree of operators, loops over rows of images, and control flow.
 
-A ``Call`` computes one operator whole. A ``RowLoop`` computes several operators a few rows at a time: what
-lies between them never exists as a whole. A ``RowStream`` is one of any length, whose image may come by rows
-from outside. A ``Branch`` runs one of two schedules, a ``WhileLoop`` runs one as long as another one says so.
+A ``Call`` computes one operator. A ``RowLoop`` computes several operators a few rows at a time, so the
+tensors between them never exist as a whole. A ``RowStream`` is such a loop of any length, whose image may
+come by rows from outside. A ``Branch`` runs one of two schedules; a ``WhileLoop`` repeats one as long as
+another one returns true.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ class Stage:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What it reads beside the image, what the loop makes apart."""
+        """Inputs beside the image that the loop does not compute itself."""
         if self.since is not None:
             return ()
         inputs = list(self.node.inputs)

@@ -1,4 +1,4 @@
-"""What the pointers of the runtime and of the generated programs can reach: facts that no ELF has.
+"""Targets of calls through pointers in the runtime and in generated programs, which no ELF file states.
 
 Names are patterns.
 """
@@ -10,10 +10,10 @@ from crtgen.base.endpoints import EXECUTOR, GLOBALS
 __all__ = ["FAULTS", "ROOT", "ROOTS", "indirect_calls"]
 
 ROOT = "crt_reset"
-"""Where the stack starts."""
+"""Function at which the stack starts."""
 
 ROOTS = {"slot": "crt_slot_run"}
-"""The same where it is another function, by the type of the project."""
+"""The same for project types whose stack starts elsewhere."""
 
 FAULTS = ("crt_fault",)
 """Handlers that start the stack afresh."""
@@ -44,7 +44,7 @@ _REGISTERED = ("crt_module_*", "*_compute", "*_call")
 
 
 def indirect_calls(registered: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """What calls through pointers reach, by caller, in an image with these functions in its registry.
+    """Return, by caller, the targets of calls through pointers in an image with these registered functions.
 
     They are the port's callbacks, the RPC's services, registered functions, a model's ``run``, and the
     operators of a graph executor, which are registered, too.

@@ -29,8 +29,8 @@ Progress = Callable[[str], None]
 
 TIME_LIMIT = 900.0
 
+# Characters that CMake or Ninja misread in the path of a project.
 _NO_PATH = re.compile(r"[\"\\;|\n\r]|\$\(")
-"""What CMake and Ninja take for something else in the path of a project."""
 
 
 def build_project(
@@ -80,7 +80,7 @@ def build_project(
 
 
 def built_image(directory: Path | str) -> BuiltImage | None:
-    """What was built of the project last, as it is; None if nothing was."""
+    """Return the last build of the project as it is; None if there is none."""
     root = Path(directory).resolve()
     manifest = read_manifest(root)
     path = root / "build" / manifest.artefact
@@ -125,7 +125,7 @@ class BuildRun:
         return self.root / "cmake" / f"{self.toolchain.name}.cmake"
 
     def is_configured(self) -> bool:
-        """Whether the build directory was made for this place and this toolchain."""
+        """Return whether the build directory was configured for this place and this toolchain."""
         cache = self.build / "CMakeCache.txt"
         if not cache.is_file() or not (self.build / "build.ninja").is_file():
             return False

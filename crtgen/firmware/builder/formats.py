@@ -19,7 +19,7 @@ from crtgen.boards import Board
 __all__ = ["Content", "binary", "intel_hex", "read_content", "uf2", "write_formats"]
 
 ERASED = b"\xff"
-"""What flash holds where nothing was written."""
+"""Value of an erased byte of flash."""
 
 _PAGE = 256
 _ROW = 16
@@ -31,7 +31,7 @@ _UF2_PAYLOAD = 476
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an image brings: bytes by their first address, in order and apart. It starts at ``entry``."""
+    """Bytes of an image by their start address, in ascending order, not adjacent. It starts at ``entry``."""
 
     blocks: tuple[tuple[int, bytes], ...]
     entry: int = 0
@@ -49,9 +49,9 @@ class Content:
 
 
 def read_content(elf: Path) -> Content:
-    """What is to be written to the board's memories, where it is before the start-up code copies it.
+    """Return the bytes to write to the board's memories, at their load addresses.
 
-    Raises ``BuildError`` for what is no ELF file, or brings nothing.
+    Raises ``BuildError`` if the file is no ELF file or has nothing to load.
     """
     try:
         with elf.open("rb") as stream:

@@ -13,7 +13,9 @@ MODELS_IMAGE = "models.elf"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltImage:
-    """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory."""
+    """Result of a build: ``path`` is the ELF (the archive of a library project), ``project`` its
+    directory.
+    """
 
     path: Path
     project: Path

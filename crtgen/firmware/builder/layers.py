@@ -1,4 +1,4 @@
-"""What each layer of a model takes of flash and stack."""
+"""Flash and stack of each layer of a model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What an image needs of its board, put together: sizes and stack."""
+"""Sizes and stack of an image in one report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,6 @@ class SizeReport:
         return self.sizes.symbols[:count]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             **self.sizes.to_dict(),
             "stack": self.stack.to_dict() if self.stack else None,

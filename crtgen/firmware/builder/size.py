@@ -1,4 +1,4 @@
-"""What an image takes of flash and RAM, in bytes: as a whole, by group of files, by symbol."""
+"""Flash and RAM of an image in bytes: in total, by group of files, by symbol."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ class SizedSymbol:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one part of the software takes of flash and RAM."""
+    """Flash and RAM of one part of the software."""
 
     flash: int
     ram: int
@@ -90,7 +90,6 @@ class Sizes:
         return self.data + self.bss
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         names = ("text", "rodata", "data", "bss", "arena")
         return {
             "flash": self.flash,

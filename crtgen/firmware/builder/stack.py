@@ -56,11 +56,10 @@ class StackReport:
 
     @property
     def proven(self) -> bool:
-        """Whether ``worst`` is a bound."""
+        """True if ``worst`` is an upper bound."""
         return not (self.recursion or self.unresolved or self.unknown)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "worst": self.worst,
             "proven": self.proven,

@@ -1,8 +1,8 @@
-"""What the Thumb code of an image does with the stack and whom it calls, function by function.
+"""Stack use and calls of the Thumb code in an image, function by function.
 
-Calls are direct (BL), tail calls (a branch to another function) and indirect (BLX or BX of a register).
-The frame is that of all instructions that lower the stack pointer, added up as if each of them ran: an
-upper bound unless a loop pushes, which neither compilers nor libraries do. Encodings: Armv8-M Architecture
+Calls are direct (BL), tail calls (a branch to another function) and indirect (BLX or BX of a register). A
+function's frame is the sum of all instructions that lower the stack pointer, as if each ran once: an upper
+bound unless a loop pushes, which neither compilers nor libraries do. Encodings: Armv8-M Architecture
 Reference Manual, chapter C2.
 """
 
@@ -132,7 +132,7 @@ def _is_indirect(first: int) -> bool:
 
 
 def _lowered(first: int, second: int) -> int:
-    """By how many bytes an instruction lowers the stack pointer."""
+    # Bytes by which an instruction lowers the stack pointer.
     if first & 0xFE00 == 0xB400:  # PUSH
         return 4 * (first & 0x1FF).bit_count()
     if first & 0xFF80 == 0xB080:  # SUB SP, #imm7
@@ -164,7 +164,7 @@ def _immediate(first: int, second: int) -> int:
 
 
 def _target(address: int, first: int, second: int) -> tuple[bool, int | None]:
-    """Where a branch goes, and whether it is a call (BL)."""
+    # Destination of a branch, and True for a call (BL).
     pc = address + 4
     if first & 0xF800 == 0xE000:  # B
         return False, pc + _signed(first & 0x7FF, 11) * 2

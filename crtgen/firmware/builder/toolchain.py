@@ -32,10 +32,10 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to find a toolchain: the programs in order of preference, and what installs it.
+    """Ways to find a toolchain: programs in order of preference, and the package that installs them.
 
-    ``variables`` of the environment name the program, the prefix of it if they end in ``_PREFIX``.
-    ``package`` on PyPI has it too.
+    ``variables`` of the environment name the program, or its prefix if they end in ``_PREFIX``. ``package``
+    on PyPI has it, too.
     """
 
     programs: tuple[str, ...]
@@ -57,7 +57,7 @@ TOOLCHAINS: Mapping[str, Recipe] = {
     "zig": Recipe(("zig",), "version", "pip install ziglang", ("ZIG",), "ziglang"),
     "cc": Recipe(("cc", "gcc", "clang"), "--version", how_to_install("cc"), ("CC",)),
 }
-"""By name: ``gcc`` (arm-none-eabi) and ``zig`` compile for Cortex-M, ``cc`` for this computer."""
+"""Toolchains by name: ``gcc`` (arm-none-eabi) and ``zig`` compile for Cortex-M, ``cc`` for this computer."""
 
 
 def find_toolchain(name: str) -> Toolchain:

@@ -43,7 +43,9 @@ class ZephyrWorkspace:
         return ".".join(map(str, self.version))
 
     def environment(self) -> dict[str, str]:
-        """What west and Zephyr's CMake files need; a toolchain is chosen where nothing names one."""
+        """Return the environment for west and Zephyr's CMake files; picks a toolchain if no variable names
+        one.
+        """
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         variables = {**os.environ, "PATH": path, "ZEPHYR_BASE": str(self.zephyr), "LC_ALL": "C"}
         gcc = shutil.which(_GCC, path=path)
@@ -127,7 +129,7 @@ def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callabl
 
 
 def _is_configured(build: Path, root: Path, board: str) -> bool:
-    """Whether the build directory was made for this place and this board."""
+    # True if the build directory was configured for this place and this board.
     cache = build / "CMakeCache.txt"
     if not cache.is_file() or not (build / "build.ninja").is_file():
         return False
@@ -140,6 +142,6 @@ def _is_configured(build: Path, root: Path, board: str) -> bool:
 
 
 def _has_sdk() -> bool:
-    """Whether the Zephyr SDK is where Zephyr looks for it: then it needs no variables."""
+    # True if the Zephyr SDK is where Zephyr looks for it: then no variables are needed.
     places = (Path.home(), Path("/opt"), Path("/usr/local"))
     return any(next(place.glob(pattern), None) for place in places for pattern in _SDKS)

@@ -75,7 +75,7 @@ class _Member:
 
 
 def _member(header: bytes, where: str) -> _Member:
-    """What a header says: POSIX 1003.1, pax, section ustar."""
+    # POSIX 1003.1, pax, section ustar.
     if header[257:262] != b"ustar":
         raise CorruptModelError("it is not a tar archive, or it is damaged: no ustar header", where=where)
     if _octal(header[148:156], where) != sum(header[:148]) + 8 * ord(" ") + sum(header[156:]):

@@ -23,7 +23,7 @@ class ObjectSymbol:
     is_weak: bool
     is_defined: bool
     data: bytes
-    """What a defined object holds; empty where the file stores nothing."""
+    """Content of a defined object; empty if the file stores none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ElfFile:
 
     @property
     def undefined(self) -> tuple[str, ...]:
-        """What it needs from elsewhere."""
+        """Names that it needs from elsewhere."""
         return tuple(s.name for s in self.symbols if not s.is_defined and not s.is_weak)
 
     @property
@@ -57,7 +57,7 @@ class ElfFile:
         return tuple(name.removeprefix("__") for name in pointers if name.startswith("__TVM"))
 
     def data(self, name: str) -> bytes | None:
-        """What the object of this name holds; None if there is none."""
+        """Return the content of an object; None if there is none of this name."""
         return next((s.data for s in self.symbols if s.name == name and s.is_defined), None)
 
 
@@ -81,7 +81,7 @@ def read_elf(data: bytes, where: str) -> ElfFile:
 
 
 def _is_hard_float(elf: ELFFile) -> bool:
-    """What the build attributes of Arm say of the calling convention."""
+    # The calling convention, from Arm's build attributes.
     section = elf.get_section_by_name(".ARM.attributes")
     if not isinstance(section, ARMAttributesSection):
         return False

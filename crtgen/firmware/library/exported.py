@@ -44,7 +44,7 @@ class ExportedLibrary:
 
     @property
     def constants(self) -> dict[str, NDArray]:
-        """What the constant loaders would hand out at start-up."""
+        """The arrays that the constant loaders would return at start-up."""
         loaders = (m for m in walk(self.root) if isinstance(m, ConstLoader))
         return {name: array for loader in loaders for name, array in loader.arrays.items()}
 

@@ -58,7 +58,7 @@ _KNOWN = frozenset(dtype.value for dtype in DType)
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """Where a tensor lies: ``offset`` bytes into the pool, or in the const array ``symbol``."""
+    """Position of a tensor: ``offset`` bytes into the pool, or within the const array ``symbol``."""
 
     offset: int
     symbol: str = ""
@@ -228,10 +228,8 @@ def graph_module(
 
 
 def _arguments(tables: ExecutorTables, function: str) -> tuple[Argument, ...] | None:
-    """What the calls of a function give to it; None unless they all give the same.
-
-    Where one gives a constant, the function writes nothing.
-    """
+    # None unless all calls of the function pass the same arguments. If one of them is a constant, the
+    # function does not write to it.
     calls = [
         tuple(tables.tensors[tensor] for tensor in call.args)
         for call in tables.calls
@@ -409,7 +407,7 @@ class _TableBuilder:
                 )
 
     def consumes_inputs(self) -> bool:
-        """Whether a call writes to the storage of an input."""
+        """Return whether a call writes to the storage of an input."""
         inputs = {self.entry_of(i).storage_id for i, _ in self.arguments()}
         written = {
             self.graph.entry(Reference(i, k)).storage_id

@@ -37,7 +37,7 @@ class GraphNode:
 
     @property
     def is_call(self) -> bool:
-        """Whether it calls a function."""
+        """True if the node calls a function."""
         return bool(self.function)
 
 

@@ -109,9 +109,10 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
 
 
 def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iterator[RegistryFunction]:
-    """What runs the model, and every packed function of its C, as in TVM's own registry.
+    """Yield the function that runs the model, and every packed function of its C code, as TVM's registry has
+    them.
 
-    Functions that are called by bridges have the names that TVM gave to them.
+    Functions that bridges call have the names that TVM gave them.
     """
     sources = [m for m in modules if isinstance(m, CSource)]
     original = {new: name for m in sources for name, new in m.defines}
@@ -125,7 +126,7 @@ def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iter
 
 
 def _role(name: str, model: str) -> Role:
-    """By the names that TVM gives to what runs a model and to the subgraphs of external code generators."""
+    # Decided by the names that TVM gives to functions.
     if name == f"tvmgen_{model}_run":
         return "run"
     return "external" if _SUBGRAPH.fullmatch(name) else "own"

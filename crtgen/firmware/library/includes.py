@@ -13,13 +13,13 @@ from crtgen.firmware.library.module import CSource, Module
 __all__ = ["resolve_includes"]
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]++)[>"]', re.MULTILINE)
+# Headers of C, and the one of compilers for Arm.
 _C_HEADERS = frozenset(
     (
         *("arm_acle.h", "assert.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h", "stdalign.h"),
         *("stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"),
     )
 )
-"""Of C, and the one that compilers for Arm bring."""
 _OWN_TARGETS = ("c", "llvm")
 
 
@@ -74,7 +74,7 @@ def _asked(generators: Sequence[Generator], names: Iterable[str]) -> tuple[list[
 
 
 def _headers(library: SourceLibrary) -> Iterator[str]:
-    """How the headers of a library are included."""
+    # Spellings of ``#include`` for the headers of a library.
     for path, _ in library.files:
         for folder in library.include_dirs:
             if PurePosixPath(path).is_relative_to(folder):

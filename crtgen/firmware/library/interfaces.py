@@ -92,7 +92,7 @@ def _members(header: str, struct: str) -> list[str]:
 
 
 def _member(name: str) -> str:
-    """How the header writes the name of a tensor."""
+    # Spelling of a tensor's name in the header.
     return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 

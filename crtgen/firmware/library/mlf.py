@@ -32,7 +32,7 @@ __all__ = [
 _SRC, _LIB, _INCLUDE = "codegen/host/src/", "codegen/host/lib/", "codegen/host/include/"
 _RUNTIME, _OWN = "crt/", "crtgen/"
 EXTERNAL = f"{_SRC}external/"
-"""Where the sources lie that a model's code is built with, in a folder for each library."""
+"""Folder of the sources that a model's code is built with, with a subfolder for each library."""
 _CODE = re.compile(r"(?:(?P<model>.+)_)?lib\d+\.(?:c|cc|cpp|S|o)", re.ASCII)
 
 
@@ -94,7 +94,7 @@ class OperatorLibrary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Archive:
-    """What an archive holds: models, or operators; ``version`` is the one that it was read from."""
+    """Content of an archive: models, or operators; ``version`` is the format version that was read."""
 
     models: tuple[MlfModel, ...] = ()
     operators: OperatorLibrary | None = None

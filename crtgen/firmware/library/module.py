@@ -55,7 +55,7 @@ class Module:
 
     @property
     def is_crt_exportable(self) -> bool:
-        """Whether it can be part of a static C runtime as it is."""
+        """True if it can be part of a static C runtime unchanged."""
         return self.is_dso_exportable and not (self.const_vars and not self.consts_linked)
 
     def get_func_names(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class ConstLoader(Module):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExecutorFactory(Module):
-    """What creates an executor: the graph JSON (None for AOT), parameters, and the name of the model."""
+    """Data from which an executor is created: graph JSON (None for AOT), parameters, name of the model."""
 
     graph_json: str | None
     params: Mapping[str, NDArray]

@@ -133,7 +133,7 @@ class _OwnGraphBuilder:
 
 
 def _arguments(plan: Plan, step: Step) -> list[Value]:
-    """What a layer's kernel reads and writes, in the order of its parameters."""
+    # In the order of the kernel's parameters.
     signature = plan.signature(step)
     return [v for v in (*signature.inputs, *signature.outputs) if not v.is_constant]
 

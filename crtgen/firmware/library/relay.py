@@ -1,7 +1,7 @@
-"""What the Relay text of an archive says of the network that TVM compiled.
+"""Content of the Relay text in an archive: the network that TVM compiled.
 
-The text has the operators, the types and the scales of tensors. It leaves out the values of constants
-(``meta[relay.Constant]``), among them the scales of channels, and the parameters are only named.
+The text has the operators and the types and scales of tensors. It leaves out the values of constants
+(``meta[relay.Constant]``), among them the scales of channels; parameters are only named.
 """
 
 import re
@@ -41,7 +41,7 @@ class Relay:
 
 
 def read_relay(text: str) -> Relay:
-    """Of a text that is no Relay everything is empty."""
+    """Parse Relay text; the result is empty for any other text."""
     plain = _COMMENT.sub("", text)
     main = _MAIN.search(plain)
     arguments = _ARGUMENT.findall(main[1]) if main else []
@@ -59,5 +59,5 @@ def read_relay(text: str) -> Relay:
 
 
 def size_of(tensor: Tensor) -> tuple[int, str]:
-    """How many elements of which type: what a change of the layout leaves alone."""
+    """Return the count and type of elements, which do not change with the layout."""
     return prod(tensor[0]), tensor[1]

@@ -40,12 +40,12 @@ _CONTEXT = frozenset(
 )
 _PACKED = re.compile(r"^(?:TVM_DLL )?int(?:32_t)? (\w++)\(([^;{}()]*+)\)\s*+\{", re.MULTILINE)
 _TYPE_CODES = re.compile(r"\b(?:type_codes?|arg_type_ids|arg_tcodes)\b")
+# Functions that the runtime and the toolchain's libraries define.
 _PROVIDED = re.compile(
     r"TVM\w+|__aeabi_\w+|__\w+[sdth]i\d?|__\w+[sd]f\d?|mem(?:cpy|set|move|cmp)|malloc|free|"
     r"(?:a?(?:cos|sin|tan)h?|atan2|exp2?|expm1|log(?:2|10|1p)?|pow|sqrt|cbrt|hypot|erfc?|fabs|fma|fmin|fmax|fmod|"
     r"(?:ll?)?r(?:ound|int)|nearbyint|floor|ceil|trunc|copysign|ldexp)f?"
 )
-"""What the runtime and the toolchain's libraries define."""
 
 
 def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSource:

@@ -307,6 +307,7 @@ def _handlers(uart: Uart, timer: Timer, is_server: bool) -> int:
     return _CORE_HANDLERS + max((irq + 1 for irq in irqs), default=0)
 
 
+# Driver's file and title of each kind of UART.
 _UART_TITLES = {
     "cmsdk": ("cmsdk", "a CMSDK APB UART"),
     "pl011": ("pl011", "a PL011"),
@@ -323,7 +324,6 @@ _UART_TITLES = {
     "rp2350_usb": ("rp2350_usb", "USB, as a modem without commands (CDC ACM)"),
     "rp2040_usb": ("rp2040_usb", "USB, as a modem without commands (CDC ACM)"),
 }
-"""For each kind of UART, its driver's file and what it is."""
 
 
 def _uart(uart: Uart, is_server: bool) -> _UartView:

@@ -1,4 +1,4 @@
-"""What firmware is to be generated: models, what they were compiled for, and the program around them."""
+"""A request for firmware: models, their compilation, and the program around them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,12 +102,12 @@ class FirmwareRequest:
 
     @property
     def listens(self) -> bool:
-        """Whether it waits for bytes on its serial port."""
+        """True if it waits for bytes on its serial port."""
         return self.type in ("server", "mlperftiny")
 
     @property
     def benchmark(self) -> BenchmarkView | None:
-        """What the program of a benchmark has to know, if it is one."""
+        """View for the benchmark's program; None for other programs."""
         return benchmark(self.models, self.board.name) if self.type == "mlperftiny" else None
 
     @property
@@ -127,7 +127,7 @@ class FirmwareRequest:
 
     @property
     def blocks(self) -> int:
-        """How many blocks a host can allocate."""
+        """Blocks that a host can allocate."""
         return self.options.blocks or 0
 
     def _sized(self, options: ProjectOptions) -> ProjectOptions:
@@ -170,7 +170,7 @@ class FirmwareRequest:
         benchmark(self.models, self.board.name)
 
     def _check_extras(self) -> None:
-        """What not every program can have."""
+        # Options that only some programs support.
         if self.options.record and self.type not in ("server", "standalone"):
             raise UsageError(f"a {self.type} has no black box", hint="servers and standalone images have one")
         if self.watched and (self.type, self.platform) not in (("server", "baremetal"), ("server", "host")):
@@ -185,7 +185,7 @@ class FirmwareRequest:
             self._check_feed()
 
     def _check_cores(self) -> None:
-        """Whether somebody starts the second core: this project, or the program that a library is for."""
+        # The second core must be started by this project, or by the program that uses the library.
         where = self.board.name
         if self.type == "slot" or self.platform == "zephyr" or self.options.framework:
             hint = "without --cores, or --type library"
@@ -223,7 +223,7 @@ class FirmwareRequest:
             raise UsageError(f"a server has {_SERVER_MODELS} models, that in a slot among them")
 
     def _check_rtt(self) -> None:
-        """Whether there is a probe that can reach the memory, and see what the core sees there."""
+        # RTT needs a probe that can read the memory and sees the same bytes as the core.
         where, board = self.board.name, self.board
         if self.type != "server" or self.platform != "baremetal":
             raise UsageError("RTT is for servers on bare metal", where=where, hint="without --rtt")
@@ -234,7 +234,7 @@ class FirmwareRequest:
             raise UsageError("the core's data cache hides its memory from the probe", where=where, hint=hint)
 
     def _check_server(self) -> None:
-        """Whether the RPC server of the C runtime has room for the models."""
+        # The tables of the RPC server in the C runtime have a fixed size.
         if len(self.modules) > _SERVER_MODELS:
             raise UsageError(
                 f"{len(self.modules)} models; a server holds at most {_SERVER_MODELS}",
@@ -257,12 +257,12 @@ class FirmwareRequest:
 
     @property
     def has_registry(self) -> bool:
-        """Whether the models can be found and called by name, as TVM's hosts do."""
+        """True if models can be found and called by name, as TVM's hosts do."""
         return any(module.functions for module in self.modules)
 
     @property
     def has_backend(self) -> bool:
-        """Whether there is code that calls TVM's functions for memory and errors."""
+        """True if code calls TVM's functions for memory and errors."""
         return BACKEND_FILE in self.metadata
 
     @property
@@ -271,7 +271,7 @@ class FirmwareRequest:
 
     @property
     def artefact(self) -> str:
-        """What the build makes, below ``build/``."""
+        """Path of the build's result, below ``build/``."""
         if self.type == "library":
             return f"lib{self.name}.a"
         if self.platform == "zephyr":

@@ -1,8 +1,8 @@
-"""What an image will take of flash and RAM, before any compiler runs.
+"""Estimate of an image's flash and RAM, before any compiler runs.
 
-Constants and RAM are known when models are planned. Code in assembly is counted, C is estimated from what its
-blocks took (``crtgen.compiler.kernels.engine.cost``). The rest has been measured for each core with GCC
-12.2: ``footprints.csv``, which ``python -m benchmarks.fit_footprints`` writes.
+Constants and RAM are known once models are planned. Assembly is counted; C is estimated from the measured
+cost of its blocks (``crtgen.compiler.kernels.engine.cost``). The rest was measured for each core with GCC
+12.2: ``python -m benchmarks.fit_footprints`` writes it to ``footprints.csv``.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ __all__ = ["ALIGN", "Around", "Footprint", "around", "check_footprint", "footpri
 _GUARD = 32  # CRT_ARENA_GUARD, behind each arena of a server
 _BLOCK = 8  # an entry of the table of crt/pool.h
 ALIGN = {"library": 1, "standalone": 4, "server": 16, "mlperftiny": 4}
-"""What the RAM of an image is a multiple of."""
+"""The RAM of an image is a multiple of this."""
 
 # Bytes of what a benchmark receives beside its input.
 _LINES = 352
 
+# An image takes at least this fraction of its estimated flash.
 _CERTAIN = 0.97
-"""What part of the estimated flash an image takes at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,14 @@ class Footprint:
     memories: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
 @cache
 def around(core: str, flag: str, type: str) -> Around:
-    """What was measured for a core, an option of the compiler and a type of image.
+    """Return the measured size around the models, for a core, a compiler flag and a type of image.
 
-    The type ``zephyr`` is what that system adds.
+    The type ``zephyr`` is the part that Zephyr adds.
     """
     with footprints_file().open(encoding="utf-8", newline="") as file:
         names, *rows = rows_of(file)
@@ -82,7 +81,7 @@ def around(core: str, flag: str, type: str) -> Around:
 
 
 def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
-    """Of firmware whose models are all planned, for a board that is not this computer."""
+    """Estimate firmware whose models are all planned, for a board that is not this computer."""
     models = firmware.models
     is_server = firmware.type == "server"
     flash, ram = _rest(firmware, plans)
@@ -169,7 +168,7 @@ def _add_code(kernel: Kernel, known: dict[Hashable, float]) -> Hashable:
 
 
 def _copied(firmware: FirmwareRequest, part: str) -> bool:
-    """Whether a part lies in RAM, where start-up copies it."""
+    # True if start-up copies the part to RAM.
     place = firmware.request.place
     return part in place and firmware.board.memory(place[part]).kind == "ram"
 

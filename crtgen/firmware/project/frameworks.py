@@ -11,13 +11,13 @@ VENDOR = "crtgen"
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """How a framework takes a library.
+    """Shape of a library for a framework.
 
-    ``files`` are templates by the path that they make, ``{name}`` being the project's; ``example`` is the
-    path of the program that runs the models. With ``flat`` all sources lie below ``src/``, the only folder
-    that compilers are told of. Without ``options`` the framework gives the library's files no options of
-    their own. ``portable``: it knows no Cortex-M. ``entry`` is what the example's function is called.
-    ``packs``: everything comes as one archive, too. ``use`` says what to do next.
+    ``files`` are templates by the path that they make, where ``{name}`` is the project's name; ``example`` is
+    the path of the program that runs the models. With ``flat``, all sources are below ``src/``, the only
+    folder that compilers search. Without ``options``, the framework cannot give the library's files options
+    of their own. ``portable``: it supports more than Cortex-M. ``entry`` is the name of the example's
+    function. ``packs``: the library also comes as one archive. ``use`` says what to do next.
     """
 
     files: Mapping[str, str]

@@ -112,7 +112,7 @@ def generate_project(firmware: FirmwareRequest) -> Project:
 
 
 def _tvm_files() -> dict[str, bytes]:
-    """What lets TVM's micro host build, flash and talk to a project."""
+    # Files by which TVM's micro host builds, flashes and talks to a project.
     return {path.name: path.read_bytes() for path in microtvm_dir().glob("*.py")}
 
 
@@ -176,7 +176,7 @@ def _encoded(entry: str | Maker[str]) -> bytes | Maker[bytes]:
 
 
 def _external_files(firmware: FirmwareRequest) -> dict[str, bytes]:
-    """What the models' kernels are built with; kernels may need different files of one library."""
+    # Sources that kernels link with; several kernels may need different files of one library.
     files: dict[str, bytes] = {}
     for library in (library for module in firmware.modules for library in module.libraries):
         for path, data in library.files:
@@ -301,7 +301,7 @@ def _readme_view(firmware: FirmwareRequest) -> _ReadmeView:
 
 
 def _abi(core: Core) -> str:
-    """How an application has to be compiled that calls the models."""
+    # Options of an application that calls the models.
     if core.arch == "host":
         return "the compiler's own"
     floats = "soft (`-mfloat-abi=soft`)" if core.fpu == "none" else "hard (`-mfloat-abi=hard`)"

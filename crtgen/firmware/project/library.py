@@ -1,4 +1,4 @@
-"""What a library project has beside its models: an example."""
+"""The example of a library project."""
 
 from dataclasses import dataclass
 

@@ -85,7 +85,7 @@ class Manifest:
 
     @property
     def is_flat(self) -> bool:
-        """Whether all generated sources lie in one folder, as some frameworks want it."""
+        """True if all generated sources are in one folder, as some frameworks require."""
         return bool(self.options.framework) and FRAMEWORKS[self.options.framework].flat
 
     @property
@@ -95,11 +95,11 @@ class Manifest:
 
     @property
     def renewed(self) -> tuple[str, ...]:
-        """What generating again renews whatever was done to it; all else is the user's once it is edited."""
+        """Files that ``generate`` always overwrites; any other file belongs to the user once it is edited."""
         return (f"{_FLAT}/",) if self.is_flat else _RENEWED
 
     def marked(self, unfinished: Mapping[str, tuple[str, ...]]) -> "Manifest":
-        """The same while the project is being written."""
+        """Return a copy for the time while the project is being written."""
         return replace(self, unfinished=unfinished)
 
 

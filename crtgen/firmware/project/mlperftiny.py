@@ -13,8 +13,8 @@ from crtgen.network.ir import DType
 
 __all__ = ["BenchmarkView", "benchmark"]
 
+# Prefix of the name of a model from the benchmark: kws_int8, ad01.
 _NAME = re.compile(r"(ad|ic|kws|vww)(01)?(?:_|$)")
-"""How the name of a model begins that is a network of the benchmark: kws_int8, ad01."""
 
 # The runner sends float32 to it, and its result is the mean square of what the output is off the input.
 _REAL = "ad01"
@@ -25,10 +25,10 @@ _PIXELS = ("ic01", "vww01")
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkView:
-    """What the program has to know: ``received`` are the bytes that the runner sends for an input.
+    """Facts for the benchmark's program: ``received`` are the bytes that the runner sends for an input.
 
-    ``quantises``, ``shifts`` and ``compares`` say what happens to an input and an output, ``keeps`` that a
-    run leaves its input as it was. Scales are literals of C.
+    ``quantises``, ``shifts`` and ``compares`` describe the conversion of inputs and outputs; ``keeps``: a run
+    does not change its input. Scales are C literals.
     """
 
     model: str

@@ -22,7 +22,7 @@ __all__ = [
 TYPES = ("server", "standalone", "library", "mlperftiny", "slot")
 
 TARGETS = ("c", "llvm")
-"""What a project holds of its models: C sources, or object files that LLVM made."""
+"""Forms of the models in a project: C sources, or object files made by LLVM."""
 
 RECEIVE_BUFFER = 2048
 STACK = 8 * 1024

@@ -59,7 +59,7 @@ class CheckedModel:
 
 
 def is_checkable(module: CModule) -> bool:
-    """Whether an example can be written: there is a typed function, and C has the types."""
+    """Return whether an example can be written: there is a typed function, and C has the types."""
     info = module.info
     types = {interface.dtype for interface in (*info.inputs, *info.outputs)}
     return f"{info.name}_run(" in module.files.get(f"{info.name}.h", "") and not types & {

@@ -20,8 +20,8 @@ from crtgen.firmware.project.manifest import (
 
 __all__ = ["Project"]
 
+# By path, the digests that a file written by crtgen may have.
 _Digests: TypeAlias = Mapping[str, frozenset[str]]
-"""What may be in files that crtgen wrote, by path."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +96,7 @@ class Project:
 
 
 class _Update:
-    """What has to be written and removed to make a directory hold a project, and what is kept."""
-
+    # Files to write, to remove and to keep, so that a directory holds a project.
     def __init__(self, directory: Path, project: Project, earlier: _Digests, force: bool) -> None:
         self.sources = Contents.of(project.sources)
         self.earlier = earlier
@@ -142,10 +141,8 @@ def _digest(path: Path) -> str | None:
 
 
 def _earlier(directory: Path) -> _Digests:
-    """What crtgen wrote into the directory before, with the digests that it may have.
-
-    Raises ``UsageError`` if crtgen may not write there.
-    """
+    # Files that crtgen wrote into the directory before, with the digests that they may have. Raises
+    # ``UsageError`` if crtgen may not write there.
     if not directory.exists():
         return {}
     if not directory.is_dir():

@@ -34,7 +34,7 @@ class Region:
 
 
 def protection(core: Core) -> str:
-    """How the memory protection unit of a core is programmed: ``v7``, ``v8``, or empty if it has none."""
+    """Return the kind of a core's memory protection unit: ``v7``, ``v8``, or empty if it has none."""
     if core.arch.startswith("armv8"):
         return "v8"
     return "v7" if core.arch.startswith("armv7") else ""

@@ -1,4 +1,4 @@
-"""What projects can be built with."""
+"""Toolchains that can build a project."""
 
 from crtgen.boards import Board
 
@@ -9,7 +9,7 @@ HOST = ("cc", "zig")
 
 
 def toolchains_of(board: Board, platform: str) -> tuple[str, ...]:
-    """What a project can be built with; the first is taken unless another is named."""
+    """Return the toolchains that can build a project; the first is the default."""
     if platform == "zephyr":
         return ("zephyr",)
     return HOST if board.is_host else BARE_METAL

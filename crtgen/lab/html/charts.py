@@ -105,7 +105,7 @@ def arena(report: Report) -> str:
 
 
 def _shortened(name: str, letters: int) -> str:
-    """What of a name fits; nothing where that would not tell it."""
+    # Shortens a name; empty if too little of it would be left to recognise it.
     if len(name) <= letters:
         return name
     return f"{name[: letters - 1]}…" if letters > 4 else ""

@@ -36,7 +36,7 @@ _CONSTANT = re.compile(r"\b\w+ (?:<|<=|>|!=) ((?:\w+ \+ )?\d+|[A-Z][A-Z0-9_]+)$"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is claimed, whether it holds, what was found, and the file with the details."""
+    """A claim: whether it holds, the evidence, and the file with the details."""
 
     claim: str
     holds: bool
@@ -145,7 +145,7 @@ def _facts(path: Path, generated: api.GeneratedProject, toolchain: Toolchain) ->
 
 
 def claims_of_image(image: api.Image) -> Iterator[Claim]:
-    """What can be read off the ELF."""
+    """Yield the claims that follow from the ELF alone."""
     sizes, stack = image.size.sizes, image.size.stack
     heap = sorted({s.name for s in sizes.symbols if _HEAP.fullmatch(s.name)})
     yield Claim(

@@ -1,4 +1,4 @@
-"""What a device met, as a panel of the page: the counts of ``crt/drift.h`` beside what is usual."""
+"""Panel of a page about a device's inputs: counts of ``crt/drift.h`` beside the reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _ROWS = ("inputs", "classes", "margins")
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What a device counted, and what is usual, if somebody gave the data."""
+    """Counts from a device, and the reference counts if there are data for them."""
 
     window: DriftWindow
     usual: DriftReference | None = None

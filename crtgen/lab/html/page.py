@@ -73,7 +73,7 @@ def render_page(
 
 
 def _quality(study: Study) -> list[HtmlTable]:
-    """What came of labelled data."""
+    # Quality on labelled data.
     if study.quality is None:
         return []
     made = []
@@ -98,7 +98,7 @@ def _interfaces(report: Report) -> tuple[tuple[str, ...], ...]:
 
 
 def _folded(study: Study) -> str:
-    """What the certificates of removed channels add up to."""
+    # Sum of the certificates of removed channels.
     if not study.folded:
         return ""
     before = sum(layer.macs_before for layer in study.folded)
@@ -259,7 +259,7 @@ _COMPARED = ("instructions", "cycles_estimated", "flash_bytes", "ram_bytes", "st
 
 
 def _compared(report: Report, before: Mapping[str, Any]) -> HtmlTable:
-    """What is not as it was: figures, then instructions of layers."""
+    # Changes of figures, then of the instructions of layers.
     pairs: list[tuple[str, Any, int | None]] = [(m, before.get(m), getattr(report, m)) for m in _COMPARED]
     old = {layer["name"]: layer.get("instructions") for layer in before["layers"]}
     pairs += [(layer.name, old.get(layer.name), layer.instructions) for layer in report.layers]

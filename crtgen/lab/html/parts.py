@@ -1,4 +1,4 @@
-"""What pages are made of: drawings, tables, and the templates that show them."""
+"""Building blocks of pages: drawings, tables, and the templates that show them."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""What a page is made of: a model on boards, measured and verified where they can be simulated."""
+"""Content of a page: a model on boards, measured and verified where they can be simulated."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,6 @@ class OnBoard:
         return plan
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "report": self.report.to_dict(),
             "levels": [level.to_dict() for level in self.levels],
@@ -71,7 +70,7 @@ class Study:
     fits: tuple[Fit, ...]
     rewrites: tuple[Rewrite, ...]
     quality: Evaluation | None = None
-    """How good it is on labelled data, if there were any."""
+    """Quality on labelled data, if there are any."""
 
     @property
     def folded(self) -> tuple[FoldedLayer, ...]:
@@ -79,7 +78,7 @@ class Study:
         return tuple(rewrite for rewrite in self.rewrites if isinstance(rewrite, FoldedLayer))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, and for a later page to compare with."""
+        """Return a dict for JSON, which a later page can compare with."""
         return {
             "crtgen": __version__,
             "model": self.model,

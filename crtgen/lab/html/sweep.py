@@ -137,7 +137,7 @@ def _number(value: float | None) -> str:
 
 
 def _front(model: str, rows: Sequence[StoreRow]) -> list[Drawing | HtmlTable]:
-    """What is worth having of a model: on each board, what no other options are better than in everything."""
+    # On each board, the choices that no other one beats in every figure.
     done = [row for row in rows if row.model == model and row.state == "done"]
     good: list[StoreRow] = []
     for _, group in groupby(sorted(done, key=lambda row: row.board), lambda row: row.board):

@@ -1,4 +1,4 @@
-"""What a network loses against another one, of floats for example, layer by layer, by the reference."""
+"""Loss of a network against another one, such as its float version, layer by layer, by the reference."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,17 +15,17 @@ from crtgen.network.ops import Activation, Quantize, Relu, Reshape, Transpose
 __all__ = ["BINS", "Loss", "losses", "sqnr", "within_range"]
 
 BINS = 9
-"""Of a histogram of errors, from the largest below zero to the largest above."""
+"""Bins of an error histogram, from the most negative to the most positive error."""
 
 _Axes: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What becomes of a value that both networks name, over all cases, in real numbers.
+    """Error of a value that both networks name, over all cases, as real values.
 
-    ``sqnr`` is the ratio of the signal to the error in decibels, ``largest`` the greatest error, ``range``
-    the greatest absolute value of the other network. ``histogram`` counts errors from -``largest`` to
+    ``sqnr`` is the ratio of signal to error in decibels, ``largest`` the largest absolute error, ``range``
+    the largest absolute value in the other network. ``histogram`` counts errors from -``largest`` to
     ``largest`` in ``BINS`` equal parts.
     """
 
@@ -38,7 +38,7 @@ class Loss:
     histogram: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, which has no infinity."""
+        """Return a dict for JSON; infinity becomes None."""
         return {**asdict(self), "sqnr": self.sqnr if math.isfinite(self.sqnr) else None}
 
 
@@ -152,7 +152,7 @@ def _folded(node: Node, name: str, graph: Graph, other: Graph) -> Activation:
 
 
 def _next_activation(graph: Graph, name: str) -> Activation:
-    """What the only node that reads a value clamps it to, once it has its layout."""
+    # The clamp by the only node that reads the value, after changes of layout.
     consumers = graph.consumers(name)
     if name in graph.outputs or len(consumers) != 1:
         return Activation.NONE
@@ -203,7 +203,7 @@ def _real(array: Array, value: Value) -> Array:
 
 
 def _stored(real: Array, value: Value) -> Array:
-    """As the value stores it."""
+    # Rounds as the value's type does.
     quant, kind = value.quant, np.dtype(value.dtype.numpy)
     if kind.kind == "f" or quant is None or quant.axis is not None:
         return real.astype(kind)

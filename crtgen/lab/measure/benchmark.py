@@ -33,7 +33,6 @@ class RpcFigures:
     down_bytes_per_second: float
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -95,7 +94,7 @@ def profile_model(
     check: Callable[[Session], object] = lambda session: None,
     runs: int = 1,
 ) -> Report:
-    """What each layer takes, in the mean of some runs, from an image that reads the timer around it.
+    """Measure each layer as the mean of some runs, with an image that reads the timer around each.
 
     Other parameters are those of ``measure_model``. Sizes are those of this image, which is larger than
     others.

@@ -329,7 +329,7 @@ def _drawn(counts: Counts, expected: Counts, runs: int, windows: int, block: int
 
 
 def read_window(data: bytes) -> DriftWindow:
-    """What ``crt_drift_cbor`` wrote. Raises ``ProtocolError`` for anything else."""
+    """Read the bytes that ``crt_drift_cbor`` wrote. Raises ``ProtocolError`` for anything else."""
     try:
         found = parse_cbor(data)
         if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""How good a model is on labelled data: what it takes clips for, what it notices in recordings."""
+"""Quality on labelled data: the classes of clips, and the events in recordings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +81,7 @@ class Detected:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What would come of another threshold; ``an_hour`` are false alarms of recordings."""
+    """Result of another threshold; ``an_hour`` is the rate of false alarms in recordings."""
 
     above: float
     hits: int
@@ -114,7 +114,7 @@ class Evaluation:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What may have a limit, by name."""
+        """Figures by name that may have a limit."""
         match self.result:
             case Classified(auc=auc):
                 return {"accuracy": self.result.accuracy, **({} if auc is None else {"auc": auc})}

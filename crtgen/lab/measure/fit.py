@@ -1,4 +1,4 @@
-"""Whether models fit boards, how fast they would be there, and what would make them fit: no tools needed."""
+"""Fit of models on boards, their speed there, and choices that would make them fit; needs no tools."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +22,9 @@ _SERIAL = 32
 
 @dataclass(frozen=True, slots=True)
 class FitChoice:
-    """What can be chosen to make a model fit: a level, places of its parts, the pool of the server.
+    """Choices that may make a model fit: the level, memories of its parts, the pool of the server.
 
-    ``feed`` is what the image comes by, as in a request.
+    ``feed`` is how the image arrives, as in a request.
     """
 
     optimize: str = "balanced"
@@ -69,22 +69,22 @@ class Fit:
 
     @property
     def server_short(self) -> dict[str, int]:
-        """The same for the server image, with its stack, the pool and the packets of the RPC."""
+        """The same for a server image, with its stack, pool and RPC packets."""
         return _short(self.board, self.server.memories)
 
     @property
     def fits(self) -> bool:
-        """Whether the library fits."""
+        """True if the library fits."""
         return not self.short
 
     @property
     def seconds(self) -> float | None:
-        """Of a run at the core's highest clock: the middle of ``seconds_range``."""
+        """Seconds of a run at the core's highest clock: the middle of ``seconds_range``."""
         return sum(self.seconds_range) / 2 if self.seconds_range else None
 
     @property
     def seconds_range(self) -> tuple[float, float] | None:
-        """The same by the model of its cycles and by how far such chips were from it: least and greatest."""
+        """Least and greatest seconds of a run, by the cycle model and its error range on such chips."""
         cycles = self.report.cycles_estimated
         if cycles is None or not self.board.clock:
             return None
@@ -93,7 +93,7 @@ class Fit:
 
     @property
     def is_assumed(self) -> bool:
-        """Whether the time is that of a usual flash, since nothing says how the board's own is read."""
+        """True if a typical flash was assumed, since the board's file does not describe its own."""
         return self.board.reads_are_assumed
 
     @property
@@ -103,7 +103,6 @@ class Fit:
         return reads is not None and reads.wait_states >= _SERIAL
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "model": self.report.model,
             "board": self.board.name,
@@ -134,7 +133,7 @@ class Fit:
 
 
 def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
-    """By memory, what it has less than is needed."""
+    # Missing bytes by memory.
     lacks = {m.name: needs.get(m.name, 0) - m.size for m in board.memories}
     return {name: size for name, size in lacks.items() if size > 0}
 
@@ -197,7 +196,7 @@ def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:
 
 
 def _places(board: Board) -> Sequence[Mapping[str, str]]:
-    """Where the arena and the weights can lie, beside where they do."""
+    # Other memories for arena and weights.
     found: list[Mapping[str, str]] = [{}]
     if "baremetal" in board.platforms:
         found += [{"arena": m.name} for m in board.memories if m.kind == "ram" and m.name != board.data]

@@ -27,8 +27,8 @@ __all__ = ["NAME", "keywords"]
 NAME = "keywords"
 _CHANNELS, _CLASSES, _BLOCKS = 64, 12, 4
 _SEED = 3
+# Of every activation.
 _SCALE = 0.05
-"""Of every activation."""
 
 _PROBABILITY = Quant.tensor(1 / 256, -128)
 

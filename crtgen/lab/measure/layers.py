@@ -54,7 +54,6 @@ class LayerVerdict:
     wrong: Wrong | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -64,10 +63,11 @@ def verify_layers(
     cases: Sequence[ReferenceRun],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[LayerVerdict, ...]:
-    """What each layer makes of the last of these cases, each of which follows the one before.
+    """Compare each layer's output in the last of these cases with the reference; each case follows the one
+    before.
 
-    The reference computes the rewritten graph. Of a loop over rows the last output exists, of control flow
-    what it leaves.
+    The reference computes the rewritten graph. Only the last output of a loop over rows exists, and only the
+    result of control flow.
     """
     info = session.model(plan.graph.name)
     steps = {step.name: step for step in plan.steps}
@@ -86,7 +86,7 @@ def verify_against_host(
     cases: Sequence[ReferenceRun],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[LayerVerdict, ...]:
-    """The same of an imported graph: what its code computes on this computer is the reference."""
+    """Compare an imported model's layers with a run of the same code on this computer."""
     info = session.model(model)
     runs = [case.inputs for case in cases]
     places = []
@@ -142,7 +142,7 @@ def states_of(plan: Plan, data: bytes) -> dict[str, Array]:
 
 
 def _outputs(plan: Plan, step: Step) -> Iterator[tuple[str, ArenaSlot]]:
-    """What a step leaves in the arena, and where; states are elsewhere."""
+    # Outputs of a step in the arena; states are elsewhere.
     for name in step.outputs:
         if name in plan.slots and name not in plan.homes:
             yield name, plan.slots[name]

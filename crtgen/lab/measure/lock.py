@@ -38,10 +38,12 @@ __all__ = [
 
 LOCK = "crtgen.lock.json"
 TOLERANCE = 0.005
-"""What part of what is locked a figure may be above it."""
+"""A figure may exceed its locked value by this fraction."""
 
 RESOLUTION = 100
-"""What it may be above it in any case: timers do not count every instruction."""
+"""A figure may exceed its locked value by this much in any case, since timers do not count every
+instruction.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class LockEntry:
 
     @property
     def source(self) -> tuple[str, str]:
-        """What its figures come from."""
+        """Origin of its figures."""
         return self.digest, self.toolchain
 
 
@@ -111,7 +113,6 @@ class Excess:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         blame = [{"layer": name, "before": before, "after": after} for name, before, after in self.blame]
         return {**asdict(self), "blame": blame}
 
@@ -173,7 +174,7 @@ def _is_measured(compiled: api.Compiled) -> bool:
 
 
 def compare(before: LockEntry, after: LockEntry, tolerance: float = TOLERANCE) -> tuple[Excess, ...]:
-    """What has become worse."""
+    """Return the figures that got worse by more than the tolerance."""
     found = []
     for metric, allowed in before.figures.items():
         actual = after.figures.get(metric, allowed)
@@ -184,7 +185,7 @@ def compare(before: LockEntry, after: LockEntry, tolerance: float = TOLERANCE) -
 
 
 def over(budget: Mapping[str, int], entry: LockEntry, before: LockEntry | None = None) -> tuple[Excess, ...]:
-    """What is above a budget; layers are blamed by what they took before."""
+    """Return the figures above a budget; layers are blamed by their share in ``before``."""
     found = []
     for metric, allowed in budget.items():
         actual = entry.figures.get(metric)

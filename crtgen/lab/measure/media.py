@@ -23,7 +23,9 @@ MEDIA = (*PICTURES, *_SOUNDS, ".csv")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How a pixel becomes a real number: (pixel - ``mean``) / ``std``; None is what suits the input."""
+    """Conversion of a pixel to a real value: (pixel - ``mean``) / ``std``; None selects values that suit the
+    input.
+    """
 
     mean: float | None = None
     std: float | None = None

@@ -14,12 +14,14 @@ def _costs(figures: Report) -> tuple[int, int, int]:
 
 
 def front(results: Sequence[Report]) -> tuple[bool, ...]:
-    """For each whether no other is at least as good in instructions, flash and RAM, and better in one."""
+    """Return for each result whether it is on the Pareto front of instructions, flash and RAM."""
     return undominated([_costs(r) for r in results])
 
 
 def undominated(costs: Sequence[tuple[float, ...]]) -> tuple[bool, ...]:
-    """For each whether no other is at least as small in everything, and smaller in something."""
+    """Return for each point whether no other one is at most as large in every coordinate and smaller in
+    one.
+    """
     return tuple(not any(_dominates(other, mine) for other in costs) for mine in costs)
 
 

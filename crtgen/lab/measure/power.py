@@ -78,7 +78,7 @@ def _data(file: TextIO) -> Iterator[str]:
 
 
 def _columns(header: Iterable[str]) -> Iterator[tuple[str, tuple[int, float]]]:
-    """By what is measured: the column, and what its unit is of a basic one."""
+    # By quantity: the column, and the factor of its unit.
     for index, name in enumerate(header):
         if match := _COLUMN.match(name):
             yield match[1].lower(), (index, _SCALES[(match[2] or "").lower()])

@@ -44,7 +44,7 @@ class Probe:
 
     @property
     def count(self) -> int:
-        """How often it does what it measures."""
+        """Number of operations that it measures."""
         return self.rounds * (self.words or _REPEATED)
 
 
@@ -62,7 +62,7 @@ ENDING = Probe("ending", "a stack without end, or a loop")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of each thing that a probe does: instructions, and cycles where the core has a model."""
+    """Expected cost of one operation of a probe: instructions, and cycles if the core has a model."""
 
     instructions: float
     cycles: float | None
@@ -89,7 +89,7 @@ def _routine(probe: Probe) -> Routine:
 
 
 def _repeat(f: Function, name: str, value: str, other: str) -> None:
-    """What a loop without words repeats."""
+    # Body of a loop without text.
     if name == "add":
         f("adds", value, value, "#1")
     elif name == "multiply":
@@ -101,12 +101,12 @@ def _repeat(f: Function, name: str, value: str, other: str) -> None:
 
 
 def symbol(probe: Probe) -> str:
-    """What the linker calls its loop."""
+    """Return the linker's name of its loop."""
     return f"crt_selftest_{probe.name}"
 
 
 def expected(probe: Probe, board: Board, *, waits: bool) -> Expected:
-    """What a probe takes, for each thing that it does; ``waits``: on a flash as the board's file has it."""
+    """Return the cost of one operation of a probe; ``waits``: with the flash of the board's file."""
     routine, pipeline = _routine(probe), pipeline_of(board.core)
     runs = routine.runs()
     instructions = runs.instructions / probe.count

@@ -39,10 +39,9 @@ _MOST_PLACES = 1024
 
 @dataclass(frozen=True, slots=True)
 class LayerError:
-    """What the quantised network makes of a tensor, beside the float one, over all cases.
+    """Error of a tensor of the quantised network against the float one, over all cases.
 
-    ``node`` and ``operator`` are those that compute the tensor; ``sqnr`` is the ratio of the signal to the
-    error, in decibels.
+    ``node`` and ``operator`` compute the tensor; ``sqnr`` is the ratio of signal to error in decibels.
     """
 
     tensor: str

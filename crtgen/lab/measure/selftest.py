@@ -1,6 +1,6 @@
-"""What a board does, measured on the board: for those who have one, and tell us.
+"""Self-test of a board: measurements that owners of real boards can send us.
 
-One image has a network and loops, each as a model of its own, whose time the server takes.
+One image has a network and test loops, each as a model of its own, and the server times them.
 """
 
 import time
@@ -35,8 +35,8 @@ _NETWORKS = (KEYWORDS, "digits")
 # Inputs of the network that has no file of cases.
 _CASES = 3
 
+# Fraction of instructions; calling a loop and counting its rounds costs little beside it.
 _COUNT_TOLERANCE = 0.01
-"""Of instructions: a call of the loop and its counters are few beside it."""
 
 # Seconds within which a full stack, and a watchdog of a tenth of a second, have to be seen, over USB too.
 _LONGEST = 20.0
@@ -44,8 +44,8 @@ _LONGEST = 20.0
 # Bytes that go to the device and come back, in parts.
 _ECHO = 4096
 
+# Seconds for which its clock is compared with this computer's.
 _SECONDS = 1.0
-"""How long the clock is compared with that of this computer."""
 
 _CLOCK_TOLERANCE = 0.03
 
@@ -53,8 +53,8 @@ _RATES = (230_400, 460_800)
 # Rates of the serial port beside that of the board, and how far from one a UART may be.
 _RATE_TOLERANCE = 0.02
 
+# Of a calibration.
 _MOST_LOOPS = 400_000_000
-"""Of a calibration."""
 
 # Simulators in which nothing happens where a chip has a fault.
 _WITHOUT_FAULTS = ("rp2040js", "Unicorn")
@@ -73,13 +73,13 @@ class Check:
 
     @property
     def ratio(self) -> float | None:
-        """What was measured, divided by what was expected."""
+        """Measured value divided by the expected one."""
         return self.value / self.expected if isinstance(self.value, float) and self.expected else None
 
 
 @dataclass(frozen=True, slots=True)
 class Selftest:
-    """What was seen of a board. ``simulated`` names the simulator; empty is the hardware."""
+    """Results of a board. ``simulated`` names the simulator; empty for hardware."""
 
     board: str
     summary: str
@@ -94,11 +94,10 @@ class Selftest:
         return all(check.passed is not False for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
     def to_page(self) -> str:
-        """The same as Markdown."""
+        """Return the results as Markdown."""
         where = f"simulated by {self.simulated}" if self.simulated else "on the board"
         by = f", seen by {self.seen_by}" if self.seen_by else ""
         lines = [
@@ -182,7 +181,7 @@ def run_watchdog(image: Image, board: Board, site: Site) -> Check:
 
 
 def watchdog(session: Session) -> Check:
-    """What becomes of a loop without end, once the watchdog runs: a fault's report, or a new start."""
+    """Run an endless loop with the watchdog on, and check that it ends in a fault report or a restart."""
     start = time.monotonic()
     try:
         _end(session, 1)
@@ -294,7 +293,7 @@ def _echo(session: Session, board: Board) -> Check:
 
 
 def _waiting(board: Board, flash: float | None, ram: float | None, simulated: str) -> Check:
-    """What a word of the flash costs beyond one of the RAM, and what the board's file has it cost."""
+    # Extra cost of a word from flash compared with RAM, measured and by the board's file.
     name, reads = "flash: waiting for a word, many", board.reads(board.code)
     if flash is None or ram is None or simulated:
         return Check(name, None, "cycles", None, "simulators do not wait" if simulated else "")

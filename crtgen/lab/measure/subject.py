@@ -1,4 +1,4 @@
-"""What is evaluated: a pipeline, or a network, and how data become its runs and scores."""
+"""The subject of an evaluation: a pipeline or a network, and the way from data to its runs and scores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ from crtgen.network.pipeline import JoinedPipeline, read_samples, runs_of, signa
 __all__ = ["Run", "Subject", "reference", "run_of", "runs_in", "seen_by"]
 
 Run = Callable[[Sequence[Array]], list[Array]]
-"""What a model makes of runs one after the other, after a reset: its first output."""
+"""A function that runs a model on inputs one after the other, after a reset, and returns its first
+outputs.
+"""
 
 _AS_IT_SUITS = Scaling()
 
@@ -60,12 +62,12 @@ class Subject:
 
     @property
     def output(self) -> Value:
-        """What is looked at."""
+        """The output that is evaluated."""
         return self.model.outputs[0]
 
     @property
     def count(self) -> int:
-        """How many scores that are, without that of a gate."""
+        """Number of scores, without a gate's."""
         gate = (
             self.pipeline is not None and self.pipeline.decision is not None and self.pipeline.decision.gate
         )
@@ -73,7 +75,7 @@ class Subject:
 
     @property
     def is_anomaly(self) -> bool:
-        """Whether its score says how unusual something is: of networks, whether they give what they get."""
+        """True if its score says how unusual an input is; for networks, if they reproduce their input."""
         if self.pipeline is not None:
             return self.pipeline.decision is not None and bool(self.pipeline.decision.anomaly)
         return self.output.elements == self.model.inputs[0].elements
@@ -139,7 +141,7 @@ def reference(model: api.Model) -> Run:
 
 
 def run_of(session: Session) -> Run:
-    """What an image computes that runs somewhere."""
+    """Return the function that runs the model of a session."""
 
     def run(inputs: Sequence[Array]) -> list[Array]:
         session.reset()
@@ -149,7 +151,7 @@ def run_of(session: Session) -> Run:
 
 
 def seen_by(run: Run, pipeline: JoinedPipeline, signals: list[Array]) -> Run:
-    """The same, which adds the signals that it gets to ``signals``."""
+    """Return ``run``, with the signals that it receives appended to ``signals``."""
 
     def seeing(inputs: Sequence[Array]) -> list[Array]:
         signals.extend(signals_of(pipeline, inputs))

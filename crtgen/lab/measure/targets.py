@@ -20,7 +20,7 @@ from crtgen.lab.measure.verification import Verdict, verify
 __all__ = ["TEST_TARGETS", "TargetOutcome", "junit", "target_of", "verify_on"]
 
 TEST_TARGETS = ("host", "emulator", "board")
-"""Where a model is tested, the cheapest first."""
+"""Targets on which a model is tested, the cheapest first."""
 
 
 _ANYWHERE = Site()
@@ -28,9 +28,10 @@ _ANYWHERE = Site()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetOutcome:
-    """What came of a model on a board: ``verdicts``, the ``error`` that ended it, or why it was skipped.
+    """Result of a model on a board: ``verdicts``, the ``error`` that ended it, or the reason why it was
+    skipped.
 
-    ``stand_in`` is the board of the emulator that ran it in the place of a board that is not here.
+    ``stand_in`` is the board of the emulator that ran it, if the board is not connected.
     """
 
     model: str
@@ -43,16 +44,15 @@ class TargetOutcome:
 
     @property
     def failed(self) -> int:
-        """How many cases are not as expected."""
+        """Number of cases with wrong outputs."""
         return sum(verdict.difference is not None for verdict in self.verdicts)
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing is wrong; what was skipped is not."""
+        """True if every case ran and was right; False if it was skipped."""
         return self.error is None and not self.failed
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "model": self.model,
             "board": self.board,
@@ -67,7 +67,7 @@ class TargetOutcome:
 
 
 def target_of(board: Board, site: Site = _ANYWHERE) -> str:
-    """Where a board's image runs."""
+    """Return the kind of target that a board's image runs on."""
     if board.is_host:
         return "host"
     return "emulator" if site.is_simulated(board) else "board"

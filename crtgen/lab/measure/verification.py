@@ -80,7 +80,7 @@ def verify_cases(
     cases: Mapping[str, Sequence[ReferenceRun]],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[Verdict, ...]:
-    """The same with cases that are known already, by the model's name."""
+    """Verify cases that are loaded already, by the model's name."""
     verdicts = []
     for info in session.models:
         chosen = cases[info.name]

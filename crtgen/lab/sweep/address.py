@@ -1,7 +1,8 @@
-"""What makes a result the same again: the contents of files, crtgen's own code, the tools of this computer.
+"""Addresses of results: digests of everything that a result depends on. That is the content of files,
+crtgen's own code, and the tools of this computer.
 
 A tool is named by a text: ``gcc``, ``zig`` and ``cc`` are compilers, ``qemu``, ``rp2040js`` and ``zephyr``
-what they are called, ``codegen:NAME...`` an external code generator.
+are themselves, ``codegen:NAME...`` is an external code generator.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ def toolchain_text(versions: Mapping[str, str]) -> str:
 
 
 def tool_version(tool: str) -> str:
-    """What tells this version of a tool from another; what is wrong with it if it cannot be used."""
+    """Return a text that changes with the tool's version; the reason if the tool cannot be used."""
     try:
         if tool.startswith(_CODEGEN):
             return read_generator(tool.removeprefix(_CODEGEN)).version()

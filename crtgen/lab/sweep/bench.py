@@ -1,4 +1,4 @@
-"""What Dask's workers have of crtgen: their board. Only where the package distributed is there."""
+"""Dask plugin that gives a worker its board. Imported only if the package distributed is installed."""
 
 import signal
 

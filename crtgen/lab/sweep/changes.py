@@ -1,4 +1,4 @@
-"""What differs between two sweeps, and what is to blame: the model, its options, crtgen, or the tools."""
+"""Differences between two sweeps, and their cause: the model, its options, crtgen, or the tools."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,8 @@ __all__ = ["Changes", "JobChange", "compare", "is_same"]
 # Columns that the address of a job is made of, and how they are called.
 _PARTS = {"source": "the model", "settings": "options", "code": "crtgen", "toolchain": "the toolchain"}
 
+# Instructions may differ by this fraction between two runs of the same code.
 _NOISE = 0.0001
-"""What part of the instructions may differ between two runs of the same code, where that is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,10 @@ class JobChange:
 
     @property
     def reason(self) -> str:
-        """What is to blame, as text."""
+        """The cause as text."""
         return "; ".join(self.blame) + (" (the generated code is the same)" if self.same_code else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         figures = [{"metric": metric, "before": a, "now": b} for metric, a, b in self.figures]
         return {**asdict(self), "figures": figures}
 
@@ -58,11 +57,10 @@ class Changes:
     new: int
     gone: int
     reasons: dict[str, int]
-    """How many jobs have another address, by what is to blame."""
+    """Number of jobs with another address, by cause."""
     changed: tuple[JobChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         changed = [change.to_dict() for change in self.changed]
         return {"new": self.new, "gone": self.gone, "reasons": self.reasons, "changed": changed}
 
@@ -72,7 +70,7 @@ def _text(value: float | None) -> str:
 
 
 def compare(before: Iterable[StoreRow], now: Sequence[StoreRow]) -> Changes:
-    """What became of the jobs of the sweep ``before``."""
+    """Compare the jobs of the sweep ``before`` with those of now."""
     old = {row.cell: row for row in before}
     pairs = [(old[row.cell], row) for row in now if row.cell in old]
     other = [(a, b) for a, b in pairs if a.digest != b.digest]
@@ -99,14 +97,14 @@ def _change(a: StoreRow, b: StoreRow) -> JobChange | None:
 
 
 def is_same(metric: str, a: float | None, b: float | None) -> bool:
-    """Whether a figure is what it was, as far as it can be measured."""
+    """Return whether two values of a figure are equal within the accuracy of its measurement."""
     if metric != "instructions" or a is None or b is None:
         return a == b
     return abs(a - b) <= max(_NOISE * a, RESOLUTION)
 
 
 def _blame(a: StoreRow, b: StoreRow) -> tuple[str, ...]:
-    """What is different of that which goes in; of crtgen and tools with their versions."""
+    # Inputs that differ; crtgen and tools with their versions.
     found = []
     for column, name in _PARTS.items():
         old, new = getattr(a, column), getattr(b, column)

@@ -103,7 +103,8 @@ class _SweepRun:
             yield from ((waiting.popleft().task, failure(lost)) for _ in range(len(waiting)))
 
     def _is_stranded(self, future: "Future", attempt: _Attempt) -> bool:
-        """Whether nobody can run a task for too long; one that only others can run goes to them."""
+        # True if no worker could run the task for too long. If only other workers can run it, it goes to
+        # them.
         fitting = attempt.fitting(self.workers)
         if attempt.allowed and fitting and not attempt.allowed & fitting:
             self._drop(future)
@@ -128,7 +129,7 @@ class _SweepRun:
                 self._submit(waiting.popleft())
 
     def _room(self, lane: str) -> int:
-        """How many jobs of a lane may be with the cluster."""
+        # Number of further jobs of a lane that may be with the cluster.
         if lane == _ALONE:
             return 1
         able = (w for w in self.workers.values() if not lane or resource(lane) in w["resources"])
@@ -186,7 +187,7 @@ class _SweepRun:
             return list(dict.fromkeys(found))
 
     def _wrong(self, future: "Future", attempt: _Attempt) -> Outcome | None:
-        """What Dask says of a task that did not come to its end; None if it is tried again, alone."""
+        # Turns Dask's failure of a task into an outcome; None if the task is tried again, alone.
         from distributed.scheduler import KilledWorker
 
         error = future.exception() if future.status == "error" else None
@@ -202,7 +203,7 @@ class _SweepRun:
         return Outcome(error=name, message=message, log=str(error), worker=str(error.last_worker.name))
 
     def _goes_elsewhere(self, attempt: _Attempt, outcome: Outcome) -> bool:
-        """Whether another board of this kind tries what failed on the way to one."""
+        # True if another board of this kind should try a job that failed on the way to its board.
         if not attempt.task.board or not outcome.is_elsewhere_better:
             return False
         more = replace(attempt, tried=attempt.tried | {outcome.worker}, last=outcome, stranded=None)

@@ -21,8 +21,8 @@ __all__ = ["connected", "is_clear", "local_cluster", "resource", "serve"]
 _START = 60.0
 
 _SAFE_PATH = "PYTHONSAFEPATH"
+# Dask's errors are raised or stored; at its end it would log tracebacks of closed connections.
 _LOG_LEVEL = logging.CRITICAL
-"""Of Dask: what goes wrong is raised, or in a row; at its end it logs tracebacks of closed connections."""
 
 
 def resource(board: str) -> str:
@@ -31,12 +31,12 @@ def resource(board: str) -> str:
 
 
 def is_clear(unit: LocalBoard) -> bool:
-    """Whether it is known what a connected board is, and where it talks."""
+    """Return whether board and port of a connected unit are known."""
     return len(unit.boards) == 1 and bool(unit.port)
 
 
 def _worker_options(units: Sequence[LocalBoard], count: int) -> Iterator[dict[str, Any]]:
-    """How the worker of each board is started, and so many without one: of one thread each."""
+    # Options of one worker per board and of ``count`` without one, each with one thread.
     from crtgen.lab.sweep.bench import Bench
 
     common = {
@@ -118,7 +118,7 @@ def connected(scheduler: str) -> Iterator["Client"]:
 
 
 def _place(scheduler: str) -> dict[str, str]:
-    """How Dask's classes are told where the scheduler is."""
+    # Arguments that tell Dask's classes where the scheduler is.
     if "://" in scheduler:
         return {"address": scheduler}
     if not Path(scheduler).is_file():

@@ -28,14 +28,14 @@ from crtgen.network.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 __all__ = ["KIND", "Job", "JobOptions", "Outcome", "failure", "own_board", "run_job"]
 
 KIND = "model"
-"""What the store calls these jobs: other measurements may lie beside them."""
+"""Kind of these jobs in the store, which may hold other measurements, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What may differ between jobs of one model and board; the names and values are those of commands.
+    """Options that may differ between jobs of one model and board; names and values are those of commands.
 
-    ``toolchain`` is empty for the first that is found.
+    ``toolchain`` is empty for the first one that is found.
     """
 
     optimize: str = "balanced"
@@ -91,11 +91,13 @@ class Job:
         return tuple(filter(None, (self.source, self.expect, self.own_board)))
 
     def tools(self, target: Board) -> tuple[str, ...]:
-        """What its figures on its board depend on beside crtgen; see ``address.tool_version``."""
+        """Return the tools on which its figures on a board depend, beside crtgen; see
+        ``address.tool_version``.
+        """
         return tools_of(target, self.options.toolchain, self.options.codegen, self.simulate)
 
     def site(self, target: Board) -> Site:
-        """Where it runs on its board, if nobody knows better."""
+        """Return the default site of its board."""
         return Site(simulate=self.simulate and bool(target.simulator))
 
     def settings(self) -> str:
@@ -112,12 +114,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job.
+    """Result of a job.
 
     ``figures`` are by metric, ``layers`` are instructions by layer, ``project`` is the digest of all that was
-    generated. ``error`` is the class of what went wrong, empty if nothing did, ``message`` says it, ``log``
-    is the output of the program that failed, or a traceback. ``seconds`` is the time that the job took on
-    the ``worker``.
+    generated. ``error`` is the class of the error, empty if there was none, ``message`` its text, ``log`` the
+    output of the failed program, or a traceback. ``seconds`` is the time on the ``worker``.
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class Outcome:
     worker: str = ""
     seconds: float = 0.0
     is_elsewhere_better: bool = False
-    """Whether it failed on the way to a board, so that another board may do."""
+    """True if it failed on the way to a board, so that another board may succeed."""
 
 
 def failure(error: BaseException) -> Outcome:
@@ -143,7 +144,7 @@ def failure(error: BaseException) -> Outcome:
 
 
 def _is_of_the_way(error: CrtgenError) -> bool:
-    """Whether it is about the way to a board, not about what the board answered."""
+    # True for errors of the connection, False for answers of the board.
     return isinstance(error, FlashError | LinkError) and not isinstance(error, DeviceFault | RemoteError)
 
 

@@ -84,7 +84,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def asks_of_sweep(path: Path) -> tuple[tuple[str, ...], str]:
-    """What a sweep asks for beyond measuring, and the digest of its content."""
+    """Return the consent that a sweep needs beyond measuring, and the digest of its content."""
     content = load_toml(path, "the sweep")
     rules = [_rule(rule) for key in _RULES for rule in content.tables(key)]
     return _asks([_axes(content), *rules]), content.digest
@@ -175,7 +175,7 @@ class _MatrixReader:
 
 
 def _without(jobs: Mapping[Job, None], axes: Values, table: TomlTable) -> dict[Job, None]:
-    """What a rule leaves. One that takes nothing away is a mistake, and so is one that takes all."""
+    # Applies a rule. A rule that removes no job, or all of them, is an error.
     if not axes:
         raise table.error("", "a rule that excludes everything")
     for axis, wanted in axes.items():

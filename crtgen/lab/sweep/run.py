@@ -27,9 +27,9 @@ __all__ = ["Watch", "WorkerPool", "run_sweep"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
-    """Where jobs run: with the workers of ``scheduler``, or else with so many of this computer's own.
+    """Workers of jobs: those of ``scheduler``, or ``count`` processes on this computer.
 
-    Own workers have the boards that are connected here, of which ``hardware_map`` says what is what.
+    Own workers use the boards that are connected here; ``hardware_map`` says which board is where.
     """
 
     scheduler: str | None = None
@@ -41,7 +41,7 @@ class Watch:
     """Is told how a sweep goes on; this one does nothing with it."""
 
     def begun(self, counts: Mapping[str, int]) -> None:
-        """How many jobs wait, are done and failed already."""
+        """Report how many jobs wait, are done, and have failed already."""
 
     def running(self, dashboard: str) -> None:
         """Workers are there; where Dask shows them, empty if nowhere."""
@@ -108,12 +108,12 @@ def _tasks(jobs: Sequence[Job], client: "Client | None") -> list[Task]:
 
 
 def _known(tools: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """What crtgen and the tools of this computer are."""
+    # Versions of crtgen and of the tools of this computer.
     return code_digest(), {tool: tool_version(tool) for tool in tools}
 
 
 def _known_there(client: "Client", tools: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The same of all workers, which have to agree."""
+    # Versions of all workers, which must agree.
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError as error:
@@ -133,7 +133,7 @@ def _known_there(client: "Client", tools: Sequence[str]) -> tuple[str, dict[str,
 
 
 def _said(mine: tuple[str, dict[str, str]], other: tuple[str, dict[str, str]]) -> str:
-    """What one has and the other has not."""
+    # Differences between two sets of versions.
     ours, theirs = ({"crtgen": code, **versions} for code, versions in (mine, other))
     return "; ".join(f"{name} {text}" for name, text in ours.items() if theirs[name] != text)
 

@@ -74,10 +74,10 @@ _TABLES = ("figures", "layers")
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """What a row says of its job: ``digest`` is its address, the last four are what went into that.
+    """A row of the store: ``digest`` is the job's address, made from the last four fields.
 
-    ``source`` is the digest of the model's file, ``settings`` are the choices as JSON, of which ``label`` is
-    what people read.
+    ``source`` is the digest of the model's file, ``settings`` the options as JSON, and ``label`` their
+    readable form.
     """
 
     digest: str
@@ -344,7 +344,7 @@ class JobStore:
         return StoreRow(**named)
 
     def counts(self, sweep: SweepInfo) -> dict[str, int]:
-        """How many jobs are in each state."""
+        """Return the number of jobs by state."""
         found = self._read(
             "SELECT state, count(*) FROM job JOIN member ON job = id WHERE sweep = ? GROUP BY state",
             (sweep.number,),

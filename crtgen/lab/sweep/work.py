@@ -1,4 +1,4 @@
-"""What a worker does with a job: with the sweep's crtgen and tools, and on its board if need be."""
+"""A worker's part: run a job with the sweep's crtgen and tools, on its board if it needs one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

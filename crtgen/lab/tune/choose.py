@@ -12,7 +12,7 @@ Measured = Mapping[tuple[str, int], KernelFigures]
 """Figures by layer and number of the candidate. What could not be measured is not there."""
 
 Chosen = Mapping[str, int]
-"""By layer, the number of its candidate."""
+"""Number of the chosen candidate by layer."""
 
 HINT = "give more flash or RAM"
 

@@ -14,8 +14,8 @@ __all__ = ["Images", "Trial"]
 Trial = Callable[[Chosen], tuple[api.Compiled, Report]]
 """Compiles, builds, verifies and profiles a choice."""
 
+# Errors that a candidate may cause; it is then left out.
 _LEFT_OUT = (BuildError, DoesNotFitError, MismatchError, DeviceFault)
-"""What may be a candidate's fault: it is left out then."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Images:
             self._try(image)
 
     def count(self, wanted: set[str]) -> int:
-        """How many images that takes if all goes well."""
+        """Return how many images the measurement takes if none fails."""
         left, count = set(wanted), 0
         while left:
             left -= {self.addresses[name][n] for name, n in self._next(left)}
@@ -80,7 +80,7 @@ class Images:
 
 
 def _figures(compiled: api.Compiled, report: Report) -> dict[str, KernelFigures]:
-    """What each layer of an image takes."""
+    # Figures of each layer of an image.
     (module,) = compiled.modules
     assert report.image is not None
     sizes = {symbol.name: symbol.size for symbol in report.image.sizes.symbols}

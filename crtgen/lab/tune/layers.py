@@ -15,9 +15,9 @@ __all__ = ["KernelFigures", "TunableLayer", "functions_of", "layers_of"]
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """What was measured of a kernel: a run of it, bytes of its constants, and of each of its functions.
+    """Measured figures of a kernel: one run, bytes of its constants, and bytes of each of its functions.
 
-    The functions are those of ``functions_of``, in that order.
+    Functions are in the order of ``functions_of``.
     """
 
     figure: int
@@ -55,7 +55,7 @@ def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer
 
 
 def functions_of(kernel: Kernel) -> Sequence[Hashable]:
-    """What a kernel's functions are, its own one first: equal ones are one function of the image."""
+    """Return keys of a kernel's functions, its own first; equal keys are one function of the image."""
     if kernel.is_alias:
         return ()
     routines: list[Hashable] = list(kernel.ordered_routines)

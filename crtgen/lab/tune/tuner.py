@@ -26,13 +26,13 @@ from crtgen.lab.tune.layers import KernelFigures, TunableLayer, layers_of
 __all__ = ["KIND", "Limits", "Result", "Tuning", "tune"]
 
 KIND = "kernel"
-"""What the store calls a candidate of a layer."""
+"""Kind of these rows in the store."""
 
 _FEW, _RUNS_OF_FEW = 1_000_000, 16
 """Below so many instructions a tick of the timer is too much for one run of a layer: the mean tells more."""
 
+# Attempts to replace a choice that turns out to be too large.
 _ROUNDS = 40
-"""How often a choice that turns out to be too large is replaced by the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuning:
-    """What is tuned: ``compile`` makes the model's code with these entries of tune files.
+    """A tuning task: ``compile`` makes the model's code with these entries of tune files.
 
-    ``cases`` are verified on the board, of every image. The rest is as in ``measure_model``.
+    Every image is verified with ``cases`` on the board. Other fields are as in ``measure_model``.
     """
 
     compile: Callable[[Sequence[Tuned]], api.Compiled]
@@ -111,7 +111,7 @@ def tune(
 
 
 def total(report: Report) -> int:
-    """What is to be the least: cycles of a run where the device counts them, else instructions."""
+    """Return the figure to minimise: cycles of a run if the device counts them, otherwise instructions."""
     figure = report.instructions if report.cycles is None else report.cycles
     if figure is None:
         raise _counts_nothing(report.board)
@@ -162,7 +162,7 @@ class _Tuner:
         )
 
     def _entries(self, layer: TunableLayer) -> Iterator[StoreEntry]:
-        """What the store calls each candidate. Its address is that of its code, not of its weights."""
+        # Row of each candidate. Its address is that of its code, without its weights.
         request = self.untuned.request
         compiler = toolchain_text(
             {tool: tool_version(tool) for tool in tools_of(request.board, self.tuning.toolchain or "", ())}
@@ -266,7 +266,7 @@ class _Tuner:
         return self.usual, self.before
 
     def _size(self, what: str) -> int:
-        """Of the untuned image."""
+        # Of the untuned image.
         size = self.before.image_flash_bytes if what == "flash" else self.before.image_ram_bytes
         assert size is not None
         return size
@@ -275,7 +275,8 @@ class _Tuner:
         return {name: n for name, n in chosen.items() if n != self.usual[name]} or chosen
 
     def _too_large(self, chosen: Chosen, plan: Plan, arena: int) -> list[Chosen]:
-        """What is never to be chosen again: kernels that need too much by themselves, else all together."""
+        # Choices to exclude from now on: kernels that need too much by themselves, otherwise the whole
+        # choice.
         needs = zip(plan.steps, plan.needs, strict=True)
         alone: list[Chosen] = [
             {step.name: chosen[step.name]} for step, n in needs if n > arena and step.name in chosen

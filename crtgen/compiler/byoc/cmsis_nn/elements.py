@@ -52,7 +52,7 @@ def extreme(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def left_shift(params: object) -> int | None:
-    """How ``arm_nn_activation_s16`` is told the scale of its input; None for one that it does not know."""
+    """Return the input scale in the form of ``arm_nn_activation_s16``; None if it cannot express it."""
     if not isinstance(params, Sigmoid16Params):
         return None
     power = (params.multiplier // 3).bit_length() - 1

@@ -1,4 +1,4 @@
-"""What every layer of CMSIS-NN is made from: its structures in C, a node's names, the code of a call."""
+"""Common parts of layers by CMSIS-NN: its C structures, names of a node, the code of a call."""
 
 import ctypes
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class CmsisLayer:
 
     @property
     def kind(self) -> str:
-        """How CMSIS-NN's functions for these types end."""
+        """Suffix of CMSIS-NN's functions for these types."""
         if any(value.dtype is DType.INT4 for value in self.sig.inputs):
             return "s4"
         return "s16" if self.sig.x.dtype is DType.INT16 else "s8"
@@ -70,7 +70,7 @@ class CmsisLayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CmsisCode:
-    """What calls functions of CMSIS-NN: lines of C, further constants, bytes of its buffer."""
+    """Code that calls functions of CMSIS-NN: lines of C, further constants, bytes of its buffer."""
 
     lines: tuple[str, ...]
     functions: tuple[str, ...]

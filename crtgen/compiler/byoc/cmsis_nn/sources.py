@@ -80,7 +80,7 @@ class CmsisSources:
         }
 
     def has_header(self, name: str) -> bool:
-        """Whether the folder ``Include`` has this header."""
+        """Return whether the folder ``Include`` has this header."""
         return (self.root / "Include" / name).is_file()
 
     def called_in(self, code: str) -> list[str]:
@@ -110,7 +110,7 @@ class CmsisSources:
         return SourceLibrary("cmsis-nn", contents, ("Include",))
 
     def size(self, function: str, *arguments: ctypes.Structure | int) -> int:
-        """What a ``get_buffer_size`` function returns; structures go by reference."""
+        """Call a ``get_buffer_size`` function and return its result; structures are passed by reference."""
         try:
             call = getattr(self._compiled, function)
         except AttributeError as error:

@@ -23,7 +23,7 @@ PATTERNS = (
     (Conv2d, Reshape, Transpose, Reshape),
 )
 BLOCKS = (0, 1, 3, 2, 4, 5)
-"""How the pixels of blocks get to their rows and columns."""
+"""Mapping from the pixels of blocks to rows and columns."""
 _FUNCTION = "arm_transpose_conv_wrapper_s8"
 _SIZE = "arm_transpose_conv_s8_get_buffer_size"
 _REVERSED_SIZE = "arm_transpose_conv_s8_get_reverse_conv_buffer_size"
@@ -56,7 +56,7 @@ class Transposed:
 
 
 def find_transposed(subgraph: Graph) -> Transposed | None:
-    """What the chain of a subgraph is; None if it is another one."""
+    """Recognise the chain of a subgraph; None for any other chain."""
     kinds = tuple(type(node.op) for node in subgraph.nodes)
     if kinds not in PATTERNS:
         return None

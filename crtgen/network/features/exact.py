@@ -65,7 +65,7 @@ class ExactSteps(ArraySteps):
         return self.part(self.one(Power(), self.one(Rfft(length), frame)), *bins)
 
     def doubles(self, handle: Handle) -> Doubles:
-        """What a handle stands for, or its constant."""
+        """Return the value of a handle, or its constant."""
         return (handle.array() if handle.is_constant else self.array(handle)).astype(np.float64)
 
     def centred(self, size: int) -> Handle:

@@ -171,7 +171,9 @@ class Features:
         return np.stack([self.transform(signal[start : start + length]) for start in starts])
 
     def quantized(self, signals: Any) -> npt.NDArray[np.int8]:
-        """The same in int8, as the settings round it. Raises ``UsageError`` if they do not say how."""
+        """Compute the features and round them to int8. Raises ``UsageError`` if the settings have no
+        quantisation.
+        """
         if isinstance(self.settings, MelSettings) and self.settings.rounding == "none":
             raise UsageError("these features are not rounded", hint="quantise them as the network's input is")
         if isinstance(self.settings, ImageSettings):

@@ -1,4 +1,4 @@
-"""Where frames lie in a signal, and what is put around the signal for that."""
+"""Positions of frames in a signal, and the padding that they need around it."""
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ def offset(settings: SoundSettings) -> int:
 
 
 def starts_of(settings: SoundSettings, length: int) -> Places:
-    """Where the samples of each frame begin in a signal of ``length`` samples, padding included."""
+    """Return the first sample of each frame in a signal of ``length`` samples, padding included."""
     whole = max(length - settings.span, 0)
     steps = whole // settings.hop
     if isinstance(settings, MelSettings) and settings.tail == "zero":

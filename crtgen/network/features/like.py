@@ -17,8 +17,8 @@ __all__ = ["Likeness", "like"]
 
 Rows = npt.NDArray[np.float64]
 
+# Functions count as equal if they differ by less than this fraction of the values' range.
 _EQUAL = 1e-4
-"""Of the range of the values: from here on two functions count as equal."""
 
 # Frame, hop and transform, in samples.
 _FRAMES = (
@@ -77,7 +77,7 @@ class Likeness:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing is left but rounding."""
+        """True if only rounding errors are left."""
         return self.difference <= _EQUAL
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ def _of_width(name: str, settings: MelSettings, width: int) -> Iterator[Features
 
 
 def _near(features: Features) -> Iterator[tuple[str, Any, Features]]:
-    """The same with another value of one setting."""
+    # Variants that differ in one setting.
     settings = asdict(features.settings)
     for name, values in _CHANGES.items():
         for value in values:
@@ -161,7 +161,7 @@ def _near(features: Features) -> Iterator[tuple[str, Any, Features]]:
 
 
 def _may_be(settings: Mapping[str, Any], name: str, value: Any) -> bool:
-    """Whether it is another value, one that counts, and rows stay as wide as they are."""
+    # True if the value differs, matters, and does not change the width of a row.
     if name not in settings or settings[name] == value:
         return False
     if name == "deltas":

@@ -43,7 +43,9 @@ _ORDERS = {"bayer_rggb": (0, 0), "bayer_grbg": (0, 1), "bayer_gbrg": (1, 0), "ba
 
 
 def frame_value(s: ImageSettings) -> Value:
-    """What a frame is: ``[H, W, 3]`` bytes, ``[H, W, 2]`` of YUYV, ``[H, W]``, of uint16 for RGB565."""
+    """Return the value of a frame: ``[H, W, 3]`` bytes, ``[H, W, 2]`` of YUYV, ``[H, W]`` bytes, or uint16
+    for RGB565.
+    """
     more = {"rgb888": (3,), "yuyv": (2,)}.get(s.format, ())
     shape = (s.frame_height, s.frame_width, *more)
     return Value("frame", shape, DType.UINT16 if s.format == "rgb565" else DType.UINT8)

@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 PILLOW_BITS = 22
-"""Of Pillow's weights: 32, less 8 of a byte and 2 of head room."""
+"""Fraction bits of Pillow's weights: 32, less 8 for a byte and 2 of headroom."""
 
+# OpenCV ignores pixels that are covered by less than this.
 _NOTHING = 1e-3
-"""What OpenCV leaves out of a pixel that is covered so little."""
 
 Shorts = npt.NDArray[np.int16]
 
@@ -46,13 +46,13 @@ class Spans:
 
     @classmethod
     def of(cls, spans: Sequence[tuple[int, Sequence[float]]], dtype: type[np.generic]) -> "Spans":
-        """Of where each sum begins, and its weights."""
+        """Convert from the start and the weights of each sum."""
         weights = np.concatenate([np.array(weights) for _, weights in spans]).astype(dtype)
         first, widths = [start for start, _ in spans], [len(weights) for _, weights in spans]
         return cls(weights, np.array(first, np.int16), np.array(widths, np.int16))
 
     def shifted(self, by: int) -> "Spans":
-        """The same sums of numbers that begin ``by`` later."""
+        """Return the same sums for values that begin ``by`` later."""
         return Spans(self.weights, (self.first + by).astype(np.int16), self.widths)
 
     @property
@@ -62,7 +62,9 @@ class Spans:
 
 
 def nearest(length: int, count: int) -> npt.NDArray[np.int32]:
-    """Where Pillow takes ``count`` pixels of ``length`` from; the step is added up, as there."""
+    """Return the source pixels that Pillow takes for ``count`` of ``length`` pixels; the step accumulates as
+    it does there.
+    """
     step = length / count
     at, places = step * 0.5, []
     for _ in range(count):
@@ -145,7 +147,7 @@ def area_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Short
 
 
 def whole_scale(length: int, count: int) -> int:
-    """How many pixels become one, if all of them do so evenly; or 0."""
+    """Return how many pixels become one, if this is the same for all of them, otherwise 0."""
     return length // count if length % count == 0 else 0
 
 

@@ -47,8 +47,8 @@ _GROUP = 4
 
 _CORRECTION_BITS = 3
 _SNR_BITS = 12
+# Scale and zero point that networks trained on the integer front end expect of its bytes.
 _MICRO_INT8 = Quant.tensor(26 / 256, -128)
-"""What the bytes of the integer front end mean to the networks that are trained on them."""
 
 
 def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = False) -> Handle:

@@ -35,7 +35,7 @@ class Scaler:
 
     @property
     def factors(self) -> npt.NDArray[np.float32]:
-        """What the difference is multiplied with."""
+        """Factors of the differences."""
         return (1 / self.scale.astype(np.float64)).astype(np.float32)
 
 

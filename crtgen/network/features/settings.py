@@ -1,4 +1,4 @@
-"""What features are made of: the settings of each kind, and their checks."""
+"""Settings of features, one class for each kind, and their checks."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -29,10 +29,10 @@ FORMATS = (
     "bayer_gbrg",
     "bayer_bggr",
 )
-"""What cameras give."""
+"""Pixel formats of cameras."""
 
 STATISTICS = (*MOMENTS, "peak_to_peak", "crest", "zero_crossings")
-"""What a window along an axis may be described by."""
+"""Statistics that may describe a window along an axis."""
 
 _RESIZES = (
     "pillow-bilinear",
@@ -172,7 +172,7 @@ class MelSettings:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether spectra can be computed in int32."""
+        """True if spectra can be computed in int32."""
         return has_block(self.fft) and abs(self.preemphasis) <= STEEPEST
 
     def on(self, *, fpu: bool) -> "MelSettings":
@@ -263,12 +263,12 @@ class MicroSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VibrationSettings:
-    """What a window of samples along some axes is described by, axis by axis, in float32.
+    """Features of a window of samples along several axes, axis by axis, in float32.
 
-    ``statistics`` are names of ``STATISTICS``. Without ``bins`` there is nothing more.
-    With them the samples lose their mean after an optional Butterworth ``filter``; the greatest powers of
-    frames of ``fft`` samples, half a frame apart, follow, as logarithms to base 10, and before them skew and
-    kurtosis of the powers. A low-pass filter keeps the bins up to its ``cutoff``, in hertz.
+    ``statistics`` are names of ``STATISTICS``. Without ``bins`` these are all. With ``bins`` the mean is
+    subtracted after an optional Butterworth ``filter``; then follow skew and kurtosis of the powers, and the
+    logarithms to base 10 of the largest powers over frames of ``fft`` samples, half a frame apart. A low-pass
+    filter keeps the bins up to its ``cutoff``, in hertz.
     """
 
     rate: int = 100
@@ -365,12 +365,12 @@ class ImageSettings:
 
     @property
     def channels(self) -> int:
-        """Of the picture."""
+        """Channels of the picture."""
         return 1 if self.format == "grey" or self.grey != "none" else 3
 
     @property
     def part(self) -> tuple[int, int, int, int]:
-        """Of the frame: the first row and column, and the height and width, of what is looked at."""
+        """Part of the frame that is used: first row, first column, height, width."""
         if self.crop == "none":
             return 0, 0, self.frame_height, self.frame_width
         side = min(self.frame_height, self.frame_width)

@@ -1,4 +1,6 @@
-"""Where the operators of features go: into a graph for a device, or over all frames of a signal at once."""
+"""Builders for the operators of features: into a graph for a device, or over all frames of a signal at
+once.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -36,7 +38,7 @@ Bins: TypeAlias = tuple[int, int]
 """The first number of a spectrum, and the one behind the last."""
 
 PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
-"""What is before the first sample of a frame."""
+"""Index of the sample before the first one of a frame."""
 
 PARTS = ("weights", "first", "widths")
 """The tables of bands."""
@@ -60,7 +62,7 @@ class Steps(ABC):
 
     @abstractmethod
     def rows(self, row: Callable[[], Handle]) -> Handle:
-        """What ``row`` makes of each frame."""
+        """Apply ``row`` to each frame."""
 
     @abstractmethod
     def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
@@ -101,7 +103,7 @@ class Steps(ABC):
 
     @abstractmethod
     def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
-        """What follows a row: from row to row ``factor`` of it, and the rest of what was before."""
+        """Smooth from row to row: ``factor`` of the new row plus the rest of the previous result."""
 
     @abstractmethod
     def part(self, value: Handle, first: int, end: int) -> Handle:
@@ -121,11 +123,11 @@ class Steps(ABC):
 
     @abstractmethod
     def state(self, key: str, initial: Array) -> Handle:
-        """What lives from row to row, and what it is at first."""
+        """Return a state with its initial value."""
 
     @abstractmethod
     def become(self, key: str, value: Handle) -> None:
-        """What the state is for the next row."""
+        """Set a state for the next row."""
 
     def averaged(self, value: Handle, reach: int) -> Handle:
         """Means over each row with ``reach`` rows before and after it; the ends are mirrored."""

@@ -35,8 +35,8 @@ from crtgen.network.ops.statistics import MOMENTS
 
 __all__ = ["butterworth", "vibration"]
 
+# A root of 0 is replaced by this, so that a quotient with it is 0.
 _LEAST_RMS = 1e-30
-"""What a root is taken for that is 0, so that a quotient of it is 0."""
 
 
 def butterworth(kind: str, order: int, cutoff: float, rate: float) -> npt.NDArray[np.float32]:

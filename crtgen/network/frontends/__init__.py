@@ -69,5 +69,5 @@ def _load(file: Path, name: str | None, shapes: Mapping[str, tuple[int, ...]]) -
 
 
 def _identifier(file: Path) -> bytes:
-    """What a flatbuffer has at offset 4: the identifier of its format."""
+    # The format identifier at offset 4 of a flatbuffer.
     return files.read(file, "the model")[4:8]

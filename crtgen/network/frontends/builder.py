@@ -1,7 +1,8 @@
-"""What every front end does alike: tensors become values, operators nodes, and what is wrong has its place.
+"""The part that all front ends share: tensors become values, operators nodes, and every error names its
+place.
 
-A front end reads its format into ``NamedTensor`` objects and a converter per operator; names, constants and
-what follows from them, states, several outputs, subgraphs, refusals and errors are the builder's business.
+A front end reads its format into ``NamedTensor`` objects and has a converter per operator. Names, constant
+folding, states, several outputs, subgraphs, refusals and errors are the builder's business.
 """
 
 import math
@@ -43,8 +44,8 @@ __all__ = [
 ]
 
 
+# Memory of a converter's intermediate constants, as a multiple of the constant.
 _CHANGED = 3
-"""So many times as large is what a converter makes of constants on the way."""
 
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
 
@@ -198,7 +199,7 @@ class GraphBuilder:
         self._lost |= {tensor.key for tensor in tensors}
 
     def state(self, key: Hashable, template: Value) -> Value:
-        """What a state is now. At first it is ``template``; in a subgraph, an input of it."""
+        """Return the current value of a state. The first is ``template``; in a subgraph it is an input."""
         if key not in self._latest:
             template = self.templates.setdefault(key, template)
             named = replace(template, name=self.value_names.unique(template.name))
@@ -217,7 +218,7 @@ class GraphBuilder:
         return Value.state(identifier(tensor.name, suggestion), initial, tensor.quant)
 
     def initial_value(self, key: Hashable) -> Array:
-        """What a state is before the first run."""
+        """Return the value of a state before the first run."""
         return self.initial[key] if key in self.initial else self.templates[key].array()
 
     def become(self, key: Hashable, value: Value) -> None:
@@ -225,7 +226,7 @@ class GraphBuilder:
         self._latest[key] = value
 
     def changed(self, key: Hashable) -> bool:
-        """Whether a state is another value now than at first."""
+        """Return whether a state was assigned."""
         return self._latest[key] is not self.states[key]
 
     def latest(self, key: Hashable) -> str:
@@ -411,7 +412,7 @@ class GraphBuilder:
         return self._register(Value.constant(self.value_names.unique(name), operand))
 
     def _taken_as(self, value: Value, quant: Quant | None) -> Value:
-        """The same integers with another quantisation, as what moves elements in TFLite Micro takes them."""
+        # Same integers, another quantisation: TFLite Micro's moving operators ignore it.
         own = quant is not None and quant.rescaling is not Rescaling.FIXED_POINT
         if value.quant == quant or own or value.dtype not in _QUANTISED:
             return value
@@ -429,18 +430,19 @@ class GraphBuilder:
         return tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=False))
 
     def _name(self, made: Converted, last: bool = False) -> str:
-        """Of several operators of a layer those with products or windows have its name, else the last one."""
+        # If a layer becomes several operators, one with products or windows gets its name, otherwise the
+        # last.
         bears = self._bears_name if last else not self._bears_name and counts(made)
         return self._stem if bears else f"{self._stem}_{made.op.name}"
 
     def _shared_step(self, made: Converted) -> Value:
-        """What an operator gives, which is computed once for all that it is an operand of."""
+        # Result of an operator that several operands share.
         if id(made) not in self._steps:
             self._steps[id(made)] = self._step(made)
         return self._steps[id(made)]
 
     def _step(self, made: Converted) -> Value:
-        """What an operator gives that goes before another one."""
+        # Result of an operator that precedes another one.
         operands = self._operands(made)
         ((shape, dtype),) = made.op.infer(operands)
         node = self.node_names.unique(self._name(made))

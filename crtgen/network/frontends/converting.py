@@ -1,4 +1,4 @@
-"""What converters have in common: how their tables are found, and what they ask of an operator."""
+"""Common parts of converters: finding their tables, and questions about an operator."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -26,7 +26,7 @@ class FileLayer(Generic[Tensor]):
     __slots__ = ()
 
     longest: ClassVar[int]
-    """Of a constant vector of integers."""
+    """Longest constant vector of integers."""
 
     inputs: tuple[Tensor | None, ...]
 
@@ -41,7 +41,7 @@ class FileLayer(Generic[Tensor]):
         return tuple(self.tensor(i) for i in range(len(self.inputs)))
 
     def has(self, position: int) -> bool:
-        """Whether there is such an input."""
+        """Return whether there is such an input."""
         return position < len(self.inputs) and self.inputs[position] is not None
 
     def tensor(self, position: int) -> Tensor:

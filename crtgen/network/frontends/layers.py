@@ -1,4 +1,4 @@
-"""What front ends hand to the builder: tensors of a file, and operators on them."""
+"""Input of the builder: tensors of a file, and operators on them."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptState:
-    """What an operator keeps from run to run without a tensor of the file; ``key`` is that of the state."""
+    """A state of an operator without a tensor in the file; ``key`` identifies it."""
 
     key: Hashable
     initial: Array
@@ -74,7 +74,7 @@ class KnownOutput:
 
 
 Result: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
-"""What the outputs of an operator are: an operator's, a constant, or one of both for each of them."""
+"""Outputs of an operator: an operator, a constant, or a tuple of these for several outputs."""
 
 
 def collect(made: Converted, steps: dict[int, Converted]) -> None:
@@ -87,7 +87,7 @@ def collect(made: Converted, steps: dict[int, Converted]) -> None:
 
 
 def counts(made: Converted) -> bool:
-    """Whether its operator is what a layer is there for: products, or windows."""
+    """Return whether the operator is the main one of its layer: it has products or windows."""
     return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
 
 

@@ -27,8 +27,8 @@ from crtgen.network.ops.traits import Weighted
 __all__ = ["load_onnx"]
 
 _NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+# Operators that accept a constant without elements.
 _EMPTY = {"Cast", "CastLike", "Concat", "Shape", "Size"}
-"""What takes a constant without elements."""
 
 _NOTHING: Mapping[str, Array] = MappingProxyType({})
 
@@ -172,7 +172,7 @@ def _unread(node: FileNode, position: int) -> NamedTensor:
 
 
 def _convert(layer: OnnxLayer) -> Result:
-    """What the node means; refuses an operator and types that crtgen lacks."""
+    # Refuses operators and types that crtgen lacks.
     row = CONVERTERS.get(layer.node.code)
     if row is None:
         raise RefusedOperator("the operator is not supported", "docs/onnx.md lists those that are")

@@ -1,4 +1,4 @@
-"""What is wrong with an ONNX model that the onnx package says less clearly, or does not survive."""
+"""Checks of ONNX models that the onnx package reports unclearly, or crashes on."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ __all__ = [
 HINT = "export or download the model again"
 MAX_RANK = 8
 MAX_ELEMENTS = 1 << 26
-"""Of a tensor: more than any board holds, and little enough to compute with on a host."""
+"""Limit of a tensor's elements: more than any board holds, and few enough to compute with on a host."""
 
 
 # The package infers nothing of it, without looking whether there is anything to infer from.
@@ -37,7 +37,7 @@ _MOST_NEEDING_TYPES = 16
 
 
 def label(node: Any, index: int) -> str:
-    """What errors call a node."""
+    """Return the name of a node for error messages."""
     return f"node {node.name!r} ({node.op_type})" if node.name else f"node {index} ({node.op_type})"
 
 
@@ -155,7 +155,7 @@ def free_lengths(graph: Any, where: str) -> None:
 
 
 def _is_sound(node: Any, attribute: Any) -> bool:
-    """Whether axes are some of a tensor, and an equation has letters."""
+    # True if axes are within the tensor, and an equation consists of letters.
     if node.op_type == "Einsum" and attribute.name == "equation":
         return re.fullmatch(rb"[A-Za-z,.> -]*", attribute.s) is not None
     if attribute.name == "num_outputs":

@@ -22,7 +22,7 @@ class _RealForm:
 
 
 def is_plain_average(node: FileNode) -> bool:
-    """Whether each window of an average is whole, and without gaps."""
+    """Return whether each window of an average is complete and not dilated."""
     padded = any(node.attributes.get("pads", ())) or node.attributes.get("ceil_mode")
     spread = set(node.attributes.get("dilations", ())) - {1}
     return not padded and not spread and node.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")

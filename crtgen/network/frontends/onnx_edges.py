@@ -34,11 +34,11 @@ LOOKUP = "crtgen.Lookup"
 """A function of a quantised number as the table of its results; inputs as those of QLinearSigmoid."""
 
 RECODED = "crtgen.Recoded"
-"""The same numbers in the other type of eight bits."""
+"""The other 8-bit type with the same values."""
 
 EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
 OF_BYTE = -INT8.low
-"""What a number of uint8 is more than the one of int8 that stands for it."""
+"""Offset of a uint8 value from the int8 value that represents it."""
 
 
 def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant:
@@ -60,7 +60,7 @@ def as_int8(numbers: Array) -> Array:
 
 
 def real_numbers(quant: Quant) -> npt.NDArray[np.float32]:
-    """What the 256 numbers of int8 stand for, in order."""
+    """Return the real values of the 256 int8 codes, in order."""
     numbers = np.arange(-OF_BYTE, OF_BYTE) - quant.zero_point
     return numbers.astype(np.float32) * np.float32(quant.scale)
 
@@ -84,7 +84,7 @@ class Edge:
 
     @classmethod
     def of(cls, node: FileNode) -> "Edge":
-        """What a DequantizeLinear reads, or a QuantizeLinear writes."""
+        """Return the edge that a DequantizeLinear reads, or a QuantizeLinear writes."""
         numbers = node.inputs[0] if node.code == DEQUANTIZE else node.outputs[0]
         return cls(numbers, node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else "")
 
@@ -95,7 +95,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How the tensors and nodes of a graph hang together."""
+    """Producers and readers of the tensors in a graph."""
 
     tensors: dict[str, NamedTensor]
     producers: Mapping[str, FileNode]
@@ -116,11 +116,11 @@ class Links:
         return self.tensors[name].data if name else None
 
     def is_alone(self, name: str, *codes: str) -> bool:
-        """Whether nothing else reads a tensor than operators of these."""
+        """Return whether all readers of a tensor are operators of these types."""
         return name not in self.outputs and all(n.code in codes for n in self.readers.get(name, []))
 
     def is_whole(self, edge: Edge) -> bool:
-        """Whether a tensor is quantised as a whole, to eight bits, by constants."""
+        """Return whether a tensor is quantised per tensor, to 8 bits, with constant parameters."""
         scale, zero = self.data(edge.scale), self.data(edge.zero)
         return (
             scale is not None
@@ -131,12 +131,12 @@ class Links:
         )
 
     def is_int8(self, edge: Edge) -> bool:
-        """Whether a tensor is of int8, not uint8, and computed."""
+        """Return whether a tensor is computed and int8, not uint8."""
         zero = self.data(edge.zero)
         return zero is not None and zero.dtype == np.int8 and self.data(edge.numbers) is None
 
     def reads(self, numbers: str) -> int:
-        """How many operators read what a quantised tensor stands for."""
+        """Return how many operators read the dequantised value."""
         readers = self.readers.get(numbers, [])
         return sum(max(1, len(self.readers.get(node.outputs[0], []))) for node in readers)
 
@@ -153,7 +153,7 @@ class Links:
         return Edge.of(node) if node is not None and plain else None
 
     def activation(self, name: str) -> Edge | None:
-        """The same for one that is computed, and quantised as a whole."""
+        """Return the edge of a computed tensor that is quantised per tensor; None otherwise."""
         edge = self.source(name)
         return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
 
@@ -168,7 +168,7 @@ class Links:
         return real_numbers(self.quant(edge))[as_int8(numbers).astype(np.int64) + OF_BYTE]
 
     def alike(self, first: Edge, second: Edge) -> bool:
-        """Whether two tensors, each quantised as a whole, are quantised alike, in the same type."""
+        """Return whether two per-tensor quantised tensors have the same parameters and type."""
         zeros = self.data(first.zero), self.data(second.zero)
         types = [zero.dtype for zero in zeros if zero is not None]
         return self.quant(first) == self.quant(second) and len(set(types)) == 1

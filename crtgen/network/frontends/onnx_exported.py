@@ -1,4 +1,4 @@
-"""What PyTorch writes of quantised layers, in the form that ONNX Runtime's quantiser writes.
+"""Quantised layers as PyTorch exports them, rewritten to the form of ONNX Runtime's quantiser.
 
 A linear layer is ``MatMul(x, Transpose(DequantizeLinear(weights)))``, then an Add of its bias.
 """

@@ -70,7 +70,7 @@ class FileNode:
 
     @property
     def place(self) -> str:
-        """Where it is, for errors."""
+        """Position for error messages."""
         output = next(name for name in self.outputs if name)
         return f"node {self.name!r}" if self.name else f"node {self.index}, output {output!r}"
 
@@ -97,7 +97,7 @@ class OnnxFileGraph:
 
     @property
     def captured(self) -> tuple[str, ...]:
-        """What a subgraph reads of the graphs around it."""
+        """Names that a subgraph takes from the graphs around it."""
         names = (*(name for node in self.nodes for name in node.reads), *self.outputs)
         return tuple(dict.fromkeys(name for name in names if name and name not in self.tensors))
 
@@ -322,7 +322,7 @@ class _OnnxReader:
 
 
 def _bytes(tensor: Any) -> int:
-    """How many bytes the numbers of a tensor take."""
+    # Bytes of a tensor's elements.
     known = tensor.data_type in onnx.TensorProto.DataType.values() and tensor.data_type
     itemsize = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize if known else 1
     return int(math.prod(tensor.dims) * itemsize)

@@ -87,7 +87,7 @@ class OnnxFlow:
         builder: GraphBuilder,
         results: Sequence[NamedTensor],
     ) -> None:
-        """By a condition that is computed at run time."""
+        # The condition is computed at run time.
         names = dict.fromkeys(name for graph in branches for name in graph.captured)
         known = {name: builder.known(tensors[name]) for name in names}
         given = [tensor for tensor in known.values() if tensor.data is None]

@@ -52,18 +52,18 @@ _EACH_ELEMENT = frozenset(
 # Operators that the package computes for lengths that are their inputs.
 _SIZED = {"BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"}
 
+# Operations that the package needs per element.
 _PER_ELEMENT = 40
-"""What the package takes for an element of its operators, in operations."""
 
+# Calls that it needs per node.
 _SETTING_UP = 20
-"""What it takes for a node, in calls."""
 
 # The first version of DequantizeLinear that the package computes; older ones mean the same.
 _WITH_QUANTISED = 19
 
 
 def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
-    """Whether all inputs of the node are constants, and its results are computed here."""
+    """Return whether all inputs are constants, so that crtgen computes the results."""
     code = layer.node.code
     known = code in COMPUTED or code in _EACH_ELEMENT or code in _SIZED or code in _RANDOM
     return known and not layer.node.graphs and all(t.data is not None for t in inputs)
@@ -85,7 +85,7 @@ def folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> dict[str, NamedTe
 
 
 def _own(layer: OnnxLayer) -> list[Array]:
-    """What our own definition makes of a node."""
+    # By crtgen's own definition of the operator.
     arrays = [t.data for t in layer.inputs if t is not None and t.data is not None]
     try:
         length = length_of(layer, arrays)
@@ -99,7 +99,7 @@ def _own(layer: OnnxLayer) -> list[Array]:
 
 
 def _by_package(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> list[Any]:
-    """What the package's definition makes of a node."""
+    # By the package's definition.
     names = (name for name in layer.node.reads if name)
     feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}
     return compute(layer.node, feeds)
@@ -132,7 +132,7 @@ def _ask(operations: int, nbytes: int) -> None:
 
 
 def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
-    """What a node makes of these inputs, by name; ``ValueError`` if it makes nothing."""
+    """Evaluate a node on inputs by name; ``ValueError`` if that fails."""
     try:
         return _run(node, feeds)
     except Exception as error:  # the package raises what its Python code happens to raise

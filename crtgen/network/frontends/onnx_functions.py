@@ -12,7 +12,7 @@ from crtgen.base.errors import UnsupportedError
 __all__ = ["DOMAINS", "check_calls", "inlined", "is_function"]
 
 DOMAINS = ("", "ai.onnx")
-"""What the operators of ONNX itself are in."""
+"""Domains of ONNX's own operators."""
 
 # Functions that are computed when the model is read, or not at all.
 _COMPUTED = {"Range", "BlackmanWindow", "HammingWindow", "HannWindow", "Bernoulli"}
@@ -31,7 +31,7 @@ _Types = Mapping[str, bytes]
 
 
 def is_function(code: str) -> bool:
-    """Whether ONNX defines the operator by simpler ones."""
+    """Return whether ONNX defines the operator by simpler ones."""
     return onnx.defs.has(code) and _has_function(onnx.defs.get_schema(code))
 
 
@@ -116,7 +116,7 @@ def _has_function(schema: Any) -> bool:
 
 
 def _definition(node: Any, types: _Types, domain: str, version: int) -> Any:
-    """What the node stands for; None if it is no function, or if the package does not say."""
+    # None if the node is no function, or the package does not define it.
     if not onnx.defs.has(node.op_type, version, domain):
         return None
     schema: Any = onnx.defs.get_schema(node.op_type, version, domain)
@@ -154,7 +154,7 @@ def _body(schema: Any, written: int, node: Any, types: _Types) -> Any:
 
 
 def _holds(nodes: Any, version: int) -> bool:
-    """Whether operators of this version have the attributes and the inputs that nodes give them."""
+    # True if operators of this version have the attributes and inputs that the nodes use.
     for node in nodes:
         if node.domain not in DOMAINS or not onnx.defs.has(node.op_type, version, ""):
             return False

@@ -36,7 +36,7 @@ _MOST_VISITS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """What a function makes of the numbers of ``source``: ``table[256]`` of int8, by the numbers of int8."""
+    """A function of the int8 values of ``source``: ``table[256]`` of int8, indexed by code."""
 
     source: Edge
     table: Array

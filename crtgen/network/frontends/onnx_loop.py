@@ -33,11 +33,12 @@ class ScanAxis:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What Loop and Scan have in common.
+    """Common parts of Loop and Scan.
 
-    At most ``limit`` rounds, as long as ``condition``; ``states`` are handed on. ``sources`` give a slice to
-    each round, ``lines`` are how outputs are collected. The first states are at ``first_input`` and
-    ``first_output`` of the body; before them a Loop's has the number of the round, and the condition.
+    There are at most ``limit`` rounds, as long as ``condition`` holds; ``states`` are carried over.
+    ``sources`` give a slice to each round, ``lines`` describe the collected outputs. The first states are at
+    ``first_input`` and ``first_output`` of the body; the inputs of a Loop's body before them are round number
+    and condition.
     """
 
     body: OnnxFileGraph
@@ -50,7 +51,7 @@ class Rounds:
     first_output: int
 
     def count(self) -> int | None:
-        """How many rounds there are if no condition ends them; None if that is known at run time."""
+        """Return the number of rounds if no condition ends them; None if it is only known at run time."""
         lengths = {tensor.shape[line.axis] for tensor, line in self.sources}
         if len(lengths) > 1:
             raise ValueError(f"inputs of {sorted(lengths)} slices are scanned together")
@@ -106,7 +107,7 @@ class LoopBody:
             self.scope[name] = self._slice(tensor, line)
 
     def end(self) -> None:
-        """What becomes of the states, of the number of the round, and of what is collected."""
+        """Add the outputs of a round: states, round number, collected outputs."""
         r, outputs = self.rounds, self.rounds.body.outputs
         if r.limit is not None and r.limit.data is None:
             self.fixed.append(r.limit)
@@ -165,7 +166,7 @@ class LoopBody:
         return While(condition, body), operands, [output for *_, output in self.carried]
 
     def _goes_on(self, asking: GraphBuilder) -> NamedTensor:
-        """Whether there is another round."""
+        # True if there is another round.
         limit, count = self.rounds.limit, self.rounds.count()
         made: NamedTensor | Converted | None = None
         if count is not None:
@@ -179,7 +180,7 @@ class LoopBody:
         return made if isinstance(made, NamedTensor) else self._node(asking, made)
 
     def _slice(self, source: NamedTensor, line: ScanAxis) -> NamedTensor:
-        """What a round gets of a tensor, without the axis."""
+        # The slice that a round gets of a tensor, without the axis.
         shape = source.shape
         size = tuple(1 if a == line.axis else d for a, d in enumerate(shape))
         cut = Converted(DynamicSlice(size), (source, self._place(line, len(shape), shape[line.axis])))
@@ -213,7 +214,7 @@ class LoopBody:
         )
 
     def _place(self, line: ScanAxis, rank: int, count: int) -> Converted:
-        """Where the slice of this round begins."""
+        # Index at which this round's slice begins.
         at: Operand = self.counter
         if line.back:
             at = Converted(Sub(), (number(count - 1, DType.INT64), at), ("round",))
@@ -228,7 +229,7 @@ class LoopBody:
         )
 
     def _node(self, builder: GraphBuilder, made: Converted) -> NamedTensor:
-        """What an operator gives, added to a graph."""
+        # Adds an operator to a graph and returns its output.
         tensor = self._tensor("value", _UNKNOWN, None)
         node = self.layer.node
         builder.node(node.place, node.code, (node.code.lower(),), (), (tensor,), lambda: made)

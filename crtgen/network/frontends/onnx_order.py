@@ -34,7 +34,7 @@ def sort_nodes(graph: Any, where: str) -> None:
 
 
 def _sorted(needs: Sequence[set[int]]) -> list[int]:
-    """Of the nodes that can be computed, the first in the file is next (Kahn's algorithm)."""
+    # Kahn's algorithm: of all nodes that are ready, the first in the file comes next.
     users: Mapping[int, list[int]] = {i: [] for i in range(len(needs))}
     for i, before in enumerate(needs):
         for maker in before:
@@ -70,7 +70,7 @@ def _graphs(node: Any) -> Iterator[Any]:
 
 
 def _given(graph: Any) -> set[Any]:
-    """What is there before the first node."""
+    # Names that exist before the first node.
     constants = (*(t.name for t in graph.initializer), *(t.values.name for t in graph.sparse_initializer))
     return {*(v.name for v in graph.input), *constants}
 

@@ -17,7 +17,7 @@ __all__ = ["is_one"]
 
 @lru_cache(maxsize=256)
 def is_one(code: str, a: Quant, b: Quant, y: Quant) -> bool:
-    """Whether both definitions of ``Add`` or ``Mul`` agree at all 65,536 pairs of int8."""
+    """Return whether both definitions of ``Add`` or ``Mul`` agree on all 65,536 pairs of int8."""
     numbers = np.arange(-OF_BYTE, OF_BYTE, dtype=np.int64)
     x = [real_numbers(q) for q in (a, b)]
     real = x[0][:, None] + x[1] if code == "Add" else x[0][:, None] * x[1]

@@ -166,7 +166,7 @@ def _joined(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _joined_part(links: Links, end: FileNode, real: str, number: int) -> tuple[Nodes, str] | None:
-    """The same of one operand, which may be a constant; None if it is not quantised."""
+    # One operand, which may be a constant; None if it is not quantised.
     source = links.activation(real)
     if source is not None:
         return _alike(links, end, source, number)
@@ -214,7 +214,7 @@ def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Nodes, str]:
-    """What quantises numbers as a result is, and the name that they have then."""
+    # Quantises an operand like the result, and returns the new name.
     edge = Edge.of(end)
     if links.alike(source, edge):
         return [], source.numbers
@@ -245,7 +245,7 @@ def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
 
 
 def _is_layer(node: FileNode) -> bool:
-    """Whether a layer of integers has the node's attributes; with others ONNX Runtime computes in float32."""
+    # True if an integer layer supports the node's attributes; with others, ONNX Runtime computes in float32.
     if node.code == "AveragePool":
         return is_plain_average(node)
     given = {name: node.attributes.get(name, default) for name, default in _GEMM.items()}
@@ -256,11 +256,9 @@ _GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0}
 
 
 def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:
-    """Whether a layer computes what ONNX Runtime does on a PC.
-
-    It takes layers of integers for uint8, and for int8 where each tensor is read once; otherwise operators as
-    they stand. Sums of products are the same in both forms, and so are most sums and products of two tensors.
-    """
+    # True if crtgen's layer gives the same results as ONNX Runtime on a PC. The runtime uses integer layers
+    # for uint8, and for int8 if each tensor is read once; otherwise it runs the operators as written. Sums of
+    # products are equal in both forms, and so are most sums and products of two tensors.
     signed_ = any(links.is_int8(edge) and links.reads(edge.numbers) > 1 for edge in edges)
     if not signed_ or node.code in _SUMS:
         return True
@@ -298,12 +296,13 @@ def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | 
 
 
 def _step(links: Links, x: Edge, weights: Edge | None) -> npt.NDArray[np.float32] | None:
-    """What a step of the sums is, of all outputs or of each."""
+    # Step size of the sums, for all outputs or for each.
     scales = [links.data(edge.scale) for edge in (x, weights) if edge is not None]
     known = [s.astype(np.float32).reshape(-1) for s in scales if s is not None]
     return known[0] * known[1] if len(known) == 2 else None
 
 
+# Conversion of the operator before a QuantizeLinear to integers.
 _WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (
     (_MOVED, _moved),
     (("Concat",), _joined),
@@ -311,4 +310,3 @@ _WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes 
     (("Pad",), _padded),
     (tuple(_LAYERS), _computed),
 )
-"""How what is before a QuantizeLinear becomes integers, by its operator."""

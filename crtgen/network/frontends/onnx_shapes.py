@@ -14,9 +14,10 @@ __all__ = ["COMPUTED", "length_of"]
 
 
 def length_of(layer: OnnxLayer, arrays: Sequence[Array]) -> int:
-    """How many elements the results of one of ``COMPUTED`` have, or a little more; ``arrays`` are its inputs.
+    """Return an upper estimate of the elements in the results of one of ``COMPUTED``; ``arrays`` are its
+    inputs.
 
-    Raises ``ValueError`` for inputs that make none.
+    Raises ``ValueError`` for invalid inputs.
     """
     code = layer.node.code
     if code == "Range":
@@ -177,4 +178,4 @@ COMPUTED: Mapping[str, Callable[[OnnxLayer], list[Array]]] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""What each makes of a node whose inputs are constants; ``ValueError`` and its kind if that cannot be."""
+"""Functions that compute a node with constant inputs; they raise ``ValueError`` and its subclasses."""

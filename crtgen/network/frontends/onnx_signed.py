@@ -44,7 +44,9 @@ PLACES: Mapping[str, tuple[tuple[tuple[int, int, int], ...], tuple[int, int]]] =
     "com.microsoft.QLinearSoftmax": _ONE,
     "com.microsoft.QLinearWhere": (((1, 2, 3), (4, 5, 6)), (7, 8)),
 }
-"""Of each operator of quantised numbers: its inputs as (numbers, scale, zero point), and its output's two."""
+"""Operators of quantised values: the indices of (numbers, scale, zero point) of inputs, and the output's
+two.
+"""
 
 # fmt: off
 # Operators whose results are quantised as their first input; those of Concat as each of them.
@@ -90,7 +92,7 @@ def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
 
 
 def _knows(node: FileNode) -> bool:
-    """Whether an operator takes numbers of int8 for quantised ones of uint8."""
+    # True if an operator accepts int8 instead of uint8.
     known = node.code in (*PLACES, *_KEPT, *_ZEROS, "com.microsoft.QLinearConcat", RECODED)
     return known and not node.graphs
 
@@ -129,7 +131,7 @@ def _renamed(node: FileNode, names: Mapping[str, str]) -> FileNode:
 
 
 def _quants(graph: OnnxFileGraph) -> dict[str, Quant]:
-    """How computed tensors of eight bits are quantised: as what computes them says, else what reads them."""
+    # Quantisation of computed 8-bit tensors, from their producer or else from their readers.
     found: dict[str, Quant] = {}
 
     def note(names: list[str]) -> None:
@@ -161,7 +163,7 @@ def _moved_by(node: FileNode) -> tuple[str, ...]:
 
 
 def _note_node(node: FileNode, found: dict[str, Quant], note: Callable[[list[str]], None]) -> None:
-    """What a node says of its inputs and outputs."""
+    # Quantisation that a node states for its inputs and outputs.
     own = next((name for name in _moved_by(node) if name in found), "")
     if own:
         for name in node.outputs[:1] if node.code == "MaxPool" else filter(None, node.outputs):

@@ -27,7 +27,7 @@ class OnnxType:
 
     @property
     def is_own(self) -> bool:
-        """Whether crtgen has the type itself."""
+        """True if crtgen has the same type."""
         return self.name == _NAMES.get(self.dtype, self.dtype.name)
 
 
@@ -52,7 +52,7 @@ _KINDS = (
     OnnxType("UINT2", DType.UINT8, bits=2),
 )
 KINDS: Mapping[str, OnnxType] = {kind.name: kind for kind in _KINDS}
-"""By ONNX's name."""
+"""Types by ONNX's name."""
 
 
 def type_name(number: int) -> str:
@@ -75,7 +75,7 @@ def held(data: Array, dtype: DType) -> Array:
 
 
 def note_of(names: Iterable[str]) -> str:
-    """What to know of a model with tensors of these types; empty if crtgen has them all."""
+    """Return a note about tensors of types that crtgen lacks; empty if there are none."""
     kinds = [KINDS[name] for name in sorted(set(names)) if name in KINDS and not KINDS[name].is_own]
     parts = (f"{kind.name} is held and computed as {kind.dtype.value}" for kind in kinds)
     return f"{', '.join(parts)}: inputs and outputs, too" if kinds else ""

@@ -1,7 +1,7 @@
-"""What an `.onnx` file becomes in memory, told from its bytes before anything parses them.
+"""Estimate of the memory that an `.onnx` file needs once it is parsed, from its bytes alone.
 
-Fields of protobuf are a varint, whose last three bits are the kind of what follows, and a length where that
-has one: https://protobuf.dev/programming-guides/encoding. Numbers of messages are those of ``onnx.proto``.
+In protobuf, a field is a varint whose last three bits are the kind of what follows, then a length for some
+kinds: https://protobuf.dev/programming-guides/encoding. Message numbers are those of ``onnx.proto``.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ _INSIDE: Mapping[str, Mapping[int, str]] = {
     "tensor": {},
 }
 
+# Memory per byte of packed numbers in the file.
 _WIDER: Mapping[str, Mapping[int, int]] = {
     "tensor": {1: 8, 4: 1, 5: 4, 7: 8, 9: 1, 10: 1, 11: 8},
     "attribute": {4: 1, 7: 1, 8: 8},
 }
-"""So many times as long are numbers in memory, of one byte at least in the file."""
 
 _OTHERS_WIDER = 16
 # Bytes of a message or a field by itself.

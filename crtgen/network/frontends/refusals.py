@@ -1,4 +1,4 @@
-"""What a front end refuses: collected, grouped by cause, told at once."""
+"""Collected refusals of a front end, grouped by cause and reported together."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -86,7 +86,7 @@ def _layer(file: TfliteFileGraph, operator: FileOperator, builder: GraphBuilder)
 
 
 def _convert(layer: TfliteLayer) -> Result:
-    """What the operator means; refuses an operator, its types, and tensors of a kind that crtgen lacks."""
+    # Refuses operators, types and kinds of tensors that crtgen lacks.
     row = CONVERTERS.get(layer.operator.code)
     if row is None:
         raise RefusedOperator("the operator is not supported", "docs/operators.md lists those that are")
@@ -105,7 +105,7 @@ def _convert(layer: TfliteLayer) -> Result:
 
 
 def _place(number: int, layer: TfliteLayer) -> str:
-    """Where an operator is, for errors."""
+    # Position of an operator for error messages.
     within = f"subgraph {number} " if number else ""
     output = f", output {layer.y.name!r}, tensor {layer.y.key}" if layer.outputs else ""
     return f"{within}operator {layer.operator.index}{output}"

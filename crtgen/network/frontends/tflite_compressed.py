@@ -88,8 +88,7 @@ def _bytes(tensors: list[FileTensor], index: int | None, what: str) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Coding:
-    """What is encoded, the header and the tables behind it, and the tensor that is to be made."""
-
+    # Encoded data, the header and tables after it, and the tensor to decode.
     encoded: Array
     header: bytes
     tables: Array
@@ -194,7 +193,7 @@ class _Tree:
     first: int
 
     def numbers(self, data: bytes, count: int) -> list[int]:
-        """So many numbers; raises ``BadCodes`` if the codes or the tables end before."""
+        # Raises ``BadCodes`` if codes or tables end too early.
         padded, end, at = data + bytes(_WINDOW // 8 + 1), 8 * len(data), 0
         made: list[int] = []
         for _ in range(count):

@@ -24,13 +24,13 @@ from crtgen.network.ir import Array, DType, Quant, shape_text
 __all__ = ["DECODE", "FileOperator", "FileTensor", "TfliteFileGraph", "read"]
 
 DECODE = "CUSTOM TFLM_DECODE"
-"""What makes numbers of codes and tables."""
+"""Operator that decodes compressed tensors."""
 
 _IDENTIFIER = b"TFL3"
 _MAX_ITEMS = 1 << 16
 _MAX_RANK = 8
+# More than any board holds, and few enough to compute with on a host.
 _MAX_ELEMENTS = 1 << 26
-"""Of a tensor: more than any board holds, and little enough to compute with on a host."""
 
 _TYPES = {v: k for k, v in vars(tflite.TensorType).items() if not k.startswith("_")}
 _OPERATORS = {v: k for k, v in vars(tflite.BuiltinOperator).items() if not k.startswith("_")}
@@ -92,8 +92,7 @@ _HINT = "export or download the model again"
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What a file's subgraphs share: buffers, names of operators, and which tensors are indices."""
-
+    # Shared by all subgraphs of a file: buffers, names of operators, and the tensors that are indices.
     buffers: tuple[Array | None, ...]
     codes: tuple[str, ...]
     lookups: Mapping[str, TensorLookup]

@@ -1,4 +1,4 @@
-"""What of a `.tflite` file is no operator on tensors: variables, what runs once, branches and loops."""
+"""Control flow of a `.tflite` file: variables, subgraphs that run once, branches and loops."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ FLOW = tuple(_FIELDS)
 
 
 def flow_fields() -> Mapping[str, tuple[str, ...]]:
-    """What is read of each table of options."""
+    """Return the fields that are read of each table of options."""
     return dict(_FIELDS.values())
 
 
@@ -134,7 +134,7 @@ class TfliteFlow:
         builder.become(key, value)
 
     def _call_once(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
-        """What is called once sets initial values: it has no inputs, so they are known."""
+        # A subgraph that is called once has no inputs, so the initial values that it sets are known.
         if builder.is_inner:
             raise RefusedOperator("within a subgraph; supported: in the model itself")
         inner = self._inner(int(layer.option("InitSubgraphIndex")), builder, (), number)
@@ -245,7 +245,7 @@ def _add_loop(
     body: _Inner,
     pairs: tuple[tuple[FileTensor, FileTensor], ...],
 ) -> None:
-    """What a round leaves as it is goes in, and is not carried from round to round."""
+    # Values that a round does not change are inputs of the loop, and are not carried.
     if len(body.outputs) != len(pairs):
         raise ValueError(f"its body has {len(body.outputs)} outputs instead of {len(pairs)}")
     keys = _captured((condition, body), builder)

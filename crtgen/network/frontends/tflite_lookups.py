@@ -58,7 +58,7 @@ def _parsed(data: bytes, where: str) -> Iterator[tuple[str, TensorLookup]]:
 
 
 def _place(table: Table, field: int) -> int:
-    """Where a field is; 0 if it is absent."""
+    # Offset of a field; 0 if it is absent.
     offset = table.Offset(4 + 2 * field)
     return table.Pos + offset if offset else 0
 

@@ -33,8 +33,8 @@ _MOVES = frozenset((
 ))
 # fmt: on
 
+# Offset of a uint8 value from the int8 value that represents it.
 _OF_BYTE = -INT8.low
-"""What a number of uint8 is more than the one of int8 that stands for it."""
 
 
 def signed(graph: TfliteFileGraph) -> TfliteFileGraph:

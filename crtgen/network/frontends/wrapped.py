@@ -107,7 +107,7 @@ def _bytes(numbers: bytes | bytearray) -> bytes:
 
 
 def _arena(text: bytes | bytearray) -> int | None:
-    """What a source reserves for the arena."""
+    # Size of the arena in a source file.
     found = _ARENA.search(text)
     return int(found[1] or found[2]) if found else None
 

@@ -21,7 +21,7 @@ Index: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What an operator is applied to: the values that go in and the values that come out."""
+    """Inputs and outputs of an operator, as values."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -39,10 +39,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class AxisMap:
-    """What an operator does along one axis, alike at every position.
+    """Access pattern of an operator along one axis, the same at every position.
 
-    Position ``o`` of the output's ``axis`` sees ``extent`` positions of the inputs; the first is
-    ``o * stride - before``. ``before`` positions of padding are in front of the inputs.
+    Position ``o`` of the output's ``axis`` depends on ``extent`` positions of the inputs, from ``o * stride -
+    before`` on. ``before`` is the padding before the inputs.
     """
 
     axis: int
@@ -61,7 +61,7 @@ class Op(ABC):
     name: ClassVar[str]
 
     monotonic: ClassVar[bool] = False
-    """Whether each element of an int8 output rises, or stays, with each element of the inputs."""
+    """True if every element of an int8 output is non-decreasing in every input element."""
 
     states: ClassVar[tuple[tuple[int, int], ...]] = ()
     """Which of its inputs are states, each with the output that it becomes, as positions."""
@@ -75,14 +75,14 @@ class Op(ABC):
         """The definition, in numpy: ``arrays`` has one array per input, constants included."""
 
     unscaled: ClassVar[bool] = False
-    """Whether it takes integers as they are: its output is quantised as its inputs."""
+    """True if it ignores the quantisation of its inputs; the output has the same one."""
 
     def macs(self, sig: Signature) -> int:
         """Multiplications of an input with a weight; 0 for an operator without weights."""
         return 0
 
     def work(self, sig: Signature) -> int:
-        """What the reference takes, as multiplications that take as long."""
+        """Return the cost of the reference, in multiplications that take as long."""
         return self.macs(sig)
 
     def working_elements(self, sig: Signature) -> int:
@@ -90,29 +90,29 @@ class Op(ABC):
         return sum(value.elements for value in (*sig.inputs, *sig.outputs))
 
     def is_identity(self, sig: Signature) -> bool:
-        """Whether it copies its input, given that shape, type and quantisation stay the same."""
+        """Return whether it copies its input, given equal shape, type and quantisation."""
         return False
 
     def resized(self, sig: Signature) -> "Op":
-        """The same operator for values of which the last axes have other lengths."""
+        """Return the operator for values whose last axes have other lengths."""
         return self
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-        """What it does along an axis, which ``axes`` names for each input that has it.
+        """Return the access pattern along an axis, which ``axes`` names for each input that has it.
 
-        None if it mixes the positions or does not treat them alike, or if nothing is known.
+        None if it mixes positions, treats them differently, or the pattern is unknown.
         """
         return None
 
     def lengthened(self, axis: int, length: int) -> "Op":
-        """The same operator for an output of which ``axis`` has another length."""
+        """Return the operator for an output whose ``axis`` has another length."""
         return self
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        """How channels, along the last axis, hang together, for each input and then each output.
+        """Return the channel groups along the last axis, for each input and then each output.
 
-        Channels with the same number can only be removed together; a value without numbers stays whole.
-        None for an operator that mixes channels, or of which nothing is known.
+        Channels with the same number can only be removed together; a value without numbers keeps all
+        channels. None for an operator that mixes channels, or if it is unknown.
         """
         return None
 

@@ -37,7 +37,7 @@ class DType(Enum):
 
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
-        """The same as numpy's type."""
+        """The numpy dtype."""
         return np.dtype("int8" if self is DType.INT4 else self.value)
 
     @property
@@ -52,12 +52,12 @@ class DType(Enum):
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer type; ``bool`` is none."""
+        """True for integer types; ``bool`` is not one."""
         return self not in (DType.FLOAT32, DType.FLOAT16, DType.BOOL)
 
 
 class Rescaling(Enum):
-    """How the sums and products of an operator become numbers of its output's scale."""
+    """Arithmetic by which sums and products of an operator are scaled to its output."""
 
     FIXED_POINT = "fixed point"
     """TFLite's: by an integer multiplier and a shift; halves go away from zero, or up."""
@@ -112,7 +112,7 @@ class Quant:
 
 
 class Storage(Enum):
-    """How long a value lives: within a run, for ever, or from run to run."""
+    """Lifetime of a value: within a run, for ever, or from run to run."""
 
     TEMPORARY = "temporary"
     CONSTANT = "constant"
@@ -155,14 +155,14 @@ class Value:
 
     @property
     def storage(self) -> Storage:
-        """Where it lives, and how long."""
+        """Place and lifetime of the value."""
         if self.is_state:
             return Storage.STATE
         return Storage.CONSTANT if self.is_constant else Storage.TEMPORARY
 
     @property
     def elements(self) -> int:
-        """How many elements it has; 1 for a scalar."""
+        """Number of elements; 1 for a scalar."""
         return prod(self.shape)
 
     @property

@@ -19,16 +19,16 @@ __all__ = ["Accumulate", "Layer", "cases"]
 
 Layer = Conv2d | DepthwiseConv2d | FullyConnected | BatchMatMul
 
+# Largest distance of a value from its zero point; 16-bit inputs are differences of 8-bit ones.
 _FURTHEST = 255
-"""Of a number from its zero point: inputs of 16 bits are differences of those of 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Op):
-    """What ``layer`` sums up of integers of 8 bits, less their zero points, as int32.
+    """Sums of ``layer`` over 8-bit integers minus their zero points, as int32.
 
-    An input without quantisation has the zero point 0, and so have weights. Matrices may have 16 bits: then
-    their numbers are from -255 to 255, differences of two of 8 bits.
+    An input without quantisation has the zero point 0, and so have weights. Matrices may have 16 bits: their
+    values are then from -255 to 255, differences of two 8-bit values.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -57,12 +57,12 @@ class Accumulate(Op):
         return self.layer.macs(sig)
 
     def zero_points(self, sig: Signature) -> tuple[int, ...]:
-        """Of the operands of which products are made: of a layer with weights, of the first one."""
+        """Return the zero points of the multiplied operands; for a layer with weights, of the first one."""
         factors = sig.inputs if isinstance(self.layer, BatchMatMul) else sig.inputs[:1]
         return tuple(v.quant.zero_point if v.quant is not None else 0 for v in factors)
 
     def of_weights(self, sig: Signature) -> ConvParams:
-        """What a layer with weights does with its sums: nothing."""
+        """Return parameters that leave the sums of a layer unchanged."""
         return ConvParams.sums(-self.zero_points(sig)[0], sig.y.shape[-1])
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

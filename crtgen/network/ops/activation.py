@@ -30,8 +30,8 @@ __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "Softma
 _SOFTMAX_INPUT_BITS = 5
 _SOFTMAX_SUM_BITS = 12
 _SIGMOID_INPUT_BITS = 4
+# Largest relative difference of an int16 scale from the one that softmax assumes.
 _NEAR = 0.001
-"""By how much a scale of int16 may be another one than softmax computes with, relative to it."""
 
 
 class _Unary(Op):
@@ -79,7 +79,7 @@ class Softmax(_Unary):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> SoftmaxParams | Softmax16Params:
-        """As TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
+        """Follow TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
         x, is_wide = tensor_quant(sig.x), scheme_of(sig.x) is INT16
         _require_probability(sig.y, Quant.tensor(1 / 32768) if is_wide else _probability(scheme_of(sig.y)))
         if is_wide:
@@ -169,10 +169,12 @@ class _Sigmoid(_Unary, Tabulated):
 
     output: ClassVar[Quant]
     plain_shifts: ClassVar[tuple[int, ...]]
-    """Of an int16 input with scales of powers of two: those that need no multiplier."""
+    """Shifts of an int16 input whose scales are powers of two, which needs no multiplier."""
 
     def parameters(self, sig: Signature) -> SigmoidParams | Sigmoid16Params:
-        """As TFLite Micro's kernels; ``ValueError`` unless the output has the quantisation there is."""
+        """Follow TFLite Micro's kernels; ``ValueError`` unless the output has the one allowed
+        quantisation.
+        """
         if scheme_of(sig.x) is INT16:
             require_fraction(tensor_quant(sig.y))
             return Sigmoid16Params.of(tensor_quant(sig.x), self.plain_shifts)
@@ -294,7 +296,7 @@ class LeakyReluParams:
 
 
 def _signed_multiplier(factor: float, bound: int) -> tuple[int, int]:
-    """As ``QuantizeMultiplier``, for factors that may be negative or zero."""
+    # ``QuantizeMultiplier``, for factors that may be negative or zero.
     if factor == 0:
         return 0, 0
     multiplier, shift = quantize_multiplier(abs(factor), bound)

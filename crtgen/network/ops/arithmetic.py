@@ -121,7 +121,7 @@ class FloorDiv(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class FloorMod(Elementwise):
-    """What remains of ``x0`` after whole multiples of ``x1``: it has the sign of ``x1``."""
+    """Remainder of ``x0 / x1`` with the sign of ``x1``."""
 
     name: ClassVar[str] = "floor_mod"
     operands: ClassVar[int] = 2
@@ -219,7 +219,7 @@ class AddN(Formula, Elementwise):
         return ((inputs[0].shape, inputs[0].dtype),)
 
     def parameters(self, sig: Signature) -> AddNParams:
-        """As for ``add``, with equal scales."""
+        """Return the parameters of ``add`` for equal scales."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         require(all(v.quant == x for v in sig.inputs), "the inputs are quantised differently")
         finest = 2 * x.scale / (1 << 20)

@@ -70,7 +70,7 @@ class PackSigns(Op):
         return (((*x.shape[:-1], words_of(x.shape[-1])), DType.INT32),)
 
     def zero(self, sig: Signature) -> int:
-        """What counts as zero."""
+        """Return the number that counts as zero."""
         return 0 if sig.x.quant is None else sig.x.quant.zero_point
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

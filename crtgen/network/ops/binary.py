@@ -76,7 +76,9 @@ class FusedAddParams:
 
     @classmethod
     def of(cls, a: Quant, b: Quant, y: Quant, limits: tuple[int, int]) -> "FusedAddParams":
-        """As ONNX Runtime's addition: each step in float32, one product of a zero point within an fma."""
+        """Follow ONNX Runtime's addition: each step in float32, one product with a zero point within an
+        fma.
+        """
         first, second = single(a.scale / y.scale), single(b.scale / y.scale)
         a_zero, b_zero, y_zero = (quant.zero_point - INT8.low for quant in (a, b, y))
         zeros = single(first * a_zero + single(second * b_zero))

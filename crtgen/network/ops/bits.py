@@ -33,7 +33,7 @@ class Bitwise(_Bits):
 
     operands: ClassVar[int] = 2
     sign: ClassVar[str]
-    """The same in C."""
+    """Operator in C."""
 
 
 @dataclass(frozen=True, slots=True)

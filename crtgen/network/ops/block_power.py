@@ -109,7 +109,7 @@ class BlockPower(Op):
 
 
 def has_block(length: int) -> bool:
-    """Whether there is a transform of so many real numbers in 32 bits."""
+    """Return whether there is a 32-bit transform of ``length`` real values."""
     return _SHORTEST <= length <= _LONGEST and length & (length - 1) == 0
 
 
@@ -137,7 +137,7 @@ def window30(weights: Floats) -> tuple[Whole, int]:
 
 
 def powers_of(now: Whole, before: Whole, weights: Floats, op: BlockPower) -> Floats:
-    """Of samples ``[rows, size]`` and those before each of them: ``[rows, powers]``."""
+    """Return the powers ``[rows, powers]`` of samples ``[rows, size]`` and the samples before each row."""
     window, exponent = window30(weights)
     most = np.maximum(np.abs(now).max(axis=1), np.abs(before).max(axis=1))
     bits = ROOM - op.centred - _lengths(most)[:, None]
@@ -211,7 +211,7 @@ def _eight(x: Sequence[Pair]) -> list[Pair]:
 
 
 def _transform(x: Pair) -> tuple[Pair, Whole]:
-    """Of each row, divided by its length; by how many bits it was shifted to the left on the way."""
+    # Each row divided by its length; and the left shift applied on the way.
     rows, count = x[0].shape
     first, *others = reversed(radices(count, eight=True))
     order, turns = digit_order(count, eight=True), turns30(count)
@@ -284,7 +284,7 @@ def _floats(numbers: Whole, scale: Whole) -> Floats:
 
 
 def cases() -> Iterator[Case]:
-    """Of each kind of frame, transforms with an eight and with fours only, windows of many sizes."""
+    """Yield cases of each kind of frame, with radix-8 and radix-4 transforms, and windows of many sizes."""
     rng = np.random.default_rng(35)
     weights = Value.constant("w", rng.uniform(0, 3e-5, 60).astype(np.float32))
     x = Value("x", (70,), DType.INT16)

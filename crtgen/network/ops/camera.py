@@ -29,7 +29,7 @@ _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 YUV_SHIFT = 20
 NEUTRAL = 1 << 7
-"""What u and v are without a colour."""
+"""Value of u and v without colour."""
 
 
 class YuvFactors(IntEnum):
@@ -141,10 +141,8 @@ class Demosaic(Op):
 
 
 def _neighbours(x: _Longs) -> tuple[_Longs, ...]:
-    """Of all pixels but the outermost.
-
-    Itself; then the means of left and right, of above and below, of these four, of the corners.
-    """
+    # For all pixels but the border: the pixel itself, then the means of left and right, of above and below,
+    # of these four, of the corners.
     height, width = x.shape
 
     def at(row: int, column: int) -> _Longs:

@@ -36,7 +36,7 @@ _LEFT_SHIFT = 8
 
 @dataclass(frozen=True, slots=True)
 class ComparisonParams:
-    """What makes two quantised numbers comparable, for each: its offset, multiplier and shift.
+    """Parameters that make two quantised values comparable: offset, multiplier and shift of each.
 
     ``a = ((x + offset) << 8) * multiplier * 2**(shift - 31)``; shifts are <= 0.
     """
@@ -46,13 +46,13 @@ class ComparisonParams:
 
 
 class Comparison(Formula, Elementwise):
-    """Whether two numbers are to each other as the operator says; quantised ones as what they stand for."""
+    """Comparison of two values; quantised values are compared as the real values they represent."""
 
     __slots__ = ()
 
     operands: ClassVar[int] = 2
     sign: ClassVar[str]
-    """The same in C."""
+    """Operator in C."""
 
     def result_type(self, inputs: Sequence[Value]) -> DType:
         return DType.BOOL
@@ -83,7 +83,7 @@ class Comparison(Formula, Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Equal(Comparison):
-    """Whether both are equal."""
+    """x0 == x1."""
 
     name: ClassVar[str] = "equal"
     sign: ClassVar[str] = "=="
@@ -91,7 +91,7 @@ class Equal(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class NotEqual(Comparison):
-    """Whether both differ."""
+    """x0 != x1."""
 
     name: ClassVar[str] = "not_equal"
     sign: ClassVar[str] = "!="
@@ -99,7 +99,7 @@ class NotEqual(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class Greater(Comparison):
-    """Whether the first is above the second."""
+    """x0 > x1."""
 
     name: ClassVar[str] = "greater"
     sign: ClassVar[str] = ">"
@@ -107,7 +107,7 @@ class Greater(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class GreaterEqual(Comparison):
-    """Whether the first is not below the second."""
+    """x0 >= x1."""
 
     name: ClassVar[str] = "greater_equal"
     sign: ClassVar[str] = ">="
@@ -115,7 +115,7 @@ class GreaterEqual(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class Less(Comparison):
-    """Whether the first is below the second."""
+    """x0 < x1."""
 
     name: ClassVar[str] = "less"
     sign: ClassVar[str] = "<"
@@ -123,7 +123,7 @@ class Less(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class LessEqual(Comparison):
-    """Whether the first is not above the second."""
+    """x0 <= x1."""
 
     name: ClassVar[str] = "less_equal"
     sign: ClassVar[str] = "<="
@@ -172,7 +172,7 @@ class Extreme(Elementwise):
     operands: ClassVar[int] = 2
     monotonic: ClassVar[bool] = True
     sign: ClassVar[str]
-    """What the first is to the second where it is taken, in C."""
+    """C operator that is true if the first operand is the result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class ControlFlow(Op):
 
     @abstractmethod
     def with_graphs(self, graphs: Sequence[Graph]) -> "ControlFlow":
-        """The same operator with other graphs of the same interfaces."""
+        """Return the operator with other graphs of the same interfaces."""
 
     def attributes(self) -> str:
         return " ".join(f"{graph.name}={len(graph.nodes)} nodes" for graph in self.graphs)
@@ -108,7 +108,7 @@ class While(ControlFlow):
         return carried
 
     def macs(self, sig: Signature) -> int:
-        """Of one round: how many there are is known at run time."""
+        """Multiplications of one round; the number of rounds is only known at run time."""
         return self.body.macs + self.condition.macs
 
 

@@ -86,7 +86,7 @@ class ConvParams:
 
     @classmethod
     def sums(cls, input_offset: int, channels: int) -> "ConvParams":
-        """Of a layer whose outputs are its sums."""
+        """Return the parameters of a layer whose outputs are its sums."""
         none = np.zeros(channels, np.int32)
         return cls(input_offset, 0, 0, 0, none, none, INT8, is_sum=True)
 
@@ -174,8 +174,7 @@ def check_weights(inputs: Sequence[Value], channels: int) -> None:
 
 
 class _Ends(NamedTuple):
-    """What the parameters of a convolution know of its input or output."""
-
+    # Facts about a convolution's input or output.
     name: str
     dtype: DType
     quant: Quant | None
@@ -206,11 +205,8 @@ def parameters_of(sig: Signature, activation: Activation, axis: int, one: bool =
 
 
 class _Convolution(Weighted, Windowed, Clamping):
-    """What the two convolutions share: everything but the sum of products.
-
-    Sums are exact in float64 for quantised inputs, since they stay far below 2**53.
-    """
-
+    # Common parts of both convolutions: everything but the sum of products. Float64 sums of quantised inputs
+    # are exact, since they stay far below 2**53.
     __slots__ = ()
 
     slides: ClassVar[bool] = True
@@ -368,7 +364,7 @@ def pad_image(x: Real, padding: Padding, fill: float = 0.0) -> Real:
 def window_tap(
     padded: Real, tap: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], sig: Signature
 ) -> Real:
-    """What every output position sees at one tap of its window: ``[N,oh,ow,C]``."""
+    """Return the input of every output position at one tap of its window: ``[N,oh,ow,C]``."""
     row, column = tap[0] * dilation[0], tap[1] * dilation[1]
     rows = slice(row, row + (sig.y.shape[1] - 1) * stride[0] + 1, stride[0])
     columns = slice(column, column + (sig.y.shape[2] - 1) * stride[1] + 1, stride[1])

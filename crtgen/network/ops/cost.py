@@ -1,4 +1,4 @@
-"""What it costs to compute an operator by its reference, asked of the budget before it is done."""
+"""Cost of computing an operator by its reference; the budget is asked before it runs."""
 
 from crtgen.base import budget
 from crtgen.network.ir import Graph, Op, Signature

@@ -81,7 +81,9 @@ class FullyConnected(Weighted, Clamping):
         return sig.y.elements * sig.inputs[1].shape[1]
 
     def parameters(self, sig: Signature) -> ConvParams:
-        """As a convolution's, but ``in * filter`` is a float32 product where there is one scale."""
+        """Return the parameters of a convolution, but with a float32 product ``in * filter`` if there is one
+        scale.
+        """
         return parameters_of(sig, self.activation, self.channel_axis, one=True)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -78,7 +78,7 @@ class DetectionPostProcess(Op):
         return tuple(made)
 
     def _places(self, count: int) -> Iterator[int]:
-        """Where TFLite Micro writes detections: of several of a box each after the first one leaves gaps."""
+        # Positions at which TFLite Micro writes detections: several per box leave gaps after the first one.
         return (self.told * i + i % self.told for i in range(count))
 
     def _boxes(self, encodings: Real, anchors: Real) -> Real:

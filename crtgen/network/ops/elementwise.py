@@ -1,4 +1,4 @@
-"""What element-wise operators have in common: broadcasting, and integers that mean themselves."""
+"""Common parts of element-wise operators: broadcasting, and unquantised integers."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -48,10 +48,10 @@ def wide(value: Value, array: Array) -> Numbers:
 
 
 def wrapped(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """What of whole numbers an int32 holds, as C on every core has it."""
+    """Wrap integers to int32, as C does on every core."""
     return numbers.astype(np.int32).astype(np.int64)
 
 
 def is_quantised(value: Value) -> bool:
-    """Whether its numbers stand for real ones."""
+    """Return whether its integers represent real values."""
     return value.quant is not None and not scheme_of(value).is_real

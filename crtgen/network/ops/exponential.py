@@ -17,7 +17,7 @@ __all__ = ["EXP_TERMS", "LEAST", "LN2_HIGH", "LN2_LOW", "LOG2_E", "MOST", "Scale
 _F32 = DType.FLOAT32
 
 LEAST, MOST = np.float32(-87.0), np.float32(88.0)
-"""What a power is limited to, so that it is a normal number."""
+"""Limits of a power, so that it is a normal number."""
 
 _BIAS = 0x7F  # of exponents of float32
 LOG2_E = np.float32(1 / log(2))

@@ -31,8 +31,9 @@ COMPARISONS: Mapping[str, Callable[..., Any]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-"""What signs of C mean."""
+"""Comparison functions by their operators in C."""
 
+# Function of each kind of expression; it is monotonic in each source on either side of zero.
 _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "+": np.add,
     "-": np.subtract,
@@ -46,7 +47,6 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "high": lambda x, y: x * y >> 32,
     "scaled": multiply_by_quantized_multiplier,
 }
-"""What each kind makes of its sources: on either side of zero it rises or falls with each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Expr:
         return Expr.make("even", self, *mantissa_of(factor))
 
     def compared(self, sign: str, other: "Expr") -> "Expr":
-        """Whether it is to another one as a sign of C says: 1 or 0."""
+        """Return 1 if the comparison with ``other`` holds, else 0; ``sign`` is an operator of C."""
         return Expr(sign, (self, other), 0, 1)
 
     def clamped(self, low: int, high: int) -> "Expr":

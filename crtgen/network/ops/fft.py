@@ -101,7 +101,9 @@ class Irfft(Op):
 
 
 def is_fast(length: int) -> bool:
-    """Whether there is a transform of so many real numbers: 4 times twos, threes and fives, up to 8192."""
+    """Return whether there is a transform of ``length`` real values: 4 times powers of 2, 3 and 5, up to
+    8192.
+    """
     rest = length
     for factor in (2, 3, 5):
         while rest % factor == 0 and rest:
@@ -147,7 +149,7 @@ def odd_factors(radix: int, j: int) -> tuple[Array, Array]:
 
 
 def digit_order(count: int, eight: bool = False) -> Whole:
-    """Where each number of the first stage comes from."""
+    """Return the source index of each input of the first stage."""
     order = np.arange(count, dtype=np.int64)
     groups = [order]
     for radix in radices(count, eight):
@@ -190,7 +192,7 @@ class _Transformer(ABC):
         """Half of a sum."""
 
     def _scaled(self, x: Pair) -> Pair:
-        """What the stages of an inverse begin with."""
+        # Input of an inverse transform's stages.
         return x
 
     def forward(self, rows: Array) -> Pair:
@@ -210,7 +212,7 @@ class _Transformer(ABC):
         return self._held(factors[:, 0]), self._held(factors[:, 1])
 
     def _transform(self, x: Pair, sign: int) -> Pair:
-        """Of each row."""
+        # Each row by itself.
         count = x[0].shape[1]
         eight = self.dtype is DType.FLOAT32 and sign < 0
         order, twiddles = digit_order(count, eight), self._turns(turns(count, self.dtype, sign))
@@ -262,7 +264,7 @@ class _Transformer(ABC):
         return near + [self._sum(e, t, -sign) for e, t, sign in zip(even, turned, signs, strict=True)]
 
     def _odd(self, x: Sequence[Pair], sign: int) -> list[Pair]:
-        """Of 3 or 5 numbers, of float32: sums and differences of pairs, each with its factor."""
+        # Radix 3 or 5 in float32: sums and differences of pairs, each with its factor.
         radix, half = len(x), len(x) // 2
         sums = [self._sum(x[m], x[radix - m]) for m in range(1, half + 1)]
         rests = [self._sum(x[m], x[radix - m], -1) for m in range(1, half + 1)]

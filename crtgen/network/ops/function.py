@@ -63,7 +63,7 @@ class RealFunction(Formula, Tabulated, Elementwise):
         """The function itself, on float64."""
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
-        """The same of whole numbers, in the types that have it."""
+        # Integers, for the types that support them.
         raise ValueError(f"{self.name} of {sig.x.dtype.value}")
 
 
@@ -313,11 +313,10 @@ class LogicalNot(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Elementwise):
-    """The same number in another type.
+    """Conversion to another element type.
 
-    Whole numbers wrap. Real ones are cut towards zero, saturate as int32, for 64 bits as int64, NaN is 0,
-    and then wrap, as on a Cortex-M; TFLite Micro leaves to the compiler what becomes of numbers that the type
-    does not hold.
+    Integers wrap. Floats are truncated, saturate to int32 (to int64 for 64-bit results), NaN becomes 0, and
+    then they wrap, as on a Cortex-M; TFLite Micro leaves values beyond the type to the compiler.
     """
 
     name: ClassVar[str] = "cast"

@@ -66,7 +66,7 @@ class GridSample(Op):
         return (y.reshape(sig.y.shape).astype(np.float32),)
 
     def _axis(self, points: npt.NDArray[np.float32], length: int) -> tuple[Index, Real]:
-        """For each tap, where it is along an axis, and its weight."""
+        # For each tap, its index along an axis and its weight.
         one, size = np.float32(1), np.float32(length)
         v = (points + one) / 2 * (size - one) if self.corners else ((points + one) * size - one) / 2
         if self.mode == "nearest":
@@ -99,7 +99,8 @@ class GridSample(Op):
 
 
 def _weights(taps: int, t: Real) -> Real:
-    """Of each tap, for a point between the first two, or for four between the second and the third."""
+    # Weight of each tap, for a point between the first two taps, or with four taps between the second and
+    # third.
     if taps == 1:
         return np.ones((1, *t.shape))
     if taps == 2:

@@ -46,7 +46,7 @@ class LogSoftmax(Op):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LogSoftmaxParams:
-        """As ``PreprocessLogSoftmaxScalingExp``; ``ValueError`` for another output quantisation."""
+        """Follow ``PreprocessLogSoftmaxScalingExp``; ``ValueError`` for another output quantisation."""
         require(sig.y.quant == _OUTPUT, f"the output has {tensor_quant(sig.y)} instead of {_OUTPUT}")
         p = Softmax().exponents(sig)
         real = (1 << (31 - p.input_left_shift)) / p.input_multiplier

@@ -168,7 +168,7 @@ def _short(x: Int64) -> Int64:
 
 
 def _scaling(sig: Signature) -> Callable[[Int64, int, int], Int64]:
-    """How sums become gates: those of int16 have 64 bits."""
+    # Scaling of sums to gates; int16 has 64-bit sums.
     return multiply_wide if scheme_of(sig.x) is INT16 else multiply_by_quantized_multiplier
 
 

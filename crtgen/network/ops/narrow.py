@@ -14,11 +14,11 @@ from crtgen.network.ops.elementwise import Elementwise
 
 __all__ = ["FORMATS", "Format", "RoundTo", "cases"]
 
+# Stored bits of a float32's significand.
 _DIGITS = 23
-"""Of the significand of a float32, after its first one."""
 
+# Bias of a float32's exponent.
 _BIAS = (1 << 7) - 1
-"""What the exponent of a float32 is stored with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Format:
         return (self.least + _BIAS) << _DIGITS if self.least + _BIAS > 1 else 0
 
     def beyond(self, saturate: bool) -> float:
-        """What greater numbers become."""
+        """Return the result for values beyond the range."""
         if saturate or not self.has_nan:
             return self.most
         return inf if self.has_infinity else nan
@@ -60,7 +60,7 @@ FORMATS: Mapping[str, Format] = {
     "float8_e5m2fnuz": Format(2, -15, 57344.0, has_infinity=False, has_signed_zero=False),
     "float4_e2m1fn": Format(1, 0, 6.0, has_infinity=False, has_nan=False),
 }
-"""By the names that the ml_dtypes package gives them."""
+"""Formats by their names in the ml_dtypes package."""
 
 
 @dataclass(frozen=True, slots=True)

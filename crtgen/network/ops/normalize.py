@@ -58,7 +58,7 @@ class CumSum(Op):
         return prod(shape[: self.axis]), shape[self.axis], prod(shape[self.axis + 1 :])
 
     def parameters(self, sig: Signature) -> AddNParams:
-        """As of ``add_n``: the sum begins with the input's offset there, too."""
+        """Return the parameters of ``add_n``: the sum begins with the input's offset, as there."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         finest = 2 * x.scale / (1 << 20)
         require(finest < y.scale, "the output's scale is too fine for its input's scale")
@@ -82,7 +82,7 @@ class CumSum(Op):
         return (scheme_of(sig.y).saturated(scaled),)
 
     def _plain(self, x: Array) -> Array:
-        """Of numbers that mean themselves."""
+        # Unquantised integers.
         numbers: Numbers = x.astype(np.float64) if x.dtype.kind == "f" else x
         turned = np.flip(numbers, self.axis) if self.reverse else numbers
         if self.exclusive:

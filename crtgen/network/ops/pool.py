@@ -47,8 +47,7 @@ class PoolParams:
 
 
 class _Pool(Windowed, Clamping, Channelwise):
-    """What both poolings share: ``x[N,H,W,C] -> [N,oh,ow,C]``; input and output are quantised alike."""
-
+    # Common parts of both poolings: ``x[N,H,W,C] -> [N,oh,ow,C]``; input and output are quantised alike.
     __slots__ = ()
 
     monotonic: ClassVar[bool] = True

@@ -16,10 +16,10 @@ __all__ = ["CURVES", "Cell", "Curve", "Recurrent", "cases", "recurrent_case"]
 
 
 class Cell(Enum):
-    """What a step does with the sums of its gates.
+    """One step of a cell, from the sums of its gates to its states.
 
-    ``GRU_AFTER`` resets the product with the hidden state instead of the hidden state, ``LSTM_COUPLED``
-    forgets as much as it does not take in.
+    ``GRU_AFTER`` applies the reset gate to the product with the hidden state instead of to the state itself;
+    ``LSTM_COUPLED`` forgets as much as it takes in.
     """
 
     RNN = "rnn"
@@ -40,7 +40,7 @@ class Cell(Enum):
 
     @property
     def is_lstm(self) -> bool:
-        """Whether it has a cell state beside the hidden state."""
+        """True if it has a cell state beside the hidden state."""
         return self in (Cell.LSTM, Cell.LSTM_COUPLED)
 
 
@@ -140,7 +140,7 @@ class Recurrent(Op):
         return self.lengths or (steps,) * batch
 
     def goes_back(self, direction: int) -> bool:
-        """Whether a direction begins at the end."""
+        """Return whether a direction starts at the end."""
         return self.backward or direction == 1
 
     def macs(self, sig: Signature) -> int:

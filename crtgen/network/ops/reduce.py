@@ -155,7 +155,7 @@ class Greatest(Reduction):
     monotonic: ClassVar[bool] = True
     unscaled: ClassVar[bool] = True
     sign: ClassVar[str]
-    """What a number is to those that it displaces, in C."""
+    """C operator that is true if a value replaces the current extreme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class ReduceMin(Greatest):
 
 @dataclass(frozen=True, slots=True)
 class All(Reduction):
-    """Whether all along ``axes`` are true."""
+    """True if all elements along ``axes`` are true."""
 
     name: ClassVar[str] = "reduce_all"
 
@@ -203,7 +203,7 @@ class All(Reduction):
 
 
 class ArgReduction(Op):
-    """Where along ``axis`` an extreme is, the first of several."""
+    """Index of an extreme along ``axis``, the first one of several."""
 
     __slots__ = ()
 

@@ -20,7 +20,7 @@ _Floats = npt.NDArray[np.float32]
 _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 BLEND_BITS = 11
-"""Of the weights of a blend in integers."""
+"""Fraction bits of integer blend weights."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _FURTHEST = 60  # bits to the right: a factor of 2**-36, times 31 bits, is below
 
 
 def by_float(value: Value) -> bool:
-    """Whether results become numbers of this tensor by a float32 product."""
+    """Return whether results are scaled to this tensor by a float32 product."""
     return value.quant is not None and value.quant.rescaling is Rescaling.FLOAT32
 
 

@@ -60,9 +60,9 @@ class ResizeNearest(Channelwise):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """What the output's rows are made of, or its columns: two of the input's each.
+    """Interpolation along one axis: for each output, two neighbours in the input.
 
-    ``part`` is the share of ``upper``, in 1/1024 for whole numbers; ``lower`` has the rest.
+    ``part`` is the weight of ``upper``, in 1/1024 for integers; ``lower`` has the rest.
     """
 
     lower: npt.NDArray[np.int32]
@@ -92,7 +92,7 @@ class ResizeBilinear(Channelwise):
         return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
 
     def parameters(self, sig: Signature) -> tuple[Lines, Lines]:
-        """For the rows and for the columns."""
+        """Return the interpolation along rows and along columns."""
         if sig.x.quant != sig.y.quant:
             raise ValueError("input and output are quantised differently")
         lines = self.lines if scheme_of(sig.x).is_real else self._whole
@@ -112,7 +112,7 @@ class ResizeBilinear(Channelwise):
         return Lines(lower, upper, (at - _ONE * lower).astype(np.int32))
 
     def lines(self, have: int, want: int) -> Lines:
-        """Of float32, along an axis."""
+        """Return the float32 interpolation along an axis."""
         aligned = self.align_corners and want > 1
         above, below = (have - 1, want - 1) if aligned else (have, want)
         step, half = np.float32(above) / np.float32(below), np.float32(0.5)

@@ -24,7 +24,7 @@ REDUCTIONS: Mapping[str, Callable[[Any, Any, Any], None] | None] = {
     "min": np.minimum.at,
     "mul": np.multiply.at,
 }
-"""What becomes of an element and of an update: the update, or what both give."""
+"""Reductions of an element and an update; without one, the update replaces the element."""
 
 
 class Scatter(Op):
@@ -55,7 +55,7 @@ class Scatter(Op):
 
     @abstractmethod
     def places(self, sig: Signature, indices: Index) -> Index:
-        """Where each update goes, counted in elements."""
+        """Return the index of each update's destination, in elements."""
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         result, updates = arrays[0].copy().reshape(-1), arrays[2].reshape(-1)

@@ -16,12 +16,11 @@ __all__ = ["FLOAT32", "INT8", "INT16", "SCHEMES", "UINT8", "Scheme", "is_packed"
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How numbers are stored and computed with.
+    """A numeric scheme: types and range of stored values.
 
-    ``activations``, ``weights`` and ``biases`` are the types of tensors, ``accumulators`` is that of sums.
-    Weights of layers may be ``packed``, too, a narrower type.
-    Numbers of a quantised scheme are whole, from ``low`` to ``high``, and results beyond saturate; a real
-    scheme has no limits.
+    ``activations``, ``weights`` and ``biases`` are the types of tensors, ``accumulators`` that of sums.
+    Weights may also be ``packed``, a narrower type. Values of a quantised scheme are integers from ``low`` to
+    ``high``, and results saturate; a float scheme has no limits.
     """
 
     name: str
@@ -33,7 +32,7 @@ class Scheme:
 
     @property
     def is_real(self) -> bool:
-        """Whether tensors hold real numbers, not quantised ones."""
+        """True if tensors hold floats."""
         return not self.activations.is_integer
 
     @property
@@ -88,10 +87,10 @@ def scheme_of(value: Value) -> Scheme:
 
 
 def is_packed(x: Value, weights: Value) -> bool:
-    """Whether weights have the narrower type of the input's scheme."""
+    """Return whether weights have the narrower type of the input's scheme."""
     return any((s.activations, s.packed) == (x.dtype, weights.dtype) for s in SCHEMES)
 
 
 def is_plain(value: Value) -> bool:
-    """Whether the value holds integers or truth values that mean themselves."""
+    """Return whether the value holds unquantised integers or booleans."""
     return value.dtype is not DType.FLOAT32 and value.quant is None

@@ -20,7 +20,7 @@ __all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", 
 
 @dataclass(frozen=True, slots=True)
 class Reshape(Op):
-    """The same elements in order under another shape, or the same integers with another quantisation."""
+    """Change of shape with the elements in order, or of the quantisation with the same integers."""
 
     name: ClassVar[str] = "reshape"
     monotonic: ClassVar[bool] = True
@@ -61,7 +61,7 @@ class Reshape(Op):
 
 @dataclass(frozen=True, slots=True)
 class Identity(Op):
-    """The same elements in memory of their own: an output that is a constant, an input, or there twice."""
+    """Copy of a value: for an output that is a constant, an input, or another output."""
 
     name: ClassVar[str] = "identity"
     monotonic: ClassVar[bool] = True
@@ -201,7 +201,7 @@ class StridedSlice(Op):
         return all(step > 0 or length == 1 for step, length in zip(self.stride, sig.x.shape, strict=True))
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-        """Where it takes all of the axis."""
+        """Return the access pattern if the axis is taken whole."""
         (axis,) = axes
         if axis is None or axis in self.shrink:
             return None

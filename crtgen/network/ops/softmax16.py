@@ -32,7 +32,7 @@ def reciprocal_table() -> Table:
 
 
 def _scale(width: float) -> float:
-    """Of int16 over an extent of real numbers."""
+    # Scale of int16 for an interval of real values.
     return float(np.float32(width) / np.float32(_HIGH - _LOW))
 
 

@@ -1,7 +1,7 @@
-"""What lies between samples and the features of a network in float32: windows, powers, bands, logarithms.
+"""Steps between samples and features in float32: windows, powers, bands, logarithms.
 
-Each product and each sum is rounded by itself, in the order that the docstrings say, so that the C code gives
-the bits of the numpy reference on every core.
+Each product and each sum is rounded separately, in the order that the docstrings give, so that the C code
+equals the numpy reference bit for bit on every core.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 
 class Before(Enum):
-    """What is before the first sample of a frame."""
+    """Sample that precedes the first one of a frame."""
 
     EARLIER = "earlier"
     """The sample before it; 0 if there is none."""
@@ -48,7 +48,9 @@ class Before(Enum):
     """The last sample of ``x``, where the frame begins with its first one."""
 
     def place(self, start: int, samples: int) -> int | None:
-        """Where it is, counted from the first sample of a frame that begins at ``start``; None if it is 0."""
+        """Return its index relative to the first sample of a frame that begins at ``start``; None if it is
+        0.
+        """
         if self is Before.EARLIER:
             return -1 if start else None
         return 0 if self is Before.ITSELF else samples - 1 - start
@@ -236,7 +238,7 @@ def banded(matrix: npt.NDArray[np.floating[Any]]) -> Banded:
 
 
 class LogFloor(Enum):
-    """What keeps a logarithm's argument above zero."""
+    """Lower limit of a logarithm's argument."""
 
     MAX = "max"
     """The greater of the number and the floor."""
@@ -317,7 +319,7 @@ def _natural(x: Floats) -> Floats:
 
 
 def cases() -> Iterator[Case]:
-    """Of each, samples over their whole range."""
+    """Yield cases of each operator, with samples over their whole range."""
     rng = np.random.default_rng(34)
     weights = Value.constant("w", rng.uniform(0, 1e-4, 24).astype(np.float32))
     x = Value("x", (30,), _I16)

@@ -1,4 +1,4 @@
-"""What vibrations and movements are described by: moments of rows, and filters of second-order sections."""
+"""Statistics of vibrations and movements: moments of rows, and filters of second-order sections."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _F32 = DType.FLOAT32
 _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 MOMENTS = ("mean", "min", "max", "rms", "std", "skew", "kurtosis")
-"""What ``Moments`` computes, in this order."""
+"""Results of ``Moments``, in this order."""
 
 
 def _require_rows(inputs: Sequence[Value], count: int) -> Value:

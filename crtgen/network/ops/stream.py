@@ -199,7 +199,9 @@ def stream_case(name: str, op: Op, x: Value, limits: Mapping[str, tuple[float, f
 
 
 def cases() -> Iterator[Case]:
-    """Of each; frames before the first whole one have no meaning in TFLite Micro (``_own``)."""
+    """Yield cases of each operator; in TFLite Micro, frames before the first full one are undefined
+    (``_own``).
+    """
     yield stream_case("long", Delay(7), plain("x", (2, 3), _I16))
     yield stream_case("short", Delay(2), plain("x", (5,), _I16))
     counts = {"n": (0.0, 3.0)}

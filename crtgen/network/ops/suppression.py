@@ -15,7 +15,7 @@ from crtgen.network.ops.case import Case, floats, make
 __all__ = ["NOTHING", "NonMaxSuppression", "cases"]
 
 NOTHING = -1
-"""What rows are filled with that no box has."""
+"""Content of rows without a box."""
 
 Real = npt.NDArray[np.float32]
 
@@ -49,7 +49,7 @@ class NonMaxSuppression(Op):
         return (((scores.shape[0] * scores.shape[1] * self.kept(boxes), 3), DType.INT64),)
 
     def kept(self, boxes: Value) -> int:
-        """How many boxes of a class there can be."""
+        """Return the largest number of boxes per class."""
         return min(self.most, boxes.shape[1])
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -1,6 +1,6 @@
-"""What operators have in common, as far as passes, planners and front ends have to know.
+"""Traits of operators for passes, planners and front ends.
 
-A pass that asks for a trait works for every operator that has it, also for one that comes later.
+A pass that asks for a trait works for every operator that has it, including later ones.
 """
 
 from abc import abstractmethod
@@ -46,7 +46,9 @@ def channelwise(sig: Signature) -> tuple[Index | None, ...]:
 
 
 def along_all(sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-    """Of an operator whose output sees its own position only; inputs are broadcast to the output's axes."""
+    """Return the pattern of an operator whose outputs depend on their own position only; inputs are
+    broadcast.
+    """
     rank = len(sig.y.shape)
     ends = [rank - len(value.shape) for value in sig.inputs]
     found = {axis + end for axis, end in zip(axes, ends, strict=True) if axis is not None}
@@ -67,7 +69,7 @@ class Clamping(Op):
     activation: Activation
 
     def clamped(self, activation: Activation) -> "Op":
-        """The same operator with another activation."""
+        """Return the operator with another activation."""
         return replace(self, activation=activation)  # type: ignore[type-var]
 
 
@@ -104,7 +106,7 @@ class Windowed(Op):
         return AxisMap(axis, self.stride[axis - 1], before, extent)
 
     def padded(self, padding: Padding) -> Op:
-        """The same operator with another padding."""
+        """Return the operator with another padding."""
         return replace(self, padding=padding)  # type: ignore[type-var]
 
 

@@ -21,7 +21,7 @@ class Selection:
     mixings: Mapping[str, Mixing]
 
     def shrinks(self, name: str) -> bool:
-        """Whether the value loses channels."""
+        """Return whether the value loses channels."""
         return not self.kept[name].all()
 
 
@@ -40,7 +40,7 @@ class _Wires:
 
     @property
     def pinned(self) -> Iterator[str]:
-        """What the node needs whole: everything of an unknown operator, weights, broadcast operands."""
+        # Values that keep all channels: all of an unknown operator, weights, broadcast operands.
         for position, name in enumerate((*self.node.inputs, *self.node.outputs)):
             output = position >= len(self.node.inputs)
             if self.mixing is not None:

@@ -1,4 +1,4 @@
-"""What a pass is: options in, graph in, graph out, and a note for every rewrite."""
+"""The interface of passes: options in, graph in, graph out, and a note for every rewrite."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ class Rule(Pass):
 
     @abstractmethod
     def match(self, graph: Graph, node: Node) -> Change | None:
-        """What to do at ``node``, if anything."""
+        """Return the rewrite at ``node``; None if there is none."""
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         """The graph without any place where the rule matches."""

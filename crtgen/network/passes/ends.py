@@ -1,6 +1,6 @@
-"""What a network's inputs and outputs are for the application: their type, and the order of an image's axes.
+"""Interface of a network for the application: types of inputs and outputs, and the order of an image's axes.
 
-Unlike passes this changes the interface, so a model is rewritten as soon as it is loaded.
+Unlike passes this changes the interface, so it is applied when a model is loaded.
 """
 
 from collections.abc import Callable

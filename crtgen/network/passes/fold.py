@@ -43,7 +43,6 @@ class FoldedLayer(Rewrite):
     weight_bytes_after: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 

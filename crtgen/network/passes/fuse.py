@@ -72,7 +72,7 @@ class FoldPadding(Rule):
 
 
 def _in_image(pad: Pad) -> bool:
-    """Whether only rows and columns are padded."""
+    # True if only rows and columns are padded.
     return len(pad.before) == 4 and not any(p[axis] for p in (pad.before, pad.after) for axis in (0, 3))
 
 

@@ -200,7 +200,7 @@ class _Sweep:
 
 
 def _whole(value: Value) -> bool:
-    """Whether its quantisation knows no axes."""
+    # True for per-tensor quantisation.
     return value.quant is None or value.quant.axis is None
 
 

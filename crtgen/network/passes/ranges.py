@@ -25,8 +25,8 @@ Mask = npt.NDArray[np.bool_]
 # Bytes that stay of each element: its bounds, and those of the sums behind it.
 _KEPT = 18
 
+# Weights that are in memory as floats at a time.
 _WEIGHTS = 1 << 19
-"""Of a layer, as many are in memory as real numbers at a time."""
 
 # Four times as many are computed, in two seconds. No network for a microcontroller has so many.
 _MOST_MACS = 1 << 31
@@ -76,7 +76,7 @@ def intervals(
 
 
 def is_affordable(graph: Graph) -> bool:
-    """Whether the intervals of all values can be computed with the memory and in the time there is."""
+    """Return whether memory and time suffice for the intervals of all values."""
     elements = sum(value.elements for value in graph.values.values())
     pairs = [(node.op, graph.signature(node)) for node in graph.nodes]
     macs = sum(op.work(sig) for op, sig in pairs)

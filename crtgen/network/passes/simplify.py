@@ -62,7 +62,7 @@ class RemoveIdentities(Rule):
 
 
 def _plain(quant: Quant | None) -> bool:
-    """Whether the quantisation knows no axes, which a reshape would renumber."""
+    # True for per-tensor quantisation; a reshape would renumber axes.
     return quant is None or quant.axis is None
 
 

@@ -1,9 +1,9 @@
-"""For networks that run on windows that overlap: what is new is computed, the rest is kept from run to run.
+"""Sliding windows: for networks on overlapping windows, a run computes what is new and keeps the rest.
 
-A run gets the ``step`` positions that came in since the last one, along an axis of the input. A layer that
-treats the positions of this axis alike, a convolution for one, would compute most of its output anew only to
-find it where it was, ``step`` further on. Here it computes the positions that see what is new, and those
-that see a border of the window, whose padding stands for other numbers than those that were there before.
+A run gets the ``step`` positions that arrived since the previous run, along an axis of the input. A layer
+that treats all positions of this axis alike, such as a convolution, would compute most of its output only to
+find the same values ``step`` positions further on. Here it computes the positions that depend on new input,
+and those that depend on a border of the window, where padding takes the place of other values than before.
 Layers that mix all positions run in full.
 """
 
@@ -37,12 +37,9 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """How a value moves along its ``axis``: by ``step`` of ``length`` positions in each run.
-
-    Those from ``low`` to before ``high`` have seen no border. Those before ``left`` and those from ``right``
-    on are computed in each run.
-    """
-
+    # Motion of a value along its ``axis``: by ``step`` of ``length`` positions in each run. Positions from
+    # ``low`` to ``high - 1`` depend on no border. Positions before ``left`` and from ``right`` on are
+    # computed in each run.
     axis: int
     length: int
     step: int
@@ -70,7 +67,7 @@ class _Flow:
         return again * along.stride - along.before, lane.right * along.stride - along.before, again
 
     def wanted(self, graph: Graph) -> Mapping[str, list[Ranges]]:
-        """What is read of each value that moves."""
+        """Return the ranges that are read of each moving value."""
         found: dict[str, list[Ranges]] = {name: [] for name in self.lanes}
         for node in graph.nodes:
             for name in filter(self.lanes.__contains__, node.inputs):
@@ -80,7 +77,7 @@ class _Flow:
         return found
 
     def read(self, node: Node, name: str) -> Ranges:
-        """What a node reads of one of its inputs."""
+        """Return the ranges that a node reads of one of its inputs."""
         length = self.lanes[name].length
         if node.name not in self.nodes:
             return ((0, length),)
@@ -89,7 +86,7 @@ class _Flow:
 
 
 def start_of_signal(value: Value) -> int:
-    """What an input is before there is a signal: zero, as a number of its type."""
+    """Return the value of an input before there is a signal: zero, as stored in its type."""
     return 0 if value.quant is None else value.quant.zero_point
 
 
@@ -130,7 +127,7 @@ def _check(graph: Graph, sliding: Sliding) -> None:
 
 
 def _settled(graph: Graph, sliding: Sliding, frugal: bool) -> _Flow:
-    """What slides, without the nodes that would compute as much as before."""
+    # The flow without nodes that would compute as much as before.
     stopped: set[str] = set()
     while True:
         flow = _flow(graph, sliding, frugal, stopped)
@@ -164,7 +161,7 @@ def _flow(graph: Graph, sliding: Sliding, frugal: bool, stopped: set[str]) -> _F
 
 
 def _moves(graph: Graph, node: Node, lanes: Mapping[str, _Lane]) -> tuple[AxisMap, _Lane] | None:
-    """What a node does along the axis, and how its output moves; None if it runs in full."""
+    # Access pattern of a node along the axis, and the motion of its output; None if it runs in full.
     sig = graph.signature(node)
     inputs = [lanes[name] for name in node.inputs if name in lanes]
     if not inputs or len(node.outputs) != 1 or len({(x.length, x.step) for x in inputs}) > 1:
@@ -257,7 +254,7 @@ class _Rewriting:
         return self.graph.evaluate({name: np.full(value.shape, start_of_signal(value), value.dtype.numpy)})
 
     def _made(self, name: str, fresh: str) -> None:
-        """What a run computes of a value is there: so is what the next run keeps of it."""
+        # Combines what a run computes of a value with what it keeps, and keeps what the next run needs.
         self.fresh[name] = fresh
         if name in self.kept:
             lane = self.flow.lanes[name]

@@ -1,4 +1,4 @@
-"""How the channels of a node's inputs and outputs hang together, along the last axis of each."""
+"""Channel groups of a node's inputs and outputs, along the last axis of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ __all__ = ["Mixing", "channel_groups", "mixing"]
 
 
 def channel_groups(graph: Graph, node: Node) -> Mapping[str, Index] | None:
-    """For an operator that keeps channels apart: the group of each channel of each value it touches.
+    """Return the group of each channel of each value that the node touches.
 
-    The channels of a group can only be removed together. None for an operator that mixes channels.
+    Channels of a group can only be removed together. None for an operator that mixes channels.
     """
     found = node.op.channel_groups(graph.signature(node))
     if found is None:
@@ -27,11 +27,11 @@ def channel_groups(graph: Graph, node: Node) -> Mapping[str, Index] | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixing:
-    """What a convolution or fully connected layer makes of constant input channels.
+    """Effect of constant input channels on a convolution or fully connected layer.
 
-    Where ``needed[o, c]``, the share of output o that comes from input channel c varies, with the input or
-    from pixel to pixel. Elsewhere it is the same whole number at every pixel, which can go into the bias: for
-    the channels that are ``constant``, ``share[o, position in constant]``; 0 for others, whose weights are 0.
+    Where ``needed[o, c]``, the contribution of input channel c to output o varies, with the input or from
+    pixel to pixel. Elsewhere it is the same integer at every pixel and can move into the bias: for the
+    channels that are ``constant``, ``share[o, position in constant]``; 0 for the others, whose weights are 0.
     """
 
     needed: Mask

@@ -1,4 +1,4 @@
-"""How near features lie to where they would be another integer."""
+"""Distance of features from the borders of rounding."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ NEAR = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class IntegerRounding:
-    """How features of float32 become integers: to what type, and cut towards zero if it ``truncates``.
+    """Rounding of float32 features to integers: the type, and if it ``truncates`` towards zero.
 
-    ``history`` are the samples before the first frame of a run.
+    ``history`` is the number of samples before the first frame of a run.
     """
 
     quant: Quant
@@ -42,9 +42,9 @@ class IntegerRounding:
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Of so many integer features, how many are ``near`` a border in float64, and differ from its integers.
+    """Counts of integer features: those ``near`` a rounding border in float64, and those that differ.
 
-    Those that differ ``elsewhere`` are not near a border: they would be a mistake.
+    Features that differ ``elsewhere`` are not near a border: they would be a bug.
     """
 
     features: int
@@ -118,7 +118,7 @@ def _distance(real: Doubles, rounded: IntegerRounding) -> Doubles:
 
 
 def _rounded(real: Doubles, rounded: IntegerRounding) -> npt.NDArray[np.int64]:
-    """What wraps around where numbers are cut, and is limited else."""
+    # Wraps where features are truncated, otherwise saturates.
     steps, zero = real / rounded.quant.scale, rounded.quant.zero_point
     least = -128 if rounded.dtype is DType.INT8 else 0
     if rounded.truncates:

@@ -40,10 +40,10 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class BoxLayout:
-    """Where a network has what it says: ``rows`` of numbers, of which those from ``first`` on are scores.
+    """Layout of a network's boxes: ``rows`` of values; from ``first`` on they are scores.
 
-    Number j of row i is at ``i * row_step + j * step``. ``columns`` of cells are side by side in a grid, 0
-    without one. If ``has_objectness``, the number before the scores is the score of the box itself.
+    Value j of row i is at ``i * row_step + j * step``. ``columns`` is the width of a grid of cells, 0 without
+    a grid. With ``has_objectness``, the value before the scores is the score of the box itself.
     """
 
     rows: int
@@ -95,7 +95,7 @@ class Finder:
 
     @classmethod
     def of(cls, decision: Decision, output: Value, width: int, height: int) -> "Finder":
-        """For an output of a network that gets pictures of ``width`` x ``height`` pixels."""
+        """Make the finder for an output of a network on pictures of ``width`` x ``height`` pixels."""
         assert decision.boxes is not None
         layout = layout_of(decision, output, output.name)
         is_grid = layout.columns > 0
@@ -108,7 +108,7 @@ class Finder:
 
     @property
     def score_scale(self) -> float:
-        """What a score is to be multiplied with: of a box and its label it is a product."""
+        """Factor of a score; the score of a box and its label is a product."""
         return self.scale**2 if self.layout.has_objectness else self.scale
 
     @property
@@ -175,7 +175,7 @@ class Finder:
                 return
 
     def _edges(self, box: Numbers, axis: int) -> tuple[Any, Any]:
-        """Where a box begins and ends: in integers twice that, so that half a length is one."""
+        # Edges of a box; integers are doubled, so that half a length is an integer.
         centre, length = box[axis], _lengths(box)[axis]
         if self.is_real:
             half = np.float32(0.5) * length
@@ -183,7 +183,7 @@ class Finder:
         return 2 * centre - length, 2 * centre + length
 
     def _is_same(self, a: Numbers, b: Numbers) -> bool:
-        """Whether two boxes share more than the given part of what both cover."""
+        # True if the overlap of two boxes exceeds the given fraction of their union.
         shared: Any = 1
         for axis in (0, 1):
             (start, end), (other_start, other_end) = self._edges(a, axis), self._edges(b, axis)

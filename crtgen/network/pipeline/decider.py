@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What was noticed: when (samples since the start, up to the end of the run's), which label, its score.
+    """A detected event: its time (samples from the start to the end of its run), label and score.
 
-    The score is a sum over ``runs`` runs as the output stores it, as in the generated C; ``top`` are the best
-    labels with theirs. Commands show the mean as a real number, which is what ``above`` is compared with.
-    With ``boxes`` all numbers are real, and label and score are those of the best one.
+    The score is a sum over ``runs`` runs in units of the stored output, as in the generated C; ``top`` are
+    the best labels with theirs. Commands show the mean as a real value, which ``above`` is compared with.
+    With ``boxes``, all values are real, and label and score are those of the best box.
     """
 
     sample: int
@@ -104,7 +104,7 @@ class Decider:
         return self._is_above(self._sums(self._gate)[0], gate.above, len(self._gate))
 
     def _is_enough(self, label: int, is_above: bool) -> bool:
-        """Whether there were enough runs for the label, of which this is the last."""
+        # True if enough runs in a row had the label, this one included.
         if self.decision.vote:
             _keep(self._votes, label if is_above else -1, self.decision.vote)
             return is_above and self._votes.count(label) >= self.decision.patience

@@ -18,10 +18,11 @@ _MOST_BOXES = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """What is normal: ``centroids`` ``[K, N]`` in units of ``scale`` from ``mean``, and their ``radii``.
+    """Clusters of normal data: ``centroids`` ``[K, N]`` in units of ``scale`` from ``mean``, and their
+    ``radii``.
 
-    The anomaly of x is the least distance of ``(x - mean) / scale`` from a centroid, less the centroid's
-    radius, as Edge Impulse defines it: below 0 within a cluster.
+    As in Edge Impulse, the anomaly score of x is the least value of the distance between ``(x - mean) /
+    scale`` and a centroid, minus the centroid's radius: below 0 within a cluster.
     """
 
     centroids: npt.NDArray[np.float32]
@@ -32,10 +33,10 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes:
-    """How a picture's outputs become boxes, ``most`` of them at most.
+    """Conversion of outputs to at most ``most`` boxes.
 
-    ``fomo``: cells that touch are one box. ``nms``: of boxes of one label whose shared area is more than
-    ``overlap`` of what both cover, the one with the greatest score stays.
+    ``fomo``: adjacent cells form one box. ``nms``: of boxes with one label whose overlap exceeds ``overlap``
+    of their union, the one with the highest score stays.
     """
 
     kind: str

@@ -11,10 +11,10 @@ from crtgen.network.pipeline.values import count, labels, names, number, one_of
 __all__ = ["read_decision"]
 
 _OF_BOXES = ("most", "overlap")
+# Settings that apply to scores of runs, and not to boxes.
 _OF_SCORES = (
     *("average", "least", "patience", "vote", "quiet", "quiet_of", "ignore", "top_k", "anomaly", "clusters"),
 )
-"""What goes with scores of runs, and with boxes not."""
 
 
 def read_decision(table: TomlTable, folder: Path, gate: Gate | None) -> Decision:

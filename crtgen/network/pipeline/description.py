@@ -20,8 +20,8 @@ __all__ = ["PIPELINE", "Description", "read_description"]
 _TYPES = {"audio": "int16", "imu": "float32"}
 
 _IMAGE = "image"
+# Names of features by sensor.
 _WHAT = {"audio": "of sound", "imu": "of vibrations", _IMAGE: "of images"}
-"""What the features of each sensor are called."""
 
 PIPELINE = ".toml"
 """The suffix of a file that describes a pipeline."""
@@ -38,10 +38,10 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a file says.
+    """Content of a pipeline file.
 
-    ``network`` is a path, or None for features alone; it runs every ``every`` rows, and ``output`` is what is
-    decided on, the first one if empty.
+    ``network`` is a path, or None for features alone; it runs every ``every`` rows. ``output`` names the
+    output for the decision, the first one if empty.
     """
 
     name: str

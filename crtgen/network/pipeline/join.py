@@ -51,14 +51,14 @@ class JoinedPipeline:
     warm: int
     decision: Decision | None
     rounded: IntegerRounding | None = None
-    """How its features become integers, if they are real numbers before."""
+    """Rounding of its features to integers, if they are floats before."""
     again: Callable[[FeatureSettings], "JoinedPipeline"] | None = field(
         default=None, compare=False, repr=False
     )
-    """The same with other settings."""
+    """Return the pipeline with other settings."""
 
     def on(self, *, fpu: bool) -> "JoinedPipeline":
-        """As it is for a core with an FPU, or without: there spectra are computed in int32."""
+        """Return the pipeline for a core with or without an FPU: without, spectra are computed in int32."""
         if not isinstance(self.settings, MelSettings):
             return self
         settings = self.settings.on(fpu=fpu)
@@ -73,7 +73,7 @@ class JoinedPipeline:
 
     @property
     def is_camera(self) -> bool:
-        """Whether its samples are rows of frames."""
+        """True if its samples are rows of frames."""
         return isinstance(self.settings, ImageSettings)
 
     @property
@@ -84,12 +84,12 @@ class JoinedPipeline:
 
     @property
     def samples(self) -> Value:
-        """What a run gets: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span`` rows."""
+        """Input of a run: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span`` rows."""
         return self.graph.values[self.graph.inputs[0]]
 
     @property
     def output(self) -> Value:
-        """What is decided on."""
+        """Output for the decision."""
         return self.graph.values[self.graph.outputs[0]]
 
 
@@ -327,7 +327,7 @@ class _Joined:
         return self._scores(_prefixed(gate, prefix), "")[1]
 
     def _scores(self, network: Graph, output: str) -> tuple[Handle, Handle]:
-        """What goes into the network, and its output of this name, or the first one."""
+        # Input of the network, and its output of this name, or the first one.
         x = network.values[network.inputs[0]]
         rows = self._like(x)
         network, _ = run_passes(network, DEFAULT_PASSES)

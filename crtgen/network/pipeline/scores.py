@@ -1,4 +1,4 @@
-"""What is decided on where it is not what the network says: operators behind it."""
+"""Scores that a network does not output itself: operators after it."""
 
 from math import sqrt
 
@@ -35,9 +35,9 @@ def mean_square(steps: GraphSteps, given: Handle, output: Handle, name: str) -> 
 
 
 def distance(steps: GraphSteps, x: Handle, clusters: Clusters) -> Handle:
-    """How far x is outside of the nearest cluster: ``[1]``.
+    """Return the distance of x from the nearest cluster's edge: ``[1]``.
 
-    A distance is the root of the mean square of differences, times that of their number.
+    A distance is the root of the mean square of differences, times the root of their number.
     """
     count, width = clusters.centroids.shape
     if x.elements != width:

@@ -1,4 +1,4 @@
-"""What each ONNX operator means, as tables by family: the operator's name -> converter and types."""
+"""Converters of ONNX operators, as tables by family: the operator's name -> converter and types."""
 
 from collections.abc import Mapping
 

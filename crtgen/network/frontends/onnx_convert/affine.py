@@ -50,7 +50,7 @@ def _quantized_kind(layer: OnnxLayer) -> OnnxType:
 
 
 def _is_quantised(kind: OnnxType) -> bool:
-    """Whether numbers of the type are what ONNX quantises to."""
+    # True for the types that ONNX quantises to.
     return kind.dtype in WIDTHS or kind.format.startswith(("float8", "float4"))
 
 

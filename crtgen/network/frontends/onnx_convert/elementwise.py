@@ -232,7 +232,7 @@ def _neg(layer: OnnxLayer) -> Converted:
 
 
 def _is_nan(layer: OnnxLayer) -> Converted:
-    """What differs from itself."""
+    # x != x.
     return Converted(NotEqual(), (layer.x, layer.x), ("again",))
 
 

@@ -76,7 +76,7 @@ def _block(
     padded: Sequence[int],
     number_of: int,
 ) -> Converted:
-    """What one tap of all blocks gives to the padded image."""
+    # Contribution of one tap of all blocks to the padded image.
     whole = [*shape[:2], 1, *shape[2:]]
     begin = [number_of if a == 2 else 0 for a in range(len(whole))]
     end = [begin[a] + d for a, d in enumerate(whole)]

@@ -52,7 +52,7 @@ def conv_sums(layer: OnnxLayer, x: Operand, weights: Int64, bias: Array) -> Conv
 
 
 def dense_sums(x: Operand, weights: Int64, bias: Array) -> Converted:
-    """The same of rows, with ``weights[O, K]``."""
+    """Return the sums of rows, with ``weights[O, K]``."""
     op, roles = Accumulate(FullyConnected(keep_dims=True)), ("weights", "bias")
     return wide_sums(lambda part, start: Converted(op, (x, part, start), roles), weights, bias, True)
 
@@ -105,12 +105,12 @@ class _Factor:
         return _signed(self.given)
 
     def ahead(self, rank: int) -> Operand:
-        """How far the numbers as int8 are from their distances from the zero point, as int32."""
+        """Differences of the values as int8 from their distances to the zero point, as int32."""
         zero = cast(self._column(rank), DType.INT32)
         return Converted(Sub(), (number(self.offset, DType.INT32), zero), ("zero",))
 
     def distances(self, rank: int) -> Operand:
-        """Of its numbers from the zero point, as int16."""
+        """Distances of the values from the zero point, as int16."""
         numbers = cast(self.tensor, DType.INT16)
         if self.given is None:
             return numbers
@@ -174,7 +174,7 @@ def _moved(sums: Converted, ahead: Operand, columns: Int64) -> Converted:
 
 
 def _matmul_integer(layer: OnnxLayer) -> Converted:
-    """By constant weights, a fully connected layer."""
+    # With constant weights this is a fully connected layer.
     a, b = _Factor.of(layer, 0, 2), _Factor.of(layer, 1, 3)
     shapes = a.tensor.shape, b.tensor.shape
     if b.tensor.data is None or len(shapes[1]) != 2 or len(shapes[0]) < 2:

@@ -42,7 +42,7 @@ _LARGEST_ELEMENT = 8
 
 Operand: TypeAlias = NamedTensor | Converted | Value | Array
 Results: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
-"""What a node gives: its only output, a constant, or each of its outputs."""
+"""Outputs of a node: its only output, a constant, or one of these for each output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ Convert: TypeAlias = Callable[[OnnxLayer], Results]
 FLOAT = frozenset({DType.FLOAT32})
 NUMBERS = frozenset({DType.FLOAT32, DType.INT32})
 NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
-"""What is computed in 32 bits."""
+"""Types that are computed in 32 bits."""
 
 ANY = frozenset(DType)
 """Any type there is: for what moves elements."""
@@ -151,12 +151,12 @@ def number(value: float, dtype: DType = DType.FLOAT32) -> Array:
 
 
 def cast(x: Operand, to: DType) -> Converted:
-    """The same numbers in another type."""
+    """Convert to another element type."""
     return Converted(Cast(to), (x,))
 
 
 def power(x: Operand, exponent: float) -> Operand:
-    """By products and roots where these are few."""
+    """Return ``x ** exponent``, by products and roots if these are few."""
     if exponent == 1:
         return x
     if exponent == 2:
@@ -173,7 +173,7 @@ def power(x: Operand, exponent: float) -> Operand:
 
 
 def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
-    """The same elements under another shape."""
+    """Return the same elements in another shape."""
     return Converted(Reshape(tuple(shape)), (x,))
 
 
@@ -183,5 +183,5 @@ def same(x: NamedTensor) -> Converted:
 
 
 def transposed(x: Operand, perm: Iterable[int]) -> Converted:
-    """The same elements with their axes in another order."""
+    """Return the elements with their axes permuted."""
     return Converted(Transpose(tuple(perm)), (x,))

@@ -55,7 +55,7 @@ def _greatest(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> Converted:
 
 
 def _is_plain(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> bool:
-    """Whether an operator for images has it."""
+    # True if an operator for images can compute it.
     near = all(line.dilation == 1 for line in lines)
     return len(lines) < 3 and near and (layer.x.dtype is DType.FLOAT32 or layer.x.quant is not None)
 
@@ -93,7 +93,7 @@ def _padded(layer: OnnxLayer, x: Operand, lines: Sequence[AxisWindow], value: fl
 
 
 def _slid(x: Operand, layer: OnnxLayer, lines: Sequence[AxisWindow], op: Op) -> Converted:
-    """What ``op`` makes of the elements of each window; ``x`` is padded already."""
+    # Applies ``op`` to the elements of each window; ``x`` is padded already.
     shape = [*layer.x.shape[:2], *(n.length + n.before + n.after + n.beyond for n in lines)]
     made = x
     for axis, line in enumerate(lines, 2):
@@ -142,7 +142,7 @@ def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[AxisWindow, 
 
 
 def _places(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> Converted:
-    """Where the greatest elements are, the first of equal ones: counted from the tensor's beginning."""
+    # Indices of the maxima, first ones of equal maxima, counted from the beginning of the tensor.
     if prod(line.taps for line in lines) > _MOST_TAPS:
         raise RefusedOperator(f"places in a window of {prod(n.taps for n in lines)}; supported: {_MOST_TAPS}")
     x = _padded(layer, layer.x, lines, _least(layer))
@@ -165,7 +165,7 @@ def _places(layer: OnnxLayer, lines: Sequence[AxisWindow]) -> Converted:
 
 
 def _first_places(layer: OnnxLayer, lines: Sequence[AxisWindow], steps: Sequence[int]) -> Array:
-    """Where the first tap of each window is."""
+    # Index of the first tap of each window.
     images = prod(layer.x.shape[:2])
     ask_for_room((images, *(n.outputs for n in lines)))
     total = np.arange(images, dtype=np.int64).reshape(layer.x.shape[:2]) * prod(n.length for n in lines)

@@ -23,7 +23,7 @@ _MOST_ROWS = 3
 
 
 def _matmul(layer: OnnxLayer) -> Converted:
-    """As numpy's ``matmul``; by constant weights, a fully connected layer."""
+    # numpy's ``matmul``; with constant weights a fully connected layer.
     a, b = layer.tensor(0), layer.tensor(1)
     if not a.shape or not b.shape:
         raise ValueError("a scalar is no matrix")

@@ -122,7 +122,7 @@ def _weights(layer: OnnxLayer, place: int, axis: int) -> tuple[Array, Quant]:
 
 
 def _fits(weights: Array) -> bool:
-    """Whether weights less their zero points are numbers of int8."""
+    # True if the weights minus their zero points fit into int8.
     return bool(_INT8.min <= weights.min() and weights.max() <= _INT8.max)
 
 
@@ -157,7 +157,7 @@ def _qlinear_conv(layer: OnnxLayer) -> Converted:
 
 
 def _qlinear_matmul(layer: OnnxLayer) -> Converted:
-    """By constant weights, a fully connected layer."""
+    # With constant weights this is a fully connected layer.
     second = layer.tensor(3)
     if second.data is None or second.data.ndim != 2 or layer.rank < 2:
         return Converted(BatchMatMul(), (_operand(layer, 0), _operand(layer, 3)), ("operand",))

@@ -14,8 +14,8 @@ __all__ = ["CONVERTERS"]
 
 _ALPHA = {"affine": 1.0, "elu": 1.0, "hardsigmoid": 0.2, "leakyrelu": 0.01, "thresholdedrelu": 1.0}
 _BETA = {"affine": 0.0, "hardsigmoid": 0.5}
+# Activations whose parameters have no default.
 _LISTED = {"scaledtanh"}
-"""What has numbers, but none unless they are given."""
 
 _DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 _STATES, _PEEPHOLES = (5, 6), 7

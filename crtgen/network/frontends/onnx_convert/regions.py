@@ -33,7 +33,7 @@ _HALF = "half_pixel"
 
 
 def _suppressed(layer: OnnxLayer) -> Converted:
-    """As many rows as there can be; those that nothing fills hold -1."""
+    # The largest possible number of rows; unused rows hold -1.
     most, overlap, least = (_single(layer, place, default) for place, default in ((2, 0), (3, 0), (4, -inf)))
     if most < 1:
         raise RefusedOperator("no boxes at all (max_output_boxes_per_class)")

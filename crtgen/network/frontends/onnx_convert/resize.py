@@ -62,7 +62,7 @@ def _resize(layer: OnnxLayer) -> Converted:
 
 
 def _targets(layer: OnnxLayer) -> dict[int, tuple[str, float]]:
-    """For each axis that is resized, ``sizes`` or ``scales`` and the number."""
+    # For each resized axis, ``sizes`` or ``scales`` and the number.
     at = 1 if layer.opset < 11 or layer.node.code == "Upsample" else 2
     axes, whole = _axes(layer), _roi(layer)
     sizes = layer.integers(3, "sizes") if at == 2 and layer.has(3) else []
@@ -173,7 +173,7 @@ def _gathers(shares: Mapping[int, tuple[Shares, Shares]]) -> bool:
 
 
 def _picks(matrix: Shares, shift: Shares) -> bool:
-    """Whether each number is one of the input's."""
+    # True if each output is one of the inputs.
     return not shift.any() and bool(
         np.all((matrix == 1).sum(axis=1) == 1) and np.all((matrix != 0).sum(axis=1) == 1)
     )

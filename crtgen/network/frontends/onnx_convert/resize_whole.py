@@ -28,14 +28,13 @@ Real = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class _ResizeLine:
-    """Of each output along an axis: the two numbers that it lies between, and the share of each."""
-
+    # For each output along an axis: its two neighbours in the input, and the weight of each.
     places: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
     shares: tuple[Real, Real]
 
 
 def resized_whole(layer: OnnxLayer, targets: Mapping[int, tuple[str, float]]) -> Converted:
-    """By ``sizes`` or ``scales``, for each axis that is resized."""
+    """Resize by ``sizes`` or ``scales``, given for each resized axis."""
     _mode(layer)
     if layer.rank != 4 or not set(targets) <= {_DOWN, _ACROSS} or layer.whole("antialias"):
         raise RefusedOperator(
@@ -77,7 +76,7 @@ def _line(layer: OnnxLayer, axis: int, kind: str, number: float) -> _ResizeLine:
 
 
 def _mode(layer: OnnxLayer) -> str:
-    """How coordinates are transformed; align_corners is what ``_coordinates`` has last."""
+    # Transformation of coordinates; align_corners is the last case of ``_coordinates``.
     older = layer.opset < 11 or layer.node.code == "Upsample"
     mode = layer.text("coordinate_transformation_mode", "asymmetric" if older else "half_pixel")
     if mode not in _MODES:
@@ -86,7 +85,7 @@ def _mode(layer: OnnxLayer) -> str:
 
 
 def _coordinates(layer: OnnxLayer, length: int, count: int, scale: np.float32) -> Real:
-    """Where outputs lie along an axis of so many numbers."""
+    # Coordinates of the outputs along an axis of ``length`` values.
     mode = _mode(layer)
     at, half = np.arange(count, dtype=np.float32), np.float32(0.5)
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and count > 1) or scale == 1:

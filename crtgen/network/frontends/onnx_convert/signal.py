@@ -83,10 +83,8 @@ def _multiplied(x: Operand, rest: list[int], matrix: Matrix) -> Converted:
 
 
 def _matrix(length: int, parts: int, wanted: int, kind: tuple[bool, bool]) -> Matrix:
-    """What the onnx package's own definition makes of the rows of an identity matrix.
-
-    ``kind`` is whether the transform is inverse, and whether only half of the numbers are there.
-    """
+    # Applies the onnx package's definition to the identity matrix. ``kind``: is the transform inverse, and is
+    # only half of the spectrum stored?
     rows = length * parts
     if rows * wanted * 2 > _MOST:
         raise RefusedOperator(f"a transform of {length} numbers to {wanted}: {rows * wanted * 2:,} constants")

@@ -19,7 +19,7 @@ _MOST_WEIGHTS = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """What a transposed convolution does along one axis of a length: ``before`` is what is cut off first."""
+    """A transposed convolution along one axis; ``before`` is the number of outputs cut off at the start."""
 
     length: int
     taps: int
@@ -30,7 +30,7 @@ class Turned:
 
     @property
     def extent(self) -> int:
-        """What the taps reach over."""
+        """Length that the taps span."""
         return (self.taps - 1) * self.dilation + 1
 
 
@@ -62,7 +62,7 @@ def turned_lines(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[Turned, ...]:
 
 
 def _cut(layer: OnnxLayer, axis: int, full: int, same: int) -> tuple[int, int]:
-    """What is cut off before an output of ``full``, and its length; ``same`` is that of the SAME padding."""
+    # Outputs cut off at the start, and the length of the rest; ``same`` is that of SAME padding.
     spatial = layer.rank - 2
     pads = [int(p) for p in layer.attribute("pads") or [0] * (2 * spatial)]
     full += [int(p) for p in layer.attribute("output_padding") or [0] * spatial][axis]
@@ -78,11 +78,12 @@ def _cut(layer: OnnxLayer, axis: int, full: int, same: int) -> tuple[int, int]:
 def transposed_conv(
     x: Operand, image: tuple[int, int, int], down: Turned, across: Turned, kernel: TransposedWeights
 ) -> Converted:
-    """Of ``[N,H,W,C]``; ``image`` is N, H, W. The output is ``[N,H,W,O]``.
+    """Transposed convolution of ``[N,H,W,C]`` to ``[N,H,W,O]``; ``image`` is (N, H, W).
 
     With stride s, output ``s * q + r - before`` is the sum over d of input ``q - d`` times tap ``r + s * d``:
-    for each r a convolution with stride 1, of every s-th tap backwards. Taps beyond the window are zero. The
-    convolution's channels are, in each group, the pixels of a block, which then are moved to their places.
+    for each r this is a convolution with stride 1, of every s-th tap in reverse. Taps beyond the window are
+    zero. In each group, the channels of that convolution are the pixels of a block, which are then moved to
+    their places.
     """
     lines, n = (down, across), image[0]
     blocks = [-(-line.extent // line.stride) for line in lines]

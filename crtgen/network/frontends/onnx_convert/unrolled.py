@@ -62,7 +62,7 @@ def _bias(layer: OnnxLayer, hidden: int) -> Converted | None:
 
 
 def _at(x: Operand, index: int, shape: tuple[int, ...]) -> Converted:
-    """What is at an index of the first axis."""
+    # Element at an index of the first axis.
     begin, end = (index, *(0 for _ in shape[1:])), (index + 1, *shape[1:])
     return Converted(StridedSlice(begin, end, (1,) * len(shape), (0,)), (x,))
 

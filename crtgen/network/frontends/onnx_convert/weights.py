@@ -56,7 +56,7 @@ def bias_of(layer: OnnxLayer, outputs: int, place: int = 2) -> Array:
 
 
 def _conv(layer: OnnxLayer) -> Converted:
-    """By constants, or by weights that are computed; so is the bias, if either is."""
+    # Weights and bias are constants, or at least one of them is computed.
     shape, bias = layer.tensor(1).shape, layer.tensor(2) if layer.has(2) else None
     if bias is not None and (bias.data is None or layer.tensor(1).data is None):
         if bias.shape != shape[:1]:

@@ -1,4 +1,4 @@
-"""What a window does along the axes of an image, and images with channels last."""
+"""Windows along the axes of an image, and images with channels last."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _FIRST = (0, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class ImageWindow:
-    """What a window does along both axes of an image, of which the first is 1 long where the file has one."""
+    """A window along both axes of an image; the first axis has length 1 if the file has only one."""
 
     image: tuple[int, int, int, int]
     taps: tuple[int, int]
@@ -37,7 +37,7 @@ class ImageWindow:
     dilation: tuple[int, int]
     padding: Padding
     beyond: Padding
-    """What ``ceil_mode`` adds to the padding."""
+    """Padding that ``ceil_mode`` adds."""
 
     @property
     def around(self) -> Padding:
@@ -67,7 +67,7 @@ def window_of(layer: OnnxLayer, kernel: Sequence[int]) -> ImageWindow:
 
 @dataclass(frozen=True, slots=True)
 class AxisWindow:
-    """What a window does along one axis of a length; ``beyond`` is what ``ceil_mode`` adds to the padding."""
+    """A window along one axis; ``beyond`` is the padding that ``ceil_mode`` adds."""
 
     length: int
     taps: int
@@ -87,7 +87,7 @@ class AxisWindow:
 
 
 def lines_of(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[AxisWindow, ...]:
-    """What a window does along each axis of an image of any dimensions."""
+    """Return the window along each axis of an image with any number of axes."""
     found, spatial = [], layer.rank - 2
     lists = [
         along(layer, name, spatial, given)
@@ -143,7 +143,7 @@ def to_first(made: Converted, image: Sequence[int], rank: int) -> Converted:
 
 
 class ConvStorage:
-    """How weights and outputs of a convolution are stored; real ones as they are."""
+    """Storage of a convolution's weights and outputs; floats are stored unchanged."""
 
     activation: Activation = Activation.NONE
     output: Quant | None = None

@@ -1,4 +1,4 @@
-"""What each TFLite operator means, as tables by family: the schema's name -> converter and types."""
+"""Converters of TFLite operators, as tables by family: the schema's name -> converter and types."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ CONVERTERS: Mapping[str, TfliteConverter] = all_rows(__name__, __path__)
 
 
 def option_fields() -> Mapping[str, tuple[str, ...]]:
-    """What is read of each table of options."""
+    """Return the fields that are read of each table of options."""
     found: dict[str, tuple[str, ...]] = {}
     for row in CONVERTERS.values():
         found[row.options] = tuple(dict.fromkeys((*found.get(row.options, ()), *row.fields)))

@@ -47,7 +47,7 @@ def _pow(layer: TfliteLayer) -> Converted:
 
 
 def _top_k(layer: TfliteLayer) -> Converted:
-    """Of the last axis; of equal numbers, the first one comes first."""
+    # Along the last axis; of equal values, the first one comes first.
     (count,) = layer.constant(1, "numbers of elements").reshape(-1).tolist()
     layer.require_alike([layer.x])
     return Converted(TopK(int(count), len(layer.x.shape) - 1, places=DType.INT32), (layer.x,))
@@ -64,7 +64,7 @@ def _scatter_nd(layer: TfliteLayer) -> Converted:
 
 
 def _transform(layer: TfliteLayer) -> Converted:
-    """Of rows, each by itself; a pair of numbers for each frequency."""
+    # Each row by itself; a pair of values per frequency.
     rows, length = layer.integers(1, "lengths")
     if len(layer.x.shape) < 2:
         raise ValueError(f"a transform of {shape_text(layer.x.shape)}")

@@ -17,8 +17,8 @@ from crtgen.network.ops.binarized import BinaryConv2d, PackedMaxPool2d, PackSign
 
 __all__ = ["CONVERTERS"]
 
+# By TFLite's number.
 _ACTIVATIONS = (Activation.NONE, Activation.RELU, Activation.RELU_N1_1, Activation.RELU6)
-"""By TFLite's number."""
 
 
 def _pack(layer: TfliteLayer) -> Converted:

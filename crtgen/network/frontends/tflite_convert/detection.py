@@ -1,4 +1,4 @@
-"""What turns boxes and scores into detections."""
+"""Detections from boxes and scores."""
 
 from collections.abc import Mapping
 

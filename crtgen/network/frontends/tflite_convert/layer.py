@@ -133,7 +133,7 @@ def pairs(sources: Iterable[DType], results: Iterable[DType]) -> Types:
 
 
 NUMBERS = same(DType.FLOAT32, DType.INT8)
-"""What is computed with in quantised and in float networks."""
+"""Types of values in quantised and in float networks."""
 
 PLAIN = same(*DType)
 """Any type there is, and the output has it, too: for what moves elements."""

@@ -57,7 +57,7 @@ def _exp(x: Reals, y: Quant, dtype: DType) -> Reals:
 
 
 def _log(x: Reals, y: Quant, dtype: DType) -> Reals:
-    """Of what is not positive, the least number that the output has."""
+    # Logarithm; for values that are not positive, the least value of the output.
     low = {DType.INT8: INT8, DType.INT16: INT16}[dtype].low
     least = np.float32(low - y.zero_point) * np.float32(y.scale)
     return np.where(x <= 0, least, np.log(np.where(x <= 0, 1, x).astype(np.float64)).astype(np.float32))

@@ -95,7 +95,7 @@ def _symmetric(tensor: FileTensor, dense: bool, wide: bool) -> tuple[Array, Quan
 
 
 def _is_unsigned(tensor: FileTensor) -> bool:
-    """Whether the file has numbers of uint8."""
+    # True if the file stores uint8.
     return tensor.type_name == DType.UINT8.name
 
 
@@ -141,7 +141,7 @@ def _weights(
 
 
 def _dtype(tensor: FileTensor, weights: Array, scheme: Scheme) -> DType:
-    """Of weights: those of four bits in the file still have them, unless a zero point was subtracted."""
+    # Type of weights: 4-bit weights keep their type unless a zero point was subtracted.
     if scheme.is_real and tensor.dtype is not None:
         return tensor.dtype
     if scheme.packed is None or tensor.type_name != scheme.packed.name or not weights.size:
@@ -179,7 +179,7 @@ def _with_weights(layer: TfliteLayer, op: Conv2d | DepthwiseConv2d | FullyConnec
 def _by_sums(
     layer: TfliteLayer, op: Conv2d | DepthwiseConv2d | FullyConnected, made: _TypedWeights
 ) -> Converted:
-    """By several layers with weights of int8, whose sums are added up before they are rescaled."""
+    # Several int8 layers whose sums are added before they are rescaled.
     x, product = layer.x.quant, made.quant
     if x is None or product is None or layer.y.quant is None:
         raise ValueError("input, weights or output have no scale")
@@ -301,7 +301,7 @@ def _fully_connected(layer: TfliteLayer) -> Converted:
 
 
 def _nearly_alike(layer: TfliteLayer) -> bool:
-    """Whether TFLite Micro takes input and output to be quantised alike: scales may differ by 1e-6."""
+    # TFLite Micro treats input and output as equally quantised if their scales differ by at most 1e-6.
     x, y = layer.x.quant, layer.y.quant
     if x is None or y is None or len(x.scales) != 1 or len(y.scales) != 1:
         return False

@@ -31,14 +31,14 @@ _GREATEST = INT8.magnitude(0)
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What becomes of an accumulator, in the names and literals of C.
+    """Conversion of an accumulator to an output, as names and literals of C.
 
-    ``x_type``, ``w_type`` and ``sum_type`` are those of inputs, weights and accumulators, ``factor`` is what
-    is multiplied. ``scale`` is the function that requantises, empty for float32, ``clamp`` the one that makes
-    an output of what comes of it; ``per_channel`` whether each output channel has its own multiplier and
-    shift; ``offset`` what is added then, as ``+ 3``. ``low`` and ``high`` are empty where nothing is clamped.
-    ``scaled``: sums of float32 are multiplied by the scale of their weights. Sums of integers without a
-    ``scale`` are the outputs.
+    ``x_type``, ``w_type`` and ``sum_type`` are the types of inputs, weights and accumulators, ``factor`` is
+    the C expression that is multiplied. ``scale`` is the function that requantises, empty for float32;
+    ``clamp`` is the function that makes an output of its result. ``per_channel``: each output channel has its
+    own multiplier and shift. ``offset`` is added afterwards, as ``+ 3``. ``low`` and ``high`` are empty if
+    nothing is clamped. ``scaled``: float32 sums are multiplied by the scale of their weights. Integer sums
+    without a ``scale`` are the outputs.
     """
 
     x_type: str
@@ -84,9 +84,10 @@ def float_epilogue(activation: Activation) -> Epilogue:
 
 
 def sums(sig: Signature, zero_point: int, axes: tuple[int, ...]) -> tuple[Epilogue, Const]:
-    """Of a layer whose outputs are its sums; and its bias, less what the input's zero point adds.
+    """Return the epilogue of a layer whose outputs are its sums, and its bias with the zero point of the
+    input folded in.
 
-    ``axes`` are those of the weights that are summed over.
+    ``axes`` are the axes of the weights that are summed over.
     """
     x, w, bias = sig.inputs
     total = bias.array() - zero_point * w.array().astype(np.int64).sum(axis=axes).ravel()
@@ -102,7 +103,7 @@ def integer_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[E
 
 
 def _wide_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
-    """Of sums of 64 bits, which need 32 only where the weights are few: their type is that of the bias."""
+    # Sums of 64 bits; with few weights 32 bits suffice. Their type is that of the bias.
     multipliers = np.minimum((params.multipliers.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF).astype(np.int32)
     shifts = (15 - params.shifts).astype(np.int8)
     per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
@@ -116,7 +117,7 @@ def _wide_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epi
 
 
 def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[Const, ...]]:
-    """By a float32 product, whose factor is there as mantissa and exponent."""
+    # By a float32 product; the factor is stored as mantissa and exponent.
     assert params.factors is not None
     pairs = np.array([mantissa_of(f) for f in params.factors.tolist()], np.int64)
     per_channel = len(np.unique(params.factors)) > 1
@@ -150,11 +151,8 @@ def _integer(sig: Signature, params: ConvParams, sum_type: str, scale: str, per_
 
 
 def _narrow_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
-    """Of sums of 32 bits.
-
-    Where every factor is below one half and the sums are below 2**30, the cheap form serves, whose shifts
-    count to the right beyond the first bit.
-    """
+    # Sums of 32 bits. If every factor is below one half and the sums are below 2**30, the cheap form applies,
+    # whose shifts count to the right beyond the first bit.
     multipliers, shifts = params.multipliers.copy(), params.shifts.copy()
     shifts[multipliers == 0] = -1
     summed = sig.inputs[1].elements // len(bias)

@@ -85,11 +85,9 @@ def _lifted(rescale: Rescale, whole: Mask) -> Int64 | None:
 
 
 def _lift(multiplier: int, zero_point: int, ends: tuple[int, int], steps: tuple[Int64, Int64]) -> int | None:
-    """What to add to sums from one of the ``ends`` to the other; None if nothing is exact.
-
-    ``steps`` are levels of the output, and the least sums that reach them, or else one beyond the greatest.
-    Outputs are ``round(sum * multiplier / 2**31) - (sum < 0)`` and a constant, which makes 0 the zero point.
-    """
+    # Offset for sums between the two ``ends``; None if no offset is exact. ``steps`` are levels of the output
+    # with the least sums that reach them, or one more than the greatest sum. Outputs are ``round(sum *
+    # multiplier / 2**31) - (sum < 0)`` plus a constant that makes 0 the zero point.
     levels, reached = steps
     low, high = ends
     offsets = _offsets(multiplier, int(1 - reached.min()))[:, None]

@@ -70,11 +70,13 @@ def accumulator_range(weights: Int8 | Int64, low: int, high: int) -> tuple[Int64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rescale:
-    """What is to be re-encoded: multiplier and shift per channel, and the accumulators' range, bias included.
+    """The requantisation to re-encode: multiplier and shift per channel, and the range of accumulators, bias
+    included.
 
-    All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``, of ``wide``
-    sums with 15 bits of the multiplier; with ``factors``, by a float32 product with these. ``is_sum``: the
-    accumulators are the outputs. ``known`` is what designs of a layer, and of its rows, ask for again.
+    All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``; ``wide``
+    sums use 15 bits of the multiplier. With ``factors``, the scaling is a float32 product with these.
+    ``is_sum``: the accumulators are the outputs. ``known`` caches solutions that designs of a layer, and of
+    its rows, ask for again.
     """
 
     multipliers: Int64
@@ -113,14 +115,14 @@ class Rescale:
         return cls(multiplier, shift, *limits, low, high, factors=factors)
 
     def take(self, channels: Int64 | slice) -> "Rescale":
-        """The same of these channels."""
+        """Return the part for these channels."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
         factors = None if self.factors is None else self.factors[channels]
         return replace(self, multipliers=m, shifts=s, low=low, high=high, factors=factors)
 
     @property
     def uniform(self) -> bool:
-        """Whether all channels are scaled alike."""
+        """True if all channels have the same scale."""
         if self.is_sum:
             return False
         if self.factors is not None:
@@ -128,7 +130,9 @@ class Rescale:
         return len(np.unique(self.multipliers)) == 1 and len(np.unique(self.shifts)) == 1
 
     def united(self) -> "Rescale":
-        """The same with the range of all channels for each, so that uniform channels have one solution."""
+        """Return a copy in which every channel has the range of all channels, so that uniform channels have
+        one solution.
+        """
         low, high = np.full_like(self.low, self.low.min()), np.full_like(self.high, self.high.max())
         return replace(self, low=low, high=high)
 
@@ -138,7 +142,7 @@ class Rescale:
 
     @property
     def narrow(self) -> bool:
-        """Whether 32 bits hold every sum."""
+        """True if 32 bits hold every sum."""
         return int(self.low.min()) >= -_HALF_WORD and int(self.high.max()) < _HALF_WORD
 
     @property
@@ -206,7 +210,9 @@ def _rescale_of(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Resca
 
 
 def clamp_limits(low: int, high: int, scheme: Scheme = INT8) -> tuple[int | None, int | None]:
-    """What is left of a clamp to ``low..high`` after saturation to the type: None where that is enough."""
+    """Return the limits of a clamp to ``low..high`` that saturation to the type does not cover: None if it
+    does.
+    """
     return low if low > scheme.low else None, high if high < scheme.high else None
 
 

@@ -1,4 +1,4 @@
-"""What an int8 sum gives for every pair of inputs: what a cheaper form of it has to agree with."""
+"""Results of an int8 sum for all pairs of inputs, with which a cheaper form must agree."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""What an instruction reads and writes: registers, flags, memory.
+"""Effects of an instruction: registers, flags and memory that it reads and writes.
 
-Vectors and the registers of the FPU share their storage, so all are named by their words: q1 is s4 to s7.
+Vectors and FPU registers share storage, so both are named by their words: q1 is s4 to s7.
 """
 
 import re
@@ -41,7 +41,7 @@ def words_of(operand: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def effects(line: Instruction) -> Effects:
-    """Of one instruction alone; ``ValueError`` for one that is not in the table."""
+    """Return the effects of one instruction; ``ValueError`` for one that is not in the table."""
     row, operands = find(line.mnemonic), line.operands
     if row.moves:
         return _access(row, operands)

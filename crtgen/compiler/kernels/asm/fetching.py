@@ -1,9 +1,9 @@
-"""How long a core waits for its flash: a model of wait states, of caches and of read-ahead.
+"""Model of the time that a core waits for its flash: wait states, caches, prefetch.
 
-Code is read line by line. A loop that fits the cache for code is read once whenever it is entered, one that
-does not fit in each of its rounds. While a line is executed, the next one is read already; a jump waits for
-the whole of a line. Constants are read anew whenever a loop passes over more of them than the cache for data
-holds; C is taken to read them once. What the caches hold from one layer to the next is left out.
+Code is read line by line. A loop that fits the instruction cache is read once per entry; one that does not
+fit is read in every round. While a line is executed, the next one is prefetched; after a jump the core waits
+for a whole line. Constants are read again if a loop passes over more of them than the data cache holds; C
+code is assumed to read them once. Cache contents that survive from one layer to the next are ignored.
 """
 
 import math
@@ -88,7 +88,7 @@ def _code_of_a_call(call: RoutineCall, pipeline: CorePipeline, reads: FlashReads
 
 
 def _code(stretch: _Stretch, reads: FlashReads) -> float:
-    """Of executing a block that is not in the cache."""
+    # Cycles to execute a block that is not cached.
     lines = -(-stretch.size // reads.width)
     if not lines:
         return 0.0
@@ -134,7 +134,7 @@ def _constants(line: Instruction, pointers: set[str]) -> int:
 
 
 def _elements(line: Instruction, words: int) -> int:
-    """How many numbers a load brings: the lanes of a vector, which may be wider, else its registers."""
+    # Values per load: the lanes of a vector, which may be wider, or the registers.
     bits = line.mnemonic.partition(".")[2].lstrip("usf")
     narrow = find(line.mnemonic).name in _NARROW
     return 128 // int(bits) if bits and narrow else words

@@ -94,7 +94,7 @@ class Function:
         return self._take(among, role, 1)[0]
 
     def cores(self, role: str, count: int, among: Iterable[str] = CORE) -> tuple[str, ...]:
-        """So many general registers."""
+        """Take ``count`` general registers."""
         return self._take(among, role, count)
 
     def vector(self, role: str, among: Iterable[str] = _VECTORS) -> str:
@@ -102,11 +102,11 @@ class Function:
         return self._take(among, role, 1)[0]
 
     def vectors(self, role: str, count: int) -> tuple[str, ...]:
-        """So many vectors."""
+        """Take ``count`` vectors."""
         return self._take(_VECTORS, role, count)
 
     def singles(self, role: str, count: int) -> tuple[str, ...]:
-        """So many registers of the FPU of a float32 each, which are parts of the vectors."""
+        """Take ``count`` single-precision registers of the FPU, which are parts of the vectors."""
         return self._take(_SINGLES, role, count)
 
     def free(self, *registers: str) -> None:
@@ -114,7 +114,7 @@ class Function:
         self._taken -= set(registers)
 
     def moved(self, register: str, role: str, among: Iterable[str] = CORE) -> str:
-        """The same value in another register; the old one is free."""
+        """Move a value to another register and free the old one."""
         other = self.core(role, among)
         self("mov", other, register)
         self.free(register)
@@ -204,9 +204,9 @@ class Function:
 
     @contextmanager
     def loop(self, meaning: str, rounds: int | str) -> Iterator[str]:
-        """What is within runs ``rounds`` times; it ends with a branch to the label that it gets.
+        """Repeat the body ``rounds`` times; it must end with a branch to the label that it receives.
 
-        ``rounds`` is a name where only the caller knows the number.
+        ``rounds`` is a name if only the caller knows the number.
         """
         label = self.label(meaning)
         self.place(label)
@@ -230,7 +230,7 @@ class Function:
 
     @contextmanager
     def repeated(self, meaning: str, rounds: int) -> Iterator[None]:
-        """The same with a register of its own; what runs once is no loop."""
+        """Repeat the body with a counter of its own; a single round makes no loop."""
         if rounds == 1:
             yield
             return
@@ -332,7 +332,8 @@ class Function:
         self._loops, self._factor = before
 
     def _cut(self) -> None:
-        """What comes runs as often as the loops say: the block so far ends, but not behind a label alone."""
+        # Ends the current block, since the code after it runs another number of times; a block of a label
+        # alone goes on.
         if self._block:
             self._close()
 

@@ -48,7 +48,7 @@ class Mnemonic:
 
     @property
     def vector(self) -> bool:
-        """Whether the FPU or Helium executes it."""
+        """True if the FPU or Helium executes it."""
         return self.name.startswith("v")
 
 
@@ -64,20 +64,20 @@ def find(mnemonic: str) -> Mnemonic:
 
 @lru_cache(maxsize=16384)
 def is_narrow(mnemonic: str, operands: Operands) -> bool:
-    """Whether the instruction takes two bytes; of branches whether near ones do."""
+    """Return whether the instruction takes two bytes; branches are assumed to be near."""
     rule = find(mnemonic).narrow
     shifted = operands and operands[-1].startswith(SHIFTED)
     return rule is not None and not shifted and rule(operands)
 
 
 def follows(mnemonic: str) -> int:
-    """How many instructions belong to this one, which says when they run: IT, VPST, VPT."""
+    """Return how many following instructions belong to this one: to IT, VPST or VPT."""
     found = _BLOCK.match(mnemonic.partition(".")[0])
     return 1 + len(found[1]) if found else 0
 
 
 SHIFTED = ("lsl ", "lsr ", "asr ", "ror ")
-"""How a last operand begins that is shifted."""
+"""Prefixes of a shifted last operand."""
 
 _BLOCK = re.compile(r"(?:it|vpst|vpt)([te]*)$")
 _LOW = re.compile(r"r[0-7]")
@@ -108,8 +108,7 @@ def _several(operands: Operands) -> bool:
 
 
 def _access(scale: int) -> Rule:
-    """Of ``scale`` bytes; 0 if it takes no offset that is a number."""
-
+    # Offsets in units of ``scale`` bytes; 0 if the offset cannot be a number.
     def rule(operands: Operands) -> bool:
         found = _ADDRESS.fullmatch(operands[-1])
         if found is None or len(operands) != 2 or not _low(operands[0]):
@@ -282,11 +281,11 @@ _TABLE: Mapping[str, Mnemonic] = {
     "vshrnb vshrnt vrshrnb vrshrnt vqrshrnb vqrshrnt": Mnemonic(accumulates=True, unit="narrow"),
 }
 _CONDITIONS = ("eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le")
+# Conditional instructions, and the rule for their narrow form within an IT block.
 _CONDITIONAL: Mapping[str, Rule | None] = dict.fromkeys(("ldr", "add", "sub", "rsb", "mvn", "vmov")) | {
     "b": _always,
     "mov": _move_if,
 }
-"""What there is with a condition, and when it is narrow within an IT block."""
 
 
 def _rows() -> Iterator[tuple[str, Mnemonic]]:
@@ -296,9 +295,9 @@ def _rows() -> Iterator[tuple[str, Mnemonic]]:
 
 
 _UNCONDITIONAL = dict(_rows())
+# Rows by mnemonic. VMOVLT is the widening move of odd lanes, not VMOV with a condition.
 _ROWS: Mapping[str, Mnemonic] = {
     base + condition: replace(_UNCONDITIONAL[base], name=base + condition, uses=True, narrow=rule)
     for base, rule in _CONDITIONAL.items()
     for condition in _CONDITIONS
 } | _UNCONDITIONAL
-"""By name. VMOVLT is that of the upper halves of a vector, not VMOV on a condition."""

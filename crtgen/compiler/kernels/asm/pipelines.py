@@ -1,18 +1,18 @@
-"""How long a core takes over instructions in a row: a model, with memory that never waits.
+"""Cycle model of instruction sequences, for memory without wait states.
 
-A core issues instructions in order, up to ``width`` in a cycle. Each waits for what it reads, for its unit,
-and for those before it that nothing overlaps. Where the numbers come from:
+A core issues instructions in order, up to ``width`` per cycle. Each one waits for its operands, for its unit,
+and for earlier instructions that cannot overlap. Sources of the figures:
 
-- Cortex-M0+, M3 and M4: the tables of their Technical Reference Manuals, section 3.3. The M33 issues one
-  instruction at a time, too, and has the M4's numbers, since Arm publishes none; the M23 has the M0+'s.
-- Cortex-M7: the scheduling model of LLVM. Two instructions a cycle, one multiplication, two words of loads.
-- Cortex-M55 and M85: the same. A vector instruction keeps its unit (memory, multiplication, other) for two
-  cycles, and those of different units overlap. Gathers and scatters take a cycle per element or two.
+- Cortex-M0+, M3 and M4: tables in section 3.3 of their Technical Reference Manuals. The M33 also issues one
+  instruction at a time and gets the M4's figures, since Arm publishes none; the M23 gets the M0+'s.
+- Cortex-M7: the scheduling model of LLVM. Two instructions per cycle, one multiplication, two words of loads.
+- Cortex-M55 and M85: the same. A vector instruction occupies its unit (memory, multiplication, other) for two
+  cycles, and different units overlap. Gathers and scatters take one or two cycles per element.
 
-Compiled C is counted, not looked at: its cycles for an instruction are those of kws in portable C, 6.8 M
-instructions, executed with the costs of the M3 and the M4; those of the other cores are assumed.
+Compiled C is not modelled: its cycles per instruction are those of kws in portable C, 6.8 M instructions,
+executed with the costs of the M3 and the M4; those of other cores are assumed.
 
-``pytest tests/compiler/kernels/asm`` holds the M7 and the M55 against ``llvm-mca`` where that is installed.
+``pytest tests/compiler/kernels/asm`` compares the M7 and the M55 with ``llvm-mca`` if that is installed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,10 +30,11 @@ __all__ = ["Clock", "CorePipeline", "Demand", "Timing", "pipeline_of"]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What an instruction keeps busy, in cycles.
+    """Timing of an instruction, in cycles.
 
-    Its ``unit`` is busy for ``hold``, all others for ``alone``; a result is there after ``latency``, an
-    address that moves on after ``address``. It fills ``slots`` of those that are issued in a cycle.
+    Its ``unit`` is busy for ``hold``, all other units for ``alone``; the result is available after
+    ``latency``, an address with write-back after ``address``. It fills ``slots`` of the issue slots of a
+    cycle.
     """
 
     unit: str
@@ -59,11 +60,11 @@ class CorePipeline:
     timed: Callable[[Instruction], Timing]
 
     def demands(self, lines: Iterable[Instruction]) -> list["Demand"]:
-        """What instructions demand. The end of a hardware loop takes no time."""
+        """Return the demands of instructions. The end of a hardware loop takes no time."""
         return [_demand(line, self.timed) for line in lines if line.mnemonic not in ("le", "letp")]
 
     def cycles(self, lines: Sequence[Instruction], again: bool = False) -> int:
-        """Of instructions in a row; ``again``: of each round of a loop over them."""
+        """Return the cycles of a sequence; ``again``: per round of a loop over it."""
         clock, demands = Clock(self.width), self.demands(lines)
         clock.run(demands)
         once = clock.end
@@ -74,7 +75,7 @@ class CorePipeline:
 
 
 class Demand(NamedTuple):
-    """What an instruction keeps busy, what it reads, and how many cycles later what it writes is there."""
+    """Demand of one instruction: units, operands, and cycles until each result is available."""
 
     timing: Timing
     reads: tuple[str, ...]
@@ -151,7 +152,7 @@ def _is_shifted(line: Instruction) -> bool:
 
 
 def _words(line: Instruction) -> int:
-    """As many words as a load or a store moves one after the other, of general registers and of the FPU."""
+    # Words that a load or store moves one after the other, in general registers and FPU registers.
     moved = (operand for operand in line.operands if "[" not in operand and "!" not in operand)
     words = sum(len(words_of(operand)) for operand in moved)
     return words - (find(line.mnemonic).lists and "!" not in line.operands[0])

@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 _HIGH = ("r8", "r9", "r10", "r11")
+# Range of a narrow branch in bytes, with a condition and without.
 _NEAR = {True: (-252, 258), False: (-2044, 2050)}
-"""Where a narrow branch can go, with a condition and without, in bytes from its own place."""
 
 
 class Instruction(NamedTuple):
@@ -85,10 +85,10 @@ class BasicBlock:
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """What a function puts on the stack, from the top down.
+    """Stack frame of a function, from the top down.
 
-    ``core`` registers and ``vectors`` (q4 to q7) of its caller's, arguments that are ``kept``, and ``local``
-    bytes below them, where the stack pointer stays. ``narrow``: PUSH and POP know r0 to r7 only.
+    Saved ``core`` registers and ``vectors`` (q4 to q7), arguments that are ``kept``, and ``local`` bytes
+    below, where the stack pointer stays. ``narrow``: PUSH and POP only reach r0 to r7.
     """
 
     core: tuple[str, ...]
@@ -182,7 +182,7 @@ class Routine:
     blocks: tuple[BasicBlock, ...]
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     no_alias: bool = False
-    """Whether no load reads what a store of the same block wrote, the stack apart."""
+    """True if no load reads what a store of the same block wrote, apart from the stack."""
 
     def __hash__(self) -> int:
         return self._hash
@@ -219,7 +219,7 @@ class Routine:
 
     @property
     def uses_fpu(self) -> bool:
-        """Whether it works on single numbers of float32."""
+        """True if it uses single-precision values."""
         return any(register.startswith("s") for _, taken in self.roles for register in taken)
 
     @property
@@ -276,7 +276,7 @@ class Runs:
 
     @classmethod
     def sum(cls, runs: "Iterable[Runs]") -> "Runs":
-        """Of all of these."""
+        """Return the sum of several."""
         return cls(tuple(call for each in runs for call in each.calls))
 
     @property
@@ -285,7 +285,7 @@ class Runs:
 
     @property
     def in_ram(self) -> "Runs":
-        """The same with their constants in RAM."""
+        """The same runs with constants in RAM."""
         return Runs(tuple(replace(call, in_ram=True) for call in self.calls))
 
 

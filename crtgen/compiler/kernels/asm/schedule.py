@@ -20,12 +20,12 @@ from crtgen.compiler.kernels.asm.routine import BasicBlock, Instruction, Routine
 __all__ = ["cycles", "each_block", "scheduled"]
 
 _Preference = Callable[[int, str], tuple[int, ...]]
+# Priorities among instructions that can start at once; all are tried. The last one is the order as written.
 _PREFERENCES: Sequence[_Preference] = (
     lambda height, unit: (-height,),
     lambda height, unit: (unit != "multiplier", -height),
     lambda height, unit: (),
 )
-"""What is taken first of what can begin at once; the last one is the order as written. All are tried."""
 _SP = "sp"
 _Group = tuple[Instruction, ...]
 
@@ -39,7 +39,7 @@ def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
 
 
 def cycles(runs: Runs, pipeline: CorePipeline) -> float:
-    """Of calls of routines that are in an order for the pipeline."""
+    """Return the cycles of calls of scheduled routines."""
     return sum(
         call.times * sum(b.runs(call.rounds) * each for b, each in each_block(call.routine, pipeline))
         for call in runs.calls
@@ -83,7 +83,7 @@ def _groups(lines: Sequence[Instruction]) -> Iterator[_Group]:
 
 
 def _effects(group: _Group) -> Effects:
-    """Of a group; what runs on a condition reads what it may leave as it was."""
+    # Effects of a group; a conditional instruction also reads its destination, which it may leave unchanged.
     all_of = [effects(line) for line in group]
     writes = frozenset[str]().union(*(e.writes for e in all_of))
     reads = frozenset[str]().union(*(e.reads for e in all_of))
@@ -96,7 +96,7 @@ def _effects(group: _Group) -> Effects:
 
 
 def _followers(groups: Sequence[_Group], no_alias: bool) -> Sequence[set[int]]:
-    """For each group, those behind it that have to stay behind it; ``no_alias`` is the routine's."""
+    # For each group, the later groups that must stay after it; ``no_alias`` is the routine's.
     after: list[set[int]] = [set() for _ in groups]
     writer: dict[str, int] = {}
     readers: defaultdict[str, list[int]] = defaultdict(list)

@@ -11,7 +11,7 @@ __all__ = ["Writer"]
 
 
 class Writer:
-    """What writes a function: it takes registers when it is made, and ``write`` appends the instructions."""
+    """Writer of a function: the constructor takes registers, ``write`` appends the instructions."""
 
     f: Function
 

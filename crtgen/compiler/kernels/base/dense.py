@@ -43,23 +43,23 @@ class BaseDenseView:
 
     @property
     def whole_words(self) -> int:
-        """Of all blocks but one that repeats outputs."""
+        """Words of all blocks except one that overlaps another."""
         return (self.blocks - self.ragged) * self.block.block_words
 
     @property
     def shared_words(self) -> int:
-        """Of requantisation behind these, and behind that one."""
+        """Words of requantisation after these blocks, and after the overlapping one."""
         return self.block.constants if self.block.uniform else 0
 
     @property
     def words(self) -> int:
-        """Of all constants."""
+        """Words of all constants."""
         shared = self.shared_words * (1 + (self.ragged and self.blocks > 1))
         return self.blocks * self.block.block_words + shared
 
     @property
     def last(self) -> int:
-        """Where the last block begins."""
+        """First output of the last block."""
         return self.outputs - self.block.channels
 
     @property
@@ -133,7 +133,7 @@ def _kernel(block: BaseDense, weights: Int8, start: Int64, constants: Words) -> 
 
 
 def _rows(view: BaseDenseView) -> WeightRows | None:
-    """Where weights are, if all blocks lie one after the other."""
+    # Position of the weights, if all blocks are contiguous.
     block = view.block
     if view.ragged and view.blocks > 1 and view.shared_words:
         return None

@@ -35,7 +35,7 @@ class BaseDense:
 
     @property
     def narrow(self) -> bool:
-        """Whether all instructions are narrow."""
+        """True if all instructions are narrow."""
         return isinstance(self.epilogue, Limbs) or (isinstance(self.epilogue, Sums) and self.epilogue.narrow)
 
     @property
@@ -49,7 +49,7 @@ class BaseDense:
 
     @property
     def weight_bytes(self) -> int:
-        """Of a block, in whole words."""
+        """Bytes of a block, in whole words."""
         return -(-self.depth * self.channels // 4) * 4
 
     @property
@@ -65,8 +65,7 @@ def some_outputs(k: BaseDense) -> Routine:
 
 
 class _BaseDenseWriter(Writer):
-    """What both have in common: blocks of outputs, rounds of inputs. ``input`` is a register."""
-
+    # Common part of both: blocks of outputs, rounds of inputs. ``input`` is a register.
     input: str
 
     def __init__(self, k: BaseDense, local: int) -> None:
@@ -121,12 +120,8 @@ class _BaseDenseWriter(Writer):
 
 
 class _NarrowDense(_BaseDenseWriter):
-    """For narrow instructions.
-
-    LDRB has an offset and LDRSB has none, so weights lie as ``w + 128``: 128 times the sum of all inputs is
-    taken off the start values.
-    """
-
+    # For narrow instructions. LDRB has an offset and LDRSB has none, so weights are stored as ``w + 128``,
+    # and 128 times the sum of all inputs is subtracted from the start values.
     def __init__(self, k: BaseDense) -> None:
         super().__init__(k, 3)
         f = self.f
@@ -239,8 +234,7 @@ class _NarrowDense(_BaseDenseWriter):
 
 
 class _WideDense(_BaseDenseWriter):
-    """For MLA and SMULL."""
-
+    # For MLA and SMULL.
     def __init__(self, k: BaseDense) -> None:
         super().__init__(k, 0)
         f = self.f

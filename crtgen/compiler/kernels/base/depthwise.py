@@ -33,7 +33,7 @@ class RingView:
 
     @property
     def words(self) -> int:
-        """Of constants."""
+        """Words of constants."""
         return self.row.channels * self.row.stream_words
 
 

@@ -51,8 +51,7 @@ def row_of_outputs(k: DepthwiseRow) -> Routine:
 
 
 class _BaseDepthwiseWriter(Writer):
-    """What both have in common: channels, pairs of outputs, and one that is left."""
-
+    # Common part of both: channels, pairs of outputs, and a single one at the end.
     def __init__(self, k: DepthwiseRow, local: int) -> None:
         self.k = k
         self.f = Function(
@@ -110,8 +109,7 @@ class _BaseDepthwiseWriter(Writer):
 
 
 class _NarrowDepthwise(_BaseDepthwiseWriter):
-    """For narrow instructions: weights are words on the stack, from [sp] on."""
-
+    # For narrow instructions: weights are words on the stack, from [sp] on.
     def __init__(self, k: DepthwiseRow) -> None:
         super().__init__(k, k.taps)
         f = self.f
@@ -185,8 +183,7 @@ class _NarrowDepthwise(_BaseDepthwiseWriter):
 
 
 class _WideDepthwise(_BaseDepthwiseWriter):
-    """For MLA and SMULL: weights are in registers, all else but sums and a place is on the stack."""
-
+    # For MLA and SMULL: weights are in registers; all else but sums and one address is on the stack.
     def __init__(self, k: DepthwiseRow) -> None:
         assert isinstance(k.epilogue, LongProducts)
         names = ("y", "weights", "end", "start", *("multiplier", "constant", "shift")[: k.epilogue.constants])

@@ -19,10 +19,11 @@ _MULTIPLIER_BITS = 31
 
 @dataclass(frozen=True, slots=True)
 class LongProducts:
-    """For cores with SMULL. ``floor``: the sum's high word and a constant, shifted; else TFLite's roundings.
+    """Requantisation for cores with SMULL. ``floor``: high word of the sum plus a constant, shifted;
+    otherwise TFLite's roundings.
 
-    ``shift`` is None where each channel has its own among the constants. ``low`` and ``high`` are clamps to
-    apply after saturation to int8, if any.
+    ``shift`` is None if each channel has its own among the constants. ``low`` and ``high`` are clamps after
+    saturation to int8, if any.
     """
 
     floor: bool
@@ -61,7 +62,9 @@ class LongProducts:
             self.append(f, total, constants, spare)
 
     def append_from(self, f: Function, total: str, places: Mapping[str, str], spare: tuple[str, str]) -> None:
-        """The same, with constants in memory: ``multiplier``, ``constant`` and ``shift`` are addresses."""
+        """Append the same code with constants in memory: ``multiplier``, ``constant`` and ``shift`` are
+        addresses.
+        """
         first, second = spare
         if self.floor:
             f("ldr", first, places["multiplier"])

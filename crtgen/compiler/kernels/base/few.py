@@ -57,8 +57,7 @@ def _sums(unroll: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
 
 
 class _BaseFewWriter:
-    """Of one output, every second input and its weight have other addresses: the offset moves by two."""
-
+    # With a single output, every second input and weight has another address: the offset advances by two.
     def __init__(self, f: Function, outputs: int, depth: int) -> None:
         self.f = f
         x, weights, result = f.arguments
@@ -81,7 +80,7 @@ class _BaseFewWriter:
             f("mov", total, self.offset)
 
     def rounds(self, rounds: int, unroll: int) -> None:
-        """So many times so many inputs."""
+        """Append ``rounds`` rounds of ``unroll`` inputs each."""
         f = self.f
         end = f.core("where the rounds end", ("r12",))
         f.number(self.value, rounds * unroll)
@@ -92,7 +91,7 @@ class _BaseFewWriter:
             f("bne", again)
 
     def some(self, count: int) -> None:
-        """So many inputs."""
+        """Append ``count`` inputs."""
         f, step = self.f, len(self.places)
         for number in range(count):
             x, weights = self.places[number % step]

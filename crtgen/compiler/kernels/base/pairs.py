@@ -55,7 +55,7 @@ class BasePairsView:
 
     @property
     def packed_bytes(self) -> int:
-        """Of a tile's words."""
+        """Bytes of a tile's words."""
         return 4 * self.group.step_words * self.group.steps
 
     @property
@@ -74,7 +74,7 @@ class BasePairsView:
 
     @property
     def even_words(self) -> int:
-        """Of all blocks but one that repeats a channel."""
+        """Words of all blocks except one that repeats a channel."""
         return (self.blocks - self.odd) * self.block_words
 
     @property
@@ -149,7 +149,7 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
 
 
 def _fits(weights: Int8) -> bool:
-    """Whether halves of a word hold the sums of two products."""
+    # True if halfwords hold the sums of two products.
     pairs = np.pad(weights, ((0, 0), (0, weights.shape[1] % 2))).reshape(len(weights), -1, 2)
     positive, negative = np.maximum(pairs, 0).sum(axis=2), np.minimum(pairs, 0).sum(axis=2)
     highest, lowest = 127 * positive - 128 * negative, 127 * negative - 128 * positive

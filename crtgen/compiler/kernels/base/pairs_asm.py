@@ -16,7 +16,7 @@ from crtgen.compiler.kernels.base.epilogue import Limbs, LongProducts
 __all__ = ["MIX", "Narrow", "NarrowPairs", "Wide", "WidePairs"]
 
 MIX = 1 << 15
-"""What makes the lower half of a mix positive."""
+"""Constant that makes the lower half of a mix positive."""
 _CHANNELS = 2  # at a time, of narrow instructions
 _X, _END = 0, 3  # parameters that are kept
 _REACH = 32  # bytes that LDRB reaches
@@ -38,7 +38,7 @@ class Wide:
 
     @property
     def weight_bytes(self) -> int:
-        """Of a channel."""
+        """Bytes of a channel."""
         return -(-self.steps // 2) * 4
 
     @property
@@ -94,7 +94,7 @@ class WidePairs(Writer):
             f("bne", again)
 
     def _steps(self, count: int) -> None:
-        """So many pairs of inputs."""
+        # ``count`` pairs of inputs.
         f, pairs = self.f, self.k.pixels // 2
         mixes, seconds = self.inputs[:pairs], self.inputs[pairs:]
         for _ in range(count):
@@ -142,7 +142,7 @@ class Narrow:
 
     @property
     def weight_bytes(self) -> int:
-        """Of both channels."""
+        """Bytes of both channels."""
         return 2 * _CHANNELS * self.steps
 
 
@@ -212,7 +212,7 @@ class NarrowPairs(Writer):
         f.place(done)
 
     def _steps(self, count: int) -> None:
-        """So many pairs of inputs, with the offsets that LDRB has."""
+        # ``count`` pairs of inputs, with offsets in LDRB's range.
         f = self.f
         for first in range(0, count, _REACH // (2 * _CHANNELS)):
             steps = min(_REACH // (2 * _CHANNELS), count - first)

@@ -20,7 +20,7 @@ __all__ = ["lstm", "svdf"]
 
 @design(Lstm, types=(DType.INT8,), needs="base", weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
-    """Of any size."""
+    """LSTM of any size."""
     x, hidden, _, w, r, bias = sig.inputs
     p, units = op.parameters(sig), hidden.shape[1]
     both = [products(op, sig, gate) for gate in range(len(GATES))]
@@ -37,7 +37,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
 
 
 def _product(role: int, gate: int, units: int, multiplier: int, shift: int) -> str:
-    """What becomes of a unit's sum for a gate, in C."""
+    # C expression of a gate, from the unit's sum.
     product = f"crt_scale(sums[{gate * units} + unit], {multiplier}, {shift})"
     place = (role * len(GATES) + gate) * units
     return f"products[{place} + unit] = (int16_t)crt_int16({product}, {INT16.low}, {INT16.high});"
@@ -45,7 +45,7 @@ def _product(role: int, gate: int, units: int, multiplier: int, shift: int) -> s
 
 @design(Svdf, types=(DType.INT8,), needs="base", weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
-    """For states without zero point; None for others."""
+    """SVDF with states without zero point; None for others."""
     p, weights = op.parameters(sig), by_output(sig.inputs[1])
     if p.state_zero_point:
         return None

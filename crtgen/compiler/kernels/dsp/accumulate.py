@@ -13,7 +13,9 @@ __all__ = ["accumulate"]
 
 @design(Accumulate, types=(DType.INT8,), needs="dsp", weights=(1, 2), to=DType.INT32)
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """Of convolutions and fully connected layers; None for one output, or sums of more than 24 bits."""
+    """Convolutions and fully connected layers as sums; None for one output, or for sums of more than 24
+    bits.
+    """
     if isinstance(op.layer, Conv2d):
         return conv_kernel(op.layer, op.of_weights(sig), sig, target)
     return dense_kernel(op.of_weights(sig), sig, target) if isinstance(op.layer, FullyConnected) else None

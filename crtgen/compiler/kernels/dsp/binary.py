@@ -52,7 +52,7 @@ class PairRuns:
 
     @property
     def plain(self) -> bool:
-        """Whether the function's own arguments are those of its one run."""
+        """True if there is one run, whose arguments are the function's."""
         return self.parameters == (self.first, self.second, "y0") and len(self.loops) == 1
 
     @property
@@ -85,7 +85,7 @@ class DspPairsView:
 
 @design(Add, Sub, types=(DType.INT8,), needs="dsp", weights=None)
 def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 operands; None for others, without runs of four, or if no factors are exact."""
+    """Addition of int8; None without runs of four elements, or if no factors are exact."""
     runs = _runs(sig)
     form = solve_sum(op, quants_of(sig)) if runs else None
     if runs is None or form is None:
@@ -100,7 +100,7 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Mul, types=(DType.INT8,), needs="dsp", weights=None)
 def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 operands; None for others, without runs of four, or if no requantisation is exact."""
+    """Multiplication of int8; None without runs of four elements, or if no requantisation is exact."""
     runs = _runs(sig)
     if runs is None:
         return None
@@ -220,7 +220,7 @@ class _BinaryProduct:
             self._double(twice)
 
     def _double(self, *registers: str) -> None:
-        """What follows rounds twice the product."""
+        # The next step rounds twice the product.
         if self.k.epilogue.doubled:
             for register in registers:
                 self.f("sadd16", register, register, register)
@@ -287,7 +287,7 @@ def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | No
 
 
 def _runs(sig: Signature) -> PairRuns | None:
-    """How operands are read; None for runs of less than four."""
+    # Runs of the operands; None if they are shorter than four.
     strides = zip(*(repeated_strides(v, sig.y) for v in sig.inputs), strict=True)
     *loops, run = merge([Loop(n, s) for n, s in zip(sig.y.shape, strides, strict=True)], 2)
     if run.count < _LANES or sorted(run.strides) not in ([0, 1], [1, 1]):

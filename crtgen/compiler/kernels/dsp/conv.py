@@ -28,8 +28,8 @@ from crtgen.network.ops.fixedpoint import Int8, Int64
 __all__ = ["DspConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = Unrolling(36, 18)
+# Limits of loops that may be better for a cache that cannot hold a long one.
 _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
-"""What may be better for a cache that does not hold a long loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DspConvView:
 
     @property
     def ram_at(self) -> int:
-        """Where they are in scratch."""
+        """Offset in the scratch buffer."""
         return -(-(self.column_bytes + self.walk.scratch) // 4) * 4
 
     @property
@@ -61,18 +61,18 @@ class DspConvView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """For each group's number of pixels micro-kernel and packing; then what copies rows."""
+        """Routines: for each size of a pixel group the micro-kernel and the packing, then the row copy."""
         pairs = ((Tile.routine(m), PackingWriter.routine(self.packing, m.pixels)) for m in self.micros)
         return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.walk.rows else ()))
 
     @property
     def pixel_bytes(self) -> int:
-        """Of an output pixel."""
+        """Bytes of an output pixel."""
         return self.channels * self.size
 
     @property
     def last_pair(self) -> int:
-        """Where the last two channels of a pixel are, in bytes."""
+        """Byte offset of the last two channels of a pixel."""
         return self.pixel_bytes - 2 * self.size
 
 
@@ -84,7 +84,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The same with weights that are copied to RAM first; None where flash never waits."""
+    """Convolution with weights that are copied to RAM first; None if flash never waits."""
     if target.constants is None or target.optimize == "size":
         return None
     return conv_kernel(op, op.parameters(sig), sig, target, in_ram=True)
@@ -93,7 +93,7 @@ def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | No
 def conv_kernel(
     op: Conv2d, params: ConvParams, sig: Signature, target: Target, in_ram: bool = False
 ) -> Kernel | None:
-    """The same for a convolution that does that with its sums."""
+    """Return the kernel of a convolution with this requantisation."""
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     packed = w.dtype is DType.INT4

@@ -47,6 +47,6 @@ def copy() -> Routine:
 
 
 def copied(nbytes: int) -> Runs:
-    """Of copying so many bytes."""
+    """Return the runs of copying ``nbytes`` bytes."""
     block = 4 * _AT_ONCE
     return copy().runs(blocks=nbytes // block, words=nbytes % block // 4, bytes=nbytes % 4)

@@ -52,7 +52,7 @@ class DspDenseView:
 
     @property
     def short(self) -> bool:
-        """Whether it is one of int16."""
+        """True for int16."""
         return self.packing.size == 2
 
     @property
@@ -134,7 +134,7 @@ def _forms(packed: bool, size: int, rescale: Rescale) -> tuple[RowForm, ...]:
 
 
 def _sums_fit(rescale: Rescale, depth: int) -> bool:
-    """Whether 256 times a sum of weights of four bits, with eights for all of them, has 32 bits."""
+    # True if 256 times a sum of 4-bit weights, with 8 added to each, has 32 bits.
     extent = max(int(np.abs(rescale.low).max()), int(np.abs(rescale.high).max()))
     return extent + _OFFSETS + 8 * rescale.scheme.magnitude(0) * depth < _MOST
 
@@ -185,7 +185,7 @@ def _stream(
 
 
 def _fits(weights: Int8, channels: Int64) -> bool:
-    """Whether halfwords hold the weights of two outputs of each group."""
+    # True if halfwords hold the weights of two outputs of each group.
     return fits(weights[channels[:, 0::2]], weights[channels[:, 1::2]])
 
 

@@ -215,7 +215,7 @@ def _pack_nibbles(columns: Int64, constants: Words) -> tuple[Words, Words]:
 
 
 def _in_taps(constants: Words) -> bool:
-    """Whether the second constants fit into three bytes."""
+    # True if the second constants fit into three bytes.
     return int(np.abs(constants[:, 1].astype(np.int32).astype(np.int64)).max()) < 1 << 23
 
 

@@ -18,7 +18,7 @@ __all__ = ["CHANNELS", "GAIN_BITS", "Expansion", "WindowedView", "one_pixel"]
 
 CHANNELS = 4
 GAIN_BITS = 12
-"""Of weights of four bits."""
+"""Gain of 4-bit weights, in bits."""
 _MASK = 0xF000F000
 
 
@@ -54,7 +54,7 @@ class WindowedView:
 
     @property
     def paired(self) -> bool:
-        """Whether two taps go together."""
+        """True if two taps are multiplied at once."""
         return self.size == 1 and not self.packed
 
     @property
@@ -67,18 +67,18 @@ class WindowedView:
 
     @property
     def copies(self) -> bool:
-        """Whether rows in scratch are copied as they are."""
+        """True if rows are copied to scratch unchanged."""
         rows = self.walk.rows
         return rows is not None and (rows.kept > 0 or self.expansion is None)
 
     @property
     def pixel_bytes(self) -> int:
-        """Of an output pixel."""
+        """Bytes of an output pixel."""
         return self.channels * self.size
 
     @property
     def last_group(self) -> int:
-        """Where the last four channels of a pixel are, in bytes."""
+        """Byte offset of the last four channels of a pixel."""
         return self.pixel_bytes - CHANNELS * self.size
 
     @property
@@ -202,8 +202,7 @@ class _Taps(Writer):
 
 
 class _NibbleTaps(_Taps):
-    """The same for weights of four bits, which a mask takes apart."""
-
+    # 4-bit weights, which a mask separates.
     def _rows(self) -> None:
         self.f("mov", self.spare, f"#{_MASK}")
         super()._rows()

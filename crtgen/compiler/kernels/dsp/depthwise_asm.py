@@ -85,7 +85,7 @@ def widen_padding(k: PackedColumns) -> Routine:
 
 
 def _places(f: Function, k: PackedColumns, to: str) -> tuple[str, ...]:
-    """Where a column of each of four channels goes; the first one's moves ``to`` on."""
+    # Addresses of a column of four channels; the first one advances to ``to``.
     offsets = [4 * channel * k.apart for channel in (1, 2, 3)]
     if offsets[-1] <= FAR:
         others = [f"[{to}, #{offset}]" for offset in offsets]

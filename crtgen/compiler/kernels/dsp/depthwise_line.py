@@ -51,7 +51,7 @@ class LineView:
 
     @property
     def groups(self) -> int:
-        """Of four channels; the last one may overlap the one before."""
+        """Groups of four channels; the last one may overlap its predecessor."""
         return -(-self.window.channels // _CHANNELS)
 
     @property
@@ -74,7 +74,7 @@ class LineView:
 
     @property
     def padded(self) -> bool:
-        """Whether there are words of nothing but padding."""
+        """True if some words are padding only."""
         return self.lead > 0 or self.lead + -(-self.seen // 2) < self.line.pairs
 
     @property

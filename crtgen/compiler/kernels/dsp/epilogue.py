@@ -86,12 +86,12 @@ class DspEpilogue:
 
     @property
     def clamps(self) -> int:
-        """How many clamps there are, of three instructions each."""
+        """Number of clamps, of three instructions each."""
         return (self.low is not None) + (self.high is not None)
 
     @property
     def store(self) -> str:
-        """What stores an output."""
+        """Mnemonic that stores an output."""
         return {8: "strb", 16: "strh", 32: "str"}[self.bits]
 
     def append_all(

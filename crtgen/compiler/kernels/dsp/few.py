@@ -70,7 +70,7 @@ class _DspFewWriter:
             f.number(total, 0)
 
     def groups(self, count: int) -> None:
-        """So many times four inputs."""
+        # ``count`` groups of four inputs.
         for begin in range(0, count, self.at_once):
             some = min(self.at_once, count - begin)
             words = self._weights(some)

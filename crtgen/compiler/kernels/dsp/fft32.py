@@ -49,7 +49,7 @@ def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _divide(f: Function, x: str, by: int, spare: Pair) -> None:
-    """By 2 or 4, rounded; the second one of ``spare`` is 0."""
+    # Division by 2 or 4, rounded; the second register of ``spare`` is 0.
     bits = by.bit_length() - 1
     f("qsub", spare[0], spare[1], x)
     f("add", x, x, spare[0], f"asr #{31 - bits}")

@@ -1,7 +1,7 @@
-"""How weights of pairs of channels are stored, and how SMLAD multiplies with them: one class a form.
+"""Storage of weights for pairs of channels, and the SMLAD code that multiplies them: one class per form.
 
-A word of weights serves two channels A and B, and two inputs of a pixel, which are the halves of a word. What
-is stored and what multiplies stand side by side here; all else of a kernel is the same for every form.
+A word of weights serves two channels A and B and two inputs of a pixel, which are the halves of a word.
+Storage and multiplication are side by side here; the rest of a kernel is the same for every form.
 """
 
 from collections.abc import Sequence
@@ -46,14 +46,14 @@ class Form:
     taps: ClassVar[int] = 2
     spills: ClassVar[bool] = True
     steps_of_a_word: ClassVar[int] = 1
-    """Of how many steps, of two inputs each, a word holds the weights."""
+    """Steps, of two inputs each, whose weights share a word."""
 
     def name(self, bits: int) -> str:
-        """What functions with outputs of so many bits are called."""
+        """Return the name of functions with outputs of ``bits`` bits."""
         raise NotImplementedError
 
     def pin(self, t: Products) -> None:
-        """What is in a register of its own all the time."""
+        """Take a register for a value that is needed all the time."""
 
     def steps(self, t: Products, count: int, fresh: bool) -> None:
         """Append steps; the ``fresh`` ones begin sums."""
@@ -74,7 +74,7 @@ class Form:
         raise NotImplementedError
 
     def holds(self, a: Int8, b: Int8) -> bool:
-        """Whether these weights can stand side by side."""
+        """Return whether these weights can share a word."""
         return True
 
     def starts(self, a: Int64, b: Int64) -> Words:
@@ -83,7 +83,7 @@ class Form:
 
     @property
     def gains(self) -> tuple[int, int]:
-        """Of the first channel and of the second, as factors."""
+        """Factors of the first and of the second channel's sums."""
         return 1 << self.gain, 1
 
 
@@ -178,5 +178,7 @@ HALFWORDS, BYTES, NIBBLES = _Halfwords(), _Bytes(), _Nibbles()
 
 
 def fits(a: Int8, b: Int8) -> bool:
-    """Whether halfwords hold ``256 * a + b``: not where a weight is -128 and that beside it is negative."""
+    """Return whether halfwords hold ``256 * a + b``: not if a weight is -128 and its neighbour is
+    negative.
+    """
     return not ((a == -128) & (b < 0)).any()

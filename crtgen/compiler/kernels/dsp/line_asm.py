@@ -90,7 +90,7 @@ class LineOutputs:
 
     @property
     def resident(self) -> bool:
-        """Whether all weights stay in registers; count and start may be on the stack."""
+        """True if all weights stay in registers; count and start may be on the stack."""
         return self.free >= -2
 
     @property
@@ -111,7 +111,7 @@ class LineOutputs:
         return -(-self.taps // 2)
 
     def macs(self, begin: int) -> Iterator[_Mac]:
-        """Of the output whose window begins at this input."""
+        """Yield the products of the output whose window begins at input ``begin``."""
         for pair in range(begin // 2, (begin + self.taps - 1) // 2 + 1):
             tap = 2 * pair - begin
             lower, upper = tap >= 0, tap + 1 < self.taps
@@ -135,8 +135,7 @@ def one_line(k: LineOutputs) -> Routine:
 
 
 class _LineWriter(Writer):
-    """What both ways have in common: channels, rounds and what is left, epilogue and stores."""
-
+    # Common part of both ways: channels, rounds and remainder, epilogue and stores.
     def __init__(self, k: LineOutputs) -> None:
         self.k = k
         self.f = f = Function(
@@ -256,7 +255,7 @@ class _Streamed(_LineWriter):
             f("bne", again)
 
     def _outputs(self, count: int, first: int, moved: int) -> None:
-        """So many, of which the first begins at the input ``first`` from the pointer on, which moves then."""
+        # ``count`` outputs; the first one begins at input ``first`` after the pointer, which then moves.
         f, k = self.f, self.k
         sums = self.sums[:count]
         by_word: dict[Word, list[tuple[int, _Mac]]] = {}

@@ -133,7 +133,7 @@ def _copy(dtype: DType, depth: int, step: int, offset: int) -> Routine:
 
 
 def _fours(f: Function, dtype: DType, count: int, offset: int) -> None:
-    """So many times four neighbours."""
+    # ``count`` groups of four neighbours.
     source, to = f.arguments
     low, high = f.cores("numbers", 2)
     if dtype is DType.INT16:

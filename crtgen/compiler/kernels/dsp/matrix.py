@@ -53,7 +53,7 @@ class WeightStream:
 
     @property
     def pixel_bytes(self) -> int:
-        """Of an output pixel."""
+        """Bytes of an output pixel."""
         return self.channels * self.epilogue.bits // 8
 
     @property
@@ -72,9 +72,9 @@ class WeightStream:
 
 @dataclass(frozen=True, slots=True)
 class Unrolling:
-    """How many steps are written out: all of up to ``whole``, else at most ``looped`` per round.
+    """Unrolling of steps: all of up to ``whole``, otherwise at most ``looped`` per round.
 
-    For less than a group of pixels it is up to ``last``.
+    For an incomplete group of pixels the limit is ``last``.
     """
 
     whole: int
@@ -98,7 +98,7 @@ class Unrolling:
 
     @property
     def of_the_last(self) -> "Unrolling":
-        """What is done with the last pixels of an image."""
+        """Unrolling for the last pixels of an image."""
         return Unrolling(self.last, self.last)
 
     def _of_groups(self, each: int) -> "Unrolling":

@@ -1,8 +1,8 @@
-"""How the inputs under a window are packed for the matrix micro-kernel, and the weights in the same order.
+"""Packing of the inputs under a window for the matrix micro-kernel, and of the weights in the same order.
 
 A window is ``segments`` runs of contiguous bytes. Whole words are packed four inputs at a time: SXTB16 of a
-word gives inputs 0 and 2, SXTB16 of the word rotated gives 1 and 3. What is left of all runs, up to three
-bytes each, is packed two by two, before the words. Inputs of int16 are two of a word already.
+word gives inputs 0 and 2, SXTB16 of the rotated word gives 1 and 3. The remainders of all runs, up to three
+bytes each, are packed two by two, before the words. A word of int16 inputs already holds two.
 """
 
 from dataclasses import dataclass
@@ -51,12 +51,12 @@ class Packing:
 
     @property
     def row_advance(self) -> int:
-        """What is left to the next row after a row of runs was read to the end of its words."""
+        """Distance from the last word of a row of runs to the next row."""
         return self.row_step - self.taps * (self.tap_step if self.taps > 1 else 4 * self.words)
 
     @property
     def tap_advance(self) -> int:
-        """What is left to the run beside it after a run's words were read."""
+        """Distance from a run's last word to the neighbouring run."""
         return self.tap_step - 4 * self.words
 
     @property
@@ -73,7 +73,7 @@ class Packing:
 
     @property
     def written_out(self) -> bool:
-        """Whether a few words of several runs are loaded without loops."""
+        """True if a few words of several runs are loaded without loops."""
         return len(self._runs()) > 1 and 0 < len(self.whole) <= _WRITTEN_OUT and self.whole[-1] <= FAR
 
     @property

@@ -51,7 +51,7 @@ class DspPoolView:
 
     @property
     def wide(self) -> bool:
-        """Whether a row's sums are added up in 32 bits."""
+        """True if a row's sums are accumulated in 32 bits."""
         return bool(self.mean) and self.window.taps_y * self.window.taps_x > MOST
 
     @property
@@ -69,7 +69,7 @@ class DspPoolView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Of windows within the image, and of those at its border."""
+        """Routines of windows within the image, and of those at its border."""
         g = self.window
         pixels = Pixels(
             bool(self.mean), self.wide, self.rows, self.blocks, self.unroll, g.channels, self.row_gap
@@ -185,7 +185,7 @@ def _work(view: DspPoolView) -> Work:
 
 
 def _at_border(routine: Routine, calls: int, rows: int, taps: int) -> Runs:
-    """So many calls, which have so many rows and taps in all."""
+    # Runs of ``calls`` calls with this total of rows and taps.
     none, row = routine.runs(rows=0, columns=0), routine.runs(rows=1, columns=0)
     tap = routine.runs(rows=1, columns=1) - row
     return calls * none + rows * (row - none) + taps * tap

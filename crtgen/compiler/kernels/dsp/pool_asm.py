@@ -98,7 +98,7 @@ def of_part(k: Pixels, row_bytes: int) -> Routine:
 
 
 def _takes(f: Function, k: Pixels, x: str) -> tuple[Callable[[int], None], Callable[[], None]]:
-    """What takes a pixel, and what begins."""
+    # Functions that add a pixel, and that start a sum.
     first = f.core("sums of channels 0 and 2" if k.mean else "maxima", ("r0",))
     second = f.core("sums of channels 1 and 3", ("r1",)) if k.mean else f.core("differences")
     word = f.core("a pixel")

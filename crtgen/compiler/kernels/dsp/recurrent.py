@@ -43,7 +43,7 @@ def _gate_parts(op: Lstm, sig: Signature, target: Target) -> Iterator[Part]:
 
 @design(Svdf, types=(DType.INT8,), needs="dsp", weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
-    """For states without zero point; None for others, if inexact, or for less than four filters."""
+    """SVDF with states without zero point; None for others, if inexact, or for less than four filters."""
     x, feature, time, _, state = sig.inputs
     p, scheme, filters = op.parameters(sig), scheme_of(state), time.shape[0]
     weights = by_output(feature)

@@ -39,11 +39,10 @@ class PackedRow:
 
 
 class RowForm:
-    """How four outputs share words of weights.
+    """Storage of the weights of four outputs that share words.
 
-    ``gains`` are those of their sums, once they are apart. A group begins with ``head_words``, and has
-    ``parts`` words of weights for a step. ``spills``: no register is left for the output and for the
-    end of the columns.
+    ``gains`` are those of their separated sums. A group begins with ``head_words`` and has ``parts`` words of
+    weights per step. ``spills``: no register is left for the output and for the end of the columns.
     """
 
     gains: ClassVar[tuple[int, int, int, int]] = (1, 1, 1, 1)
@@ -52,7 +51,7 @@ class RowForm:
     spills: ClassVar[bool] = True
 
     def name(self, bits: int) -> str:
-        """What functions with outputs of so many bits are called."""
+        """Return the name of functions with outputs of ``bits`` bits."""
         raise NotImplementedError
 
     def sums(self, f: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -119,12 +118,8 @@ class _RowHalfwords(RowForm):
 
 
 class _RowWide(RowForm):
-    """The same with SMLALD, which adds up ``256 * a + b`` in 64 bits.
-
-    It serves inputs of int16, and those of int8 where 24 bits do not hold a sum. 32 bits hold b, which is
-    proven for each layer.
-    """
-
+    # With SMLALD, which accumulates ``256 * a + b`` in 64 bits: for int16 inputs, and for int8 if 24 bits do
+    # not hold a sum. 32 bits hold b, which is checked for each layer.
     head_words = 6
 
     def name(self, bits: int) -> str:
@@ -312,7 +307,7 @@ class Outputs(Writer):
             self._by_output(sums, gains)
 
     def _floor(self, sums: Sequence[str]) -> None:
-        """As many constants at a time as there are registers."""
+        # As many constants at a time as there are registers.
         f, k = self.f, self.k
         free = self.taps[: k.header] if k.header else (*self.taps, *self.pair)
         f("ldmdb" if k.header else "ldm", self.columns if k.header else f"{self.weights}!", listed(free))

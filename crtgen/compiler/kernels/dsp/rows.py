@@ -52,7 +52,7 @@ class Chunk:
 
     @property
     def below(self) -> bool:
-        """Whether a row further down is out of reach of an offset."""
+        """True if a row below is out of an offset's reach."""
         return any(store.below for store in self.stores)
 
 
@@ -76,12 +76,12 @@ class OutputRow:
 
     @property
     def separate(self) -> bool:
-        """Whether moving the output pointer on takes an instruction of its own."""
+        """True if advancing the output pointer takes an instruction of its own."""
         return self.output_step > NEAR
 
     @property
     def output_bytes(self) -> int:
-        """What the rounds write of one row."""
+        """Bytes that the rounds write of one row."""
         return self.rounds * self.output_step
 
 

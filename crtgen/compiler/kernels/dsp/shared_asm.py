@@ -20,7 +20,7 @@ _PIXEL_BYTES, _SHIFT_A, _SHIFT_B, _END = 4, 8, 12, 16  # in crt_dsp_conv_job
 
 @dataclass(frozen=True, slots=True)
 class DspSharedView:
-    """What differs between functions: how outputs are finished, and the bytes of inputs and outputs.
+    """Parameters of the function: the conversion of outputs, and the bytes of inputs and outputs.
 
     All else is in the table.
     """

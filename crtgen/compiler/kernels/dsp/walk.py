@@ -1,4 +1,4 @@
-"""How a convolution goes over an image: from window to window, and through padded rows in scratch."""
+"""The way of a convolution over an image: from window to window, through padded rows in scratch."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ def window_of(op: Conv2d | DepthwiseConv2d, sig: Signature) -> WindowShape:
 
 
 def sees_image(window: WindowShape) -> bool:
-    """Whether a window of a row reaches beyond the padding on its left."""
+    """Return whether a window of a row extends beyond the padding on its left."""
     return window.columns > window.left
 
 
@@ -117,7 +117,7 @@ class Walk:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many windows a group has: whole ones, and what is left."""
+        """Sizes of window groups: full ones, and the remainder."""
         left = self.pixels % self.at_once
         return tuple(count for count in (self.at_once if self.groups else 0, left) if count)
 
@@ -126,7 +126,7 @@ class Walk:
         return self.rows.bytes if self.rows else 0
 
     def work(self, work: Work, row: Runs | None = None) -> None:
-        """Of bringing in rows and moving them on, if there are any; ``row`` is what bringing one takes."""
+        """Add the work of loading and moving rows, if there are any; ``row`` is the work of loading one."""
         w, moves = self.rows, self.images * (self.height - 1)
         if w is None:
             return
@@ -159,6 +159,6 @@ class Walk:
         return max(0, int(ahead[unread].max(initial=0)))
 
     def _starts(self) -> Int64:
-        """Where the windows of all pixels begin."""
+        # First elements of all windows.
         rows = np.arange(self.height) * (self.width * self.pixel_step + self.row_advance)
         return (rows[:, None] + np.arange(self.width) * self.pixel_step).reshape(-1)

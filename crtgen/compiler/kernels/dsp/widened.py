@@ -39,7 +39,7 @@ class WidenedView:
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def widened(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """As ``depthwise_any`` for windows of 16 taps or more; None where there is none."""
+    """``depthwise_any`` for windows of 16 taps or more; None if that has no kernel."""
     w = sig.inputs[1]
     inner = depthwise_any(op, sig, target) if w.shape[1] * w.shape[2] >= _LEAST else None
     if inner is None:

@@ -68,7 +68,7 @@ class WinogradView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """For each group's number of tiles products and transform; then what copies rows."""
+        """Routines: for each size of a tile group the products and the transform, then the row copy."""
         pairs = zip(self.tiles, self.inputs, strict=True)
         made = (part for t, x in pairs for part in (WinogradWriter.routine(t), Transform.routine(x)))
         return (*made, *((copy(),) if self.walk.rows else ()))

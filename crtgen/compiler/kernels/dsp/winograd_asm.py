@@ -37,7 +37,7 @@ class TileInputs:
 
     @property
     def step_bytes(self) -> int:
-        """Of two channels of each tile."""
+        """Bytes of two channels of each tile."""
         return 4 * self.tiles
 
     @property
@@ -51,7 +51,7 @@ class TileInputs:
 
     @property
     def near(self) -> bool:
-        """Whether loads and stores reach all that they have to."""
+        """True if all loads and stores are within an offset's reach."""
         return 3 * (self.pitch + self.pixel) <= FAR and 4 * self.position_bytes <= FAR
 
 
@@ -155,7 +155,7 @@ class Tiles:
 
     @property
     def near(self) -> bool:
-        """Whether stores reach the outputs of a tile."""
+        """True if stores reach all outputs of a tile."""
         return self.pitch + self.stride + 1 <= FAR
 
 
@@ -201,7 +201,7 @@ class WinogradWriter(Writer):
             f("bne", again)
 
     def _at(self, rows: int, number: int) -> int:
-        """Where a sum lies above ``rows`` rows of sums."""
+        # Offset of a sum behind ``rows`` rows of sums.
         return 4 * (2 * self.t.tiles * rows + number)
 
     def _position(self) -> None:

@@ -13,7 +13,7 @@ __all__ = ["accumulate"]
 
 @design(Accumulate, types=(DType.INT8,), needs="mve", weights=(1, 2), to=DType.INT32)
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """Of convolutions and fully connected layers; None where no two outputs are neighbours."""
+    """Convolutions and fully connected layers as sums; None if no two outputs are adjacent."""
     if isinstance(op.layer, Conv2d):
         return conv_kernel(op.layer, op.of_weights(sig), sig, target)
     return dense_kernel(op.of_weights(sig), sig, target) if isinstance(op.layer, FullyConnected) else None

@@ -48,7 +48,7 @@ class ChannelSums:
 
     @property
     def pixel_bytes(self) -> int:
-        """Of the outputs of a pixel, and of its inputs."""
+        """Bytes of a pixel's outputs, and of its inputs."""
         return self.channels * self.epilogue.size
 
     @property
@@ -57,7 +57,7 @@ class ChannelSums:
 
     @property
     def ragged(self) -> bool:
-        """Whether the last group has less than eight channels."""
+        """True if the last group has less than eight channels."""
         return self.channels % _CHANNELS != 0
 
     @property
@@ -65,7 +65,7 @@ class ChannelSums:
         return _ChannelsWriter.routine(self)
 
     def runs(self, calls: int, pairs: int) -> Runs:
-        """Of so many calls for so many pairs of pixels together."""
+        """Return the runs of ``calls`` calls for ``pairs`` pairs of pixels together."""
         return self.routine.runs(pairs=pairs / calls) * calls
 
 
@@ -185,7 +185,9 @@ class _ChannelsWriter(Writer):
 
 @design(DepthwiseConv2d, types=(DType.INT16,), needs="mve", weights=(1, 2))
 def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For one output per channel, or one channel; None where no two outputs are neighbours, or if inexact."""
+    """Depthwise int16 with one output per channel, or one channel; None if no two outputs are adjacent, or if
+    inexact.
+    """
     x, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     outputs = weights.shape[3]

@@ -51,14 +51,14 @@ class PairsOfPixels(Protocol):
 
     @property
     def pixel_bytes(self) -> int:
-        """Of the outputs of a pixel."""
+        """Bytes of a pixel's outputs."""
 
     @property
     def routine(self) -> Routine:
         """Its assembly."""
 
     def runs(self, calls: int, pairs: int) -> Runs:
-        """Of so many calls for so many pairs of pixels together."""
+        """Return the runs of ``calls`` calls for ``pairs`` pairs of pixels together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class MveConvView:
 
     @property
     def last(self) -> int:
-        """Where the last two pixels of a row begin."""
+        """First of the last two pixels of a row."""
         return self.window.out_width - 2
 
     @property
@@ -128,7 +128,7 @@ class MveConvView:
 
     @property
     def lines(self) -> int:
-        """Of outputs, of all images."""
+        """Rows of outputs, in all images."""
         return self.window.batch * self.window.out_height
 
     @property
@@ -143,7 +143,7 @@ class MveConvView:
 
     @property
     def _direct(self) -> Work:
-        """Of pixels whose inputs are read where they lie; those at the end of an odd row are a call apart."""
+        # Pixels whose inputs are read in place; the last one of an odd row takes a call of its own.
         pointers = len(self.row_offsets)
         calls = self.lines * (1 + self.odd)
         assert not isinstance(self.micro, Stationary)
@@ -152,7 +152,7 @@ class MveConvView:
 
     @property
     def _gathered(self) -> Work:
-        """Of pixels whose windows are gathered: those of two lines together, or of parts of a line."""
+        # Pixels whose windows are gathered: those of two rows together, or of parts of a row.
         gather, micro, batch = self.gather, self.micro, self.window.batch
         assert gather is not None
         counts = [(count, batch * times) for count, times in gather.counts(self.window.out_height)]
@@ -165,7 +165,9 @@ class MveConvView:
         return Work(runs + gathered).block("call", calls).block("gather", self.lines * gather.calls)
 
     def calls(self, count: int) -> tuple[tuple[int, str], ...]:
-        """Of the micro-kernel for ``count`` gathered windows: the first of them, the last argument in C."""
+        """Return the calls of the micro-kernel for ``count`` gathered windows: the first window, and the last
+        argument in C.
+        """
         if isinstance(self.micro, Stationary):
             return ((0, str(count // self.micro.unroll)),)
         ends = ((0, count // 2 * 2), (count - 2, count))[: 1 + count % 2]
@@ -195,20 +197,24 @@ class MveConvView:
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 and int16; None where neither rows nor columns of outputs have two pixels, or if inexact."""
+    """Convolution of int8 and int16; None if neither rows nor columns of outputs have two pixels, or if
+    inexact.
+    """
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
 def two_groups(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The same with two groups of channels in a round of the loop: faster, and more code."""
+    """Convolution with two groups of channels per round of the loop: faster, and more code."""
     return conv_kernel(op, op.parameters(sig), sig, target, at_once=2)
 
 
 def conv_kernel(
     op: Conv2d, params: ConvParams, sig: Signature, target: Target, at_once: int = 1
 ) -> Kernel | None:
-    """The same for a convolution that does that with its sums, so many groups of channels at once."""
+    """Return the kernel of a convolution with this requantisation, with ``at_once`` groups of channels per
+    round.
+    """
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     window = WindowShape.of(op, sig)
@@ -224,9 +230,10 @@ def windows_kernel(
     packed: bool = False,
     at_once: int = 1,
 ) -> Kernel | None:
-    """For ``weights[O, inputs of a window]``; None where no two outputs are neighbours, or if inexact.
+    """Return the kernel for ``weights[O, inputs of a window]``; None if no two outputs are adjacent, or if
+    inexact.
 
-    ``packed``: they have four bits.
+    ``packed``: weights have four bits.
     """
     if window.is_pointwise:
         return matrix_of_pixels(window.pixels, weights, bias, params, target, packed, at_once)
@@ -329,7 +336,9 @@ def _views(
 def gathering(
     window: WindowShape, fill: int, fast: bool
 ) -> tuple[GatheredWindows, Ring | None, tuple[int, ...]]:
-    """How windows are gathered, the ring that pads their rows, if it takes one, and which rows they are."""
+    """Return the gathering of windows, the ring that pads their rows (None if not needed), and the rows in
+    it.
+    """
     joined = window.dilation_x == 1 or window.taps_x == 1
     length = window.channels * (window.taps_x if joined else 1)
     offsets = tuple(i * window.dilation_x * window.channels for i in range(1 if joined else window.taps_x))

@@ -48,7 +48,7 @@ class MveDenseView:
 
     @property
     def ragged(self) -> bool:
-        """Whether the last group is not full."""
+        """True if the last group is not full."""
         return self.outputs % self.at_once != 0
 
 
@@ -146,7 +146,9 @@ class _MveDenseWriter(Writer):
 
 @design(FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Of any size; None if inexact, and for convolutions whose only window is not the whole image."""
+    """Fully connected layer of any size; None if inexact, or for a convolution whose window is not the whole
+    image.
+    """
     fits = isinstance(op, FullyConnected) or is_row(op, sig)
     return dense_kernel(op.parameters(sig), sig, target) if fits else None
 

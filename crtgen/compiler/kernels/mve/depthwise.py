@@ -41,7 +41,9 @@ _MOST_OFFSET = 65535
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For int8; None for others, or windows of more than four patches. One channel is a convolution."""
+    """Depthwise convolution of int8; None for windows of more than four patches. One channel is a
+    convolution.
+    """
     _, w, b = sig.inputs
     window = WindowShape.of(op, sig)
     weights, bias = w.array().astype(np.int64)[0], b.array().astype(np.int64)
@@ -118,7 +120,7 @@ def _view(
 
 
 def _parts(width: int, most: int) -> tuple[tuple[int, ...], int]:
-    """Where parts of a row of outputs begin, and how wide they are: even, and no wider than ``most``."""
+    # Start and width of equal parts of a row of outputs, no wider than ``most``.
     if width <= most:
         return (0,), width
     each = -(-width // -(-width // most))
@@ -127,7 +129,7 @@ def _parts(width: int, most: int) -> tuple[tuple[int, ...], int]:
 
 
 def steps_on(batches: tuple[Batch, ...]) -> bool:
-    """Whether loads can make all steps from patch to patch."""
+    """Return whether offsets of loads cover all steps from patch to patch."""
     return all(abs(patch.advance) <= _FAR_VECTOR for batch in batches for patch in batch.patches)
 
 

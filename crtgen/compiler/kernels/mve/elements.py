@@ -1,8 +1,8 @@
-"""What element-wise kernels with Helium have in common, of one operand or two.
+"""Common part of element-wise kernels with Helium, for one operand or two.
 
-A run is as many elements as can be walked through in one go, each operand either advancing with the output or
-staying at one value. Four elements at a time in 32 bits (16 as bytes), what is left under a mask. Around the
-run are loops of scalar instructions, for operands that are repeated.
+A run is the longest stretch of elements in which each operand either advances with the output or stays at one
+value. Vectors hold four elements as 32 bits (16 as bytes); the remainder is masked. Around the run are scalar
+loops, for broadcast operands.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,10 +44,10 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How operands are read: ``order`` are their numbers, the first of which advances along a run.
+    """Reading of the operands: ``order`` are their indices; the first one advances along a run.
 
-    ``loops`` are outermost first, the last one is the run; their strides are those of the operands in this
-    order, and of the output.
+    ``loops`` are outermost first, the last one is the run. Their strides are those of the operands in this
+    order, then of the output.
     """
 
     order: tuple[int, ...]
@@ -55,7 +55,7 @@ class Reading:
 
     @property
     def still(self) -> bool:
-        """Whether the second operand stays at one value in a run."""
+        """True if the second operand stays at one value during a run."""
         return self.loops[-1].strides[1] == 0
 
 
@@ -73,7 +73,9 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class ElementSteps:
-    """What is done: ``vector`` for each vector, it says where the results are; ``entry`` before each run."""
+    """Code of an operator: ``vector`` appends it for one vector and returns the register of the results;
+    ``entry`` runs before each run.
+    """
 
     vector: Callable[[], str]
     entry: Callable[[], None] = lambda: None
@@ -81,9 +83,9 @@ class ElementSteps:
 
 @dataclass(frozen=True, slots=True)
 class StoreForm:
-    """How results are stored: clamped, so many in a vector, by this instruction of ``step`` bytes.
+    """Storing of results: clamped, several per vector, by this instruction of ``step`` bytes.
 
-    They have ``bits`` to which they are saturated already, the lowest ones of each lane.
+    Results are already saturated to ``bits``, in the lowest bits of each lane.
     """
 
     clamp: tuple[int, int] = (-128, 127)
@@ -190,7 +192,7 @@ def spread(f: Function, vector: str, value: int, bits: int = 32) -> None:
 
 
 def unrolling(target: Target) -> int:
-    """How often a loop's body is repeated."""
+    """Return how often a loop's body is repeated."""
     return target.steps(_UNROLL) if target.optimize == "speed" else 1
 
 
@@ -249,10 +251,11 @@ def requantised(
     start: int,
     exact: float | None = None,
 ) -> tuple[int, Callable[[str], None]]:
-    """What to add first, and what requantises a vector; the constants are loaded at once.
+    """Load the constants of a requantisation; return the value to add first, and a function that requantises
+    a vector.
 
-    ``span`` are the least and the greatest accumulator, ``start`` what has to be added anyway, ``exact`` is
-    the factor of a float32 product.
+    ``span`` are the least and the greatest accumulator, ``start`` must be added anyway, ``exact`` is the
+    factor of a float32 product.
     """
     rescale = Rescale.one(scale, exact, (zero_point, *clamp), span)
     requant = requantisation(rescale, np.array([start], np.int64))

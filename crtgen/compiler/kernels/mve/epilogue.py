@@ -48,7 +48,7 @@ class MveEpilogue:
 
     @property
     def is_shifted(self) -> bool:
-        """Whether the form is TFLite's own."""
+        """True if the form is TFLite's own."""
         return self.shift is None and not self.single and not self.is_sum
 
     @property
@@ -58,7 +58,7 @@ class MveEpilogue:
 
     @property
     def bits(self) -> int:
-        """Of an output."""
+        """Bits of an output."""
         return 8 * self.size
 
     @property
@@ -212,7 +212,7 @@ def rounded_products(f: Function, vectors: Sequence[str], factor: str) -> None:
 
 
 def _shift_right(f: Function, epilogue: MveEpilogue, sums: Sequence[str], right: str, signs: str) -> None:
-    """By minus the bits in ``right``, halves away from zero; ``signs`` is spare."""
+    # Shift to the right by minus ``right``, halves away from zero; ``signs`` is spare.
     for q in sums:
         if epilogue.some_whole:
             f("vand", signs, q, right, note="negative, and shifted")

@@ -1,6 +1,7 @@
-"""What transforms with Helium share: a vector holds complex numbers, real and imaginary parts in turn.
+"""Common part of Fourier transforms with Helium: a vector holds complex values, real and imaginary parts in
+turn.
 
-VCADD turns a number by a quarter as it adds it.
+VCADD rotates a value by 90 degrees as it adds it.
 """
 
 from abc import ABC, abstractmethod

@@ -193,12 +193,12 @@ def _quantize(o: Operands, params: AffineParams, even: bool) -> ElementSteps:
 
 
 def divides(params: AffineParams, even: bool = False) -> bool:
-    """Whether a product with the reciprocal, corrected once, rounds to the same int8 as ``x / scale``.
+    """Return whether a product with the reciprocal, corrected once, rounds to the same int8 as ``x / scale``.
 
-    Halves go away from zero, or to ``even`` numbers.
+    Halves are rounded away from zero, or to ``even``.
 
-    It is wrong by one float32 step at most. So it is enough that it agrees where the quotient is within a few
-    steps of a number that rounds to another int8 than the float32 before it.
+    The product is off by at most one step of float32. So it suffices to compare both where the quotient is
+    within a few steps of a value that rounds to another int8 than the float32 before it.
     """
     scale, reciprocal = np.float32(params.scale), np.float32(1 / params.scale)
     rounded = np.rint if even else _away

@@ -79,7 +79,7 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
 
 
 def _gathering(window: WindowShape | None) -> tuple[Routine, ...]:
-    """What copies bytes, and what copies windows that lie within the image, if any does."""
+    # Routines that copy bytes, and windows within the image if there are any.
     if window is None:
         return ()
     row, pitch = window.taps_x * window.channels, 4 * window.dilation_y * window.pitch

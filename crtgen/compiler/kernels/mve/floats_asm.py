@@ -82,7 +82,7 @@ class FloatsWriter(Writer):
         self.f("vldrw.u32", to, f"[{self.weights}], #16")
 
     def _several(self, count: int) -> None:
-        """So many inputs of each pixel, with their weights."""
+        # ``count`` inputs of each pixel, with their weights.
         f, alone = self.f, self.k.tile == 1
         if not alone:
             for tap in self.taps[:count]:

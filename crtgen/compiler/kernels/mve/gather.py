@@ -44,27 +44,27 @@ class GatheredWindows:
 
     @property
     def lines(self) -> int:
-        """Of outputs whose windows are gathered together."""
+        """Rows of outputs whose windows are gathered together."""
         return 2 if self.width % 2 and 2 * self.width <= self.most else 1
 
     @property
     def whole(self) -> int:
-        """How many times in a line ``most`` windows are gathered, before the rest."""
+        """How often ``most`` windows of a row are gathered, before the remainder."""
         return (self.width - 2) // self.most
 
     @property
     def rest(self) -> int:
-        """How many windows of a line are left: never one, which would be no pair."""
+        """Remaining windows of a row: never one, which would be no pair."""
         return self.width - self.whole * self.most
 
     @property
     def windows(self) -> int:
-        """How many there is scratch for."""
+        """Windows that scratch has room for."""
         return max(self.lines * self.rest, self.most * (self.whole > 0))
 
     @property
     def bytes(self) -> int:
-        """Of scratch; the last vector may reach beyond the last window."""
+        """Bytes of scratch; the last vector may extend beyond the last window."""
         return self.windows * self.pitch + LANES
 
     @property
@@ -73,7 +73,7 @@ class GatheredWindows:
         return self.whole + 1
 
     def counts(self, height: int) -> tuple[tuple[int, int], ...]:
-        """How many windows there are at once, and how often for ``height`` lines of outputs."""
+        """Return the numbers of windows gathered at once, and how often, for ``height`` rows of outputs."""
         if self.lines == 2:
             counts = (2 * self.width, height // 2), (self.width, height % 2)
         else:
@@ -88,7 +88,7 @@ class GatheredWindows:
 
     @property
     def word(self) -> bool:
-        """Whether a stretch is copied as a word, which takes no vector."""
+        """True if a stretch is copied as a word, without a vector."""
         return self.length <= _WORD
 
     @property
@@ -98,7 +98,7 @@ class GatheredWindows:
 
     @property
     def row_bytes(self) -> int:
-        """Of a window, from one row of the image."""
+        """Bytes of a window in one row of the image."""
         return len(self.offsets) * self.length
 
     @property

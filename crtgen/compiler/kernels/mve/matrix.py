@@ -63,10 +63,10 @@ def contiguous(depth: int) -> list[StreamCut]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How one vector of both pixels is loaded: an instruction, the number of the pointer, an offset.
+    """Load of one vector of both pixels: an instruction, the index of the pointer, an offset.
 
-    The second pixel is ``ahead`` bytes behind the first one if it has no pointer of its own. With ``walk``
-    there is no offset, but the pointers move on.
+    If the second pixel has no pointer of its own, it is ``ahead`` bytes after the first one. With ``walk``,
+    the pointers advance instead of having an offset.
     """
 
     operation: str
@@ -101,7 +101,7 @@ class MicroRow:
 
     @property
     def ragged(self) -> bool:
-        """Whether the last group has less than four channels."""
+        """True if the last group has less than four channels."""
         return self.outputs % _CHANNELS != 0
 
     @property
@@ -110,7 +110,7 @@ class MicroRow:
 
     @property
     def pairs(self) -> bool:
-        """Whether there can be two groups of channels in a round: short ones, all of four channels."""
+        """True if a round can take two groups of channels: short ones, all with four channels."""
         short = not self.rounds and len(self.head) <= _SHORT
         return short and not (self.ragged or self.packed or self.epilogue.is_sum or self.groups % 2)
 
@@ -121,7 +121,7 @@ class MicroRow:
 
     @property
     def pixel_bytes(self) -> int:
-        """Of the outputs of a pixel."""
+        """Bytes of a pixel's outputs."""
         return self.outputs * self.epilogue.output_size
 
     @property
@@ -129,7 +129,7 @@ class MicroRow:
         return _MatrixWriter.routine(self)
 
     def runs(self, calls: int, pairs: int) -> Runs:
-        """Of so many calls for so many pairs of pixels together."""
+        """Return the runs of ``calls`` calls for ``pairs`` pairs of pixels together."""
         return self.routine.runs(pairs=pairs / calls) * calls
 
 

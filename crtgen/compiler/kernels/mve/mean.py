@@ -27,10 +27,11 @@ _LONGEST = 1 << 24  # of which it fits into 32
 
 @dataclass(frozen=True, slots=True)
 class MeanView:
-    """Of ``[matrices, chunks * blocks * unroll, columns]`` the mean over the middle.
+    """View of a mean over the middle axis of ``[matrices, chunks * blocks * unroll, columns]``.
 
-    With ``rounding`` a mean is ``sat8(((sum + start) * multiplier >> 32) + constant >> rounding)``, rounded
-    by that shift, else TFLite's two roundings with ``left`` and ``right`` bits, and then plus ``constant``.
+    With ``rounding`` a mean is ``sat8(((sum + start) * multiplier >> 32) + constant >> rounding)``, where the
+    shift rounds; otherwise it has TFLite's two roundings with ``left`` and ``right`` bits, and then
+    ``constant`` is added.
     """
 
     matrices: int
@@ -60,7 +61,7 @@ class MeanView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Of a vector of columns, and of those that fill none."""
+        """Routines of a full vector of columns, and of an incomplete one."""
         parts = [n for n, there in ((0, self.whole), (self.rest, self.rest)) if there]
         return tuple(sums(Columns(n, 1, self.blocks, self.unroll, self.columns)) for n in parts)
 

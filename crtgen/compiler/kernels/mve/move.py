@@ -19,8 +19,8 @@ __all__ = ["MovedPart", "MveMoveView", "concat", "pad", "strided_slice", "transp
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
 _RUN = 64  # bytes that are filled while a run of them begins
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits
+# For elements of each size with a stride: the suffix of loads, bits of an offset, lanes.
 _LANES = {1: ("b", 16, 8), 2: ("h", 16, 8), 4: ("w", 32, 4)}
-"""Of elements of these bytes that lie apart: the letter of loads, bits of an offset, lanes."""
 
 
 @dataclass(frozen=True, slots=True)

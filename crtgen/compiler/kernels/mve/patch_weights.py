@@ -24,7 +24,7 @@ def patches(weights: Int64, order: Int64) -> Const:
 
 
 def packed_patches(weights: Int64, order: Int64) -> Const:
-    """The same in four bits each, without zeros before them."""
+    """Pack patches of 4-bit weights, without leading zeros."""
 
     def pack() -> Words:
         return nibbles(_ordered(weights[..., order])).view(np.uint32)

@@ -66,10 +66,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StripRows:
-    """How the four rows of a strip get into scratch.
+    """Loading of a strip's four rows into scratch.
 
-    ``kept`` rows are there already and move to the front by ``moved`` places; of the others, ``inside`` tells
-    whether they are read or padding. StripRows that no weight meets count as padding.
+    ``kept`` rows are there already and move to the front by ``moved`` places. For the others, ``inside`` says
+    if they are read or padding. Rows that no weight is applied to count as padding.
     """
 
     kept: int

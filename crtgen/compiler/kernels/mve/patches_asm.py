@@ -44,7 +44,7 @@ class PatchDepthwiseView:
 
     @property
     def far(self) -> bool:
-        """Whether a core register has to make steps that no instruction holds."""
+        """True if a core register must hold steps that no instruction can encode."""
         steps = (abs(patch.advance) for batch in self.batches for patch in batch.patches)
         return not self.stepping and max(steps) > FAR_ADD
 
@@ -75,7 +75,7 @@ class PatchDepthwiseView:
 
     @property
     def fills(self) -> bool:
-        """Whether there is padding beside the image."""
+        """True if there is padding beside the image."""
         return self.seen < self.columns
 
     @property
@@ -85,7 +85,7 @@ class PatchDepthwiseView:
 
     @property
     def image(self) -> int:
-        """Where the image begins in scratch."""
+        """Offset of the image in scratch."""
         return self.window.left * self.channels * SIDE
 
     @property

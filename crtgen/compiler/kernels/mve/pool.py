@@ -47,7 +47,7 @@ class MvePoolView:
 
     @property
     def lanes(self) -> int:
-        """Of a vector."""
+        """Lanes of a vector."""
         return LANES // self.size
 
     @property
@@ -65,7 +65,7 @@ class MvePoolView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Of a vector of channels, and of those that fill none."""
+        """Routines of a full vector of channels, and of an incomplete one."""
         parts = [n for n, there in ((0, self.whole), (self.rest, self.rest)) if there]
         return tuple(self._columns(rest) for rest in parts)
 
@@ -138,7 +138,7 @@ def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel:
 
 
 def _counts(window: WindowShape) -> set[int]:
-    """How many pixels windows share with the image."""
+    # Pixels that windows share with the image.
     along = (
         (window.out_height, window.stride_y, window.top, window.taps_y, window.height),
         (window.out_width, window.stride_x, window.left, window.taps_x, window.width),

@@ -37,14 +37,14 @@ class Ring:
 
     @property
     def sides(self) -> tuple[tuple[int, int], ...]:
-        """Where in a row padding is beside the image, and its bytes."""
+        """Start and bytes of the padding at each side of a row."""
         right = self.left + self.row_bytes
         both = (0, self.left), (right, self.pitch - right)
         return tuple((at, count) for at, count in both if count)
 
     @property
     def by_sides(self) -> bool:
-        """Whether filling these in each row takes less than filling it all."""
+        """True if filling these in each row takes less time than filling everything."""
         return self._fill_sides.instructions < self.fill_whole.instructions
 
     @property
@@ -57,7 +57,7 @@ class Ring:
         return self.rows * Runs.sum(calls)
 
     def fill_work(self, work: Work) -> None:
-        """Of the padding beside the image, or of all."""
+        """Add the work of filling the padding at the sides, or all of it."""
         work.block("ring", 1)
         if self.by_sides:
             work.assembly += self._fill_sides
@@ -66,7 +66,7 @@ class Ring:
             work.assembly += self.fill_whole
 
     def load_work(self, work: Work, w: WindowShape) -> None:
-        """Of bringing in rows."""
+        """Add the work of loading rows."""
         loaded = max((w.out_height - 1) * w.stride_y + w.rows, 0)
         inside = max(min(loaded - w.top, w.height), 0)
         row = -(-self.row_bytes // LANES)

@@ -33,7 +33,7 @@ _MOST_OFFSET = 65535
 
 @dataclass(frozen=True, slots=True)
 class StripsView:
-    """What differs between functions: whether a patch serves four outputs, and whether these are clamped."""
+    """Parameters of the function: does a patch serve four outputs, and are these clamped?"""
 
     squares: bool
     clamped: bool
@@ -93,7 +93,7 @@ def _squares(w: WindowShape) -> bool:
 
 
 def _places(w: WindowShape, squares: bool) -> tuple[int, ...]:
-    """Where eight outputs go: of two rows, column by column, or of one row."""
+    # Destinations of eight outputs: of two rows, column by column, or of one row.
     line = w.out_width * w.channels
     across, down = (4, 2) if squares else (8, 1)
     return tuple(x * w.channels + y * line for x in range(across) for y in range(down))
@@ -147,10 +147,8 @@ def _table(w: WindowShape, params: ConvParams, squares: bool, channels: int) -> 
 
 
 def _rows(w: WindowShape, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each strip its first row of outputs, and the first row of the image that it reads.
-
-    It finds the rows there that the last one read, unless they lie apart.
-    """
+    # For each strip its first row of outputs, and the first row of the image that it reads. Unless strips are
+    # apart, the previous one has left some rows in scratch.
     lines = 2 if squares else 1
     firsts = np.array(stretches(w.out_height, lines), np.int64)
     fresh = firsts * w.stride_y - w.top

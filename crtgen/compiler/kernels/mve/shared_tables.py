@@ -24,23 +24,23 @@ class DenseTable:
 
 @dataclass(frozen=True, slots=True)
 class MveSharedView:
-    """What differs between functions: whether outputs are clamped. All else is in the table."""
+    """Parameters of the function: are outputs clamped? All else is in the table."""
 
     clamped: bool
 
     @property
     def at(self) -> Mapping[str, int]:
-        """Where in the table each number is, in bytes."""
+        """Byte offset of each number in the table."""
         return places_in("mve_conv")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedDenseView:
-    """Of a fully connected layer the same, with the numbers of its own table."""
+    """The same for a fully connected layer, with a table of its own."""
 
     clamped: bool
 
     @property
     def at(self) -> dict[str, int]:
-        """Where in the table each number is, in bytes."""
+        """Byte offset of each number in the table."""
         return {f.name: 4 * i for i, f in enumerate(fields(DenseTable))}

@@ -184,7 +184,7 @@ def _rescaled(
 
 @design(LeakyRelu, types=(DType.INT16,), needs="mve")
 def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel | None:
-    """What is above zero and what is below have factors of their own."""
+    """LEAKY_RELU with separate factors for positive and negative values."""
     p = op.parameters(sig)
 
     def steps(o: Operands) -> ElementSteps:
@@ -261,7 +261,7 @@ _WHOLE = {DType.INT8: (16, 8, "ldrsb"), DType.INT16: (8, 16, "ldrsh"), DType.INT
 
 @design(Maximum, Minimum, types=(DType.INT8, DType.INT16, DType.INT32), needs="mve", weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | None:
-    """As many elements as a vector holds."""
+    """Extreme of full vectors of elements."""
     way = walk(sig)
     lanes, bits, single = _WHOLE[sig.x.dtype]
     size = {8: "b.8", 16: "h.16", 32: "w.32"}[bits]

@@ -104,7 +104,8 @@ def shares(depth: int, last: int) -> Routine:
 
 
 def _powers(f: Function, last: int, x: str, most: str, table: str) -> Callable[[], str]:
-    """What finds the powers of four differences from the greatest element, and says where they are."""
+    # Appends the table lookup of four differences from the greatest element; returns a function that yields
+    # the register of the powers.
     vector, differences, greatest = f.vector("powers"), f.vector("differences"), f.vector("the greatest")
     f("vdup.32", greatest, most)
     limit = f.vector("greatest difference") if last < _MOST else ""

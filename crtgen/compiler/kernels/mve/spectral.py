@@ -54,7 +54,9 @@ class _HeliumFrame(FrameWriter):
         self.factor = f.constant("preemphasis", bits_of(op.preemphasis)) if op.preemphasis else ""
 
     def first(self) -> int:
-        """How many samples are done: one, if what is before the first one does not lie there."""
+        """Return the samples that are done: one, if the sample before the first is not in memory before
+        it.
+        """
         f, op = self.f, self.op
         f.advance(self.x, self.size * op.start)
         if not self.factor or self.place == -1:
@@ -157,7 +159,7 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
 
 
 def _groups(sig: Signature) -> list[tuple[int, np.ndarray[tuple[int, ...], np.dtype[np.uint32]]]]:
-    """For each four bands, how many products the longest has, and the words that are read for them."""
+    # For each four bands, the products of the longest one, and the words that are read for them.
     weights, first, widths = (v.array() for v in sig.inputs[1:])
     starts, counts = first.astype(np.int64), widths.astype(np.int64)
     ends = np.cumsum(counts)

@@ -42,7 +42,7 @@ class StationaryView:
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """How often, and how many pixels."""
+        """Sizes of pixel groups, and how often each occurs."""
         return tuple((n, size) for n, size in ((self.chunks, self.chunk), (1, self.rest)) if n and size)
 
     @property
@@ -62,7 +62,7 @@ class StationaryView:
 
 @design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
 def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For int8, and windows of up to 16 inputs; None where outputs are clamped or not re-encoded."""
+    """Convolution of int8 for windows of up to 16 inputs; None if outputs are clamped or not re-encoded."""
     _, w, b = sig.inputs
     weights, packed = by_output(w), w.dtype is DType.INT4
     if weights.shape[1] > LANES or target.optimize == "size":  # its code is of one layer

@@ -26,7 +26,7 @@ class Stationary:
 
     @property
     def pixel_bytes(self) -> int:
-        """Of the outputs of a pixel."""
+        """Bytes of a pixel's outputs."""
         return self.outputs
 
     @property
@@ -35,7 +35,7 @@ class Stationary:
         return chunk_of_pixels(self)
 
     def runs(self, calls: int, pixels: int) -> Runs:
-        """Of so many calls for so many pixels together."""
+        """Return the runs of ``calls`` calls for ``pixels`` pixels together."""
         return calls * self.routine.runs(rounds=pixels / calls / self.unroll)
 
     @property
@@ -44,7 +44,7 @@ class Stationary:
 
     @property
     def near(self) -> bool:
-        """Whether a store can step to the next pixel."""
+        """True if a store can advance to the next pixel."""
         return self.outputs <= _FAR
 
 

@@ -77,7 +77,7 @@ def _pack_groups(
 
 
 def sums_fit(weights: Int8 | Int64) -> bool:
-    """Whether 32 bits hold 16 times the sums of ``weights[O, K]``, of four bits, and any inputs of int8."""
+    """Return whether 32 bits hold 16 times the sums of 4-bit ``weights[O, K]`` and any int8 inputs."""
     return 16 * INT8.magnitude(0) * int(np.abs(weights).sum(axis=1).max()) < 1 << 31
 
 

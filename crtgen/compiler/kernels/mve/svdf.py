@@ -52,7 +52,7 @@ class MemoriesView:
 
     @property
     def vectors(self) -> int:
-        """Of a memory."""
+        """Vectors of a memory."""
         return -(-self.length * self.size // LANES)
 
     @property
@@ -63,7 +63,7 @@ class MemoriesView:
 
 @design(Svdf, types=(DType.INT8,), needs="mve", weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
-    """For states without zero point; None for others, or for long memories."""
+    """SVDF with states without zero point; None for others, or for long memories."""
     x, feature, time, bias, state = sig.inputs
     p, size, units = op.parameters(sig), state.dtype.itemsize, sig.y.shape[-1]
     filters, length = time.shape
@@ -100,7 +100,7 @@ def _all(factor: tuple[int, int], count: int) -> tuple[Int64, Int64]:
 
 
 def _stream(view: MemoriesView, time: Array, header: Words, starts: Int64) -> Const:
-    """By four units: their weights of time as whole vectors, then what sums start with."""
+    # For each four units: their weights of time as whole vectors, then the start values of sums.
     units, lanes = view.units, view.vectors * LANES // view.size
     words = len(header) + units * view.rank * view.vectors * LANES // 4 + -(-units // _UNITS) * _UNITS
 

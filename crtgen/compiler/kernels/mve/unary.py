@@ -85,7 +85,7 @@ def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Relu, types=(DType.INT8,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """For int8; None for others."""
+    """Clamp of int8; None for others."""
     params = op.parameters(sig)
     limits = (params.act_min, params.act_max)
     if sig.x.quant == sig.y.quant:

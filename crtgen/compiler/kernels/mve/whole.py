@@ -131,6 +131,6 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
 
 
 def _fits(weights: Int64) -> bool:
-    """Whether 16 bits hold the sums of two products."""
+    # True if 16 bits hold the sums of two products.
     pairs = np.pad(np.abs(weights), ((0, 0), (0, weights.shape[1] % 2))).reshape(len(weights), -1, 2)
     return int(pairs.sum(axis=2).max()) * 128 < _HALF

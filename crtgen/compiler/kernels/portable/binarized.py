@@ -38,7 +38,9 @@ class PackedPoolView:
 
 @dataclass(frozen=True, slots=True)
 class BinaryConvView(PackedPoolView):
-    """The same, to ``channels``; a tap has ``depth`` signs. Padding counts as 1 where ``fill``, else as 0."""
+    """View of a binarised convolution to ``channels``; a tap has ``depth`` signs. Padding is 1 if ``fill``,
+    else 0.
+    """
 
     channels: int
     depth: int

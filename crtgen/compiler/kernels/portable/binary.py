@@ -60,7 +60,7 @@ def _float_lines(op: _Binary) -> tuple[str, ...]:
 
 
 def _whole_lines(op: _Binary, sig: Signature) -> tuple[str, ...]:
-    """Of whole numbers, which wrap; none for a clamp of another type than int32."""
+    # Integers, which wrap; no lines for a clamp of another type than int32.
     if sig.x.dtype is not DType.INT32:
         return (_wrapping(op, sig),) if op.activation is Activation.NONE else ()
     result = f"crt_{op.name}32(a, b)"

@@ -54,7 +54,7 @@ class BlockView:
 
     @property
     def bits(self) -> int:
-        """By how many bits the first stage divides."""
+        """Bits by which the first stage divides."""
         return self.first.bit_length() - 1
 
     @property

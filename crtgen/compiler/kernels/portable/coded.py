@@ -112,7 +112,7 @@ def _some_parts(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> 
 
 
 def _is_tried(sig: Signature, target: Target, few: bool = False) -> bool:
-    """Whether the target wants codes for these weights; of ``few``, indices have to tell them apart."""
+    # True if the target allows codes for these weights; with ``few``, only if indices can encode them.
     weights = sig.inputs[1]
     if target.coded is None or weights.dtype is not DType.INT8 or weights.elements < _LEAST:
         return False
@@ -120,10 +120,8 @@ def _is_tried(sig: Signature, target: Target, few: bool = False) -> bool:
 
 
 def _are_few(weights: Array) -> bool:
-    """Whether all of ``weights[O, K]`` have few values, or those of each channel longer than its table.
-
-    The first channel nearly always tells.
-    """
+    # True if all of ``weights[O, K]`` have few distinct values, or if those of each channel save more than
+    # its table costs. The first channel nearly always decides.
     if len(np.unique(weights[0])) > _FEW:
         return False
     if weights.shape[1] <= 2 * _FEW:
@@ -219,7 +217,7 @@ def _codes(numbers: Bytes) -> _Coded:
 
 
 def _indices(numbers: Bytes, rows: WeightRows) -> _Coded | None:
-    """By one table, or by two of each row where these are of two channels; None if that does not do."""
+    # By one table, or by two tables per row if a row has two channels; None if these do not suffice.
     found, tables = _looked_up(numbers.reshape(1, 1, -1)), 0
     if found is None and rows.pairs:
         by_row = numbers.reshape(-1, (rows.end - rows.first) // 2, 2).transpose(0, 2, 1)
@@ -259,7 +257,7 @@ def _given(parts: Sequence[Part], at: int) -> Iterator[Const]:
 
 
 def _arguments(parts: Sequence[Part], at: int, work: int) -> tuple[str, ...]:
-    """What a part is called with."""
+    # Arguments of a part.
     inner, outputs = parts[0].kernel, parts[0].sig.y.elements
     many = len(parts) > 1
     found = ["x0", f"y0 + group * {outputs}" if many else "y0"]

@@ -34,7 +34,7 @@ _LEAVES = ("number", "operand")
 
 @design(Formula, weights=None)
 def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
-    """Of quantised numbers; None for others."""
+    """Element-wise operator of quantised values by its expression; None for others."""
     found = op.formula(sig)
     return None if found is None else elements(sig, op.name.replace("_", " "), spelled(cheaper(found), sig.y))
 

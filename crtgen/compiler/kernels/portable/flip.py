@@ -21,7 +21,7 @@ _UNROLL = {"speed": 8, "size": 2}  # words written out
 
 
 def flips(op: Quantize, sig: Signature) -> bool:
-    """Whether every output is its input but for the highest bit."""
+    """Return whether every output is its input with the highest bit inverted."""
     outputs = every_output(op, sig).data.view(np.uint8)
     return bool((outputs == np.arange(2 * _SIGN, dtype=np.uint8) ^ _SIGN).all())
 
@@ -29,7 +29,9 @@ def flips(op: Quantize, sig: Signature) -> bool:
 @design(Quantize, types=(DType.UINT8,), to=DType.INT8)
 @design(Quantize, types=(DType.INT8,), to=DType.UINT8)
 def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """By words where a core has an instruction for all four; None for other scales and zero points."""
+    """Inversion of the highest bit, by words if an instruction of the core takes four at once; None for other
+    scales and zero points.
+    """
     if not flips(op, sig):
         return None
     if not target.core.thumb or target.core.narrow:

@@ -102,7 +102,7 @@ def bit_not(op: BitNot, sig: Signature, target: Target) -> Kernel:
 
 @design(Shift, weights=None)
 def shift(op: Shift, sig: Signature, target: Target) -> Kernel:
-    """By fewer bits than the number has, or zero."""
+    """Shift by fewer bits than the type has; otherwise the result is zero."""
     bits, sign = 8 * sig.x.dtype.itemsize, "<<" if op.left else ">>"
     if sig.x.dtype.numpy.kind == "i":
         wide, inside = "uint64_t" if bits == 64 else "uint32_t", f"((b >= 0) && (b < {bits}))"

@@ -202,7 +202,7 @@ def _constants(
 def _real_constants(
     op: Conv2d | FullyConnected, sig: Signature, weights: Const
 ) -> tuple[Epilogue, tuple[Const, ...]]:
-    """Of float32. Sums of weights of int8 are in steps of their scales until they are complete."""
+    # Float32. Sums of int8 weights are in steps of their scales until they are complete.
     epilogue, quant = float_epilogue(op.activation), sig.inputs[1].quant
     if quant is None:
         return epilogue, (weights, Const.of("bias", _steps(sig)))
@@ -216,7 +216,7 @@ def _real_constants(
 
 
 def holds_bias(sig: Signature) -> bool:
-    """Whether float32 holds the bias in steps of the weights' scales."""
+    """Return whether float32 holds the bias in steps of the weights' scales exactly."""
     return bool(np.isfinite(_steps(sig)).all())
 
 

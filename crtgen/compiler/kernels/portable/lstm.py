@@ -55,7 +55,7 @@ class GateProduct:
 
 
 def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
-    """Of the input and of the hidden state, for a gate of a quantised LSTM; numbers of 12 fractional bits."""
+    """Return the products of input and hidden state for a gate of a quantised LSTM; 12 fractional bits."""
     x, hidden, _, w, r, bias = sig.inputs
     p, units = op.parameters(sig), hidden.shape[1]
     made = []
@@ -74,7 +74,7 @@ def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProd
 
 @design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
-    """Of any size."""
+    """LSTM of any size."""
     x, hidden, _, w, r, bias = sig.inputs
     scheme = scheme_of(x)
 
@@ -113,7 +113,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
 
 
 def logistic_table() -> Const:
-    """For ``crt_logistic16`` and ``crt_tanh16``."""
+    """Return the table of ``crt_logistic16`` and ``crt_tanh16``."""
     return Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
 
 

@@ -93,9 +93,9 @@ def _kernel(op: BatchMatMul, sig: Signature, arithmetic: tuple[str, str, str]) -
 
 @dataclass(frozen=True, slots=True)
 class PairsView:
-    """As ``MatMulView``, of numbers less their zero points, which are halfwords in scratch, ``length`` a row.
+    """View of a product of values less their zero points, as halfwords in scratch, ``length`` per row.
 
-    Those of the second operand begin at 0, two rows of the first at the halfword ``first``.
+    Those of the second operand begin at 0, two rows of the first one at halfword ``first``.
     """
 
     whole: MatMulView
@@ -145,7 +145,7 @@ class _MatrixProduct(FullyConnected):
 
 @design(BatchMatMul, types=(DType.INT8, DType.FLOAT32), weights=(1,))
 def constant(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
-    """As a fully connected layer, where the second operand is one matrix of weights; None where it is not."""
+    """Product with a constant matrix as a fully connected layer; None if the second operand is not one."""
     a, b = sig.inputs
     _, depth, _, columns = op.lengths(a, b)
     if op.adj_x or b.elements != depth * columns or (b.quant and b.quant.zero_points != (0,)):
@@ -179,7 +179,7 @@ def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:
 
 
 def fits(p: MatMulParams, depth: int) -> bool:
-    """Whether 32 bits hold every result of int16, before it is saturated."""
+    """Return whether 32 bits hold every int16 result before saturation."""
     return depth * 2.0**30 * p.multiplier * 2.0 ** (p.shift - 31) < 2**31
 
 

@@ -120,7 +120,7 @@ def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
 
 @design(PadWith)
 def pad_with(op: PadWith, sig: Signature, target: Target) -> Kernel:
-    """The same by a value that is computed."""
+    """Padding with a computed value."""
     plain, alone = Pad(op.before, op.after), Signature(sig.inputs[:1], sig.outputs)
     copies, gaps = _copies(plain, alone), gaps_of(plain, alone, _RUN)
     alike = sig.y.dtype.itemsize == 1

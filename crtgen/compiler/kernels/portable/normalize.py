@@ -88,7 +88,7 @@ def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
 
 @design(CumSum, types=tuple(d for d in DType if d.is_integer and d is not DType.INT4))
 def whole_cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
-    """Of integers that mean themselves; None for those that stand for real numbers."""
+    """Running sum of unquantised integers; None for quantised ones."""
     if sig.x.quant is not None:
         return None
     bits, kind = max(32, 8 * sig.x.dtype.itemsize), sig.x.dtype

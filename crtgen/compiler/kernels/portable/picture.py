@@ -167,7 +167,7 @@ def _made_even(weights: Array, first: _Longs, widths: _Longs, taps: int, length:
 
 
 def _clips(op: Resample, weights: Array, widths: _Longs) -> bool:
-    """Whether a sum of bytes may be below 0 or above 255; sums of float32 are limited anyway."""
+    # True if a sum of bytes may be below 0 or above 255; float32 sums are clamped anyway.
     if weights.dtype != np.int32:
         return True
     totals = np.concatenate([[0], np.cumsum(weights.astype(np.int64))])

@@ -22,7 +22,7 @@ __all__ = ["every_output"]
 @design(Quantize, types=(DType.UINT8,), to=DType.INT8)
 @design(Quantize, types=(DType.UINT8,))
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
-    """Of a byte to a byte all 256 outputs are known."""
+    """Function of a byte by a table of all 256 outputs."""
     return elements(sig, "table", ["table[(uint8_t)a]"], [every_output(op, sig)])
 
 

@@ -99,7 +99,7 @@ def _work(view: PoolView, sig: Signature) -> Work:
 
 
 def _form(window: WindowShape) -> str:
-    """What compilers tell apart: a loop of one turn is none."""
+    # Cases that a compiler distinguishes: a loop with one round is none.
     if window.padded:
         return " padded"
     return f"{' of one row' if window.taps_y == 1 else ''}{' of one column' if window.taps_x == 1 else ''}"

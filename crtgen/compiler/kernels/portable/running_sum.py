@@ -13,7 +13,7 @@ __all__ = ["RunningSumView"]
 
 @dataclass(frozen=True, slots=True)
 class RunningSumView:
-    """So many pixels of so many channels."""
+    """View of ``pixels`` pixels with ``channels`` channels."""
 
     pixels: int
     channels: int

@@ -164,7 +164,7 @@ def pcan(op: Pcan, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBankLog)
 def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
-    """By a table of 128 segments."""
+    """Logarithm by a table of 128 segments."""
     table = Const.of("table", log_table(), 2, "log2(1 + i / 128) - i / 128, times 2^16")
     return _kernel("logarithm", op, sig, (table,), lead=True)
 
@@ -177,7 +177,7 @@ def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
 
 @design(Irfft)
 def irfft(op: Irfft, sig: Signature, target: Target) -> Kernel:
-    """The same stages, over numbers in the output."""
+    """Inverse transform, by the same stages, in place in the output."""
     return _transform(sig, op.length // 2, 1)
 
 

@@ -105,12 +105,12 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
 
 
 def powers16_const() -> Const:
-    """Of int16."""
+    """Return the table of powers for int16."""
     return Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15")
 
 
 def shares_const() -> Const:
-    """What powers of int16 are multiplied by."""
+    """Return the factors of int16 powers."""
     return Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15")
 
 

@@ -35,7 +35,7 @@ class SvdfView:
 
 @design(Svdf, types=(DType.INT8, DType.FLOAT32), weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
-    """Of any size."""
+    """SVDF of any size."""
     x, feature, time, _, state = sig.inputs
     view = svdf_view(op, sig)
     names = ("feature", "time", "bias")

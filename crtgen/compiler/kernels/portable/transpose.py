@@ -41,7 +41,9 @@ class TransposeView:
 
 @design(Transpose)
 def in_place(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
-    """Of a matrix with few rows or few columns whose other side can be cut; None for all else."""
+    """In-place transpose of a matrix with few rows or few columns whose other side can be cut; None for all
+    else.
+    """
     found = _matrix(op, sig)
     if found is None:
         return None

@@ -69,12 +69,12 @@ class StageView:
 
     @property
     def has_stripe(self) -> bool:
-        """Whether it reads a stripe; the first stage does at an edge."""
+        """True if it reads a stripe; the first stage does at an edge."""
         return self.number > 0 or self.padded
 
     @property
     def keeps(self) -> bool:
-        """Whether rows of the stripe are needed again."""
+        """True if rows of the stripe are needed again."""
         return self.number > 0 and not self.own
 
     @property
@@ -99,17 +99,17 @@ class RowLoopView:
 
     @property
     def works(self) -> bool:
-        """Whether a part has scratch of its own."""
+        """True if a part has scratch of its own."""
         return any("work" in stage.arguments for stage in self.stages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """What is known of a loop before its stages have kernels.
+    """A loop before its stages have kernels.
 
-    ``rows`` are what each stage makes per call, ``made`` what is there of its output after each block.
-    ``stripes`` are the bytes of scratch that it reads. ``inplace`` is what the output may overwrite, if the
-    kernel of the last stage permits as much.
+    ``rows`` are the output rows of each stage per call, ``made`` those that exist after each block.
+    ``stripes`` are the bytes of scratch that it reads. ``inplace`` says what the output may overwrite if the
+    kernel of the last stage permits it.
     """
 
     rows: tuple[int, ...]
@@ -159,8 +159,7 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
 
 @dataclass(frozen=True, slots=True)
 class _LoopForm:
-    """What a loop is, whatever its stages compute; ``calls`` are those of each stage's kernel."""
-
+    # Shape of a loop, independent of its stages' operators; ``calls`` are those of each stage's kernel.
     view: RowLoopView
     calls: tuple[int, ...]
     work: Work
@@ -245,7 +244,7 @@ def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlac
 
 
 def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
-    """What the output may overwrite; where the last stage is an addition, as far as its kernel permits it."""
+    # In-place permissions of the output; if the last stage is an addition, within those of its kernel.
     if not isinstance(last.op, Add):
         return outline.inplace
     *others, other = outline.inplace
@@ -265,7 +264,7 @@ def _within(part: Part) -> int:
 
 
 def _work(view: RowLoopView, calls_of: Sequence[int], made: Sequence[Rows], size: int) -> Work:
-    """Of the calls of the stages, and of rows that are filled, copied or moved up."""
+    # Calls of the stages, and rows that are filled, copied or moved up.
     work = Work()
     for number, (stage, calls) in enumerate(zip(view.stages, calls_of, strict=True)):
         row = stage.x_row * size

@@ -51,7 +51,7 @@ class RowStage:
 
     @property
     def others(self) -> tuple[Value, ...]:
-        """What it reads beside its image, a layer's output apart."""
+        """Inputs beside the image, except a layer's output."""
         if self.shortcut is None:
             return self.sig.inputs[1:]
         return (*(v for v in self.sig.inputs[1:] if v != self.shortcut[1].y), *self.shortcut[1].inputs)
@@ -69,12 +69,12 @@ class RowStage:
 
     @cached_property
     def fits(self) -> bool:
-        """Whether it can compute a few rows on their own, where its image lies."""
+        """True if it can compute a few rows at a time with its image in place."""
         return _whole(self.sig.x) and self.fits_stripes
 
     @cached_property
     def fits_stripes(self) -> bool:
-        """Whether it can compute a few rows on their own that were copied, whatever bytes a row has."""
+        """True if it can compute a few copied rows at a time, whatever the bytes of a row."""
         sig = self.sig
         if any(image.is_constant for image in self.images) or sig.x.shape[0] != 1 or not _whole(sig.y):
             return False
@@ -88,12 +88,12 @@ class RowStage:
 
     @cached_property
     def sums_up(self) -> bool:
-        """Whether it makes one pixel of the image by adding up its rows as they come."""
+        """True if it reduces the image to one pixel by adding up rows as they come."""
         return sums_up(self.op, self.sig)
 
     @cached_property
     def shape(self) -> Hashable:
-        """The same for stages that constants and names tell apart, and nothing else."""
+        """Key that ignores constants and names."""
         of_layer = () if self.shortcut is None else (self.shortcut[1].inputs, self.shortcut[1].outputs)
         values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
         ops = self.op, self.shortcut and self.shortcut[0]
@@ -102,13 +102,16 @@ class RowStage:
 
 
 def runs_by_rows(op: Op, sig: Signature) -> bool:
-    """Whether an operator can be a stage at all, whatever its shape."""
+    """Return whether an operator can be a stage at all, whatever its shape."""
     return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
 
 
 def takes_rows(op: Op, sig: Signature) -> bool:
-    """Whether it can be one of a stream, which has types of its own for each image: also what is element by
-    element, as the quantisation of a camera's bytes, and what adds up all rows."""
+    """Return whether an operator can be a stage of a stream, which has its own type for each image.
+
+    That includes element-wise operators, such as the quantisation of a camera's bytes, and sums over all
+    rows.
+    """
     if runs_by_rows(op, sig) or sums_up(op, sig):
         return True
     alike = len(sig.inputs) == 1 and len(sig.x.shape) == _IMAGE and sig.x.shape == sig.y.shape
@@ -116,7 +119,7 @@ def takes_rows(op: Op, sig: Signature) -> bool:
 
 
 def makes_operand(op: Op) -> bool:
-    """Whether an operator can make an addition's operand, on its shortcut."""
+    """Return whether an operator can make the operand of an addition on its shortcut."""
     return isinstance(op, Windowed)
 
 
@@ -128,7 +131,7 @@ def window_of(op: Op, sig: Signature) -> WindowShape:
 
 
 def _whole(image: Value) -> bool:
-    """Whether it is a single image with rows of whole words."""
+    # True for a single image with rows of whole words.
     return image.shape[0] == 1 and image.shape[2] * image.shape[3] * image.dtype.itemsize % _WORD == 0
 
 
@@ -139,12 +142,14 @@ def fill_of(op: Op, x: Value) -> int | None:
 
 
 def has_own_rows(window: WindowShape) -> bool:
-    """Whether windows have rows of their own, and all of these are of the image."""
+    """Return whether windows have rows of their own, all of them within the image."""
     return window.rows == window.stride_y and not window.padded_rows
 
 
 def rows_per_call(windows: Sequence[WindowShape], last: int) -> list[int]:
-    """How many rows each stage makes per call: what fills a stripe that keeps nothing, or one."""
+    """Return the rows that each stage makes per call: enough to fill a stripe that keeps nothing, otherwise
+    one.
+    """
     rows = [last]
     for after in reversed(windows[1:]):
         rows.insert(0, rows[0] * after.stride_y if has_own_rows(after) else 1)
@@ -179,7 +184,7 @@ def _cut(image: Value, rows: int) -> Value:
 
 
 def rows_made(windows: Sequence[WindowShape], rows: Sequence[int], height: int) -> list[Rows]:
-    """For each stage, the rows of its output that are there after each block."""
+    """Return for each stage the rows of its output that exist after each block."""
     made = [np.arange(rows[-1], height + 1, rows[-1])]
     for after, count in zip(windows[:0:-1], rows[:0:-1], strict=True):
         ends = (made[0] - count) * after.stride_y + span_of(after, count) - after.top

@@ -94,7 +94,7 @@ class RowStreamView:
 
     @property
     def works(self) -> bool:
-        """Whether a part has scratch of its own."""
+        """True if a part has scratch of its own."""
         return any("work" in stage.arguments for stage in self.stages)
 
     def kept_of(self, source: int) -> tuple[KeptView, ...]:
@@ -150,7 +150,7 @@ def row_stream(all_stages: Sequence[RowStage], last_rows: int, known: Parts, *, 
 
 
 def _added(end: RowStage, rows: int, known: Parts) -> Part:
-    """What adds up so many rows."""
+    # The part that adds up this many rows.
     x = replace(end.sig.x, shape=(1, rows, *end.sig.x.shape[2:]))
     sums = Value("sums", x.shape[3:], DType.INT32)
     part = known.find(RunningSum(), Signature((x, sums), (sums,)))
@@ -159,7 +159,7 @@ def _added(end: RowStage, rows: int, known: Parts) -> Part:
 
 
 def _is_fed(stage: RowStage) -> bool:
-    """Whether it reads nothing but rows that were made, and all of them."""
+    # True if it reads only rows that were made, and all of them.
     alone = stage.since is not None or not isinstance(stage.op, Add)
     return alone and stage.fits_stripes and stage.window.rows >= stage.window.stride_y
 
@@ -264,10 +264,8 @@ def _view(
 
 
 def _work(view: RowStreamView, calls_of: Sequence[int], made: Sequence[Rows], sizes: Sequence[int]) -> Work:
-    """Of the calls of the stages, and of rows that are taken, filled, kept or moved up.
-
-    ``sizes`` are the bytes of an element of each stage's image.
-    """
+    # Calls of the stages, and rows that are taken, filled, kept or moved up. ``sizes`` are the bytes of an
+    # element in each stage's image.
     work = Work()
     for stage, calls, size in zip(view.stages, calls_of, sizes, strict=True):
         work.block("stage", calls).block("moved 16", calls * stage.left * stage.x_row * size / 16)

@@ -32,7 +32,9 @@ class TotalView:
 
 
 def sums_up(op: Op, sig: Signature) -> bool:
-    """Whether an operator makes of each channel of one image of int8 a number that its sum says."""
+    """Return whether an operator reduces each channel of one int8 image to a value that depends on its sum
+    only.
+    """
     x = sig.x
     if len(x.shape) != 4 or x.shape[0] != 1 or x.dtype is not DType.INT8 or x.quant is None:
         return False

@@ -12,9 +12,9 @@ __all__ = ["ShortcutView", "add_shortcut"]
 
 @dataclass(frozen=True, slots=True)
 class ShortcutView:
-    """What the layer makes is of the C type ``type``, the parts' scratch is at the offset ``work``.
+    """View: the layer makes an operand of C type ``type``; the parts' scratch is at offset ``work``.
 
-    ``arguments`` is what the layer and the addition are given behind their images.
+    ``arguments`` are those of the layer and of the addition after their images.
     """
 
     type: str
@@ -23,7 +23,7 @@ class ShortcutView:
 
     @property
     def works(self) -> bool:
-        """Whether a part has scratch of its own."""
+        """True if a part has scratch of its own."""
         return any("work" in names for names in self.arguments)
 
 

@@ -1,1 +1,1 @@
-"""What kernels for several extensions have in common: rings of rows, fields of bits, Fourier transforms."""
+"""Common parts of kernels for several extensions: rings of rows, bit fields, Fourier transforms."""

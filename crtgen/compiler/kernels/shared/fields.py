@@ -93,9 +93,9 @@ class FieldsView:
         return min(g.height, (g.out_height - 1) * g.stride_y + g.taps_y - g.top)
 
     def columns(self, phase: int) -> tuple[int, int, int]:
-        """Of the columns ``phase``, ``phase + stride``, ... of the padded image: how many are padding.
+        """Return the padding among columns ``phase``, ``phase + stride``, ... of the padded image.
 
-        Then where the next one is in the image, and how many of it there are.
+        Then the index of the next column in the image, and the number of columns in it.
         """
         g = self.window
         before = max(0, -(-(g.left - phase) // g.stride_x))
@@ -105,7 +105,9 @@ class FieldsView:
 
     @property
     def phases(self) -> tuple[tuple[int, int, Routine], ...]:
-        """For each, words of the plane and bytes of the image up to its first input, and what packs it."""
+        """For each phase, words of the plane and bytes of the image up to its first input, and its packing
+        routine.
+        """
         g, found = self.window, []
         for phase in range(g.stride_x):
             before, first, inside = self.columns(phase)
@@ -187,7 +189,7 @@ def in_fields(
 
 
 def _fits(window: WindowShape) -> bool:
-    """Whether offsets reach from an input to those that are packed with it."""
+    # True if offsets reach from an input to those that are packed with it.
     near = 8 * window.stride_x * window.channels <= FAR
     undilated = window.dilation_x == 1 and window.dilation_y == 1
     return near and undilated and window.stride_x <= 2 and window.out_width > 1
@@ -205,7 +207,7 @@ def _taps(weights: Int64, stride: int, of_words: int) -> Int64:
 
 
 def _holds(taps: Int64) -> bool:
-    """Whether no field of a sum, whatever the inputs are, leaves its bits."""
+    # True if no field of a sum overflows, whatever the inputs.
     sums = _LARGEST * np.abs(taps).sum(axis=1)  # [channel, tap]
     outer = max(int(sums[:, 0::2].sum(axis=1).max()), int(sums[:, 1::2].sum(axis=1).max()))
     return int(sums.sum(axis=1).max()) < HALF and outer < HALF // 2

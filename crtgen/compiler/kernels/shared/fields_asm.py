@@ -19,7 +19,7 @@ __all__ = ["BEGIN", "FIELD", "HALF", "FieldEpilogue", "FieldOutputs", "FieldRows
 FIELD = 21
 """Bits of a field."""
 HALF = 1 << FIELD - 1
-"""What sums of two fields begin with: the middle one with all of it, the others with a half each."""
+"""Start values of sums of two fields: the middle field has all of it, the others a half each."""
 BEGIN = (HALF // 2, (HALF >> 32 - FIELD) + (HALF // 2 << 2 * FIELD - 32))
 """The accumulator before the first product, its lower word first."""
 
@@ -73,7 +73,7 @@ def pack_rows(k: FieldRows) -> Routine:
 
 
 def _pack(f: Function, k: FieldRows, lower: Sequence[str], upper: Sequence[str]) -> None:
-    """So many words."""
+    # ``count`` words.
     to, x = f.arguments
     for number, (low, high) in enumerate(zip(lower, upper, strict=True)):
         f("ldrsb", low, f"[{x}, #{2 * number * k.step}]")
@@ -118,7 +118,7 @@ class FieldOutputs:
 
     @property
     def pairs(self) -> int:
-        """Of outputs in a block: as many as there are registers for."""
+        """Pairs of outputs in a block: as many as there are registers for."""
         return 3 if self.taps == 2 and self.epilogue.constants == 2 else 2
 
     @property
@@ -199,7 +199,7 @@ class _FieldWriter(Writer):
         return self.f.counted_loop(meaning, self.data[0], rounds, place)
 
     def _sums(self, pairs: int, begin: int = 0) -> None:
-        """So many accumulators, from the one of the outputs ``begin`` on, of all taps."""
+        # ``pairs`` accumulators over all taps, from the outputs at ``begin`` on.
         f, k = self.f, self.k
         sums = self.sums[:pairs]
         if k.written_out:
@@ -243,7 +243,7 @@ class _FieldWriter(Writer):
             f("ldr", self.data[number], f"[{self.x}, #{offset + 4 * number}]")
 
     def _block(self, count: int) -> None:
-        """So many outputs: of each accumulator one of two fields, and one of its middle."""
+        # ``count`` outputs: each accumulator has one in two fields, and one in its middle.
         f, k = self.f, self.k
         pairs = -(-count // 2)
         self._sums(pairs)

@@ -90,7 +90,7 @@ class FloatRow(RingRow):
 
     @property
     def weight_bytes(self) -> int:
-        """Of biases and taps."""
+        """Bytes of biases and taps."""
         return self.pixel * (1 + self.taps_y * self.taps_x)
 
 
@@ -180,7 +180,9 @@ def float_lines(
     copy: Callable[[Work, int, float], object],
     fill: Callable[[Work, int, float], object],
 ) -> Kernel:
-    """Of ``routines`` that compute a row of outputs, copy and fill; what they take is as in ``ring_work``."""
+    """Return the kernel of ``routines`` that compute, copy and fill a row of outputs; their parameters are
+    those of ``ring_work``.
+    """
     lines = view.window.batch * view.window.out_height
     return Kernel(
         design=design,

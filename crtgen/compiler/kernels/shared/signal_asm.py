@@ -1,4 +1,4 @@
-"""What functions of the signal library share in assembly: their frames, and walks that need no extension."""
+"""Common part of the signal library in assembly: frames, and loops that need no extension."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def auto_scale_function(sig: Signature, no_alias: bool = False) -> Function:
 
 
 def store_shift(f: Function, to: str, most: str, bits: str, note: str = "") -> None:
-    """By how many bits samples are shifted whose greatest magnitude is ``most``, into ``to`` and memory."""
+    """Put the left shift of samples with greatest magnitude ``most`` into ``to`` and into memory."""
     f("clz", to, most, note=note)
     f("cmp", most, "#0")
     f("it", "eq")

@@ -1,4 +1,4 @@
-"""What features of float32 share in assembly, whatever the extension: how their functions begin."""
+"""Common part of float32 features in assembly on every extension: prologues."""
 
 from collections.abc import Sequence
 

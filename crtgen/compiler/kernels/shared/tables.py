@@ -15,7 +15,7 @@ __all__ = ["places_in", "table"]
 
 @cache
 def places_in(header: str) -> Mapping[str, int]:
-    """Where each number of ``struct crt_<header>_table`` in ``crt/<header>.h`` is, in bytes."""
+    """Return the byte offset of each number of ``struct crt_<header>_table`` in ``crt/<header>.h``."""
     text = (runtime_dir() / "include" / "crt" / f"{header}.h").read_text(encoding="utf-8")
     (body,) = re.findall(rf"struct crt_{header}_table {{(.*?)}};", text, re.DOTALL)
     places, at = {}, 0

@@ -1,8 +1,8 @@
-"""What Fourier transforms in assembly share: their stages, their tables, and how their functions begin.
+"""Common part of Fourier transforms in assembly: stages, tables and prologues.
 
-A transform of real numbers is computed as one of half as many complex numbers, in three functions: ``first``
-is the first stage and sorts the numbers, ``stage`` is each later stage and combines four transforms into one,
-``apart`` turns the result into that of real numbers. The modules of the extensions write their instructions.
+A transform of real values is computed as one of half as many complex values, in three functions: ``first`` is
+the first stage and reorders the values, ``stage`` is each later stage and combines four transforms into one,
+``apart`` converts the result to that of real values. The modules of the extensions write the instructions.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class TransformView:
 
     @classmethod
     def of(cls, sig: Signature, count: int, stages: Sequence[tuple[int, int, int]]) -> "TransformView":
-        """For the rows of a layer's input."""
+        """Return the view for the rows of a layer's input."""
         inputs = sig.x.shape[-1]
         return cls(sig.x.elements // inputs, inputs, count, tuple(stages))
 

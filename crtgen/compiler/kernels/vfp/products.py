@@ -89,7 +89,7 @@ def _work(view: GemmView, tile: FloatTile, whole: bool) -> Work:
 
 
 def _gathering(window: WindowShape) -> tuple[Routine, ...]:
-    """What copies rows, and what copies windows that lie within the image, if any does."""
+    # Routines that copy rows, and windows within the image if there are any.
     if not window.within:
         return (copy(),)
     whole = copy_window(window.taps_y, window.taps_x * window.channels, 4 * window.dilation_y * window.pitch)

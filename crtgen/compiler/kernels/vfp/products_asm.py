@@ -93,7 +93,7 @@ class _ProductGroup:
         f.free(*(s for sums in self.sums for s in sums), *self.taps, *self.inputs, *self.products)
 
     def _inputs(self, count: int) -> None:
-        """So many inputs of each pixel, as many at once as there are registers for."""
+        # ``count`` inputs of each pixel, as many at once as there are registers for.
         for some in cut(range(count), _ROW if self.alone else _PAIR):
             if self.alone:
                 self._load(self.writer.rows[0], self.inputs[: len(some)])

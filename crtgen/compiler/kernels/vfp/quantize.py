@@ -114,7 +114,7 @@ class _QuantizeWriter:
             f("vmov", register, self.state)
 
     def fours(self, rounds: int) -> None:
-        """So many times four numbers."""
+        """Append ``rounds`` rounds of four values."""
         f, begin, again = self.f, self.f.label("begin"), self.f.label("again")
         start = 2 * (self.k.zero_point + 128)
         starts = [f.constant("twice the zero point", n * 65537) for n in (start + 1, start)]
@@ -185,7 +185,7 @@ class _QuantizeWriter:
             self.f(f"vmov{beyond}.f32", number, end)
 
     def _forget(self) -> None:
-        """What was invalid."""
+        # The registers' contents are no longer valid.
         self.f("vmrs", self.state, "fpscr")
         self.f("bic", self.state, self.state, f"#{_INVALID}")
         self.f("vmsr", "fpscr", self.state)

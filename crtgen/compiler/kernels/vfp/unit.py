@@ -1,4 +1,4 @@
-"""What the FPU of a core does best, and what becomes of its sums: the clamp, and the store."""
+"""Strengths of a core's FPU, and the end of its sums: clamp and store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class FloatUnit:
 
 @dataclass(frozen=True, slots=True)
 class FloatLimits:
-    """What outputs are clamped to, where it is finite."""
+    """Finite limits of outputs."""
 
     low: float
     high: float
@@ -111,7 +111,7 @@ class Clamp:
         self.f(f"vmov{beyond}.f32", total, limit)
 
     def _bits(self, sums: Sequence[str], y: str) -> None:
-        """As integers, which are in the order of the numbers that are not negative."""
+        # Compared as integers, which have the same order as floats that are not negative.
         f, outputs = self.f, self.f.cores("outputs", len(sums), LISTED)
         pairs = list(zip(outputs[::2], outputs[1::2], sums[::2], sums[1::2], strict=False))
         for pair in pairs:

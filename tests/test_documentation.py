@@ -18,7 +18,14 @@ from tools import index
 
 PAGES = sorted(
     page
-    for pattern in ("*.md", "*/README.md", "docs/**/*.md", "boards/*/*.md", "crtgen/**/*.md", "tests/*/**/*.md")
+    for pattern in (
+        "*.md",
+        "*/README.md",
+        "docs/**/*.md",
+        "boards/*/*.md",
+        "crtgen/**/*.md",
+        "tests/*/**/*.md",
+    )
     for page in ROOT.glob(pattern)
     if page.parts[len(ROOT.parts)] != "out"
 )

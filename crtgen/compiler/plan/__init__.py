@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from crtgen.compiler.plan.drawing import Bar, chart
     from crtgen.compiler.plan.fit import check_fit
     from crtgen.compiler.plan.lifetime import Lifetime, lifetimes
-    from crtgen.compiler.plan.plan import Plan, Step
+    from crtgen.compiler.plan.plan import Branch, Call, Plan, RowLoop, Step, WhileLoop
     from crtgen.compiler.plan.planner import make_plan
     from crtgen.compiler.plan.row_loops import loop_over_rows
-    from crtgen.compiler.plan.schedule import Branch, Call, RowLoop, WhileLoop
     from crtgen.compiler.plan.slot import ArenaSlot
 
 __all__ = [

@@ -7,12 +7,10 @@ from types import MappingProxyType
 from crtgen.compiler.kernels import Kernel, Parts, Target, applicable, on_two_cores, select
 from crtgen.compiler.kernels.engine.cost import Cost
 from crtgen.compiler.level import find_level
-from crtgen.compiler.plan.homes import Outside
-from crtgen.compiler.plan.plan import Plan
+from crtgen.compiler.plan.plan import Branch, Call, Outside, Plan, WhileLoop
 from crtgen.compiler.plan.planner import make_plan
 from crtgen.compiler.plan.row_loops import loop_over_rows
 from crtgen.compiler.plan.row_streams import feed_by_rows, stream_rows
-from crtgen.compiler.plan.schedule import Branch, Call, WhileLoop
 from crtgen.network.ir import Graph, Node
 from crtgen.network.ops import Identity, Reshape
 from crtgen.network.ops.control import ControlFlow, If, While

@@ -10,29 +10,10 @@ from dataclasses import dataclass, field
 
 from crtgen.base.errors import UnsupportedError
 from crtgen.compiler.kernels.engine.kernel import Kernel
-from crtgen.compiler.plan.schedule import Item
+from crtgen.compiler.plan.plan import Item, Outside
 from crtgen.network.ir import Graph
 
-__all__ = ["Homes", "Outside", "find_homes"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """Values of a graph outside of its arena.
-
-    ``values`` exist when the graph starts, each in a home of its own name. ``pairs`` lists homes with the
-    value that each holds when the run is over; a home that is no value holds nothing before. If the graph
-    ``is_inner``, all its outputs are among these, or are read in place.
-    """
-
-    values: tuple[str, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
-    is_inner: bool = False
-
-    @classmethod
-    def of(cls, graph: Graph) -> "Outside":
-        """The states of a model."""
-        return cls(tuple(before for before, _ in graph.states), graph.states)
+__all__ = ["Homes", "find_homes"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from crtgen.base.errors import UnsupportedError
 from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel
 from crtgen.compiler.plan.homes import Homes
-from crtgen.compiler.plan.schedule import Item, signature_of
+from crtgen.compiler.plan.plan import Item, signature_of
 from crtgen.network.ir import Graph
 
 __all__ = ["Buffer", "BufferUse", "Liveness", "find_leads", "find_liveness"]

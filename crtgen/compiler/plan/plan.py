@@ -1,15 +1,205 @@
-"""The product of planning: which layer runs when, with which kernel, and where everything lies."""
+"""The plan of a graph: which layer runs when, with which kernel, and where its data is in the arena.
 
-from collections.abc import Iterator, Mapping
+A ``Call`` computes one operator. A ``RowLoop`` computes several operators a few rows at a time, so the
+tensors between them never exist as a whole. A ``RowStream`` is such a loop of any length, whose image may
+come by rows from outside. A ``Branch`` runs one of two schedules; a ``WhileLoop`` repeats one as long as
+another one returns true.
+
+A ``Plan`` is the product: the schedule with a kernel and a place in the arena for each item. Control flow
+holds plans of its own, so both are defined together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
 
+from crtgen.compiler.kernels import RowStage
 from crtgen.compiler.kernels.engine.kernel import Kernel
-from crtgen.compiler.plan.homes import Outside
-from crtgen.compiler.plan.schedule import Branch, Item, WhileLoop, macs_of, signature_of
 from crtgen.compiler.plan.slot import ArenaSlot
-from crtgen.network.ir import Graph, Signature
+from crtgen.network.ir import Graph, Node, Signature, Value
 
-__all__ = ["Plan", "Step"]
+__all__ = [
+    "Branch",
+    "Call",
+    "Item",
+    "Outside",
+    "Plan",
+    "RowLoop",
+    "RowStream",
+    "Stage",
+    "Step",
+    "WhileLoop",
+    "macs_of",
+    "signature_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """An operator within a loop over rows.
+
+    ``image`` is the input that comes from the stage before. ``layer`` is the node that makes the other
+    operand of an addition: it is computed beside it, for the same rows. ``since`` is the number of the stage
+    whose output that operand is, of which a ``RowStream`` keeps rows until then.
+    """
+
+    node: Node
+    image: str
+    layer: Node | None = None
+    since: int | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order in which they are computed."""
+        return (self.node,) if self.layer is None else (self.layer, self.node)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Inputs beside the image that the loop does not compute itself."""
+        if self.since is not None:
+            return ()
+        inputs = list(self.node.inputs)
+        inputs.remove(self.image)
+        if self.layer is None:
+            return tuple(inputs)
+        return (*(name for name in inputs if name not in self.layer.outputs), *self.layer.inputs)
+
+    def described(self, graph: Graph) -> RowStage:
+        """The operator and what it is applied to, the image first."""
+        inputs = list(self.node.inputs)
+        inputs.remove(self.image)
+        values = tuple(graph.values[name] for name in (self.image, *inputs))
+        shortcut = None if self.layer is None else (self.layer.op, graph.signature(self.layer))
+        sig = Signature(values, graph.signature(self.node).outputs)
+        return RowStage(self.node.op, sig, shortcut, self.since)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator."""
+
+    node: Node
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def operator(self) -> str:
+        return self.node.op.name
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.node,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The values that it reads, constants included."""
+        return self.node.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.node.outputs
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """Stages one after the other, of which the last makes ``rows`` rows of its output at a time."""
+
+    stages: tuple[Stage, ...]
+    rows: int
+
+    @cached_property
+    def name(self) -> str:
+        """The names of its operators."""
+        return "+".join(node.name for node in self.nodes)
+
+    @property
+    def operator(self) -> str:
+        return "row_loop"
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order in which the first rows are computed."""
+        return tuple(node for stage in self.stages for node in stage.nodes)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The first stage's image, then what each stage reads beside its image."""
+        return (self.stages[0].image, *(name for stage in self.stages for name in stage.others))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.stages[-1].node.outputs
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The values that never exist as a whole."""
+        between = [stage.image for stage in self.stages[1:]]
+        return (*between, *(stage.layer.outputs[0] for stage in self.stages if stage.layer is not None))
+
+
+@dataclass(frozen=True)
+class RowStream(RowLoop):
+    """Stages that take rows of their image one after the other.
+
+    If it is ``fed``, that is the model's input, which comes a few rows at a time and is never whole. The last
+    stage may add up all rows; then ``rows`` are those of the stage before.
+    """
+
+    fed: bool
+
+    @property
+    def operator(self) -> str:
+        return "row_stream"
+
+
+@dataclass(frozen=True)
+class Branch(Call):
+    """A choice between two schedules, which are plans within the scratch memory of the item."""
+
+    then: "Plan"
+    otherwise: "Plan"
+
+    @property
+    def plans(self) -> "tuple[Plan, ...]":
+        return self.then, self.otherwise
+
+
+@dataclass(frozen=True)
+class WhileLoop(Call):
+    """A schedule that runs again and again, as long as what another one computes is true."""
+
+    condition: "Plan"
+    body: "Plan"
+
+    @property
+    def plans(self) -> "tuple[Plan, ...]":
+        return self.condition, self.body
+
+
+Item: TypeAlias = Call | RowLoop
+"""A ``Branch`` and a ``WhileLoop`` are calls of their nodes' operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Values of a graph outside of its arena.
+
+    ``values`` exist when the graph starts, each in a home of its own name. ``pairs`` lists homes with the
+    value that each holds when the run is over; a home that is no value holds nothing before. If the graph
+    ``is_inner``, all its outputs are among these, or are read in place.
+    """
+
+    values: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    is_inner: bool = False
+
+    @classmethod
+    def of(cls, graph: Graph) -> "Outside":
+        """The states of a model."""
+        return cls(tuple(before for before, _ in graph.states), graph.states)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,3 +282,17 @@ class Plan:
     def macs(self, step: Step) -> int:
         """Multiplications of inputs with weights."""
         return macs_of(step.item, self.graph)
+
+
+def signature_of(item: Item, graph: Graph) -> Signature:
+    """The values that an item reads and writes."""
+    return Signature(_values(graph, item.inputs), _values(graph, item.outputs))
+
+
+def macs_of(item: Item, graph: Graph) -> int:
+    """Multiplications of inputs with weights."""
+    return sum(node.op.macs(graph.signature(node)) for node in item.nodes)
+
+
+def _values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:
+    return tuple(graph.values[name] for name in names)

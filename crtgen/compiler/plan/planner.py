@@ -8,12 +8,11 @@ from crtgen.base.errors import UnsupportedError, UsageError
 from crtgen.compiler.kernels.engine.kernel import Kernel
 from crtgen.compiler.plan.bounded import lay
 from crtgen.compiler.plan.check import check_plan
-from crtgen.compiler.plan.homes import Outside, find_homes
+from crtgen.compiler.plan.homes import find_homes
 from crtgen.compiler.plan.layout import Problem, find_problem
 from crtgen.compiler.plan.order import best_order
 from crtgen.compiler.plan.places import find_liveness
-from crtgen.compiler.plan.plan import Plan, Step
-from crtgen.compiler.plan.schedule import Call, Item
+from crtgen.compiler.plan.plan import Call, Item, Outside, Plan, Step
 from crtgen.compiler.plan.slot import ArenaSlot
 from crtgen.network.ir import Graph
 

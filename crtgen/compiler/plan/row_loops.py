@@ -29,9 +29,8 @@ from crtgen.compiler.plan.homes import Homes
 from crtgen.compiler.plan.layout import find_needs, find_problem
 from crtgen.compiler.plan.order import overlap
 from crtgen.compiler.plan.places import BufferUse, Liveness, find_leads, find_liveness
-from crtgen.compiler.plan.plan import Plan
+from crtgen.compiler.plan.plan import Call, Item, Plan, RowLoop, RowStream, Stage
 from crtgen.compiler.plan.planner import make_plan
-from crtgen.compiler.plan.schedule import Call, Item, RowLoop, RowStream, Stage
 from crtgen.network.ir import Graph
 from crtgen.network.ops import Add
 from crtgen.network.passes import Rewrite

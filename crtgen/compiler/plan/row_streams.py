@@ -15,11 +15,9 @@ from crtgen.compiler.kernels.engine.known import Known
 from crtgen.compiler.kernels.rows.row_stream import row_stream
 from crtgen.compiler.kernels.rows.row_total import sums_up
 from crtgen.compiler.level import find_level
-from crtgen.compiler.plan.homes import Outside
-from crtgen.compiler.plan.plan import Plan
+from crtgen.compiler.plan.plan import Outside, Plan, RowStream, Stage
 from crtgen.compiler.plan.planner import make_plan
 from crtgen.compiler.plan.row_loops import loop_over_rows
-from crtgen.compiler.plan.schedule import RowStream, Stage
 from crtgen.network.ir import Graph, Node
 from crtgen.network.ops import Add
 from crtgen.network.passes import Rewrite

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,33 +10,18 @@ from crtgen.network.features import MelSettings
 from crtgen.network.features.at_once import ArraySteps
 from crtgen.network.features.exact import ExactSteps
 from crtgen.network.features.rows import features_of
-from crtgen.network.features.scaler import Scaler, scaled
-from crtgen.network.ir import Array, DType, Quant, Signature, Value
+from crtgen.network.features.scaler import scaled
+from crtgen.network.ir import Array, DType, Signature, Value
 from crtgen.network.ops import Quantize
+from crtgen.network.pipeline.join import JoinedPipeline
+from crtgen.network.pipeline.rounding import IntegerRounding
 
-if TYPE_CHECKING:
-    from crtgen.network.pipeline.join import JoinedPipeline
-
-__all__ = ["NEAR", "Borders", "IntegerRounding", "count_borders", "signals_of"]
+__all__ = ["NEAR", "Borders", "count_borders", "signals_of"]
 
 Doubles = npt.NDArray[np.float64]
 
 NEAR = 2e-3
 """In steps: features nearer to a border may be rounded to either side of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerRounding:
-    """Rounding of float32 features to integers: the type, and if it ``truncates`` towards zero.
-
-    ``history`` is the number of samples before the first frame of a run.
-    """
-
-    quant: Quant
-    dtype: DType
-    truncates: bool
-    history: int
-    scaler: Scaler | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +45,14 @@ class Borders:
         )
 
 
-def signals_of(pipeline: "JoinedPipeline", runs: Sequence[Array]) -> list[Array]:
+def signals_of(pipeline: JoinedPipeline, runs: Sequence[Array]) -> list[Array]:
     """Runs that follow each other as the signal that they are of; where each is a window, those."""
     if not isinstance(pipeline.settings, MelSettings) or pipeline.settings.per == "window" or not runs:
         return list(runs)
     return [np.concatenate([runs[0], *(run[-pipeline.hop :] for run in runs[1:])])]
 
 
-def count_borders(pipeline: "JoinedPipeline", signals: Iterable[Array]) -> Borders | None:
+def count_borders(pipeline: JoinedPipeline, signals: Iterable[Array]) -> Borders | None:
     """The features of signals, each of one run or of some that follow each other.
 
     None for a pipeline whose features are not rounded from real numbers, or in steps before.

@@ -18,10 +18,10 @@ from crtgen.network.ir import DType, Graph, Node, Quant, Value, shape_text
 from crtgen.network.ops import Cast, Concat, Quantize, Reshape, StridedSlice
 from crtgen.network.passes import DEFAULT_PASSES, Sliding, run_passes, slide
 from crtgen.network.passes.slide import start_of_signal
-from crtgen.network.pipeline.borders import IntegerRounding
 from crtgen.network.pipeline.boxes import layout_of
 from crtgen.network.pipeline.decision import Decision
 from crtgen.network.pipeline.description import Description
+from crtgen.network.pipeline.rounding import IntegerRounding
 from crtgen.network.pipeline.scores import distance, mean_square, with_gate
 
 __all__ = ["JoinedPipeline", "join"]

@@ -14,7 +14,7 @@ from crtgen.boards.core import find_core
 from crtgen.compiler.codegen import generate_c
 from crtgen.compiler.kernels import Target, select
 from crtgen.compiler.plan import Plan, check_plan, make_plan, plan_model, row_streams
-from crtgen.compiler.plan.schedule import RowLoop, RowStream
+from crtgen.compiler.plan.plan import RowLoop, RowStream
 from crtgen.network.frontends import load
 from crtgen.network.ir import Array, DType, Graph, Quant, Value
 from crtgen.network.ops import (

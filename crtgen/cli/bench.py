@@ -35,7 +35,8 @@ def command(
     ] = None,
     rpc: Annotated[bool, typer.Option("--rpc", help="Measure the RPC instead of the model.")] = False,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="At each level: which are worth having, and a plot.")
+        bool,
+        typer.Option("--pareto", help="Measure each level, plot them, and mark those that no other beats."),
     ] = False,
     place: options.Place = None,
     layers: Annotated[bool, typer.Option("--layers", help="Print the instructions of each layer.")] = False,

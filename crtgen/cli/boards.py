@@ -14,7 +14,9 @@ __all__ = ["command"]
 
 
 def command(
-    connected: Annotated[bool, typer.Option("--connected", help="What is connected here.")] = False,
+    connected: Annotated[
+        bool, typer.Option("--connected", help="List the boards that are connected to this computer.")
+    ] = False,
     hardware_map: options.HardwareMap = None,
     chip: Annotated[
         str | None, typer.Option(help="Print a board's file, or its start, for a chip of a CMSIS pack.")

@@ -17,7 +17,7 @@ __all__ = ["command"]
 def command(
     directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
     toolchain: options.Toolchain = None,
-    symbols: Annotated[int, typer.Option(help="Show so many of the largest symbols.")] = 0,
+    symbols: Annotated[int, typer.Option(help="Show this many of the largest symbols.")] = 0,
     layers: Annotated[bool, typer.Option("--layers", help="Show each layer.")] = False,
     as_json: Json = False,
     debug: Debug = False,

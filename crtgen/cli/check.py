@@ -40,7 +40,9 @@ __all__ = ["command"]
 class _Locked(Coding):
     """The level is the locked one unless it is named."""
 
-    optimize: Annotated[str, typer.Option(help="speed, size, balanced or ram; else what is locked.")] = ""
+    optimize: Annotated[
+        str, typer.Option(help="speed, size, balanced or ram; default: the level in the lock.")
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,10 @@ def command(
     models: options.MoreModels = None,
     board: options.Boards = None,
     place: options.Place = None,
-    lock: Annotated[Path, typer.Option(help="What models cost when it was written.")] = Path(LOCK),
+    lock: Annotated[Path, typer.Option(help="The file of locked figures.")] = Path(LOCK),
     update: Annotated[bool, typer.Option("--update", help="Measure, and write the lock.")] = False,
     prove_again: Annotated[
-        bool, typer.Option("--prove-again", help="Prove what the lock only claims, as CI should.")
+        bool, typer.Option("--prove-again", help="Prove what the lock only claims, for CI.")
     ] = False,
     as_json: Json = False,
     debug: Debug = False,

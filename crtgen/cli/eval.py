@@ -32,7 +32,7 @@ def command(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A folder of clips for each label, arrays (.npz), or a table: file,start,stop.",
+            help="A folder with a folder of clips per label, arrays (.npz), or a table of file,start,stop.",
             show_default=False,
         ),
     ],
@@ -42,16 +42,21 @@ def command(
     files: Files,
     connecting: Connecting,
     against: Annotated[
-        Path | None, typer.Option(help="Another model on the same data, that of floats for example.")
+        Path | None,
+        typer.Option(help="Compare with another model on the same data, the float one for example."),
     ] = None,
     goal: Annotated[
-        str | None, typer.Option(help=f"How good it has to be: {', '.join(GOALS)}.", show_default=False)
+        str | None,
+        typer.Option(help=f"Fail below the goal of a benchmark: {', '.join(GOALS)}.", show_default=False),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="Names of a network's outputs, which are those of folders.")
+        Path | None,
+        typer.Option(help="A file with names of a network's outputs, as the folders of DATA are called."),
     ] = None,
-    mean: Annotated[float | None, typer.Option(help="Of a picture: (pixel - mean) / std.")] = None,
-    std: Annotated[float | None, typer.Option(help="What suits the input if not given.")] = None,
+    mean: Annotated[float | None, typer.Option(help="For a picture: (pixel - mean) / std.")] = None,
+    std: Annotated[
+        float | None, typer.Option(help="For a picture; default: what suits the input's type.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

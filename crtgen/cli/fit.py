@@ -28,18 +28,21 @@ def command(
     battery: Battery,
     coding: Coding,
     board: Annotated[
-        list[str] | None, typer.Option("--board", "-b", help="Boards; all that are known if not given.")
+        list[str] | None, typer.Option("--board", "-b", help="Boards; default: all that crtgen knows.")
     ] = None,
     core: Annotated[
-        list[str] | None, typer.Option("--core", help="Cores, without a board: cortex-m4, for example.")
+        list[str] | None, typer.Option("--core", help="Cores instead of boards: cortex-m4, for example.")
     ] = None,
     chip: Annotated[
-        list[str] | None, typer.Option("--chip", help="Chips of CMSIS packs: STM32F411RE, for example.")
+        list[str] | None,
+        typer.Option("--chip", help="Chips of CMSIS packs instead of boards: STM32F411RE, for example."),
     ] = None,
     pack: options.Pack = None,
     place: options.Place = None,
     pool: options.Pool = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a line for each model on each board.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a line of CSV for each model on each board.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -19,9 +19,13 @@ def command(
     directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
     runner: options.Runner = None,
     serial: options.Serial = None,
-    gdb_server: Annotated[str, typer.Option(help="For the runner gdb: host and port.")] = GDB_SERVER,
+    gdb_server: Annotated[
+        str, typer.Option(help="Host and port of the gdb server, for the runner gdb.")
+    ] = GDB_SERVER,
     hardware_map: options.HardwareMap = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that the runner may take.")] = 180.0,
+    timeout: Annotated[
+        float, typer.Option(help="End a runner that takes longer than this many seconds.")
+    ] = 180.0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

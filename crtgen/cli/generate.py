@@ -42,44 +42,50 @@ __all__ = ["command"]
 def command(
     context: typer.Context,
     models: options.Models,
-    directory: Annotated[Path, typer.Argument(help="Where the project goes.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(help="The folder of the project.", show_default=False)],
     compiling: Compiling,
     generating: Generating,
     reading: Files,
     type: Annotated[
-        str | None, typer.Option(help="server, standalone, library, mlperftiny; server, with --for library.")
+        str | None,
+        typer.Option(
+            help="server, standalone, library or mlperftiny; default: server, or library with --for."
+        ),
     ] = None,
     framework: Annotated[
         str, typer.Option("--for", metavar="FRAMEWORK", help=f"A library for {', '.join(FRAMEWORKS)}.")
     ] = "",
     core: Annotated[
         str | None,
-        typer.Option(help="For a library, where no board is named, or one that crtgen does not know."),
+        typer.Option(help="The core of a library, without --board or for a board that crtgen does not know."),
     ] = None,
     chip: Annotated[
-        str | None, typer.Option(help="Instead of a board: a chip of a CMSIS pack, STM32F411RE for example.")
+        str | None, typer.Option(help="A chip of a CMSIS pack instead of a board, STM32F411RE for example.")
     ] = None,
     pack: options.Pack = None,
     pins: options.Pins = "",
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     watch: Annotated[
         Path | None,
-        typer.Option(help="Count whether the device meets what this file has: inputs, cases or a recording."),
+        typer.Option(
+            help="Notice inputs that differ from those in this file (inputs, cases or a recording)."
+        ),
     ] = None,
     watch_layers: Annotated[
-        str, typer.Option(metavar="NAMES", help="Up to four layers of which --watch counts what saturates.")
+        str,
+        typer.Option(metavar="NAMES", help="Up to four layers whose saturated values --watch counts, too."),
     ] = "",
     own_arenas: Annotated[
-        bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
+        bool, typer.Option("--own-arenas", help="Give each of several models an arena of its own.")
     ] = False,
     registry: Annotated[
-        bool, typer.Option("--registry", help="A library gets the registry of functions, with TVM's types.")
+        bool, typer.Option("--registry", help="Add the function registry, with TVM's types, to a library.")
     ] = False,
     trust: options.Trust = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite files that were edited since they were generated.")
     ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Tell every rewrite of the graph.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print every rewrite of the graph.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

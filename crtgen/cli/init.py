@@ -27,9 +27,9 @@ _CI = {"github": ".github/workflows/crtgen.yml", "gitlab": ".gitlab-ci.yml"}
 def command(
     models: options.MoreModels = None,
     board: options.Boards = None,
-    ci: Annotated[str | None, typer.Option(help="Write the file of a CI, too: github or gitlab.")] = None,
+    ci: Annotated[str | None, typer.Option(help="Also write the CI file of github or gitlab.")] = None,
     example: Annotated[
-        bool, typer.Option("--example", help="Begin with a model of crtgen's own, which reads digits.")
+        bool, typer.Option("--example", help="Begin with crtgen's example, a model that reads digits.")
     ] = False,
     as_json: Json = False,
     debug: Debug = False,

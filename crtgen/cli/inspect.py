@@ -32,9 +32,9 @@ def command(
     compiling: Compiling,
     files: Files,
     place: options.Place = None,
-    graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
-    arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
-    modules: Annotated[bool, typer.Option("--modules", help="The tree of modules.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Show the whole graph, as text.")] = False,
+    arena: Annotated[bool, typer.Option("--arena", help="Draw the arena.")] = False,
+    modules: Annotated[bool, typer.Option("--modules", help="Show the tree of modules.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -16,7 +16,9 @@ def command(
     archive: Annotated[Path, typer.Argument(help="An archive of TVM (.tar).", show_default=False)],
     source: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="The network that TVM compiled; of several models one each."),
+        typer.Option(
+            metavar="FILE", help="The network that TVM compiled; repeat it for an archive of several models."
+        ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

@@ -29,7 +29,7 @@ _LARGEST = 255
 def command(
     directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
     connecting: Connecting,
-    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="End after this many seconds.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:

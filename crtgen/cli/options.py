@@ -76,11 +76,11 @@ Models = Annotated[
 ]
 MoreModels = Annotated[
     list[Path] | None,
-    typer.Argument(help="Model files; those of crtgen.toml if none is named.", show_default=False),
+    typer.Argument(help="Model files; default: those of crtgen.toml.", show_default=False),
 ]
 Boards = Annotated[
     list[str] | None,
-    typer.Option("--board", "-b", help="Boards, in the place of those of crtgen.toml."),
+    typer.Option("--board", "-b", help="Boards, instead of those of crtgen.toml."),
 ]
 Junit = Annotated[
     Path | None,
@@ -88,128 +88,145 @@ Junit = Annotated[
 ]
 Source = Annotated[
     Path,
-    typer.Argument(help="A model file, an archive, a library, or a generated project.", show_default=False),
+    typer.Argument(
+        help="A model file, an archive, an exported library, or a generated project.", show_default=False
+    ),
 ]
 ParamsFile = Annotated[
     Path | None,
-    _code("--params", help="Parameters of an exported library, if not beside it."),
+    _code("--params", help="Parameters of an exported library; default: the file beside it."),
 ]
 GraphFile = Annotated[
     Path | None,
-    _code("--graph-json", help="Graph JSON of an exported library, if not beside it."),
+    _code("--graph-json", help="Graph JSON of an exported library; default: the file beside it."),
 ]
 Shape = Annotated[
     list[str] | None,
-    _code("--shape", metavar="INPUT=1,96,96,3", help="The shape of an input, where the file's is not meant."),
+    _code(
+        "--shape",
+        metavar="INPUT=1,96,96,3",
+        help="Replace the shape of an input, or fill in its open lengths.",
+    ),
 ]
 Io = Annotated[
     str,
-    _code("--io", metavar="TYPE", help="int8 or uint8: of quantised inputs and outputs, in any file."),
+    _code("--io", metavar="TYPE", help="int8 or uint8: the type of quantised inputs and outputs."),
 ]
 Channels = Annotated[
     str,
-    _code("--channels", metavar="last", help="Images of an ONNX model are [N, H, W, C], as of cameras."),
+    _code(
+        "--channels",
+        metavar="last",
+        help="last: inputs and outputs of an ONNX model are [N, H, W, C], as cameras give them.",
+    ),
 ]
-Board = Annotated[
-    str, _board("--board", "-b", help="The board, or the file of one; `crtgen boards` lists them.")
-]
+Board = Annotated[str, _board("--board", "-b", help="A board or its file; `crtgen boards` lists them.")]
 Platform = Annotated[
     str | None,
-    _project(help="host, baremetal or zephyr; the board's first if not given."),
+    _project(help="host, baremetal or zephyr; default: the board's first."),
 ]
 FvpPath = Annotated[
     Path | None,
-    _board(help="The program of the FVP; else CRTGEN_FVP, else the PATH."),
+    _board(help="The program of the FVP; default: CRTGEN_FVP, then the PATH."),
 ]
 Port = Annotated[
     str | None,
-    _board(help="The serial port, or Unix socket, of a board that runs the image already."),
+    _board(help="The serial port or Unix socket of a device that already runs the image."),
 ]
 Baud = Annotated[
     int | None,
-    _board(help="The rate of the serial port; the board's if not given."),
+    _board(help="The rate of the serial port; default: the board's."),
 ]
 Serial = Annotated[
     str | None,
-    _board(help="The first characters of the number of the board's probe."),
+    _board(help="The board's debug probe, by the first characters of its number."),
 ]
 CoreDump = Annotated[
     Path | None,
-    _board(help="If the device faults, write registers and stack here, for gdb-multiarch."),
+    _board(help="If the device faults, write a core dump for gdb-multiarch."),
 ]
 Runner = Annotated[
     str | None,
-    _board(help=f"{', '.join(RUNNERS)}; else the board's first."),
+    _board(help=f"{', '.join(RUNNERS)}; default: the board's first."),
 ]
 HardwareMap = Annotated[
     Path | None,
-    _board(envvar="CRTGEN_HARDWARE_MAP", help="What is connected, in the format of Zephyr's twister."),
+    _board(
+        envvar="CRTGEN_HARDWARE_MAP",
+        help="A file that lists connected boards, in the format of Zephyr's twister.",
+    ),
 ]
 Simulate = Annotated[
-    bool, _board("--simulate", help="The board's simulator, where it could be connected as well.")
+    bool, _board("--simulate", help="Use the simulator of a board that could also be connected.")
 ]
 Optimize = Annotated[str, _code(help="speed, size, balanced or ram.")]
-Target = Annotated[str, _project(help="c, or llvm: the models as object files, made by LLVM.")]
-Executor = Annotated[str, _code(help="aot: calls in C; graph: tables of calls, for own models.")]
-Cores = Annotated[int, _code(min=1, max=2, help="2: two cores compute a half of each layer.")]
+Target = Annotated[str, _project(help="c: C files; llvm: object files, compiled by LLVM.")]
+Executor = Annotated[
+    str, _code(help="aot: direct calls in C; graph: tables of calls, as TVM's graph executor.")
+]
+Cores = Annotated[int, _code(min=1, max=2, help="2: each of two cores computes half of every layer.")]
 Feed = Annotated[
     str,
-    _code(metavar="rows", help="rows: the image comes by rows, and lies in no memory; docs/by-rows.md."),
+    _code(metavar="rows", help="rows: take an image row by row, without storing it; see docs/by-rows.md."),
 ]
 Fold = Annotated[
     bool,
-    _code("--fold/--no-fold", help="Remove channels that cannot vary; exact."),
+    _code("--fold/--no-fold", help="Remove channels that have the same value for every input; exact."),
 ]
 Slides = Annotated[
     tuple[str, str] | None,
     _code(
         "--sliding",
         metavar="axis=1 step=2",
-        help="Windows of the input overlap: a run gets what is new of one; exact; see docs/sliding.md.",
+        help="Input windows overlap: a run gets only what is new; exact; see docs/sliding.md.",
     ),
 ]
 Profile = Annotated[
     bool,
-    _project("--profile", help="Measure each layer; adds a call per layer."),
+    _project("--profile", help="Measure each layer; adds two reads of the timer per layer."),
 ]
 Rtt = Annotated[
     bool,
-    _project("--rtt", help="A server's serial port is memory that a debug probe reads: no wire, by pyOCD."),
+    _project("--rtt", help="Talk through the debug probe (pyOCD) instead of a serial port."),
 ]
-Record = Annotated[int, _project("--record", metavar="RUNS", help="Keep the last runs, also over a reset.")]
+Record = Annotated[
+    int, _project("--record", metavar="RUNS", help="Keep the last runs in RAM, also over a reset.")
+]
 Push = Annotated[
     str | None,
-    _board(metavar="SLOT", help="Push the model into this slot of the device; its firmware stays."),
+    _board(metavar="SLOT", help="Push the model into this slot of a running device, without flashing it."),
 ]
 Slots = Annotated[
-    bool, _project("--slots", help="A server also runs models that are pushed into the board's slots.")
+    bool, _project("--slots", help="Let the server run models that are pushed into the board's slots.")
 ]
 Pack = Annotated[
     Path | None,
-    typer.Option("--pack", help="The CMSIS pack of --chip, .pack or .pdsc; else those that are installed."),
+    typer.Option("--pack", help="The CMSIS pack of --chip, .pack or .pdsc; default: installed packs."),
 ]
 Pins = Annotated[
     str,
-    typer.Option("--pins", metavar="TX,RX", help="The UART's pins of --chip, PA9,PA10 for example."),
+    typer.Option("--pins", metavar="TX,RX", help="Pins of the UART of --chip, PA9,PA10 for example."),
 ]
-KeepInputs = Annotated[bool, _code("--keep-inputs", help="A run leaves its inputs intact.")]
+KeepInputs = Annotated[
+    bool, _code("--keep-inputs", help="Keep inputs intact, so that a run can be repeated; costs arena.")
+]
 Place = Annotated[
     list[str] | None,
-    _project(metavar="PART=MEMORY", help="Put arena, weights or kernels into a memory of the board."),
+    _project(metavar="PART=MEMORY", help="Put arena, weights or kernels into this memory of the board."),
 ]
 Stack = Annotated[
     int | None,
     _project(
         parser=nbytes,
         metavar="BYTES",
-        help="What bare metal and Zephyr reserve for the stack; 8192, or a quarter of a small RAM.",
+        help="Size of the stack; default: 8192, or a quarter of a small RAM.",
     ),
 ]
 Pool = Annotated[
     str | None,
     _project(
         metavar="BYTES[:BLOCKS]",
-        help="What a host can allocate on the device; what the models need if not given.",
+        help="Memory that a host can allocate on the device; default: what the models need.",
     ),
 ]
 Receive = Annotated[
@@ -217,7 +234,7 @@ Receive = Annotated[
     _project(
         parser=nbytes,
         metavar="BYTES",
-        help="The longest packet that a host can send; 2048, as TVM's own host, or 1/8 of a small RAM.",
+        help="The longest packet from a host; default: 2048, or 1/8 of a small RAM.",
     ),
 ]
 QuantizeInput = Annotated[
@@ -225,47 +242,48 @@ QuantizeInput = Annotated[
 ]
 Toolchain = Annotated[
     str | None,
-    _project(help="gcc (arm-none-eabi), zig, or cc for the host; the first found if not given."),
+    _project(help="gcc (arm-none-eabi), zig, or cc for the host; default: the first that is found."),
 ]
 Codegen = Annotated[
     list[str] | None,
     _code(
         metavar="NAME[:OPTION=VALUE,...]",
-        help="Let an external code generator do what it can; see docs/byoc.md.",
+        help="Use an external code generator for the operators that it supports; see docs/byoc.md.",
     ),
 ]
 CmsisNn = Annotated[
     Path | None,
-    _code("--cmsis-nn", help="Use CMSIS-NN; its sources are here, or in CMSIS_NN_PATH."),
+    _code("--cmsis-nn", help="Use CMSIS-NN with its sources in this folder, or in CMSIS_NN_PATH."),
 ]
 Fallback = Annotated[
     bool,
-    _code("--fallback", help="What no code generator does is done by crtgen's own kernels."),
+    _code("--fallback", help="Use crtgen's kernels for operators that no code generator supports."),
 ]
 Tune = Annotated[
     Path | None,
-    _code("--tune", metavar="FILE", help="Kernels that `crtgen tune` chose, for what the file names."),
+    _code("--tune", metavar="FILE", help="Use the kernels that `crtgen tune` chose."),
 ]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="The code in an archive or exported library may be compiled and run.")
+    bool,
+    typer.Option("--trust", help="Allow the code in an archive or exported library to be compiled and run."),
 ]
 Directory = Annotated[
     Path | None,
-    _project("--dir", "-d", help="Keep the project here, instead of in a temporary directory."),
+    _project("--dir", "-d", help="Keep the project in this folder; default: a temporary one."),
 ]
 
 _battery = partial(typer.Option, rich_help_panel="Energy")
 
 Every = Annotated[
     float | None,
-    _battery(metavar="SECONDS", help="A run starts every so many seconds: print days on a cell."),
+    _battery(metavar="SECONDS", help="Seconds between two runs: print how many days a cell lasts."),
 ]
-Cell = Annotated[float, _battery(metavar="MWH", help="What the cell holds; a CR2032 if not given.")]
+Cell = Annotated[float, _battery(metavar="MWH", help="Energy of the cell; default: a CR2032.")]
 Power = Annotated[
     Path | None,
     _battery(
         metavar="FILE",
-        help="What a Joulescope, a PPK2 or hpx recorded while the model ran; else the board's file says it.",
+        help="A recording of a Joulescope, a PPK2 or hpx; default: the figure of the board's file.",
     ),
 ]
-Volts = Annotated[float | None, _battery(help="The supply, where the recording has only currents.")]
+Volts = Annotated[float | None, _battery(help="Supply voltage, if the recording has only currents.")]

@@ -36,11 +36,11 @@ def command(
     place: options.Place = None,
     toolchain: options.Toolchain = None,
     image: Annotated[
-        Path | None, typer.Option(help="Check this ELF file; nothing is generated and built then.")
+        Path | None, typer.Option(help="Check this ELF file instead of generating and building one.")
     ] = None,
     counterexample: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the input that shows a fault: a case for crtgen verify."),
+        typer.Option(metavar="FILE", help="Write the input that shows a fault, as a case for crtgen verify."),
     ] = None,
     header: Annotated[
         Path | None,
@@ -51,7 +51,7 @@ def command(
         typer.Option(
             metavar="R",
             min=0,
-            help="Inputs of float32 are from -R to R, for the bound of the error of outputs.",
+            help="For the error bound of float32 outputs: inputs are from -R to R.",
         ),
     ] = 1.0,
     as_json: Json = False,

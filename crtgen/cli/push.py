@@ -24,12 +24,12 @@ __all__ = ["command"]
 
 
 def command(
-    image: Annotated[Path, typer.Argument(help="What crtgen slot made.", show_default=False)],
+    image: Annotated[Path, typer.Argument(help="An image of `crtgen slot`.", show_default=False)],
     port: options.Port = None,
     baud: options.Baud = None,
     board: options.Board = "mps2_an386",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Start it, and keep it: it need not prove itself first.")
+        bool, typer.Option("--confirm", help="Start it and keep it, without a trial.")
     ] = False,
     as_json: Json = False,
     debug: Debug = False,

@@ -22,12 +22,10 @@ _WORST = 5  # layers that are printed
 
 def command(
     model: Annotated[Path, typer.Argument(help="A float network (.onnx).", show_default=False)],
-    calibrate: Annotated[
-        Path, typer.Option(help="Inputs (.npz, .npy) that the network will see.", show_default=False)
-    ],
+    calibrate: Annotated[Path, typer.Option(help="Typical inputs (.npz, .npy).", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.", show_default=False)],
     board: Annotated[
-        str | None, typer.Option("--board", "-b", help="Measure both networks there, too.")
+        str | None, typer.Option("--board", "-b", help="Measure both networks on this board.")
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

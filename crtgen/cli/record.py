@@ -23,10 +23,12 @@ __all__ = ["command"]
 def command(
     directory: Annotated[Path, typer.Argument(help="A project made with --record.", show_default=False)],
     connecting: Connecting,
-    model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model to use, if the image has several.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The cases, .npz.")] = Path("recorded.npz"),
-    cbor: Annotated[Path | None, typer.Option(help="A file for what it counted, with --watch.")] = None,
-    sds: Annotated[Path | None, typer.Option(help="A folder for the same in Arm's SDS format.")] = None,
+    cbor: Annotated[Path | None, typer.Option(help="Write the counts of firmware made with --watch.")] = None,
+    sds: Annotated[
+        Path | None, typer.Option(help="Also write the runs into this folder, in Arm's SDS format.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

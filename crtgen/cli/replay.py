@@ -22,7 +22,7 @@ __all__ = ["command"]
 
 @flattened
 def command(
-    recording: Annotated[Path, typer.Argument(help="What crtgen record wrote.", show_default=False)],
+    recording: Annotated[Path, typer.Argument(help="A file of `crtgen record`.", show_default=False)],
     source: Annotated[Path, typer.Argument(help="The model's file.", show_default=False)],
     compiling: Compiling,
     generating: Generating,
@@ -30,7 +30,7 @@ def command(
     files: Files,
     connecting: Connecting,
     layers: Annotated[
-        bool, typer.Option("--layers", help="Name the first layer that computes something else.")
+        bool, typer.Option("--layers", help="Name the first layer that differs from the network.")
     ] = False,
     as_json: Json = False,
     debug: Debug = False,

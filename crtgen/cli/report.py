@@ -42,21 +42,24 @@ def command(
     place: options.Place = None,
     expect: Annotated[Path | None, typer.Option(help="Cases, as verify takes them.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Labelled data, as eval takes them: how good it is.")
+        Path | None, typer.Option(help="Labelled data, as eval takes them, to show how good the model is.")
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
     baseline: Annotated[
-        Path | None, typer.Option(help="What `crtgen report --json` printed earlier, to compare with.")
+        Path | None, typer.Option(help="An earlier output of `crtgen report --json` to compare with.")
     ] = None,
     drift: Annotated[
-        Path | None, typer.Option(help="What a device counted, of `crtgen record --cbor`.")
+        Path | None, typer.Option(help="Counts of a device, from `crtgen record --cbor`.")
     ] = None,
     watch: Annotated[
-        Path | None, typer.Option(help="What is usual: the file that `crtgen generate --watch` took.")
+        Path | None,
+        typer.Option(help="The reference of these counts: the file of `crtgen generate --watch`."),
     ] = None,
     evidence: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Evidence about the image for the first board, with hashes."),
+        typer.Option(
+            metavar="FOLDER", help="Write evidence about the image for the first board into this folder."
+        ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

@@ -41,7 +41,7 @@ def command(
     building: Building,
     files: Files,
     connecting: Connecting,
-    model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model to use, if the image has several.")] = None,
     input: Annotated[
         Path | None,
         typer.Option(
@@ -49,11 +49,15 @@ def command(
         ),
     ] = None,
     quantize_input: options.QuantizeInput = False,
-    mean: Annotated[float | None, typer.Option(help="Of a picture: (pixel - mean) / std.")] = None,
-    std: Annotated[float | None, typer.Option(help="What suits the input if not given.")] = None,
-    labels: Annotated[Path | None, typer.Option(help="Names of the outputs' elements, a line each.")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Measure so many runs.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
+    mean: Annotated[float | None, typer.Option(help="For a picture: (pixel - mean) / std.")] = None,
+    std: Annotated[
+        float | None, typer.Option(help="For a picture; default: what suits the input's type.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="A file with names of the outputs' elements, one per line.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Measure this many runs.")] = 1,
+    output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz file.")] = None,
     core_dump: options.CoreDump = None,
     as_json: Json = False,
     debug: Debug = False,

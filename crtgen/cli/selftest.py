@@ -24,7 +24,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option(help="Write BOARD.json and BOARD.md into this folder.")
     ] = None,
-    by: Annotated[str, typer.Option(metavar="NAME", help="Who saw it, as the file says it.")] = "",
+    by: Annotated[str, typer.Option(metavar="NAME", help="Your name, for the report.")] = "",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -23,16 +23,16 @@ def command(
     model: Annotated[Path, typer.Argument(help="A model file, or an archive.", show_default=False)],
     compiling: Compiling,
     reading: Files,
-    slot: Annotated[str, typer.Option(help="Which slot of the board; its file names them.")] = "a",
+    slot: Annotated[str, typer.Option(help="The slot of the board; the board's file names them.")] = "a",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The image; MODEL.slot.")] = None,
-    version: Annotated[int, typer.Option(min=0, help="Of the model: firmware may refuse old ones.")] = 1,
+    version: Annotated[
+        int, typer.Option(min=0, help="Version of the model; firmware may refuse old ones.")
+    ] = 1,
     since: Annotated[
-        Path | None, typer.Option(help="Write a delta to this older image: for weights that changed.")
+        Path | None, typer.Option(help="Write a delta to this older image, if only weights changed.")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Sign it with this Ed25519 key (PEM).")] = None,
-    header: Annotated[
-        Path | None, typer.Option(help="Write the header of its inputs and outputs for firmware.")
-    ] = None,
+    header: Annotated[Path | None, typer.Option(help="Write the C header of its inputs and outputs.")] = None,
     toolchain: options.Toolchain = None,
     trust: options.Trust = False,
     as_json: Json = False,

@@ -39,19 +39,21 @@ _FIGURES = {
 
 Scheduler = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS|FILE", help="Dask's scheduler, whose workers do it; else this computer."),
+    typer.Option(
+        metavar="ADDRESS|FILE", help="Use the workers of this Dask scheduler; default: this computer."
+    ),
 ]
 
 
 def command(
-    sweep: Annotated[Path, typer.Argument(help="What there is to do.")] = Path(SWEEP),
-    store: Annotated[Path, typer.Option(help="Where results are, and go.")] = Path(STORE),
+    sweep: Annotated[Path, typer.Argument(help="The matrix of models, boards and options.")] = Path(SWEEP),
+    store: Annotated[Path, typer.Option(help="The store of results.")] = Path(STORE),
     scheduler: Scheduler = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of this computer; one for each core if not given.")
+        int | None, typer.Option(min=1, help="Processes of this computer; default: one per core.")
     ] = None,
     hardware_map: options.HardwareMap = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run what failed once more.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed jobs again.")] = False,
     export_to: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Write a table: .parquet or .csv.")
     ] = None,

@@ -25,7 +25,9 @@ def command(
     models: options.MoreModels = None,
     board: options.Boards = None,
     place: options.Place = None,
-    cases: Annotated[int, typer.Option(min=1, help="Random cases, where a model has no file.")] = 4,
+    cases: Annotated[
+        int, typer.Option(min=1, help="Number of random cases, for a model without a file of cases.")
+    ] = 4,
     require: Annotated[
         str, typer.Option(help=f"Fail for a board tested on less than this: {', '.join(TEST_TARGETS)}.")
     ] = TEST_TARGETS[0],

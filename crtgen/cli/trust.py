@@ -54,11 +54,11 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Archives, maps, sweeps, stores, projects; if none is given, what crtgen.toml names.",
+            help="Archives, maps, sweeps, stores, projects; default: what crtgen.toml names.",
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Agree without being asked, as in CI.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Agree without being asked, for CI.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -33,21 +33,25 @@ def command(
     flash: Annotated[
         int | None,
         typer.Option(
-            parser=options.nbytes, metavar="BYTES", help="Flash of the standalone image; as without tuning."
+            parser=options.nbytes,
+            metavar="BYTES",
+            help="Limit of the standalone image's flash; default: as without tuning.",
         ),
     ] = None,
     ram: Annotated[
         int | None,
         typer.Option(
-            parser=options.nbytes, metavar="BYTES", help="Its RAM without the stack; as without tuning."
+            parser=options.nbytes,
+            metavar="BYTES",
+            help="Limit of its RAM without the stack; default: as without tuning.",
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The tune file; what it has of other models stays.")
+        Path, typer.Option("--output", "-o", help="The tune file; its entries for other models stay.")
     ] = Path(TUNED),
-    store: Annotated[Path, typer.Option(help="Where measurements are, and go.")] = Path(STORE),
+    store: Annotated[Path, typer.Option(help="The store of measurements.")] = Path(STORE),
     expect: Annotated[
-        Path | None, typer.Option(help="Cases, as in `crtgen verify`; else the numpy reference.")
+        Path | None, typer.Option(help="Cases, as in `crtgen verify`; default: the numpy reference.")
     ] = None,
     fold: options.Fold = True,
     place: options.Place = None,

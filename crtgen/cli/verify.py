@@ -42,15 +42,17 @@ def command(
     connecting: Connecting,
     expect: Annotated[
         Path | None,
-        typer.Option(help="Cases, .npz with case0_input0, case0_output0 ...; else the numpy reference."),
+        typer.Option(
+            help="Cases (.npz: case0_input0, case0_output0 ...); default: random ones, numpy reference."
+        ),
     ] = None,
-    cases: Annotated[int, typer.Option(min=1, help="Random cases, when there is no file.")] = 4,
+    cases: Annotated[int, typer.Option(min=1, help="Number of random cases, without a file of cases.")] = 4,
     layers: Annotated[
-        bool, typer.Option("--layers", help="Compare what each layer computes, for the first case.")
+        bool, typer.Option("--layers", help="Compare the output of each layer, for the first case.")
     ] = False,
     against: Annotated[
         Path | None,
-        typer.Option(help="Show what each layer loses against this network, that of floats for example."),
+        typer.Option(help="Show how far each layer is from this network, the float one for example."),
     ] = None,
     junit_file: options.Junit = None,
     core_dump: options.CoreDump = None,

@@ -14,9 +14,9 @@ __all__ = ["command"]
 
 
 def command(
-    scheduler: Annotated[str, typer.Argument(help="Dask's scheduler: its address, or its file.")],
+    scheduler: Annotated[str, typer.Argument(help="Address or file of Dask's scheduler.")],
     hardware_map: options.HardwareMap = None,
-    workers: Annotated[int, typer.Option(min=0, help="Workers without a board, beside those.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Additional workers without a board.")] = 0,
     debug: Debug = False,
 ) -> None:
     """Lend the boards of this computer to sweeps of a Dask scheduler.

@@ -92,6 +92,9 @@ def lines_of(proof: Proof) -> list[str]:
         verdict, last = "memory is checked", proof.network.uncompared
         if proof.error is not None:
             last += _error(proof.error, proof.outputs)
+    elif proof.is_computed and not proof.is_proven:
+        verdict = "not checked: reset"
+        last = f"each is the network's if the core is started as the function needs it; {proof.reset.stopped}"
     elif not proof.is_proven:
         verdict, last = "not checked", "the rest is not"
         if proof.first_reason:
@@ -131,9 +134,10 @@ def _error(error: Error, outputs: int) -> str:
 def _reset(proof: Proof) -> str:
     reset = proof.reset
     if reset.stopped:
-        return f"not followed to the call of the network: {reset.stopped}"
+        return reset.stopped
     return (
-        "followed to main, where variables and copied code are what they ought to be, and to the call; "
+        f"from the vector table at {reset.vectors:#x} to main, where variables and copied code "
+        "are what they ought to be, and to the call; "
         f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} and the network's "
         f"{proof.stack:,} bytes are within the stack's {reset.reserved:,}, apart from the arena"
     )

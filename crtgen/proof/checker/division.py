@@ -10,7 +10,7 @@ from crtgen.proof.checker.meaning import table
 from crtgen.proof.checker.monotone import Course, course_of
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.tried import tried_values
-from crtgen.proof.checker.value import M32, Word, WordOp, signed, unknown
+from crtgen.proof.checker.value import M32, STACK_TOP, Word, WordOp, signed, unknown
 from crtgen.proof.checker.words import add
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ _NAMES = ("__divsi3", "__udivsi3", "__aeabi_idiv", "__aeabi_uidiv", "__aeabi_idi
 _MOST = 1 << 16
 """Dividends that are tried."""
 
-_STACK = 0xF0000000
 _FRAME = 256
 _SCRATCH = (2, 3, 12, 14)
 
@@ -76,7 +75,7 @@ def _ends(dividend: Word) -> tuple[int, int] | None:
 def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided:
     """Run the function for each, where nothing else is known but constants."""
     core = m.alike()
-    core.memory.allow(_STACK - _FRAME, _STACK)
+    core.memory.allow_stack(STACK_TOP - _FRAME, STACK_TOP)
     results: list[list[int]] = []
     counts: list[int] = []
     frame = cycles = 0
@@ -84,12 +83,12 @@ def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided
         before, core.cycles = core.count, 0
         core.forget_flags()
         core.r[:] = [dividend & M32, divisor, *(unknown() for _ in core.r[2:])]
-        core.run(target, _STACK)
+        core.run(target, STACK_TOP)
         if any(not isinstance(v, int) for v in core.r[:2]):
             raise Refusal("a division that gives no numbers")
         results.append([signed(v) for v in core.r[:2] if isinstance(v, int)])
         counts.append(core.count - before)
         cycles = max(cycles, core.cycles)
-        frame = max(frame, core.memory.forget(_STACK))
+        frame = max(frame, STACK_TOP - core.lowest >> 2)
     low, high = (table(values) for values in zip(*results, strict=True))
     return Divided((low, high), (min(counts), max(counts)), cycles, frame, frozenset(core.steps))

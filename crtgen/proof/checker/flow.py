@@ -1,11 +1,12 @@
 """Where the two ways of a branch meet again: the immediate postdominator, function by function."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from crtgen.proof.checker.image import DecodedInstruction
 from crtgen.proof.checker.meaning import NEGATED
 
-__all__ = ["meeting_points"]
+__all__ = ["is_jump", "meeting_points", "target"]
 
 _END = -1
 """What every function ends in."""
@@ -47,6 +48,11 @@ def _successors(i: DecodedInstruction) -> list[int]:
     if i.name == "bx" or (i.name in ("pop", "ldmia", "ldr", "mov", "ldmdb") and _writes_pc(i)):
         return [*after, 0]
     return [i.following]
+
+
+def is_jump(i: DecodedInstruction) -> bool:
+    """Whether another instruction than the following one may be next, if its condition holds."""
+    return i.name in ("bl", "blx") or _successors(replace(i, condition="")) != [i.following]
 
 
 def _writes_pc(i: DecodedInstruction) -> bool:

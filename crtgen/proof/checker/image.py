@@ -1,5 +1,9 @@
 """A linked image: what it loads, the names in it, and its instructions as text.
 
+Bytes come from the loaded segments alone, which a programmer writes to a chip: sections are only where
+objdump looks for code. A segment that nothing may write holds constants. It is at its load address after
+a reset, and has to be at the address that it is linked for by the time that the network is called.
+
 The text is that of ``arm-none-eabi-objdump``. Nobody has to believe it: whatever is run is assembled again
 (``decoders.py``). What objdump cannot decode has no text, and is refused.
 """
@@ -9,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +26,11 @@ from crtgen.base.errors import ToolMissingError, UsageError
 from crtgen.proof.checker.meaning import NEGATED
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["DecodedImage", "DecodedInstruction", "image_bytes", "read_image", "tool"]
+__all__ = ["DecodedImage", "DecodedInstruction", "Segment", "image_bytes", "read_image", "tool"]
 
 _SECONDS = 120
+_ALIGNED = 32
+"""Bytes that no gap between two segments with variables reaches."""
 
 _ARCHITECTURES = {
     11: "armv6-m",
@@ -51,26 +58,65 @@ class DecodedInstruction:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``size`` bytes at ``address``, of which the first are ``data``, which is stored at ``load``."""
+
+    address: int
+    load: int
+    size: int
+    is_written: bool
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+
 @dataclass(frozen=True, eq=False)
 class DecodedImage:
-    """``constant`` are the bytes that no store may reach, by address of their first.
-
-    ``loaded`` is what a reset finds, and where; ``variable`` are first address and end of what may be
-    written; ``initial`` is what has to be there when main is called, and that is not loaded there.
-    """
+    """``segments`` are in the order of their addresses; ``zeros`` are first address and end of .bss."""
 
     path: Path
     architecture: str
-    segments: tuple[tuple[int, bytes], ...]
-    constant: tuple[tuple[int, bytes], ...]
-    loaded: tuple[tuple[int, bytes], ...]
-    variable: tuple[tuple[int, int], ...]
-    initial: tuple[tuple[int, bytes], ...]
+    segments: tuple[Segment, ...]
+    zeros: tuple[tuple[int, int], ...]
+    entry: int
     symbols: Mapping[str, int]
     sizes: Mapping[str, int]
     instructions: Mapping[int, DecodedInstruction]
     functions: tuple[tuple[int, int, str], ...] = field(default=())
     """First address, end and name of each function."""
+
+    @property
+    def constant(self) -> tuple[tuple[int, bytes], ...]:
+        """The bytes that no store may reach, by address of their first."""
+        return tuple((s.address, s.data) for s in self.segments if s.data and not s.is_written)
+
+    @property
+    def loaded(self) -> tuple[tuple[int, bytes], ...]:
+        """What a reset finds, and where."""
+        return tuple((s.load, s.data) for s in self.segments if s.data)
+
+    @property
+    def variable(self) -> tuple[tuple[int, int], ...]:
+        """First address and end of what may be written, and of what is copied there at the start."""
+        moved = [s for s in self.segments if s.load != s.address or (s.is_written and not s.data)]
+        ends = [0, *(s.end for s in moved)]
+        gaps = [s.address - end for s, end in zip(moved, ends, strict=False)]  # of alignment
+        return tuple(
+            (s.address - (gap if gap < _ALIGNED else 0), s.end) for s, gap in zip(moved, gaps, strict=True)
+        )
+
+    @property
+    def initial(self) -> tuple[tuple[int, bytes], ...]:
+        """What has to be there when main is called, and is not loaded there."""
+        copied = tuple((s.address, s.data) for s in self.segments if s.data and s.load != s.address)
+        return copied + tuple((first, bytes(end - first)) for first, end in self.zeros)
+
+    def is_variable(self, first: int, end: int) -> bool:
+        """Whether the addresses are of a segment that may be written."""
+        return any(s.is_written and s.address <= first <= end <= s.end for s in self.segments)
 
     @property
     def unaligned(self) -> bool:
@@ -79,10 +125,12 @@ class DecodedImage:
 
     @property
     def sha256(self) -> str:
-        """Of the loaded segments: address, length and bytes of each."""
+        """Of the loaded segments: address, load address, size, length and bytes of each."""
         digest = hashlib.sha256()
-        for address, data in self.segments:
-            digest.update(address.to_bytes(4, "little") + len(data).to_bytes(4, "little") + data)
+        for s in self.segments:
+            for number in (s.address, s.load, s.size, s.is_written, len(s.data)):
+                digest.update(number.to_bytes(4, "little"))
+            digest.update(s.data)
         return digest.hexdigest()
 
     def function_of(self, address: int) -> str:
@@ -123,13 +171,11 @@ def _read(path: Path, elf: ELFFile) -> DecodedImage:
     architecture = _ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1))
     if architecture is None:
         raise UsageError("its build attributes name no core that the checker knows", where=str(path))
-    parts = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]]
-    segments = tuple((s["p_vaddr"], s.data()) for s in parts)
-    constant = tuple(
-        (s["sh_addr"], s.data())
-        for s in elf.iter_sections()
-        if s["sh_flags"] & 3 == 2 and s["sh_type"] != "SHT_NOBITS" and s["sh_size"]
-    )
+    segments = _segments(path, elf)
+    _compare_sections(path, elf, segments)
+    constant = tuple((s.address, s.data) for s in segments if s.data and not s.is_written)
+    bss = [s for s in elf.iter_sections() if s.name == ".bss" and s["sh_size"]]
+    zeros = tuple((s["sh_addr"], s["sh_addr"] + s["sh_size"]) for s in bss)
     symbols: dict[str, int] = {}
     sizes: dict[str, int] = {}
     functions = []
@@ -142,28 +188,56 @@ def _read(path: Path, elf: ELFFile) -> DecodedImage:
         if is_function and symbol["st_size"]:
             functions.append((address, address + symbol["st_size"], symbol.name))
     instructions = _decode(path, architecture, constant)
-    memory = tuple((s["p_paddr"], s.data()) for s in parts), *_sections(elf, parts)
     ordered = tuple(sorted(functions))
     return DecodedImage(
-        path, architecture, segments, constant, *memory, symbols, sizes, instructions, functions=ordered
+        path,
+        architecture,
+        segments,
+        zeros,
+        elf["e_entry"],
+        symbols,
+        sizes,
+        instructions,
+        functions=ordered,
     )
 
 
-def _sections(elf: ELFFile, parts: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What may be written once main runs, gaps of alignment too, and what has to be there."""
-    loaded = [p for p in parts if p["p_vaddr"] == p["p_paddr"]]
-    taken = [s for s in elf.iter_sections() if s["sh_flags"] & 2 and s["sh_size"]]
-    taken = [s for s in taken if not any(p.section_in_segment(s) for p in loaded)]
-    variable: list[tuple[int, int]] = []
-    initial = []
-    for s in sorted(taken, key=lambda s: int(s["sh_addr"])):
-        first, end = s["sh_addr"], s["sh_addr"] + s["sh_size"]
-        if variable and 0 <= first - variable[-1][1] < s["sh_addralign"]:
-            first = variable[-1][1]
-        variable.append((first, end))
-        if s["sh_type"] != "SHT_NOBITS" or s.name == ".bss":
-            initial.append((s["sh_addr"], s.data()))
-    return tuple(variable), tuple(initial)
+def _compare_sections(path: Path, elf: ELFFile, segments: Iterable[Segment]) -> None:
+    """Look that sections, of which objdump reads code, hold what is loaded there."""
+    for section in elf.iter_sections():
+        if not section["sh_flags"] & 2 or section["sh_type"] == "SHT_NOBITS" or not section["sh_size"]:
+            continue
+        first, data = section["sh_addr"], section.data()
+        if not any(
+            s.address <= first and s.data[first - s.address : first - s.address + len(data)] == data
+            for s in segments
+        ):
+            said = f"its section {section.name} at {first:#x} does not hold what its segments load there"
+            raise UsageError(said, where=str(path))
+
+
+_WRITTEN = 2
+"""PF_W, of a segment that may be written."""
+
+
+def _segments(path: Path, elf: ELFFile) -> tuple[Segment, ...]:
+    """What is loaded, by address. No two overlap, neither where they are stored nor where they are used."""
+    found = [
+        Segment(s["p_vaddr"], s["p_paddr"], s["p_memsz"], bool(s["p_flags"] & _WRITTEN), s.data())
+        for s in elf.iter_segments()
+        if s["p_type"] == "PT_LOAD" and s["p_memsz"]
+    ]
+    found.sort(key=lambda s: s.address)
+    stored = sorted((s.load, s.load + len(s.data)) for s in found if s.data)
+    used = [(s.address, s.end) for s in found]
+    for spans in (stored, used):
+        for (_, end), (first, _) in pairwise(spans):
+            if first < end:
+                raise UsageError(f"two of its segments have bytes at {first:#x}", where=str(path))
+    for s in found:
+        if len(s.data) > s.size or max(s.end, s.load + len(s.data)) > 1 << 32:
+            raise UsageError(f"its segment at {s.address:#x} is larger than it says", where=str(path))
+    return tuple(found)
 
 
 def _attributes(section: Any) -> dict[str, Any]:

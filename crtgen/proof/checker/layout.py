@@ -1,16 +1,15 @@
 """Where an image has a model: its arena, tensors and variables, by the names of symbols; and the stack."""
 
 import re
+from itertools import pairwise
 
 from crtgen.base.errors import UsageError
 from crtgen.proof.checker.image import DecodedImage, image_bytes
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import STACK_TOP
 
 __all__ = ["STACK_TOP", "allow", "only_model", "places", "variables"]
-
-STACK_TOP = 0xF0000000
-"""Where the stack is while a proof runs: far from all else, so that what is beyond its frames is seen."""
 
 
 def only_model(image: DecodedImage, stem: str = "") -> str:
@@ -49,13 +48,31 @@ def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
     own = [n for n in names if image.sizes[n]]
     segments = [(a, a + len(data)) for a, data in image.constant]
     spans = [image.span(n) for n in own]
-    return [s for s in spans if not any(low <= s[0] < high for low, high in segments)]
+    return sorted({s for s in spans if not any(low <= s[0] < high for low, high in segments)})
 
 
 def allow(machine: Machine, name: str) -> None:
-    """Let a run write the network's arena and the stack, which hold nothing known before."""
-    symbols, memory = machine.image.symbols, machine.memory
-    bottom = STACK_TOP - symbols.get("crt_stack_top", 0) + symbols.get("crt_stack_bottom", 0)
-    memory.allow(*machine.image.arena(name))
-    memory.allow(bottom, STACK_TOP)
-    memory.stack = range(bottom >> 2, STACK_TOP >> 2)
+    """Let a run write the network's arena, its variables and the stack, which hold nothing known before.
+
+    Raises ``Refusal`` where these overlap, or are not all in memory that the image has for variables.
+    """
+    image, memory = machine.image, machine.memory
+    missing = [n for n in ("crt_stack_bottom", "crt_stack_top") if n not in image.symbols]
+    if missing:
+        raise Refusal(f"the image has no symbol {missing[0]}")
+    bottom, top = (image.symbols[n] for n in ("crt_stack_bottom", "crt_stack_top"))
+    own = {"the stack": (bottom, top), "the arena": image.arena(name)}
+    own |= {f"the variable at {first:#x}": (first, end) for first, end in variables(image, name)}
+    for what, (first, end) in own.items():
+        if not image.is_variable(first, end):
+            raise Refusal(f"{what} is not in memory that the image has for variables")
+    ordered = sorted((span, what) for what, span in own.items() if span[0] < span[1])
+    for ((_, end), one), ((first, _), other) in pairwise(ordered):
+        if first < end:
+            raise Refusal(f"{one} and {other} overlap")
+    for what, span in own.items():
+        if what != "the stack":
+            memory.allow(*span)
+    if (top | bottom) & 7 or not bottom < top:
+        raise Refusal("the stack has no size, or does not begin and end at multiples of 8")
+    memory.allow_stack(STACK_TOP - (top - bottom), STACK_TOP)

@@ -19,10 +19,20 @@ from crtgen.proof.checker.meaning import apply, wrap
 from crtgen.proof.checker.memory import Content, WordMemory
 from crtgen.proof.checker.real import REAL_CONDITIONS
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import M32, Word, WordOp, signed, unknown
-from crtgen.proof.checker.words import add, select
+from crtgen.proof.checker.value import (
+    M32,
+    RETURN_ADDRESS,
+    LinearSum,
+    Word,
+    WordOp,
+    place_of,
+    signed,
+    stack_word,
+    unknown,
+)
+from crtgen.proof.checker.words import add, same_sum, select
 
-__all__ = ["LR", "PC", "SP", "CallSite", "Machine", "Step"]
+__all__ = ["LR", "PC", "PREDICATED", "SP", "CallSite", "Machine", "Step"]
 
 Step: TypeAlias = Callable[[], int | None]
 """Runs an instruction; gives the address of the next one unless that is the one behind it."""
@@ -35,6 +45,9 @@ SP, LR, PC = 13, 14, 15
 _NONE: Flags = ("none", 0, 0, 0)
 _SOFTWARE_FLOATS = re.compile(r"__aeabi_(c?[fd]|u?[il]2[fd])")
 """Functions of the ABI for numbers of float32 and float64 on cores without an FPU."""
+PREDICATED = re.compile("v(ldr|str)[bhw]t|vaddt")
+"""Instructions of a VPST or VPT block; others are not followed there."""
+
 _MOST_WAYS = 40
 _END = 0xFFFFFFFE
 
@@ -77,8 +90,18 @@ class Machine:
         """What the predicate of each lane is, and the bytes of a lane, where that depends on inputs."""
         self.tail = 0
         """Bytes of an element, within a loop with tail predication."""
+        self.block: int | None = None
+        """The next instruction of the IT or VPT block that is being run."""
+        self.uses_unit = False
+        """Whether an instruction of the FPU or of Helium was run."""
         self.count = self.slack = self.cycles = 0
         self.memory.split = self._split  # type: ignore[method-assign]
+        self.sp: Word = self.r[SP]
+        """SP after the last instruction."""
+        self.lowest = self.memory.floor
+        """The lowest place that SP was at."""
+        self.unaligned = False
+        """Whether an access was not aligned."""
         self.returns: list[tuple[int, tuple[Word, ...]]] = []
         """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
         self.calls: list[CallSite] = []
@@ -96,9 +119,10 @@ class Machine:
     # ---- running
 
     def run(self, entry: int, stack: int) -> None:
-        """Call the function at ``entry``. Raises ``Refusal``, with the address, for what is not followed."""
+        """Call the function at ``entry`` with SP at a place. Raises ``Refusal`` for what is not followed."""
         pc, r = entry, self.r
-        r[SP], r[LR] = stack, _END | 1
+        r[SP], r[LR] = stack_word(stack), RETURN_ADDRESS
+        self.sp, self.lowest, self.memory.floor = r[SP], stack, stack
         kept = [*r[4:12], *(w for q in self.q[4:] for w in q)]
         self.returns = [(_END, ())]
         with self.located():
@@ -106,7 +130,7 @@ class Machine:
                 pc = self.one(pc)
         if self.tail:
             raise Refusal("a loop with tail predication is left before its end")
-        if r[SP] != stack or pc != _END:
+        if place_of(r[SP]) != stack or pc != _END:
             raise Refusal("the function does not give the stack back as it was")
         for before, after in zip(kept, [*r[4:12], *(w for q in self.q[4:] for w in q)], strict=True):
             if before is not after:
@@ -135,9 +159,34 @@ class Machine:
         if self.count > self.limit:
             raise Refusal("more instructions than expected")
         to = entry[0]()
+        if self.r[SP] is not self.sp:
+            self.stack_moved()
         return entry[1] if to is None else to
 
+    def stack_moved(self) -> None:
+        """Take note of SP, which has to stay within the stack."""
+        at = place_of(self.r[SP])
+        low, high = 4 * self.memory.stack.start, 4 * self.memory.stack.stop
+        if at is None or not low <= at <= high:
+            raise Refusal("the stack pointer leaves the stack")
+        if at & 3:
+            raise Refusal("the stack pointer is not aligned")
+        self.sp = self.r[SP]
+        if at > self.memory.floor:
+            self.memory.give_back(at)
+        self.memory.floor = at
+        self.lowest = min(self.lowest, at)
+
+    def write_back(self, n: int, word: Word) -> None:
+        """Change the base of an access. The stack grows before what is stored there, and shrinks after it."""
+        self.r[n] = word
+        if n == SP:
+            at = place_of(word)
+            if at is None or at < self.memory.floor:
+                self.stack_moved()
+
     def _split(self) -> None:
+        self.unaligned = True
         self.cycles += self.timing.split
 
     def compiled(self, pc: int) -> tuple[Step, int, int]:
@@ -147,8 +196,9 @@ class Machine:
         if instruction is None:
             raise Refusal("there is no instruction that two decoders know")
         step = compile_instruction(self, instruction)
-        if instruction.condition:
-            step = self._conditional(instruction, step)
+        self.uses_unit |= instruction.name[0] == "v"
+        if instruction.condition or PREDICATED.fullmatch(instruction.name):
+            step = self._in_block(instruction, step)
         return step, instruction.following, self.timing.most(instruction)
 
     @property
@@ -169,9 +219,13 @@ class Machine:
         return target
 
     def give_back(self, to: Word) -> int:
-        """A return to where the last call came from."""
-        if not isinstance(to, int) or to & ~1 != self.returns[-1][0]:
+        """A return to where the last call came from, as Thumb code."""
+        address = self.returns[-1][0]
+        known = isinstance(to, int) and to & ~1 == address != _END
+        if not known and not (address == _END and same_sum(to, RETURN_ADDRESS)):
             raise Refusal("a return that does not go back to where the call was")
+        if isinstance(to, int) and not to & 1:
+            raise Refusal("a return to an even address, which is no Thumb code")
         address, arguments = self.returns.pop()
         if arguments and isinstance(self.r[0], WordOp) and isinstance(self.r[1], WordOp):
             self.r[:2] = as_product(arguments, self.r[0], self.r[1])
@@ -180,6 +234,10 @@ class Machine:
     def alike(self) -> "Machine":
         """Another core with the same image, of which no memory may be written yet."""
         return Machine(self.image, self.limit, self.timing)
+
+    def limit_stack(self, word: Word) -> None:
+        """Set where the stack ends. Raises ``Refusal``: only what comes from a reset may."""
+        raise Refusal("a register that is not followed")
 
     def rename(self, word: Word, symbol: Word) -> None:
         """A word is shown to be the symbol, all of its bits: registers that hold it do so by that name."""
@@ -191,12 +249,14 @@ class Machine:
         self.flags = _NONE
 
     def spoil(self, registers: Iterable[int], frame: int) -> None:
-        """Let nothing be known of these registers, of flags, and of so many words below the stack."""
+        """Let nothing be known of these registers and of flags, after a use of so many words of stack."""
         for n in registers:
             self.r[n] = unknown()
         self.forget_flags()
-        for k in range(frame):
-            self.memory.store(add(self.r[SP], -4 * (k + 1) & M32), unknown())
+        before = self.r[SP]
+        for sp in (add(before, -4 * frame & M32), before):
+            self.r[SP] = sp
+            self.stack_moved()
 
     # ---- conditions
 
@@ -205,8 +265,18 @@ class Machine:
         kind, a, b, carry = self.flags
         if c in ("vs", "vc") or kind == "none":
             raise Refusal(f"flags that are not followed: {c}")
+        if kind == "sub" and isinstance(a, LinearSum) and isinstance(b, LinearSum):
+            a, b = self._distance(a, b)
         found = _CONDITIONS[kind](c, a, b, carry)
         return bool(found) if isinstance(found, int) else _condition(found)
+
+    def _distance(self, a: LinearSum, b: LinearSum) -> tuple[Word, Word]:
+        """Numbers that compare as two addresses within the stack do, which never wraps; all else as it is."""
+        ends = 4 * self.memory.stack.start, 4 * self.memory.stack.stop
+        x, y = place_of(a), place_of(b)
+        if x is None or y is None or not all(ends[0] <= at <= ends[1] for at in (x, y)):
+            return a, b
+        return x - ends[0], y - ends[0]
 
     def carry(self) -> Word:
         """The flag C."""
@@ -234,6 +304,23 @@ class Machine:
         self.flags = ("result", v, before[2] if before[0] == "result" else before, 0)
 
     # ---- what depends on inputs
+
+    def _in_block(self, i: DecodedInstruction, step: Step) -> Step:
+        """The step of an instruction in an IT or VPT block, which only the block's own begin leads to."""
+        address, after = i.address, self.image.instructions.get(i.following)
+        if i.condition:
+            step = self._conditional(i, step)
+            following = i.following if after is not None and after.condition else None
+        else:
+            following = i.following if after is not None and PREDICATED.fullmatch(after.name) else None
+
+        def in_block() -> int | None:
+            if self.block != address:
+                raise Refusal("a branch into a block of IT, VPST or VPT")
+            self.block = following
+            return step()
+
+        return in_block
 
     def _conditional(self, i: DecodedInstruction, step: Step) -> Step:
         r, condition = self.r, i.condition
@@ -333,7 +420,8 @@ class Machine:
         a, after_a, changed_a = self._way(one, holds, True)
         self._restore(start, changed_a)
         b, after_b, changed_b = self._way(other, holds, False)
-        if a != b or self.r[SP] != after_a.r[SP] or after_a.rest[1:3] != after_b.rest[1:3]:
+        same_stack = place_of(self.r[SP]) == place_of(after_a.r[SP])
+        if a != b or not same_stack or after_a.rest[1:3] != after_b.rest[1:3]:
             raise Refusal("the ways of a branch do not meet")
         if after_a.rest != after_b.rest:
             self.predicate = self.conditions = None
@@ -356,7 +444,7 @@ class Machine:
         finally:
             self.memory.undo.pop()
             self.memory.assumed.pop()
-        changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
+        changed = {i: (before, self.memory.words.get(i)) for i, before in log.items()}
         return at, self._state(), changed
 
     def _state(self) -> "_MachineState":
@@ -379,6 +467,7 @@ class Machine:
         self.predicate, self.tail, returns, self.conditions = s.rest
         self.returns[:] = returns
         self.count, self.slack, self.cycles = s.count, s.slack, s.cycles
+        self.sp, self.memory.floor = s.r[SP], place_of(s.r[SP]) or 0
         self._undo({i: before for i, (before, _) in changed.items()})
 
     def _undo(self, log: Mapping[int, Content | None]) -> None:
@@ -398,7 +487,8 @@ class Machine:
             return select(holds, x, y)
 
         for i in range(15):
-            self.r[i] = pick(a.r[i], b.r[i])
+            if i != SP:  # which is the same
+                self.r[i] = pick(a.r[i], b.r[i])
         for i, (p, q) in enumerate(zip(a.q, b.q, strict=True)):
             self.q[i] = q if p is q else [pick(u, v) for u, v in zip(p, q, strict=True)]
         self.flags = b.flags if a.flags is b.flags else self._merged(pick, a.flags, b.flags)
@@ -422,7 +512,7 @@ class Machine:
             return _NONE
 
 
-Changed: TypeAlias = tuple[Content | None, Content]
+Changed: TypeAlias = tuple[Content | None, Content | None]
 """A word of memory before and after a way."""
 
 

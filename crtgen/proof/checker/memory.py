@@ -1,4 +1,9 @@
-"""The memory of an image: constants, and what a run may write, which holds nothing known before it."""
+"""The memory of an image: constants, and what a run may write, which holds nothing known before it.
+
+A byte is readable if the image loads it or the run may write it; all others are refused, also within a word
+of which other bytes are there. Below the stack pointer nothing is anybody's: an interrupt stores there at
+any time. Accesses there are refused, and what stood there is unknown when the stack grows again.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -12,6 +17,7 @@ from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.tried import TriedIndices
 from crtgen.proof.checker.value import (
     M32,
+    STACK_TOP,
     Byte,
     Bytes,
     Halves,
@@ -19,6 +25,7 @@ from crtgen.proof.checker.value import (
     Word,
     WordByte,
     WordOp,
+    place_of,
     signed,
     unknown,
 )
@@ -55,8 +62,14 @@ class WordMemory:
     def __init__(self, constant: Iterable[tuple[int, bytes]], unaligned: bool) -> None:
         self.words: dict[int, Content] = {}
         self.writable: set[int] = set()
+        self.parts: dict[int, int] = {}
+        """Of words that are not whole: which of their bytes may be read and written, a bit each."""
+        self.edges: dict[int, list[int | None]] = {}
+        """The bytes of words in which constants begin or end; None for one that is not there."""
         self.stack = range(0)
         """Words that compilers keep registers in: nobody looks there for outputs that are stored as words."""
+        self.floor = STACK_TOP
+        """Where the stack pointer is."""
         self.unaligned = unaligned
         self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
@@ -66,11 +79,19 @@ class WordMemory:
         """Numbers of tables that were read and stay as they are, by how they were read."""
         self._tried = TriedIndices()
         for first, data in constant:
-            padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
-            words = dict(enumerate(np.frombuffer(padded, "<u4").tolist(), first >> 2))
-            for at in words.keys() & self.words.keys():
-                words[at] |= self.words[at]  # of which another constant has the other bytes
-            self.words.update(words)
+            self._load(first, data)
+
+    def _load(self, first: int, data: bytes) -> None:
+        """Constants at an address. The words at both ends may have bytes of others, or none."""
+        skipped, whole = -first & 3, max(len(data) - (-first & 3), 0) >> 2
+        if whole:
+            body = np.frombuffer(data, "<u4", whole, skipped)
+            self.words.update(enumerate(body.tolist(), first + 3 >> 2))
+        for k in (*range(min(skipped, len(data))), *range(skipped + 4 * whole, len(data))):
+            edge = self.edges.setdefault(first + k >> 2, [None] * 4)
+            edge[first + k & 3] = data[k]
+            if None not in edge:
+                self.words[first + k >> 2] = int.from_bytes(bytes(b or 0 for b in edge), "little")
 
     def recognise(self, word: Word, bits: int) -> Word | None:
         """To be replaced: nothing is an output."""
@@ -79,22 +100,33 @@ class WordMemory:
     def allow(self, first: int, end: int) -> None:
         """Let a run write there. What is there before is unknown."""
         for i in range(first >> 2, (end + 3) >> 2):
-            if i in self.words:
+            if i in self.words or i in self.edges:
                 raise Refusal(f"constants of the image and memory that it writes overlap at {4 * i:#x}")
+            which = sum(1 << k for k in range(4) if first <= 4 * i + k < end)
+            if i in self.writable:
+                which |= self.parts.pop(i, 15)
             self.writable.add(i)
+            if which != 15:
+                self.parts[i] = which
 
-    def forget(self, top: int) -> int:
-        """Let nothing be known of what was written; gives how many words below ``top`` that reached."""
-        written = [i for i in self.writable if i in self.words]
-        for i in written:
-            del self.words[i]
-        return (top >> 2) - min(written, default=top >> 2)
+    def allow_stack(self, bottom: int, top: int) -> None:
+        """Let a run use the places from ``bottom`` to ``top`` as its stack, which is empty."""
+        self.allow(bottom, top)
+        self.stack, self.floor = range(bottom >> 2, top >> 2), top
+
+    def give_back(self, floor: int) -> None:
+        """Move the end of the stack up: nothing is known of what was below."""
+        for i in range(self.floor >> 2, floor >> 2):
+            if i in self.words:
+                self._before(i, self.words[i])
+                del self.words[i]
+        self.floor = floor
 
     # ---- loads
 
     def _miss(self, i: int) -> Word:
         if i not in self.writable:
-            raise Refusal(f"a load from {4 * i:#x}, outside of constants, arena and stack")
+            raise Refusal(f"a load from {_name(4 * i)}, outside of constants, arena and stack")
         word = self.words[i] = unknown()
         self._before(i, None)
         return word
@@ -105,6 +137,10 @@ class WordMemory:
         if a & 3:
             self._aligned(a, 4)
             return word_of(tuple(self.byte(a + i) for i in range(4)))
+        if a > M32 and a < self.floor:
+            raise Refusal(_BELOW)
+        if a >> 2 in self.parts and self.parts[a >> 2] != 15:
+            raise Refusal(f"a load from {_name(a)}, of which not all bytes are constants, arena or stack")
         v = self.words.get(a >> 2)
         if v is None:
             v = self._miss(a >> 2)
@@ -143,8 +179,15 @@ class WordMemory:
 
     def byte(self, a: Word) -> Byte:
         a = _address(a)
+        if a > M32 and a < self.floor:
+            raise Refusal(_BELOW)
+        if a >> 2 in self.parts and not self.parts[a >> 2] >> (a & 3) & 1:
+            raise Refusal(f"a load from {_name(a)}, outside of constants, arena and stack")
         v = self.words.get(a >> 2)
         if v is None:
+            edge = self.edges.get(a >> 2)
+            if edge is not None and (known := edge[a & 3]) is not None:
+                return known
             v = self._miss(a >> 2)
         if isinstance(v, int):
             return v >> 8 * (a & 3) & 255
@@ -161,8 +204,8 @@ class WordMemory:
         a = _address(a)
         if a & 1:
             self._aligned(a, 2)
-        v = self.words.get(a >> 2)
-        if isinstance(v, Halves) and not a & 1:
+        v = self.words.get(a >> 2) if a <= M32 or a >= self.floor else None
+        if isinstance(v, Halves) and not a & 1 and a >> 2 not in self.parts:
             h = v.high if a & 2 else v.low
             if not signed:
                 return h & 0xFFFF if isinstance(h, int) else pair(h, 0)
@@ -193,12 +236,12 @@ class WordMemory:
             for i, b in enumerate(bytes_of(v)):
                 self.store_byte(a + i, b)
             return
-        i = self._to(a)
+        i = self._to(a, 4)
         self.words[i] = v if i in self.stack else self._output(v)
 
     def store_byte(self, a: Word, b: Byte) -> None:
         a = _address(a)
-        i = self._to(a)
+        i = self._to(a, 1)
         b = self._known(b)
         w = self.words.get(i)
         parts = list(w if isinstance(w, list) else bytes_of(unknown() if w is None else w))
@@ -210,7 +253,7 @@ class WordMemory:
         b = low_byte(v)
         if isinstance(b, WordByte) and b.word is v:
             a = _address(a)
-            self._to(a)
+            self._to(a, 1)
             b = self._seen(v, b)
         self.store_byte(a, b)
 
@@ -218,7 +261,7 @@ class WordMemory:
         a = _address(a)
         if a & 1:
             self._aligned(a, 2)
-        i = self._to(a)
+        i = self._to(a, 1 if a & 1 else 2)
         w = self.words.get(i)
         if a & 1 or isinstance(w, list) or isinstance(v, Bytes):
             b = bytes_of(v if a & 1 or isinstance(v, Bytes) else self._half(low_half(v)))
@@ -260,10 +303,13 @@ class WordMemory:
         found = self.recognise(v, bits)
         return v if found is None else found
 
-    def _to(self, a: int) -> int:
+    def _to(self, a: int, size: int) -> int:
+        """The word that ``size`` bytes at an address are in, which the run may write."""
         i = a >> 2
-        if i not in self.writable:
-            raise Refusal(f"a store to {a:#x}, outside of arena and stack")
+        if a > M32 and a < self.floor:
+            raise Refusal(_BELOW)
+        if i not in self.writable or (i in self.parts and ~self.parts[i] >> (a & 3) & (1 << size) - 1):
+            raise Refusal(f"a store to {_name(a)}, outside of arena and stack")
         if self.undo:
             self._before(i, self.words.get(i))
         return i
@@ -372,10 +418,18 @@ def _is_symbol(v: Word) -> bool:
     return isinstance(v, LinearSum) and v.constant == 0 and list(v.terms().values()) == [1]
 
 
+_BELOW = "memory below the stack pointer, which an interrupt may write at any time"
+
+
 def _address(a: Word) -> int:
-    if not isinstance(a, int):
+    place = place_of(a)
+    if place is None:
         raise Refusal("an address depends on an input")
-    return a
+    return place
+
+
+def _name(place: int) -> str:
+    return f"{place:#x}" if place <= M32 else f"the stack pointer of the entry {place - STACK_TOP:+}"
 
 
 def _pick_byte(u: Byte, v: Byte, pick: Pick) -> Byte:

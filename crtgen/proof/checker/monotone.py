@@ -94,8 +94,8 @@ def _to_integer(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
 def _real_course(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     if e.name == "sel":
         return _selected(e, leaf, memo, real_course)
-    if e.name not in OF_REALS or e.name in REAL_NEGATED:
-        return None
+    if e.name not in OF_REALS or e.name in REAL_NEGATED or e.name in TO_INTEGERS:
+        return None  # an integer is no float, though both are 32 bits
     of = course_of if e.name == "f_of" else real_course
     args = [of(a, leaf, memo) for a in e.args]
     known = [a for a in args if a is not None]
@@ -115,6 +115,8 @@ def _of_ends(name: str, args: list[Course]) -> Course | None:
         return None
     if name != "f_of" and fixed and not np.isfinite(number_of(np.array(fixed))).all():
         return None
+    if name[:5] == "f_div" and moving and not number_of(np.array(fixed)).all():
+        return None  # a division by 0 jumps from one infinity to the other, and 0 / 0 is no number
     first, last = (OPS[name](*(a[end] for a in args)) for end in (0, 1))
     way = args[moving[0]].way if moving else 0
     order = int if name in TO_INTEGERS else number_of

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from crtgen.proof.checker.image import DecodedInstruction
 from crtgen.proof.checker.machine import PC, Machine
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import M32, Word
-from crtgen.proof.checker.words import shifted
+from crtgen.proof.checker.value import M32, Word, place_of
+from crtgen.proof.checker.words import add, shifted
 
-__all__ = ["REGISTERS", "address", "indexed", "number", "register", "register_list", "second"]
+__all__ = ["REGISTERS", "address", "indexed", "known_place", "number", "register", "register_list", "second"]
 
 REGISTERS = {f"r{i}": i for i in range(16)} | {
     "sb": 9, "sl": 10, "fp": 11, "ip": 12, "sp": 13, "lr": 14, "pc": 15,
@@ -71,18 +71,20 @@ def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callabl
     return _offset(m, b, number(offset) if offset else 0, bool(back))
 
 
-def _known(v: Word) -> int:
-    if not isinstance(v, int):
+def known_place(v: Word) -> int:
+    """The address that a word is."""
+    place = place_of(v)
+    if place is None:
         raise Refusal("an address depends on an input")
-    return v
+    return place
 
 
 def _after(m: Machine, b: int, step: int) -> Callable[[], int]:
-    r = m.r
+    r, change = m.r, step & M32
 
     def at() -> int:
-        a = _known(r[b])
-        r[b] = (a + step) & M32
+        a = known_place(r[b])
+        m.write_back(b, add(r[b], change))
         return a
 
     return at
@@ -92,7 +94,10 @@ def _indexed(m: Machine, b: int, x: int, scale: int) -> Callable[[], int]:
     r = m.r
 
     def at() -> int:
-        return (_known(r[b]) + (_known(r[x]) << scale)) & M32
+        base, index = r[b], r[x]
+        if isinstance(base, int) and isinstance(index, int):
+            return (base + (index << scale)) & M32
+        return known_place(add(base, shifted("lsl", index, scale)))
 
     return at
 
@@ -105,26 +110,32 @@ def indexed(m: Machine, tokens: Sequence[str]) -> Callable[[], tuple[int, Word, 
     r, b, scale = m.r, register(match[1]), int(match[3] or 0)
     if not match[2] or match[2][0] == "#":
         offset = number(match[2]) if match[2] else 0
-        return lambda: None if isinstance(r[b], int) else (offset, r[b], 0)
+        return lambda: None if place_of(r[b]) is not None else (offset, r[b], 0)
     x = register(match[2])
 
     def operand() -> tuple[int, Word, int] | None:
         base, index = r[b], r[x]
         if isinstance(index, int) and scale == 0:
             base, index = index, base
-        return (base, index, scale) if isinstance(base, int) and not isinstance(index, int) else None
+        return (base, index, scale) if isinstance(base, int) and place_of(index) is None else None
 
     return operand
 
 
 def _offset(m: Machine, b: int, offset: int, back: bool) -> Callable[[], int]:
-    r = m.r
+    r, change = m.r, offset & M32
 
     def at() -> int:
-        a = (_known(r[b]) + offset) & M32
+        base = r[b]
+        if isinstance(base, int):
+            a = base + offset & M32
+            if back:
+                m.write_back(b, a)
+            return a
+        moved = add(base, change)
         if back:
-            r[b] = a
-        return a
+            m.write_back(b, moved)
+        return known_place(moved)
 
     return at
 

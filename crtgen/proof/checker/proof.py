@@ -24,7 +24,7 @@ from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.network.real_layers import RealNetwork
 from crtgen.proof.checker.recognise import Recogniser
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.reset import Reset, start_up
+from crtgen.proof.checker.reset import Needs, Reset, start_up
 from crtgen.proof.checker.sliding import SlidingWindow, kept, repeats, windows
 from crtgen.proof.checker.value import M32, LinearSum, Word, unknown
 
@@ -87,7 +87,12 @@ class Proof:
 
     @property
     def is_proven(self) -> bool:
-        """Whether each byte of the result is the network's, for every input."""
+        """Whether each byte of the result is the network's, for every input, on a core that is reset."""
+        return self.is_computed and not self.reset.stopped
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether each byte is, if a call finds the core and memory as the function needs them."""
         return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
 
     def joined(self, first: "Proof") -> "Proof":
@@ -128,10 +133,26 @@ def prove(
             return _sliding(image, model, name, timing, window)
         run = _ProofRun(image, network, name, timing, reach=reach)
         proof = run.proof(start)
-        if not network.states or not proof.is_proven:
-            return proof
-        later = _ProofRun(image, _network(model, later=True), name, timing, run.globals()).proof(start)
-        return later.joined(proof)
+        if not network.states or not proof.is_computed:
+            return _from_reset(proof, [run])
+        later = _ProofRun(image, _network(model, later=True), name, timing, run.variables())
+        return _from_reset(later.proof(start).joined(proof), [run, later])
+
+
+def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
+    """The proof with the way from reset to the first of its runs, if these were followed to their ends."""
+    if proof.stopped:
+        return proof
+    image, machines = runs[0].image, [run.machine for run in runs]
+    code = frozenset[int]().union(*(m.code for m in machines))
+    unit = any(m.uses_unit for m in machines)
+    needs = Needs(proof.stack, unit, code, tuple(runs[0].kept()))
+    reset, started = start_up(image, proof.model, needs)
+    try:
+        decoders = agree(image, code | started)
+    except Refusal as refusal:
+        return replace(proof, stopped=str(refusal), outputs_proven=0)
+    return replace(proof, reset=reset, certificate={**proof.certificate, **decoders})
 
 
 @contextmanager
@@ -158,17 +179,19 @@ def _sliding(image: DecodedImage, model: Path, name: str, timing: CoreTiming, wi
     start, last = time.process_time(), None
     before: Mapping[int, Content] = MappingProxyType({})
     found: Proof | None = None
+    runs: list[_ProofRun] = []
     with _readable(model):
         for run, (network, is_full) in enumerate(windows(model, window), 1):
             this = _ProofRun(image, network, name, timing, before)
             proof = replace(this.proof(start), runs=run)
+            runs.append(this)
             found = proof.joined(found) if found else proof
-            if not proof.is_proven:
-                return found
-            before = this.globals()
+            if not proof.is_computed:
+                return _from_reset(found, runs)
+            before = this.variables()
             state = network, kept(image.span(f"{name}_state"), this.machine.memory.byte)
             if is_full and last is not None and repeats(last, state):
-                return found
+                return _from_reset(found, runs)
             if run > window.runs(network.file.shape(network.file.inputs[0])[window.axis]) + _MOST_MORE:
                 return replace(found, stopped="the image does not keep the same of each window")
             last = state if is_full else None
@@ -200,7 +223,10 @@ def _forgotten(word: Word, bits: int) -> Word:
 
 
 class _ProofRun:
-    """``before`` are the words of the model's own variables, by address / 4; after a start they are 0."""
+    """``before`` are the words of the variables of a network with states; after a start they are 0.
+
+    Variables of a network without states may hold anything before each of its runs.
+    """
 
     def __init__(
         self,
@@ -216,8 +242,6 @@ class _ProofRun:
         self.recogniser = Recogniser(network, _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN)
         self.found = self.bounded = 0
         self.bounds = Bounds(network, reach) if isinstance(network, RealNetwork) else None
-        self.reset = Reset(stopped="the network was not")
-        self.decoders: dict[str, str] = {}
 
     def proof(self, start: float) -> Proof:
         stopped = ""
@@ -226,8 +250,6 @@ class _ProofRun:
             self._run()
             self._check_output()
             self._count_bounded()
-            self.reset, code = start_up(self.image, self.name, self._depth())
-            self.decoders = agree(self.image, self.machine.code | code)
         except Refusal as refusal:
             stopped, self.found = str(refusal), 0
         m = self.machine
@@ -245,7 +267,7 @@ class _ProofRun:
             timing=m.timing,
             calls=tuple(self._calls()),
             stack=self._depth(),
-            reset=self.reset,
+            reset=Reset(stopped="the network was not followed"),
             seconds=time.process_time() - start,
             certificate=self._certificate(),
             runs=1,
@@ -283,16 +305,9 @@ class _ProofRun:
                 (memory.store if bits == 32 else memory.store_half)(a, word)
 
     def _set_variables(self) -> None:
-        """What the model keeps from run to run: states, and what else it may write."""
-        memory = self.machine.memory
-        spans = variables(self.image, self.name)
-        for first, end in spans:
-            memory.allow(first, end)
-        for first, end in spans:
-            words = range(first >> 2, end + 3 >> 2)
-            memory.words |= {
-                i: unknown() if self.network.uncompared else self.before.get(i, 0) for i in words
-            }
+        """What the model keeps from run to run."""
+        if not self.network.uncompared:
+            self.machine.memory.words |= {i: self.before.get(i, 0) for i in self._kept_words()}
         if self.before:
             for at, state in zip(self._states(), self.network.states, strict=True):
                 self._put(at, state.read[0], self.network.values(state.read[0]))
@@ -312,13 +327,17 @@ class _ProofRun:
                 return found
         raise Refusal("the image does not say where its states are")
 
-    def globals(self) -> dict[int, Content]:
-        """What the model's variables are after a run, by address / 4."""
-        return {
-            i: self.machine.memory.words[i]
-            for first, end in variables(self.image, self.name)
-            for i in range(first >> 2, end + 3 >> 2)
-        }
+    def kept(self) -> list[tuple[int, int]]:
+        """First address and end of each variable of a network that keeps something."""
+        keeps = self.network.states or self.network.slides
+        return variables(self.image, self.name) if keeps else []
+
+    def _kept_words(self) -> list[int]:
+        return [i for first, end in self.kept() for i in range(first >> 2, end + 3 >> 2)]
+
+    def variables(self) -> dict[int, Content]:
+        """What these variables are after a run, by address / 4."""
+        return {i: self.machine.memory.words[i] for i in self._kept_words()}
 
     def _check_output(self) -> None:
         file = self.network.file
@@ -327,8 +346,7 @@ class _ProofRun:
             bits = file.kind(tensor).bits
             for i, value in enumerate(() if self.network.uncompared else self.network.values(tensor)):
                 self.found += self._is(at + i * bits // 8, bits, value)
-        keeps = self.network.states or self.network.slides
-        states = self.image.span(f"{self.name}_state") if keeps else (0, 0)
+        states = self.image.span(f"{self.name}_state") if self.before else (0, 0)
         for i, word in self.before.items():
             if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
@@ -380,13 +398,11 @@ class _ProofRun:
         ]
 
     def _depth(self) -> int:
-        memory = self.machine.memory
-        return STACK_TOP - 4 * min((i for i in memory.stack if i in memory.words), default=STACK_TOP >> 2)
+        return STACK_TOP - self.machine.lowest
 
     def _certificate(self) -> dict[str, str]:
         return {
             "image_sha256": self.image.sha256,
             "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
             "checker_sha256": checker_digest(),
-            **self.decoders,
         }

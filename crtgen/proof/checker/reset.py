@@ -2,28 +2,34 @@
 
 Flash holds the segments where they are loaded; RAM and registers hold nothing known. What lies in the
 regions for devices of the memory map (Armv7-M Architecture Reference Manual, B3.1) is a device: what is read
-there is unknown, as in flash that the image does not fill, and what is written is gone. A loop that only
-reads until a device says something is left. How many interrupts, regions of the MPU and caches the core has
-is tried with few and with many.
+there is unknown, as in flash that the image does not fill, and what is written is gone. Registers of the core
+are followed (``core.py``). How many interrupts, regions of the MPU and caches the core has is tried with few
+and with many.
+
+A loop that waits for a device writes nothing but devices. It is run until registers hold the same after each
+round; one that does not is unknown. Then the loop is left: that a device answers some day is taken for true.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from crtgen.proof.checker import core as registers
+from crtgen.proof.checker.core import Protection, has_unit
+from crtgen.proof.checker.flow import is_jump
 from crtgen.proof.checker.image import DecodedImage
-from crtgen.proof.checker.machine import SP, Machine
+from crtgen.proof.checker.machine import SP, Machine, Step
 from crtgen.proof.checker.memory import Content, WordMemory
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Word, WordOp, unknown
 
-__all__ = ["Reset", "start_up"]
+__all__ = ["Needs", "Reset", "start_up"]
 
 _MOST_INSTRUCTIONS = 20_000_000
-_ACTS = ("st", "push", "pop", "b", "vst")
-_ICTR, _CCR, _CLIDR, _CCSIDR, _MPU_TYPE = 0xE000E004, 0xE000ED14, 0xE000ED78, 0xE000ED80, 0xE000ED90
+_MOST_ROUNDS = 20
+_ICTR, _CLIDR, _CCSIDR, _MPU_TYPE = 0xE000E004, 0xE000ED78, 0xE000ED80, 0xE000ED90
 _CORES = (
-    {_ICTR: 0, _CCR: 0, _CLIDR: 0, _CCSIDR: 0, _MPU_TYPE: 0},
-    {_ICTR: 15, _CCR: 3 << 16, _CLIDR: 3, _CCSIDR: 127 << 13 | 3 << 3, _MPU_TYPE: 16 << 8},
+    {_ICTR: 0, registers.CCR: 0, _CLIDR: 0, _CCSIDR: 0, _MPU_TYPE: 0},
+    {_ICTR: 15, registers.CCR: 3 << 16, _CLIDR: 3, _CCSIDR: 127 << 13 | 3 << 3, _MPU_TYPE: 16 << 8},
 )
 """What registers say that are of the core: words of interrupts, caches of 16 KiB, regions of the MPU."""
 
@@ -32,7 +38,8 @@ _CORES = (
 class Reset:
     """``stack`` are the bytes that are in use when the network's function is called, of ``reserved``.
 
-    ``stopped`` says why it was not followed to there; nothing is said then.
+    ``vectors`` is the address of the table that the core has to start from. ``stopped`` says why it was not
+    followed to the call, or what is not right there; nothing else is said then.
     """
 
     instructions: int = 0
@@ -40,11 +47,25 @@ class Reset:
     writes: int = 0
     stack: int = 0
     reserved: int = 0
+    vectors: int = 0
     stopped: str = ""
 
 
-def start_up(image: DecodedImage, name: str, depth: int) -> tuple[Reset, set[int]]:
-    """Run an image from its reset to the first call of the network, which takes ``depth`` bytes of stack.
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What runs of the network take for given: bytes of stack, the FPU, instructions at these addresses.
+
+    ``zeros`` are first addresses and ends of what has to be 0 at the first call.
+    """
+
+    stack: int
+    unit: bool = False
+    code: frozenset[int] = frozenset()
+    zeros: tuple[tuple[int, int], ...] = ()
+
+
+def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[int]]:
+    """Run an image from its reset to the first call of the network, which has to find what it needs.
 
     Gives the addresses of what was run, too.
     """
@@ -53,53 +74,111 @@ def start_up(image: DecodedImage, name: str, depth: int) -> tuple[Reset, set[int
         machine = _Starting(image, core)
         try:
             with machine.located():
-                found = _followed(machine, name, depth)
+                found = _followed(machine, name)
+            _check_call(machine, name, needs)
         except Refusal as refusal:
             return Reset(stopped=str(refusal)), set()
         code |= machine.code
     return found, code
 
 
-def _followed(machine: "_Starting", name: str, depth: int) -> Reset:
+def _followed(machine: "_Starting", name: str) -> Reset:
     image, memory = machine.image, machine.memory
     names = ("crt_vectors", "main", f"{name}_compute", "crt_stack_bottom", "crt_stack_top")
     if missing := [n for n in names if n not in image.symbols]:
         raise Refusal(f"the image has no symbol {missing[0]}")
     vectors, main, compute, bottom, top = (image.symbols[n] for n in names)
-    first, entry = memory.load(vectors), memory.load(vectors + 4)
-    if first != top or not isinstance(entry, int):
-        raise Refusal("the vector table does not begin with the top of the stack and the reset handler")
-    machine.r[SP], pc = first, entry & ~1
-    machine.returns = [(0, ())]
+    pc = _entry(image, memory)
+    machine.begin(bottom, top)
     ready = False
-    others = {a for n, a in image.symbols.items() if n.endswith("_compute")} - {compute}
+    others = {a: n.removesuffix("_compute") for n, a in image.symbols.items() if n.endswith("_compute")}
     while pc != compute:
         pc = machine.one(pc)
-        if pc in others:
-            raise Refusal("another network is called first")
+        if pc in others and pc != compute:
+            raise Refusal(f"another network, {others[pc]}, is called first; what follows is not followed")
         if pc == main:
-            _check(image, memory)
+            _check_memory(image.initial, memory, "main")
             ready = True
-    used = first - machine.number(SP)
-    low, high = image.arena(name)
     if not ready:
         raise Refusal("it calls the network before main")
-    if used + depth > top - bottom or (low < top and bottom < high):
-        raise Refusal(f"the stack is too small: {used + depth} bytes are needed, or it overlaps the arena")
     words = machine.words
-    return Reset(machine.count, words.reads, words.writes, used, top - bottom)
+    used = top - memory.floor
+    return Reset(machine.count, words.reads, words.writes, used, top - bottom, vectors)
 
 
-def _check(image: DecodedImage, memory: WordMemory) -> None:
+def _entry(image: DecodedImage, memory: WordMemory) -> int:
+    """Where the core begins, by a vector table in which every handler is Thumb code of the image."""
+    vectors, end = image.span("crt_vectors")
+    first, entry = memory.load(vectors), memory.load(vectors + 4)
+    if first != image.symbols["crt_stack_top"] or not isinstance(entry, int):
+        raise Refusal("the vector table does not begin with the top of the stack and the reset handler")
+    flash = min(load for load, _ in image.loaded)
+    if vectors not in (flash, flash + _SECOND_STAGE):
+        raise Refusal(f"the vector table at {vectors:#x} is not where the image begins, {flash:#x}")
+    for at in range(vectors + 4, max(end, vectors + _SYSTEM), 4):
+        handler = memory.load(at)
+        if handler != 0 and not (
+            isinstance(handler, int) and handler & 1 and handler - 1 in image.instructions
+        ):
+            raise Refusal(f"the vector table has no Thumb code of the image at {at:#x}")
+    if image.entry | 1 != entry:
+        raise Refusal(f"the file says that the image begins at {image.entry:#x}, its vector table {entry:#x}")
+    return entry - 1
+
+
+_SYSTEM = 4 * 16
+"""Bytes of the table that every core has."""
+_SECOND_STAGE = 0x100
+"""Bytes of the loader that an RP2040 copies to RAM and runs before the table that follows it."""
+
+
+def _check_memory(wanted: Iterable[tuple[int, bytes]], memory: WordMemory, call: str) -> None:
     """Every variable has its first value, and everything that is copied to RAM is there."""
-    for first, data in image.initial:
+    for first, data in wanted:
         for i, byte in enumerate(data):
             if memory.byte(first + i) != byte:
-                raise Refusal(f"main is called, and {first + i:#x} does not hold {byte:#x}")
+                raise Refusal(f"{call} is called, and {first + i:#x} does not hold {byte:#x}")
 
 
-_FPDSCR = 0xE000EF3C
-"""The register that FPSCR begins with."""
+def _check_call(machine: "_Starting", name: str, needs: Needs) -> None:
+    """The network finds what its proof takes for given."""
+    image, memory = machine.image, machine.memory
+    zeros = [(first, bytes(end - first)) for first, end in needs.zeros]
+    copied = [(s.address, s.data) for s in image.segments if s.data and s.load != s.address]
+    copied = [(a, data) for a, data in copied if (a, data) in image.constant]
+    _check_memory([*copied, *zeros], memory, "the network")
+    bottom, top = image.symbols["crt_stack_bottom"], image.symbols["crt_stack_top"]
+    used = top - memory.floor
+    if used + needs.stack > top - bottom:
+        raise Refusal(f"the stack is too small: {used + needs.stack} bytes are needed of {top - bottom}")
+    limit = machine.register(registers.MSPLIM)
+    if memory.floor - needs.stack < limit:
+        raise Refusal(f"the stack is too small: its limit MSPLIM is {limit:#x}, and it begins at {top:#x}")
+    if needs.unit and not has_unit(machine.register(registers.CPACR)):
+        raise Refusal("the network uses the FPU or Helium, which CPACR does not switch on")
+    if machine.register(registers.CCR) & _UNALIGN_TRP:
+        raise Refusal("CCR.UNALIGN_TRP is set: loads and stores that are not aligned are faults")
+    if (
+        registers.VTOR >> 2 in memory.words
+        and memory.words[registers.VTOR >> 2] != image.symbols["crt_vectors"]
+    ):
+        raise Refusal("VTOR says another vector table than the one that the image begins with")
+    _check_protection(machine, needs.code)
+
+
+_UNALIGN_TRP = 1 << 3
+
+
+def _check_protection(machine: "_Starting", code: frozenset[int]) -> None:
+    """The MPU lets code run, constants be read, variables be written."""
+    image, protection = machine.image, machine.protection()
+    spans = [(at, image.instructions[at].following, ("run",)) for at in sorted(code | machine.code)]
+    for s in image.segments:
+        spans.append((s.address, s.end, ("read", "is_normal", *(("write",) if s.is_written else ()))))
+    for first, end, what in spans:
+        at = protection.first_refused(first, end, *what)
+        if at is not None:
+            raise Refusal(f"the MPU does not let the core {what[-1].replace('is_normal', 'read')} at {at:#x}")
 
 
 class _Words(dict[int, Content]):
@@ -108,8 +187,6 @@ class _Words(dict[int, Content]):
     reads = writes = 0
 
     def __setitem__(self, i: int, v: Content) -> None:
-        if 4 * i == _FPDSCR:
-            raise Refusal("how numbers of float32 are rounded is set, which is not followed")
         if _is_device(i):
             self.writes += 1
         else:
@@ -123,18 +200,68 @@ class _Memory(WordMemory):
     core: Mapping[int, int] = {}
 
     def _miss(self, i: int) -> Word:
-        if not _is_device(i) and 4 * i >= 0x20000000:
+        if not _is_device(i) and not _is_followed(i) and 4 * i >= 0x20000000:
             return super()._miss(i)
         assert isinstance(self.words, _Words)
         self.words.reads += 1
         return self.core.get(4 * i, unknown())
 
-    def _to(self, a: int) -> int:
-        return a >> 2 if _is_device(a >> 2) else super()._to(a)
+    is_v7 = True
+    has_helium = False
+
+    def _to(self, a: int, size: int) -> int:
+        i = a >> 2
+        if i in self.stack and a < self.floor:
+            raise Refusal("a store below the stack pointer, where an interrupt may write at any time")
+        if not _is_device(i) and not _is_followed(i):
+            return super()._to(a, size)
+        if 0xE0000000 <= a < 0xE0100000:
+            self._to_core(a, size)
+        if self.undo and _is_followed(i):
+            self._before(i, self.words.get(i))
+        return i
+
+    def _to_core(self, a: int, size: int) -> None:
+        if _is_followed(a >> 2):
+            if size != 4 or a & 3:
+                raise Refusal(f"a part of {registers.NAMES[a & ~3]} is written")
+        elif not any(first <= a < end for first, end in registers.FREE) and not (
+            self.has_helium and a == registers.ACTLR
+        ):
+            name = registers.NAMES.get(a & ~3, "of which nothing is known")
+            raise Refusal(f"a write to a register of the core that is not followed: {a:#x}, {name}")
+
+    def store(self, a: Word, v: Word) -> None:
+        """A word; one of a region of the MPU goes to that."""
+        if isinstance(a, int) and a in registers.MPU_REGION:
+            self._store_region(registers.MPU_REGION.index(a), v)
+        elif isinstance(a, int) and _is_followed(a >> 2) and not isinstance(v, int):
+            raise Refusal(f"what {registers.NAMES[a & ~3]} is set to is not known")
+        else:
+            super().store(a, v)
+
+    def _store_region(self, which: int, v: Word) -> None:
+        number = self.words[registers.MPU_NUMBER >> 2]
+        if not isinstance(v, int) or not isinstance(number, int):
+            raise Refusal("what a region of the MPU is set to is not known")
+        if which == 0 and v & 16 and self.is_v7:
+            number = v & 15  # RBAR.VALID
+            super().store(registers.MPU_NUMBER, number)
+        i = _REGIONS + 2 * number + which
+        self._before(i, self.words.get(i))
+        self.words[i] = v
+
+
+_REGIONS = 1 << 42
+"""Where the words of the MPU's regions are: RBAR, and RASR or RLAR, by number."""
 
 
 def _is_device(i: int) -> bool:
-    return 0x40000000 <= 4 * i < 0x60000000 or 4 * i >= 0xA0000000
+    return (0x40000000 <= 4 * i < 0x60000000 or 0xA0000000 <= 4 * i < 1 << 32) and not _is_followed(i)
+
+
+def _is_followed(i: int) -> bool:
+    return 4 * i in registers.FOLLOWED or 4 * i == registers.VTOR
 
 
 class _Starting(Machine):
@@ -145,24 +272,116 @@ class _Starting(Machine):
     def __init__(self, image: DecodedImage, core: Mapping[int, int]) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
         self.memory = memory = _Memory(image.loaded, image.unaligned)
-        memory.core = core
+        memory.core, memory.is_v7 = core, not image.architecture.startswith("armv8")
+        memory.has_helium = image.architecture == "armv8.1-m.main"
+        memory.split = self._split  # type: ignore[method-assign]
         self.words = self.memory.words = _Words(self.memory.words)
         for first, end in image.variable:
             self.memory.allow(first, end)
+        for at, value in registers.FOLLOWED.items():
+            self.words[at >> 2] = core.get(at, value)
 
-    def number(self, register: int) -> int:
-        v = self.r[register]
+    def begin(self, bottom: int, top: int) -> None:
+        """Start with an empty stack."""
+        if not self.image.is_variable(bottom, top) or (bottom | top) & 7:
+            raise Refusal("the stack is not in memory that the image has for variables")
+        self.memory.stack, self.memory.floor, self.lowest = range(bottom >> 2, top >> 2), top, top
+        self.r[SP] = self.sp = top
+        self.returns = [(-1, ())]
+
+    def register(self, at: int) -> int:
+        """What a register holds. Raises ``Refusal`` if that is not known."""
+        v = self.words.get(at >> 2)
         if not isinstance(v, int):
-            raise Refusal("the stack pointer is unknown")
+            raise Refusal(f"what {registers.NAMES[at]} holds when the network is called is not known")
         return v
 
+    def limit_stack(self, word: Word) -> None:
+        """MSR MSPLIM."""
+        self.memory.store(registers.MSPLIM, word)
+
+    def protection(self) -> Protection:
+        """What the MPU allows."""
+        regions: dict[int, tuple[int, int]] = {}
+        for i in [i for i in self.words if i >= _REGIONS]:
+            number = i - _REGIONS >> 1
+            pair = [self.words.get(_REGIONS + 2 * number + k, 0) for k in (0, 1)]
+            if not isinstance(pair[0], int) or not isinstance(pair[1], int):
+                raise Refusal(f"what region {number} of the MPU holds is not known")
+            regions[number] = pair[0], pair[1]
+        memory = self.register(registers.MPU_MEMORY), self.register(registers.MPU_MEMORY + 4)
+        is_v8 = self.image.architecture.startswith("armv8")
+        return Protection(is_v8, self.register(registers.MPU_CONTROL), regions, memory)
+
+    def compiled(self, pc: int) -> tuple[Step, int, int]:
+        """The step of an instruction; those of the FPU and of Helium need it to be on."""
+        step, following, cycles = super().compiled(pc)
+        if self.image.instructions[pc].name[0] != "v":
+            return step, following, cycles
+
+        def with_unit() -> int | None:
+            if not has_unit(self.words[registers.CPACR >> 2]):
+                raise Refusal("an instruction of the FPU or of Helium, which CPACR did not switch on")
+            return step()
+
+        return with_unit, following, cycles
+
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
-        span = [i for a, i in self.image.instructions.items() if taken <= a < pc]
-        if span and not any(i.name.startswith(_ACTS) and i.name not in ("bic", "bics", "bfi") for i in span):
-            waited, value = holds.args
-            if holds.name == "ne" and isinstance(value, int):  # compilers know it then, too
-                self.r[:] = [value if v is waited else v for v in self.r]
+        """A branch that depends on a device, perhaps that of a loop which waits for it."""
+        body = [i for a, i in self.image.instructions.items() if taken <= a < pc]
+        plain = body and not any(is_jump(i) or i.name.startswith("it") for i in body)
+        if plain and self._waited(holds, pc, taken):
             return following
         if len(self.returns) == 1 and taken > pc:  # a handler that never returns has no end to meet at
             self.nearer.setdefault(pc, taken)
         return super().branch(holds, pc, taken, following)
+
+    def _waited(self, holds: WordOp, pc: int, taken: int) -> bool:
+        """Go round a loop that waits for a device, until each round leaves registers as they were.
+
+        Those that a round changes are unknown. Returns False, and changes nothing, for another kind of loop.
+        """
+        start, sp = self._state(), self.r[SP]
+        written: dict[int, Content | None] = {}
+        waits_for = self._compared(holds)
+        unknowns: set[int] = set()
+        self.memory.undo.append(written)
+        try:
+            for _ in range(_MOST_ROUNDS):
+                before = [*self.r[:15], *(w for q in self.q for w in q)]
+                at = taken
+                while at != pc:
+                    at = self.one(at)
+                if written or self.r[SP] is not sp:
+                    break
+                waits_for &= self._compared(holds)
+                after = [*self.r[:15], *(w for q in self.q for w in q)]
+                changed = {
+                    n for n, (u, v) in enumerate(zip(before, after, strict=True)) if not _is_same(u, v)
+                }
+                kept = [unknown() if n in changed | unknowns else w for n, w in enumerate(before)]
+                self.r[:15], self.q[:] = kept[:15], [kept[k : k + 4] for k in range(15, 47, 4)]
+                if changed <= unknowns:
+                    for n in waits_for:
+                        self.r[n] = holds.args[1]
+                    self.forget_flags()
+                    return True
+                unknowns |= changed
+        finally:
+            self.memory.undo.pop()
+        self._restore(start, {i: (w, None) for i, w in written.items()})
+        return False
+
+    def _compared(self, holds: WordOp) -> set[int]:
+        """The registers that are a number once the loop is left: that which is waited for."""
+        kind, waited, value, _ = self.flags
+        number = holds.args[1] if holds.name == "ne" and len(holds.args) == 2 else None
+        if not isinstance(number, int) or not (kind == "sub" and value == number) | (
+            kind == "result" and number == 0
+        ):
+            return set()
+        return {n for n in range(13) if self.r[n] is waited}
+
+
+def _is_same(u: Word, v: Word) -> bool:
+    return u is v or (isinstance(u, int) and isinstance(v, int) and u == v)

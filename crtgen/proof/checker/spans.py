@@ -55,6 +55,8 @@ def _real_operation(e: Node, leaf: Span, memo: _Memo) -> Span:
         raise Refusal("bits that are no number of float32")
     if e.name.startswith(("f_abs", "f_div")) and not isinstance(e.args[-1], int):
         raise Refusal("an operation that may turn")
+    if e.name.startswith("f_div") and not number_of(e.args[1]):
+        raise Refusal("a division by 0")
     args = [(_whole if e.name == "f_of" else _real)(a, leaf, memo) for a in e.args]
     return _ordered([OPS[e.name](*ends) for ends in product(*args)], number_of)
 

@@ -6,12 +6,19 @@ A word is an ``int`` from 0 to 2^32 - 1, or one of these:
 - ``Halves``: two halves, each an int (signed) or a word of which the lower 16 bits count.
 - ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol`` of 8 bits, or a ``WordByte`` of a word.
 - ``WordOp``: an operation of ``meaning.py`` on words.
+
+Two values are known by name only: the stack pointer at the entry, a multiple of 8, and the address that the
+function returns to. They are symbols of no tensor, so that nothing that depends on them is an output. An
+address in the stack is the sum of the former and a number. Memory keeps the stack at places from
+``STACK_TOP`` down, above all addresses: no number reaches it.
 """
 
 from typing import TypeAlias, final
 
 __all__ = [
     "M32",
+    "RETURN_ADDRESS",
+    "STACK_TOP",
     "Byte",
     "Bytes",
     "Halves",
@@ -20,9 +27,11 @@ __all__ = [
     "Word",
     "WordByte",
     "WordOp",
+    "place_of",
     "signed",
     "signed8",
     "signed16",
+    "stack_word",
     "unknown",
 ]
 
@@ -161,6 +170,28 @@ class WordOp:
 
 Word: TypeAlias = int | LinearSum | Halves | Bytes | WordOp
 Byte: TypeAlias = int | Symbol | WordByte
+
+STACK_TOP = 1 << 40
+"""Where memory has the stack pointer of the entry."""
+
+_STACK = {Symbol(-1, 0, 0, (1 << 29) - 1, 29): 8}
+RETURN_ADDRESS = LinearSum(1, {Symbol(-1, 1, 0, (1 << 31) - 1, 31): 2})
+"""What LR holds at the entry: any address of Thumb code."""
+
+
+def stack_word(place: int) -> LinearSum:
+    """The address of a place in the stack."""
+    return LinearSum(place - STACK_TOP, _STACK)
+
+
+def place_of(word: Word) -> int | None:
+    """The address that a word is: below 2^32, or a place in the stack; None if it depends on an input."""
+    if isinstance(word, int):
+        return word
+    if isinstance(word, LinearSum) and (word._terms is _STACK or word.terms() == _STACK):
+        return STACK_TOP + signed(word.constant)
+    return None
+
 
 _counter = iter(range(1 << 62))
 

@@ -34,6 +34,7 @@ __all__ = [
     "mul",
     "pair",
     "raw_halves",
+    "same_sum",
     "select",
     "shifted",
     "subtract",
@@ -370,12 +371,15 @@ def logic(name: str, x: Word, y: Word) -> Word:
 
 
 def _is_sign_mask(x: Word, mask: Word) -> bool:
-    """Whether a mask is all of ``x`` where it is not negative, and nothing of it else."""
-    names = []
-    while isinstance(mask, WordOp) and mask.name in ("asr", "mvn") and mask.args[-1] in (31, mask.args[0]):
-        names.append(mask.name)
-        mask = mask.args[0]
-    return sorted(names) == ["asr", "mvn"] and mask is x
+    """Check that a mask is ~(x asr 31), or (~x) asr 31: all ones where ``x`` is not negative, else 0."""
+    return _inner(_inner(mask, "mvn"), "asr") is x or _inner(_inner(mask, "asr"), "mvn") is x
+
+
+def _inner(e: Word | None, name: str) -> Word | None:
+    """``e`` is the complement (``mvn``) or the sign in all bits (``asr``) of the word that this returns."""
+    if not isinstance(e, WordOp) or e.name != name or (name == "asr" and e.args[1] != 31):
+        return None
+    return e.args[0]
 
 
 def _masked(x: Word, mask: int) -> Word:
@@ -438,7 +442,7 @@ def _long_shift(x: Word, y: Word) -> Word | None:
 
 def select(taken: WordOp, a: Word, b: Word) -> Word:
     """``a`` where the condition holds, else ``b``; the greater and the lesser of two are seen as such."""
-    if a is b or (isinstance(a, int) and isinstance(b, int) and a == b):
+    if a is b or (isinstance(a, int) and isinstance(b, int) and a == b) or same_sum(a, b):
         return a
     x, y = (taken.args[0], taken.args[1]) if len(taken.args) == 2 else (0, 0)
     if taken.name in ("ge", "gt", "lt", "le"):
@@ -469,6 +473,13 @@ def _alike(a: WordOp, b: WordOp) -> bool:
         return shape_of(e, lambda s: (s.constant, frozenset(s.terms().items())), memo)
 
     return all(shape(x) == shape(y) for x, y in zip(a.args, b.args, strict=True))
+
+
+def same_sum(a: Word, b: Word) -> bool:
+    """Check that two words are one sum, made twice perhaps."""
+    if not isinstance(a, LinearSum) or not isinstance(b, LinearSum):
+        return False
+    return a.constant == b.constant and a.terms() == b.terms()
 
 
 def _is(a: Word, b: Word) -> bool:

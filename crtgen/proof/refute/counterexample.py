@@ -177,8 +177,6 @@ def _core(image: DecodedImage, name: str, most: int) -> Machine:
     """A core of the checker's, for many runs."""
     machine = Machine(image, most)
     allow(machine, name)
-    for first, end in variables(image, name):
-        machine.memory.allow(first, end)
     return machine
 
 

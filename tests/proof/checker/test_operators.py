@@ -62,7 +62,7 @@ def unproven(files: Sequence[Path], board: str, directory: Path) -> dict[str, st
         patch.setattr("crtgen.proof.checker.proof.agree", later)
         proofs = {file.stem: prove(image, file) for file in files}
     assert agree(read_image(image), code)
-    return {name: p.stopped or p.first_reason for name, p in proofs.items() if not p.is_proven}
+    return {name: p.stopped or p.first_reason for name, p in proofs.items() if not p.is_computed}
 
 
 NOT_FOLLOWED = {

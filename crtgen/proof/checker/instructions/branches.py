@@ -1,10 +1,10 @@
 """Branches, calls and the loops of Armv8.1-M."""
 
-from crtgen.proof.checker.flow import target
+from crtgen.proof.checker.flow import is_jump, target
 from crtgen.proof.checker.image import DecodedInstruction
 from crtgen.proof.checker.instructions.registry import family
-from crtgen.proof.checker.machine import LR, Machine, Step
-from crtgen.proof.checker.meaning import BRANCHES
+from crtgen.proof.checker.machine import LR, PC, SP, Machine, Step
+from crtgen.proof.checker.meaning import BRANCHES, NEGATED
 from crtgen.proof.checker.operands import register
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Word, WordOp, unknown
@@ -12,23 +12,46 @@ from crtgen.proof.checker.value import Word, WordOp, unknown
 __all__: list[str] = []
 
 
-@family(
-    "nop",
-    "dsb",
-    "isb",
-    "dmb",
-    *(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")),
-)
+@family("nop", "dsb", "isb", "dmb")
 def nothing(m: Machine, i: DecodedInstruction) -> Step:
     return lambda: None
 
 
+@family(*(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")))
+def condition_block(m: Machine, i: DecodedInstruction) -> Step:
+    """Begin a block of one to four instructions. Only the last may leave it, and no other code enters it."""
+    first, at, left = i.operands[0], i.following, len(i.name) - 1
+    for which in f"t{i.name[2:]}":
+        inner, left = m.image.instructions.get(at), left - 1
+        wanted = first if which == "t" else NEGATED[first]
+        if inner is None or inner.condition != wanted or inner.name.startswith(_NOT_IN_BLOCKS):
+            raise Refusal("an IT block that is not whole")
+        if left and is_jump(inner):
+            raise Refusal("a branch within an IT block")
+        at = inner.following
+    after = m.image.instructions.get(at)
+    if after is not None and after.condition:
+        raise Refusal("an IT block that is longer than it says")
+
+    def step() -> None:
+        m.block = i.following
+
+    return step
+
+
+_NOT_IN_BLOCKS = ("it", "cb", "cps", "dls", "wls", "le", "vpst", "vpt")
+
+
 @family("msr", "cpsid", "cpsie")
 def special(m: Machine, i: DecodedInstruction) -> Step:
-    """Whether interrupts come, and where the stack ends, which is checked otherwise: after a reset only."""
-    if not m.starts or (i.name == "msr" and i.operands[0].lower() not in ("msplim", "primask")):
+    """Whether interrupts come, and where the stack ends: after a reset only."""
+    which = i.operands[0].lower()
+    if not m.starts or which not in (("msplim", "primask") if i.name == "msr" else ("i",)):
         raise Refusal("a register that is not followed")
-    return lambda: None
+    if which != "msplim":
+        return lambda: None
+    n = register(i.operands[1])
+    return lambda: m.limit_stack(m.r[n])
 
 
 @family("mrs")
@@ -99,19 +122,35 @@ def branch_on_zero(m: Machine, i: DecodedInstruction) -> Step:
     return step
 
 
+# ---- loops. LR counts; LTPSIZE, here ``tail``, is as much state as a register: nothing ties it to the text.
+
+
 def _count(v: Word) -> int:
     if not isinstance(v, int):
         raise Refusal("how often a loop runs depends on an input")
     return v
 
 
+def _counter(i: DecodedInstruction) -> int:
+    """The register that the count comes from."""
+    n = register(i.operands[1])
+    if i.operands[0] != "lr" or n in (SP, PC):
+        raise Refusal("a loop that is not counted by LR")
+    return n
+
+
 @family("dls", "wls")
 def loop_start(m: Machine, i: DecodedInstruction) -> Step:
-    n, to = register(i.operands[1]), target(i) if i.name == "wls" else None
+    n, to = _counter(i), target(i) if i.name == "wls" else None
 
     def step() -> int | None:
-        m.r[LR] = _count(m.r[n])
-        return to if m.r[LR] == 0 else None
+        left = _count(m.r[n])
+        if m.tail:
+            raise Refusal("a loop within one that has tail predication")
+        if left == 0 and to is not None:  # LR stays as it was
+            return to
+        m.r[LR] = left
+        return None
 
     return step
 
@@ -119,8 +158,12 @@ def loop_start(m: Machine, i: DecodedInstruction) -> Step:
 @family("le")
 def loop_end(m: Machine, i: DecodedInstruction) -> Step:
     to = target(i)
+    if len(i.operands) != 2 or i.operands[0] != "lr":
+        raise Refusal("a loop that is not counted by LR")
 
     def step() -> int | None:
+        if m.tail:
+            raise Refusal("the end of another loop in one with tail predication")
         left = _count(m.r[LR])
         if left <= 1:
             return None
@@ -136,14 +179,16 @@ _ELEMENT = {"8": 1, "16": 2, "32": 4}
 @family("dlstp", "wlstp")
 def tail_loop_start(m: Machine, i: DecodedInstruction) -> Step:
     """A loop over elements, of which the last round may have fewer."""
-    n, size = register(i.operands[1]), _ELEMENT[i.kind]
+    n, size = _counter(i), _ELEMENT[i.kind]
     to = target(i) if i.name == "wlstp" else None
 
     def step() -> int | None:
-        m.r[LR] = left = _count(m.r[n])
-        if left == 0 and to is not None:
+        left = _count(m.r[n])
+        if m.tail:
+            raise Refusal("a loop within one that has tail predication")
+        if left == 0 and to is not None:  # LR stays as it was
             return to
-        m.tail = size
+        m.r[LR], m.tail = left, size
         return None
 
     return step
@@ -160,7 +205,7 @@ def tail_loop_end(m: Machine, i: DecodedInstruction) -> Step:
         if left > lanes:
             m.r[LR] = left - lanes
             return to
-        m.r[LR], m.tail = 0, 0
+        m.tail = 0  # and LR stays as it is
         return None
 
     return step

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from crtgen.proof.checker.image import DecodedInstruction
 from crtgen.proof.checker.instructions.registry import family
 from crtgen.proof.checker.instructions.transfers import aligned_base
-from crtgen.proof.checker.machine import LR, SP, Machine, Step
+from crtgen.proof.checker.machine import LR, PREDICATED, SP, Machine, Step
 from crtgen.proof.checker.meaning import apply
 from crtgen.proof.checker.operands import number, register
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import M32, Byte, Word, WordOp, signed8
 from crtgen.proof.checker.words import (
+    add,
     byte_word,
     bytes_of,
     halves_of,
@@ -101,22 +102,34 @@ def tail_predicate(m: Machine, i: DecodedInstruction) -> Step:
         left = m.r[n]
         if not isinstance(left, int):
             raise Refusal("a predicate depends on an input")
-        m.predicate, m.conditions = (1 << min(16, left * size)) - 1, None
+        m.predicate = (1 << min(16, left * size)) - 1 & mask(m, predicated=False)
+        m.conditions = None
 
     return step
 
 
 @family(*(f"v{kind}{'t' * n}" for kind in ("ps", "p") for n in (1, 2, 3, 4)), "vcmp")
 def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
-    """VPST, VPT, VCMP: the next one to four have to be loads and stores that ask for the predicate."""
+    """VPST, VPT, VCMP: the next one to four have to be loads and stores that ask for the predicate.
+
+    No other code may enter the block: each of them looks whether it is the next one of the block.
+    """
     at, compares = i.following, not i.name.startswith("vps")
     for _ in range(i.name.count("t")):
         after = m.image.instructions.get(at)
-        if after is None or not re.fullmatch("v(ldr|str)[bhw]t|vaddt", after.name):
+        if after is None or not PREDICATED.fullmatch(after.name):
             raise Refusal("a predicated operation that is not followed")
         at = after.following
+    after = m.image.instructions.get(at)
+    if after is not None and PREDICATED.fullmatch(after.name) and i.name != "vcmp":
+        raise Refusal("a block of predicated operations that is longer than it says")
+    block = i.following if i.name != "vcmp" else None
+
+    def begin() -> None:
+        m.block = block
+
     if not compares:
-        return lambda: None
+        return begin
     condition, x, size = i.operands[0], vector(i.operands[1]), lane_bytes(i.kind)
     y = None if i.operands[2] == "zr" else register(i.operands[2])
 
@@ -124,8 +137,10 @@ def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
         other = split_lanes(replicated(0 if y is None else m.r[y], size), size)[0]
         holds = [apply(condition, _word(a), _word(other)) for w in m.q[x] for a in split_lanes(w, size)]
         known = [h for h in holds if isinstance(h, int)]
-        m.conditions = None
+        m.conditions, m.block = None, block
         if len(known) < len(holds):
+            if m.tail:
+                raise Refusal("a predicate that depends on an input, in a loop with tail predication")
             m.conditions = (holds, size)
             return
         bits = sum(((1 << size) - 1) << k * size for k, h in enumerate(known) if h)
@@ -191,19 +206,21 @@ def move_block(m: Machine, i: DecodedInstruction) -> Step:
     if not match:
         raise Refusal("registers that are not followed")
     first, last = int(match[1]), int(match[2] or match[1])
-    size = 8 * (last - first + 1)
+    size, down = 8 * (last - first + 1), i.name == "vpush"
 
     def step() -> None:
-        at = aligned_base(m.r[base])
-        start = at - size if i.name == "vpush" else at
+        at, after = aligned_base(m.r[base]), add(m.r[base], (-size if down else size) & M32)
+        start = at - size if down else at
+        if back and down:
+            m.write_back(base, after)
         for k in range(2 * first, 2 * last + 2):
             a = start + 4 * (k - 2 * first)
             if i.name in ("vpush", "vstmia"):
                 m.memory.store(a, m.q[k >> 2][k & 3])
             else:
                 m.q[k >> 2] = [m.memory.load(a) if n == k & 3 else w for n, w in enumerate(m.q[k >> 2])]
-        if back:
-            m.r[base] = start if i.name == "vpush" else at + size
+        if back and not down:
+            m.write_back(base, after)
 
     return step
 

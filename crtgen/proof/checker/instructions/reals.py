@@ -11,7 +11,8 @@ from crtgen.proof.checker.machine import PC, SP, Machine, Step
 from crtgen.proof.checker.meaning import apply
 from crtgen.proof.checker.operands import address, number, register
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Word
+from crtgen.proof.checker.value import M32, Word
+from crtgen.proof.checker.words import add
 
 __all__: list[str] = []
 
@@ -111,16 +112,18 @@ def transfer_many(m: Machine, i: DecodedInstruction) -> Step:
     size, loads = 4 * (last - first + 1), i.name in ("vldmia", "vldmdb", "vpop")
 
     def step() -> None:
-        at = aligned_base(m.r[base])
+        at, after = aligned_base(m.r[base]), add(m.r[base], (-size if down else size) & M32)
         start = at - size if down else at
+        if back and down:
+            m.write_back(base, after)
         for k in range(first, last + 1):
             a = start + 4 * (k - first)
             if loads:
                 _set(m, k, m.memory.load(a))
             else:
                 m.memory.store(a, _get(m, k))
-        if back:
-            m.r[base] = start if down else at + size
+        if back and not down:
+            m.write_back(base, after)
 
     return step
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from crtgen.proof.checker.image import DecodedInstruction
 from crtgen.proof.checker.instructions.registry import family
 from crtgen.proof.checker.machine import PC, SP, Machine, Step
-from crtgen.proof.checker.operands import address, indexed, register, register_list
+from crtgen.proof.checker.operands import address, indexed, known_place, register, register_list
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Word
+from crtgen.proof.checker.value import M32, Word
+from crtgen.proof.checker.words import add
 
 __all__ = ["aligned_base"]
 
@@ -48,11 +49,10 @@ def store(m: Machine, i: DecodedInstruction) -> Step:
 
 def aligned_base(v: Word) -> int:
     """The address of words that have to be aligned on every core."""
-    if not isinstance(v, int):
-        raise Refusal("an address depends on an input")
-    if v & 3:
-        raise Refusal(f"{v:#x} is not aligned")
-    return v
+    place = known_place(v)
+    if place & 3:
+        raise Refusal(f"{place:#x} is not aligned")
+    return place
 
 
 @family("ldrd", "strd")
@@ -77,16 +77,17 @@ def double(m: Machine, i: DecodedInstruction) -> Step:
 def store_many(m: Machine, i: DecodedInstruction) -> Step:
     base, registers, back = _block(i)
     down, size, r = i.name != "stmia", 4 * len(registers), m.r
+    change = (-size if down else size) & M32
     if back and base in registers[1:]:
         raise Refusal("a base that is stored and written")
 
     def step() -> None:
-        at = aligned_base(r[base])
-        first = at - size if down else at
-        for k, n in enumerate(registers):
-            m.memory.store(first + 4 * k, r[n])
+        at, after = aligned_base(r[base]), add(r[base], change)
+        first, stored = at - size if down else at, [r[n] for n in registers]
         if back:
-            r[base] = first if down else at + size
+            m.write_back(base, after)
+        for k, word in enumerate(stored):
+            m.memory.store(first + 4 * k, word)
 
     return step
 
@@ -95,9 +96,10 @@ def store_many(m: Machine, i: DecodedInstruction) -> Step:
 def load_many(m: Machine, i: DecodedInstruction) -> Step:
     base, registers, back = _block(i)
     down, size, r = i.name == "ldmdb", 4 * len(registers), m.r
+    change = (-size if down else size) & M32
 
     def step() -> int | None:
-        at = aligned_base(r[base])
+        at, after = aligned_base(r[base]), add(r[base], change)
         first = at - size if down else at
         to = None
         for k, n in enumerate(registers):
@@ -106,8 +108,8 @@ def load_many(m: Machine, i: DecodedInstruction) -> Step:
                 to = v
             else:
                 r[n] = v
-        if back and base not in registers:
-            r[base] = first if down else at + size
+        if back:
+            m.write_back(base, after)
         return None if to is None else m.give_back(to)
 
     return step

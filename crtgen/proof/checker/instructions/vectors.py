@@ -9,10 +9,10 @@ from crtgen.proof.checker.instructions.packed import as_word
 from crtgen.proof.checker.instructions.registry import family
 from crtgen.proof.checker.instructions.transfers import aligned_base
 from crtgen.proof.checker.machine import Machine, Step
-from crtgen.proof.checker.operands import address, register
+from crtgen.proof.checker.operands import address, known_place, register
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import M32, Word
-from crtgen.proof.checker.words import bytes_of, low_byte, pair, raw_halves, unsigned_byte, word_of
+from crtgen.proof.checker.words import add, bytes_of, low_byte, pair, raw_halves, unsigned_byte, word_of
 
 __all__: list[str] = []
 
@@ -66,10 +66,10 @@ def _vector_places(m: Machine, match: re.Match[str]) -> Callable[[], list[int]]:
     q, offset, back = vector(match[1]), int(match[2] or 0), bool(match[3])
 
     def places() -> list[int]:
-        at = [(w + offset) & M32 for w in _numbers(m.q[q])]
+        moved = [add(w, offset & M32) for w in m.q[q]]
         if back:
-            m.q[q] = list(at)
-        return at
+            m.q[q] = moved
+        return [known_place(w) for w in moved]
 
     return places
 
@@ -80,8 +80,7 @@ def _indexed_places(m: Machine, match: re.Match[str], lane: int) -> Callable[[],
     def places() -> list[int]:
         data = b"".join(w.to_bytes(4, "little") for w in _numbers(m.q[q]))
         offsets = [int.from_bytes(data[k : k + lane], "little") for k in range(0, 16, lane)]
-        (start,) = _numbers([m.r[base]])
-        return [(start + (n << scale)) & M32 for n in offsets]
+        return [known_place(add(m.r[base], n << scale & M32)) for n in offsets]
 
     return places
 
@@ -119,13 +118,15 @@ def _gather(m: Machine, d: int, match: re.Match[str], form: tuple[int, int, bool
     base, q, scale = register(match[1]), vector(match[2]), int(match[3] or 0)
     lane, element = form[1], _element(m, form)
 
-    def one(start: int, offset: Word) -> Word:
+    def one(start: Word, offset: Word) -> Word:
         if isinstance(offset, int):
-            return element((start + (offset << scale)) & M32)
+            return element(known_place(add(start, offset << scale & M32)))
+        if not isinstance(start, int):
+            raise Refusal("an address depends on an input")
         return m.memory.table(start, offset, scale, element)
 
     def step() -> None:
-        (start,), which = _numbers([m.r[base]]), mask(m, predicated)
+        start, which = m.r[base], mask(m, predicated)
         offsets = [v for w in m.q[q] for v in _unsigned_lanes(w, lane)]
         found = [one(start, v) if which >> k * lane & 1 else 0 for k, v in enumerate(offsets)]
         m.q[d] = _packed(found, lane)
@@ -201,32 +202,31 @@ def _store(
     return step
 
 
+_GROUPS = ((0, 1, 10, 11), (2, 3, 12, 13), (4, 5, 14, 15), (6, 7, 8, 9))
+"""Which of 16 words of memory each of VLD40 to VLD43 moves, one for each beat."""
+
+
 @family(*(f"v{way}4{k}" for way in ("ld", "st") for k in range(4)))
 def interleaved(m: Machine, i: DecodedInstruction) -> Step:
-    """VLD4 and VST4: the four of a group do their work with the last one."""
+    """VLD4 and VST4 of bytes: word k of memory has byte k of each of four registers. No predicate counts."""
     if i.kind != "8":
         raise Refusal(f"interleaved lanes of {i.kind}")
-    if i.name[-1] != "3":
-        after = m.image.instructions.get(i.following)
-        following = i.name[:-1] + str(int(i.name[-1]) + 1)
-        same = after and [q.rstrip("!") for q in after.operands] == list(i.operands)
-        if after is None or after.name != following or not same:
-            raise Refusal("a group of interleaved loads or stores that is not whole")
-        return lambda: None
     registers = [vector(q.strip()) for q in i.operands[0].strip("{}").split(",")]
     base, back = register(i.operands[1].strip("[]!")), i.operands[1].endswith("!")
+    group, loads = _GROUPS[int(i.name[-1])], i.name[1] == "l"
 
     def step() -> None:
-        a = aligned_base(m.r[base])
-        if i.name[1] == "l":
-            columns = [[m.memory.byte(a + 4 * k + j) for k in range(16)] for j in range(4)]
-            for d, column in zip(registers, columns, strict=True):
-                m.q[d] = [word_of(tuple(column[4 * k : 4 * k + 4])) for k in range(4)]
-        else:
-            columns = [[b for w in m.q[d] for b in bytes_of(w)] for d in registers]
-            for k in range(16):
-                m.memory.store(a + 4 * k, word_of(tuple(c[k] for c in columns)))
+        a, after = aligned_base(m.r[base]), add(m.r[base], 64)
+        for k in group:
+            if loads:
+                for d, byte in zip(registers, bytes_of(m.memory.load(a + 4 * k)), strict=True):
+                    parts = list(bytes_of(m.q[d][k >> 2]))
+                    parts[k & 3] = byte
+                    m.q[d] = [word_of(tuple(parts)) if n == k >> 2 else w for n, w in enumerate(m.q[d])]
+            else:
+                parts = [bytes_of(m.q[d][k >> 2])[k & 3] for d in registers]
+                m.memory.store(a + 4 * k, word_of(tuple(parts)))
         if back:
-            m.r[base] = a + 64
+            m.write_back(base, after)
 
     return step

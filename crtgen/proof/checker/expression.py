@@ -7,7 +7,7 @@ from crtgen.proof.checker.meaning import OPS, wrap
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import M32, Bytes, Halves, LinearSum, Symbol, Word, WordByte, WordOp, signed
 
-__all__ = ["Node", "evaluate", "has_leaf", "leaves", "parts_of", "shape_of"]
+__all__ = ["Node", "evaluate", "has_leaf", "has_unknown", "leaves", "parts_of", "shape_of"]
 
 Node = Word | Symbol | WordByte
 
@@ -31,6 +31,20 @@ def leaves(e: Node) -> list[LinearSum]:
 def has_leaf(e: Node) -> bool:
     """Whether it depends on any."""
     return next(_leaves(e), None) is not None
+
+
+def has_unknown(e: Node) -> bool:
+    """Whether it depends on memory or a register that nothing wrote."""
+    seen: set[int] = set()
+    todo: list[Node] = [e]
+    while todo:
+        node = todo.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            if isinstance(node, WordOp) and node.name == "unknown":
+                return True
+            todo.extend(parts_of(node))
+    return False
 
 
 def _leaves(e: Node) -> Iterator[LinearSum]:

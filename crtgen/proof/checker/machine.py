@@ -30,7 +30,7 @@ from crtgen.proof.checker.value import (
     stack_word,
     unknown,
 )
-from crtgen.proof.checker.words import add, same_sum, select
+from crtgen.proof.checker.words import add, is_same, select
 
 __all__ = ["LR", "PC", "PREDICATED", "SP", "CallSite", "Machine", "Step"]
 
@@ -221,11 +221,11 @@ class Machine:
     def give_back(self, to: Word) -> int:
         """A return to where the last call came from, as Thumb code."""
         address = self.returns[-1][0]
-        known = isinstance(to, int) and to & ~1 == address != _END
-        if not known and not (address == _END and same_sum(to, RETURN_ADDRESS)):
+        back = RETURN_ADDRESS if address == _END else address | 1
+        if not is_same(to, back):
+            if is_same(add(to, 1), back):
+                raise Refusal("a return to an even address, which is no Thumb code")
             raise Refusal("a return that does not go back to where the call was")
-        if isinstance(to, int) and not to & 1:
-            raise Refusal("a return to an even address, which is no Thumb code")
         address, arguments = self.returns.pop()
         if arguments and isinstance(self.r[0], WordOp) and isinstance(self.r[1], WordOp):
             self.r[:2] = as_product(arguments, self.r[0], self.r[1])

@@ -22,7 +22,7 @@ from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.network.real_layers import RealNetwork
-from crtgen.proof.checker.recognise import Recogniser
+from crtgen.proof.checker.recognise import Recogniser, source_of
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.reset import Needs, Reset, start_up
 from crtgen.proof.checker.sliding import SlidingWindow, kept, repeats, windows
@@ -290,7 +290,10 @@ class _ProofRun:
         ):
             self._put(at, tensor, self.network.fed[tensor])
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
-        if self.machine.r[0] != 0:
+        status = self.machine.r[0]
+        if not isinstance(status, int):
+            raise Refusal(f"whether the function says that it ran depends on {source_of(status)}")
+        if status != 0:
             raise Refusal("the function does not return 0, by which it says that it ran")
 
     def _put(self, at: int, tensor: int, values: Sequence[Value]) -> None:
@@ -345,7 +348,11 @@ class _ProofRun:
         for at, tensor in zip(ends, self.network.results, strict=True):
             bits = file.kind(tensor).bits
             for i, value in enumerate(() if self.network.uncompared else self.network.values(tensor)):
-                self.found += self._is(at + i * bits // 8, bits, value)
+                is_there = self._is(at + i * bits // 8, bits, value)
+                self.found += is_there
+                if not is_there and not self.recogniser.first_reason:
+                    said = f"element {i} of tensor {tensor}: what is at its place is not known"
+                    self.recogniser.first_reason = said
         states = self.image.span(f"{self.name}_state") if self.before else (0, 0)
         for i, word in self.before.items():
             if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.proof.checker.expression import Node, evaluate, leaves, parts_of, shape_of
+from crtgen.proof.checker.expression import Node, evaluate, has_unknown, leaves, parts_of, shape_of
 from crtgen.proof.checker.greatest import greatest_of
 from crtgen.proof.checker.joint import is_joined
 from crtgen.proof.checker.lstm import lstm_output
@@ -24,7 +24,7 @@ from crtgen.proof.checker.softmax import softmax_output
 from crtgen.proof.checker.spans import where_wrong
 from crtgen.proof.checker.value import M32, LinearSum, Symbol, Word, WordOp
 
-__all__ = ["Recogniser"]
+__all__ = ["Recogniser", "source_of"]
 
 _CHUNK = 1 << 14
 """Numbers that are evaluated at once: arrays that caches hold, and that need no new pages."""
@@ -89,7 +89,7 @@ class Recogniser:
             value = self._of_layer(layer, word, found, bits)
             if value is not None:
                 return value
-        self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
+        self._because(f"a byte that depends on {source_of(word)}")
         return None
 
     def _of_layer(self, layer: Layer, word: Word, found: list[LinearSum], bits: int) -> Value | None:
@@ -303,6 +303,19 @@ class Recogniser:
     def _of_softmax(self, layer: SoftmaxLayer, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)
         return None if output is None else layer.found(output)
+
+
+def source_of(word: Word) -> str:
+    """What a word depends on: first of all what no output may depend on."""
+    if has_unknown(word):
+        return "memory or a register that nothing wrote"
+    symbols = [s for leaf in leaves(word) for s in leaf.terms()]
+    own = [s for s in symbols if s.tensor < 0]
+    if own:
+        return "the return address" if own[0].index else "the stack pointer"
+    if not symbols:
+        return "nothing"
+    return f"tensor {symbols[0].tensor}, element {symbols[0].index}"
 
 
 def _no_leaf(leaf: LinearSum) -> Any:

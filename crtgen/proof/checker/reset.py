@@ -228,6 +228,8 @@ class _Memory(WordMemory):
         elif not any(first <= a < end for first, end in registers.FREE) and not (
             self.has_helium and a == registers.ACTLR
         ):
+            if a == registers.FPDSCR:
+                raise Refusal("how numbers of float32 are rounded is set, which is not followed")
             name = registers.NAMES.get(a & ~3, "of which nothing is known")
             raise Refusal(f"a write to a register of the core that is not followed: {a:#x}, {name}")
 
@@ -288,6 +290,12 @@ class _Starting(Machine):
         self.memory.stack, self.memory.floor, self.lowest = range(bottom >> 2, top >> 2), top, top
         self.r[SP] = self.sp = top
         self.returns = [(-1, ())]
+
+    def call(self, target: int, following: int) -> int:
+        """BL. The network is called once all ways have met."""
+        if self.memory.undo and self.image.function_of(target).endswith("_compute"):
+            raise Refusal("whether the network is called depends on a device")
+        return super().call(target, following)
 
     def register(self, at: int) -> int:
         """What a register holds. Raises ``Refusal`` if that is not known."""

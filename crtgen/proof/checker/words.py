@@ -27,6 +27,7 @@ __all__ = [
     "bytes_of",
     "complement",
     "halves_of",
+    "is_same",
     "logic",
     "low_byte",
     "low_half",
@@ -34,7 +35,6 @@ __all__ = [
     "mul",
     "pair",
     "raw_halves",
-    "same_sum",
     "select",
     "shifted",
     "subtract",
@@ -385,6 +385,8 @@ def _inner(e: Word | None, name: str) -> Word | None:
 def _masked(x: Word, mask: int) -> Word:
     if mask == 0:
         return 0
+    if isinstance(x, LinearSum) and (masked := _masked_sum(x, mask)) is not None:
+        return masked
     if mask == 0xFF:
         return unsigned_byte(bytes_of(x)[0])
     if mask == 0xFFFF:
@@ -392,6 +394,15 @@ def _masked(x: Word, mask: int) -> Word:
     if all(mask >> 8 * i & 255 in (0, 255) for i in range(4)):
         return word_of(tuple(b if mask >> 8 * i & 255 else 0 for i, b in enumerate(bytes_of(x))))
     return WordOp("and", x, mask)
+
+
+def _masked_sum(x: LinearSum, mask: int) -> Word | None:
+    """The sum without its lowest bits, or these alone, if all terms are multiples of what is above them."""
+    low = mask if mask & mask + 1 == 0 else mask ^ M32
+    if low & low + 1 or any(k & low for k in x.terms().values()):
+        return None
+    rest = x.constant & low
+    return rest if mask == low else x.plus(-rest)
 
 
 def _together(x: Word, y: Word) -> Word | None:
@@ -442,7 +453,7 @@ def _long_shift(x: Word, y: Word) -> Word | None:
 
 def select(taken: WordOp, a: Word, b: Word) -> Word:
     """``a`` where the condition holds, else ``b``; the greater and the lesser of two are seen as such."""
-    if a is b or (isinstance(a, int) and isinstance(b, int) and a == b) or same_sum(a, b):
+    if is_same(a, b):
         return a
     x, y = (taken.args[0], taken.args[1]) if len(taken.args) == 2 else (0, 0)
     if taken.name in ("ge", "gt", "lt", "le"):
@@ -475,8 +486,10 @@ def _alike(a: WordOp, b: WordOp) -> bool:
     return all(shape(x) == shape(y) for x, y in zip(a.args, b.args, strict=True))
 
 
-def same_sum(a: Word, b: Word) -> bool:
-    """Check that two words are one sum, made twice perhaps."""
+def is_same(a: Word, b: Word) -> bool:
+    """Check that two words are one object, one number, or one sum, made twice perhaps."""
+    if _is(a, b):
+        return True
     if not isinstance(a, LinearSum) or not isinstance(b, LinearSum):
         return False
     return a.constant == b.constant and a.terms() == b.terms()

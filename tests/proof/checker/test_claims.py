@@ -8,12 +8,12 @@ import pytest
 from crtgen.proof.checker.image import DecodedImage, read_image
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol, WordByte, WordOp
+from crtgen.proof.checker.value import STACK_TOP, Symbol, WordByte, WordOp
 from tests.support import require_tool
 
 pytestmark = pytest.mark.qemu
 
-ARENA, STACK = 0x20000000, 0xF0000000
+ARENA = 0x20000000
 
 BROKEN = {
     "a kept register": ("movs r4, #1 ; bx lr", "a register that a callee has to keep"),
@@ -25,7 +25,7 @@ BROKEN = {
     "a store outside": ("ldr r0, =0x60000000 ; str r0, [r0] ; bx lr", "outside of arena and stack"),
     "a store into code": ("ldr r0, =start ; str r0, [r0] ; bx lr", "outside of arena and stack"),
     "a store behind the arena": ("ldr r0, =0x20000100 ; strb r0, [r0] ; bx lr", "outside of arena and stack"),
-    "a store below the stack": ("sub r0, sp, #0x404 ; str r0, [r0] ; bx lr", "outside of arena and stack"),
+    "a store below the stack": ("sub r0, sp, #0x404 ; str r0, [r0] ; bx lr", "below the stack pointer"),
     "an address from an input": (
         "ldr r0, =0x20000000 ; ldrb r1, [r0] ; str r1, [r0, r1] ; bx lr",
         "an address depends on an input",
@@ -75,9 +75,9 @@ def run(image: DecodedImage, name: str) -> Machine:
     """Run a function of which the first byte of the arena is an input."""
     machine = Machine(image, 1000)
     machine.memory.allow(ARENA, ARENA + 0x100)
-    machine.memory.allow(STACK - 0x400, STACK)
+    machine.memory.allow_stack(STACK_TOP - 0x400, STACK_TOP)
     machine.memory.store_byte(ARENA, Symbol(0, 0, -128, 127))
-    machine.run(image.symbols[name.replace(" ", "_")], STACK)
+    machine.run(image.symbols[name.replace(" ", "_")], STACK_TOP)
     return machine
 
 

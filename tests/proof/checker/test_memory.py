@@ -1,10 +1,12 @@
 """Constants of an image, and tables of them."""
 
 import numpy as np
+import pytest
 
 from crtgen.proof.checker.expression import evaluate
 from crtgen.proof.checker.memory import WordMemory
-from crtgen.proof.checker.value import Symbol, Word, WordOp
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import STACK_TOP, Symbol, Word, WordOp
 
 X = Symbol(0, 0, -128, 127)
 PLACE = WordOp("lsr", WordOp("add", X.word, 128), 4)
@@ -36,7 +38,57 @@ def test_a_table_of_constants_is_read_once() -> None:
 
 def test_words_that_two_constants_share() -> None:
     memory = WordMemory([(0x1000, b"\1\2\3\4\5"), (0x1005, b"\6\7\x08\x09")], unaligned=False)
-    assert [memory.load(at) for at in (0x1000, 0x1004, 0x1008)] == [0x04030201, 0x08070605, 9]
+    assert [memory.load(at) for at in (0x1000, 0x1004)] == [0x04030201, 0x08070605]
+    assert memory.unsigned_byte(0x1008) == 9
+
+
+def test_bytes_that_are_not_there() -> None:
+    """Beyond the end of a constant, or of what a run may write, in words of which other bytes are there."""
+    memory = WordMemory([(0x1001, b"\1\2\3\4\5\6")], unaligned=True)
+    memory.allow(0x2001, 0x2007)
+    assert memory.half(0x1001, signed=False) == 0x0201
+    assert memory.load(0x1003) == 0x06050403
+    for read in (
+        lambda: memory.load(0x1000),
+        lambda: memory.load(0x1004),
+        lambda: memory.unsigned_byte(0x1000),
+        lambda: memory.half(0x1006, signed=True),
+        lambda: memory.load(0x2000),
+        lambda: memory.load(0x2004),
+        lambda: memory.unsigned_byte(0x2007),
+        lambda: memory.half(0x2006, signed=False),
+    ):
+        with pytest.raises(Refusal, match=r"a load from 0x[12]00"):
+            read()
+    memory.store(0x2003, 7)
+    memory.store_half(0x2001, 7)
+    for write in (
+        lambda: memory.store(0x2000, 7),
+        lambda: memory.store(0x2004, 7),
+        lambda: memory.store_half(0x2006, 7),
+        lambda: memory.store_byte(0x2000, 7),
+        lambda: memory.store_low_byte(0x2007, X.word),
+    ):
+        with pytest.raises(Refusal, match="a store to 0x200"):
+            write()
+
+
+def test_what_is_below_the_stack_pointer() -> None:
+    """Nobody reads or writes there, and what stood there is unknown when the stack grows again."""
+    memory = WordMemory([], unaligned=True)
+    memory.allow_stack(STACK_TOP - 64, STACK_TOP)
+    memory.floor = STACK_TOP - 16
+    memory.store(STACK_TOP - 16, 5)
+    with pytest.raises(Refusal, match="below the stack pointer"):
+        memory.store(STACK_TOP - 20, 5)
+    memory.give_back(STACK_TOP - 8)
+    for read in (memory.load, memory.unsigned_byte, memory.signed_byte):
+        with pytest.raises(Refusal, match="below the stack pointer"):
+            read(STACK_TOP - 16)
+    with pytest.raises(Refusal, match="below the stack pointer"):
+        memory.half(STACK_TOP - 16, signed=True)
+    memory.floor = STACK_TOP - 16
+    assert memory.load(STACK_TOP - 16) != 5
 
 
 def test_an_index_of_two_symbols_that_is_shifted() -> None:

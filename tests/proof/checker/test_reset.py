@@ -7,9 +7,10 @@ import pytest
 
 from crtgen import api
 from crtgen.base.errors import UsageError
+from crtgen.proof.certificate import lines_of
 from crtgen.proof.checker import prove
 from crtgen.proof.checker.image import read_image
-from crtgen.proof.checker.reset import start_up
+from crtgen.proof.checker.reset import Needs, start_up
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import elements, rare
 from tests.support import require_tool
@@ -48,7 +49,7 @@ def literal(path: Path, value: int) -> int:
 
 
 def test_variables_are_what_they_ought_to_be(image: Path) -> None:
-    reset, code = start_up(read_image(image), "rare", 100)
+    reset, code = start_up(read_image(image), "rare", Needs(100))
     assert reset.stopped == ""
     assert reset.reads > 0
     assert reset.writes > 0
@@ -64,7 +65,7 @@ def test_a_variable_from_elsewhere(image: Path, tmp_path: Path) -> None:
     source = read.symbols["crt_data_load"]
     bit = next(b for b in range(5, 20) if source >> b & 1)
     changed = flipped(image, literal(image, source) + bit // 8, bit % 8, tmp_path)
-    reset, _ = start_up(read_image(changed), "rare", 100)
+    reset, _ = start_up(read_image(changed), "rare", Needs(100))
     assert f"main is called, and {read.symbols['crt_data_start']:#x} does not hold 0x78" in reset.stopped
 
 
@@ -72,18 +73,18 @@ def test_zeros_that_end_early(image: Path, tmp_path: Path) -> None:
     end = read_image(image).symbols["crt_bss_end"]
     bit = next(b for b in range(2, 20) if end >> b & 1)
     changed = flipped(image, literal(image, end) + bit // 8, bit % 8, tmp_path)
-    reset, _ = start_up(read_image(changed), "rare", 100)
+    reset, _ = start_up(read_image(changed), "rare", Needs(100))
     assert "does not hold 0x0" in reset.stopped
 
 
 def test_a_stack_that_is_too_small(image: Path) -> None:
-    reset, _ = start_up(read_image(image), "rare", 8192)
+    reset, _ = start_up(read_image(image), "rare", Needs(8192))
     assert "the stack is too small" in reset.stopped
 
 
 def test_a_vector_table_that_leads_elsewhere(image: Path, tmp_path: Path) -> None:
     vectors = read_image(image).symbols["crt_vectors"]
-    reset, _ = start_up(read_image(flipped(image, vectors + 1, 5, tmp_path)), "rare", 100)
+    reset, _ = start_up(read_image(flipped(image, vectors + 1, 5, tmp_path)), "rare", Needs(100))
     assert "does not begin with the top of the stack" in reset.stopped
 
 
@@ -95,10 +96,12 @@ def test_several_models(tmp_path: Path) -> None:
     compiled = api.compile([api.load(path) for path in models], "mps2_an386")
     built = compiled.generate("standalone").build()
     first, second = (prove(built.path, path) for path in models)
-    assert (first.is_proven, second.is_proven) == (True, True), (first.first_reason, second.first_reason)
+    assert (first.is_proven, second.is_proven) == (True, False), (first.first_reason, second.first_reason)
+    assert second.is_computed
     assert (first.model, first.outputs, second.outputs) == ("one", 1, 32)
     assert (first.reset.stopped, first.reset.reserved) == ("", 8192)
-    assert "another network is called first" in second.reset.stopped
+    assert "another network, one, is called first" in second.reset.stopped
+    assert "not checked: reset" in lines_of(second)[-1]
     (tmp_path / "one.tflite").rename(tmp_path / "third.tflite")
     with pytest.raises(UsageError, match="which model of the image is it"):
         prove(built.path, tmp_path / "third.tflite")

@@ -31,7 +31,7 @@ from crtgen.lab.measure.lock import (
     write_lock,
 )
 from crtgen.lab.settings import ModelSettings
-from crtgen.proof.certificate import lines_of, proof_key, prove_built
+from crtgen.proof.certificate import lines_of, own_proof, proof_key, prove_built
 
 __all__ = ["command"]
 
@@ -158,18 +158,18 @@ def _proven(job: _Job, update: bool, prove_again: bool, say: api.Say) -> _Job:
     # proof is a public digest, so that anybody can write it into a lock. Only the person's own data say that
     # it was proven here.
     compiled, file, after = job.compiled, job.settings.file, job.after
-    key = proof_key(compiled, file, after.toolchain)
+    image = compiled.generate("standalone").build(say=say)
+    key = proof_key(image, file, compiled.request.sliding)
     done = replace(job, after=replace(after, proof=key))
-    if trust.has_made(f"proof {key}") and not prove_again:
+    if trust.has_made(own_proof(key)) and not prove_again:
         return done
     if job.before is not None and job.before.proof == key and not (update or prove_again):
         return replace(done, claimed=True)
     say(f"proving {after.model} on {compiled.board.name}")
-    image = compiled.generate("standalone").build(say=say)
     proof = prove_built(image, file, compiled.board, compiled.request.sliding)
     if not proof.is_proven:
         return replace(job, after=replace(after, proof=""), unproven="; ".join(lines_of(proof)))
-    trust.made(f"proof {key}")
+    trust.made(own_proof(key))
     return done
 
 

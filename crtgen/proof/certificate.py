@@ -11,13 +11,23 @@ from crtgen import api
 from crtgen.base import files
 from crtgen.boards import Board
 from crtgen.network.passes import Sliding
-from crtgen.proof.checker import UNKNOWN, CoreTiming, Error, Proof, SlidingWindow, checker_digest, prove
+from crtgen.proof.checker import (
+    UNKNOWN,
+    CoreTiming,
+    Error,
+    Proof,
+    SlidingWindow,
+    checker_digest,
+    checker_tools,
+    prove,
+)
 
 __all__ = [
     "as_dict",
     "depth_of",
     "functions_of",
     "lines_of",
+    "own_proof",
     "proof_key",
     "prove_built",
     "timing_of",
@@ -54,15 +64,21 @@ def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | 
     return prove(image.path, model, timing=timing_of(board), window=window_of(sliding))
 
 
-def proof_key(compiled: api.Compiled, model: Path, toolchain: str) -> str:
-    """A digest of all that the proof of a standalone image depends on: an equal one has an equal proof."""
+def proof_key(image: api.Image, model: Path, sliding: Sliding | None) -> str:
+    """A digest of what a proof is of, and of the checker: the image's file, the model's, the windows."""
     parts = (
-        compiled.generate("standalone").project.digest,
-        toolchain,
+        hashlib.sha256(files.read(image.path)).hexdigest(),
         hashlib.sha256(files.read(model)).hexdigest(),
+        repr(window_of(sliding)),
         checker_digest(),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def own_proof(key: str) -> str:
+    """What a computer keeps of a proof that it made: the key, and what the checker ran on there."""
+    tools = "\n".join(f"{name}: {tool}" for name, tool in sorted(checker_tools().items()))
+    return f"proof {key} {hashlib.sha256(tools.encode()).hexdigest()}"
 
 
 def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:

@@ -9,8 +9,9 @@ from crtgen.base.errors import MismatchError, UsageError
 from crtgen.boards import Board
 from crtgen.cli import check
 from crtgen.lab.measure.lock import read_lock
+from crtgen.network.passes import Sliding
 from crtgen.proof import certificate
-from crtgen.proof.checker import Proof, prove
+from crtgen.proof.checker import Proof, checker_tools, prove
 from tests.cli.test_folder import as_json, crtgen
 from tests.proof.checker.networks import elements, rare
 from tests.support import require_tool
@@ -48,6 +49,12 @@ def test_a_proof_is_kept_and_holds_or_fails(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(certificate, "checker_digest", lambda: "another checker")
     assert crtgen("check").stdout.endswith("\n  proven\n")
     assert [path.name for path in proved] == ["rare.tflite"]
+
+    monkeypatch.setattr(certificate, "checker_tools", lambda: {"numpy": "another one"})
+    assert crtgen("check").exit_code == 0
+    assert len(proved) == 2, "what was proven with other tools is proven again"
+    assert crtgen("check").exit_code == 0
+    assert len(proved) == 2
 
     other = folder / "other.tflite"
     other.write_bytes(elements())
@@ -91,3 +98,20 @@ def test_a_key_that_is_no_truth(folder: Path) -> None:
     done = crtgen("check")
     assert done.exit_code == UsageError.exit_code
     assert "true or false is wanted" in done.stderr
+
+
+def test_what_a_proof_is_kept_by(folder: Path) -> None:
+    """Image, model, windows and checker have a key; the tools of the checker are of the computer."""
+    model = folder / "rare.tflite"
+    compiled = api.load(model).compile("mps2_an386")
+    image = compiled.generate("standalone").build()
+    key = certificate.proof_key(image, model, None)
+    assert certificate.proof_key(compiled.generate("standalone").build(), model, None) == key
+    assert certificate.proof_key(image, model, Sliding(1, 2)) != key
+    data = bytearray(image.path.read_bytes())
+    data[-1] ^= 1
+    image.path.write_bytes(data)
+    assert certificate.proof_key(image, model, None) != key
+    tools = checker_tools()
+    assert {"python", "numpy", "pyelftools", "tflite", "onnx", "binutils"} <= tools.keys()
+    assert all(len(tool) > 0 for tool in tools.values())

@@ -10,6 +10,7 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
     machine    runs instructions on symbols           meaning    what operations on words are
     network    the model file: what layers compute    recognise  which output a stored byte is
     decoders   whether others read the code alike     reset      what stands in memory at the call
+    core       what the core's registers allow
     cycles     what instructions take at most
     error      how far numbers of float32 are from the network's
     sliding    the windows of a signal, and what is kept of one for the next
@@ -20,7 +21,7 @@ See docs/prove.md for what a proof says, and what it does not.
 
 from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.error import Error
-from crtgen.proof.checker.proof import LayerProof, Proof, checker_digest, prove
+from crtgen.proof.checker.proof import LayerProof, Proof, checker_digest, checker_tools, prove
 from crtgen.proof.checker.sliding import SlidingWindow
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "Proof",
     "SlidingWindow",
     "checker_digest",
+    "checker_tools",
     "prove",
 ]

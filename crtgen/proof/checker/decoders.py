@@ -19,7 +19,7 @@ from crtgen.base.temporary import TemporaryFolder
 from crtgen.proof.checker.image import DecodedImage, DecodedInstruction, image_bytes, tool
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["agree"]
+__all__ = ["agree", "decoders"]
 
 _SECONDS = 120
 _CORES = {
@@ -41,22 +41,35 @@ def agree(image: DecodedImage, used: Iterable[int]) -> dict[str, str]:
     for the first instruction about which two differ.
     """
     code = [image.instructions[address] for address in sorted(used)]
-    objdump, assembler = tool("objdump"), tool("as")
+    assembler = tool("as")
     core = [f".arch {image.architecture}"]  # binutils 2.40 does not know every core by its name
     core += [f".arch_extension {name}" for name in _EXTENSIONS.get(image.architecture, ())]
     source = [*core, *map(_for_binutils, code)]
     _compare(image, code, "binutils", [assembler, "-o", "used.o", "used.s"], source)
-    said = {
-        "binutils": f"{_version([objdump, '--version'])}, SHA-256 {_digest(objdump)} and {_digest(assembler)}"
-    }
-    spec = find_spec("ziglang")
-    if spec is not None:
-        zig = shutil.which("zig", path=str(Path(str(spec.origin)).parent)) or sys.executable
+    zig = _zig()
+    if zig is not None:
         target = ["-target", "thumb-freestanding-eabi", "-c", "used.s", "-o", "used.o"]
         source = [f".cpu {_CORES[image.architecture]}", *map(_for_llvm, code)]
         _compare(image, code, "LLVM", [zig, "cc", *target], source)
+    return decoders()
+
+
+def decoders() -> dict[str, str]:
+    """The version and the digest of each decoder that is here."""
+    objdump, assembler, zig = tool("objdump"), tool("as"), _zig()
+    said = {
+        "binutils": f"{_version([objdump, '--version'])}, SHA-256 {_digest(objdump)} and {_digest(assembler)}"
+    }
+    if zig is not None:
         said["llvm"] = f"{_version([zig, 'cc', '--version'])} of zig, SHA-256 {_digest(zig)}"
     return said
+
+
+def _zig() -> str | None:
+    spec = find_spec("ziglang")
+    if spec is None:
+        return None
+    return shutil.which("zig", path=str(Path(str(spec.origin)).parent)) or sys.executable
 
 
 def _compare(

@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
-from crtgen.proof.checker.decoders import agree
+from crtgen.proof.checker.decoders import agree, decoders
 from crtgen.proof.checker.error import Bounds, Error
 from crtgen.proof.checker.image import DecodedImage, read_image
 from crtgen.proof.checker.layout import STACK_TOP, allow, only_model, places, variables
@@ -28,7 +29,7 @@ from crtgen.proof.checker.reset import Needs, Reset, start_up
 from crtgen.proof.checker.sliding import SlidingWindow, kept, repeats, windows
 from crtgen.proof.checker.value import M32, LinearSum, Word, unknown
 
-__all__ = ["LayerProof", "Proof", "checker_digest", "prove"]
+__all__ = ["LayerProof", "Proof", "checker_digest", "checker_tools", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
@@ -149,10 +150,10 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
     needs = Needs(proof.stack, unit, code, tuple(runs[0].kept()))
     reset, started = start_up(image, proof.model, needs)
     try:
-        decoders = agree(image, code | started)
+        asked = agree(image, code | started)
     except Refusal as refusal:
         return replace(proof, stopped=str(refusal), outputs_proven=0)
-    return replace(proof, reset=reset, certificate={**proof.certificate, **decoders})
+    return replace(proof, reset=reset, certificate={**proof.certificate, **checker_tools(), **asked})
 
 
 @contextmanager
@@ -164,6 +165,22 @@ def _deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
+
+
+_LIBRARIES = ("numpy", "pyelftools", "tflite", "onnx", "protobuf", "flatbuffers")
+
+
+def checker_tools() -> dict[str, str]:
+    """What the checker runs on: versions and digests of decoders, versions of Python and of libraries."""
+    found = {name: _version_of(name) for name in _LIBRARIES}
+    return {**decoders(), "python": sys.version, **found}
+
+
+def _version_of(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def checker_digest() -> str:

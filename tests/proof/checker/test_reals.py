@@ -88,3 +88,22 @@ def test_courses() -> None:
     assert through(WordOp("f_int", WordOp("f_mul", x, word(np.inf)))) is None, "0 times it is no number"
     with pytest.raises(Refusal, match="used as an integer"):
         through(WordOp("add", x, 1))
+
+
+def test_an_integer_is_no_number_of_float32() -> None:
+    """From -2^31 on, the bits of x in the integers are a number that falls: f_int(f_int(x) * 1.0) turns."""
+    x, one = X.word, word(1)
+    inner = WordOp("f_int", WordOp("f_mul", x, word(2.0**28)))
+    assert through(inner) is not None
+    for outer in (WordOp("f_mul", inner, one), WordOp("f_add", inner, one)):
+        assert through(WordOp("f_int", outer)) is None
+    assert through(WordOp("f_int", WordOp("f_of", inner))) is not None
+
+
+@pytest.mark.parametrize("zero", [0, 0x80000000], ids=["0", "-0"])
+def test_a_division_by_zero_is_not_followed(zero: int) -> None:
+    """It jumps from one infinity to the other, and 0 / 0 is no number."""
+    quotient = WordOp("f_div", X.word, zero)
+    assert through(WordOp("f_int", quotient)) is None
+    with pytest.raises(Refusal, match="a division by 0"):
+        where_wrong(WordOp("f_int", quotient), ENDS, ordered, lambda bits: bits * 0)

@@ -1,5 +1,7 @@
 """Constants of an image, and tables of them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_bytes_that_are_not_there() -> None:
     memory.allow(0x2001, 0x2007)
     assert memory.half(0x1001, signed=False) == 0x0201
     assert memory.load(0x1003) == 0x06050403
-    for read in (
+    reads: tuple[Callable[[], object], ...] = (
         lambda: memory.load(0x1000),
         lambda: memory.load(0x1004),
         lambda: memory.unsigned_byte(0x1000),
@@ -57,18 +59,20 @@ def test_bytes_that_are_not_there() -> None:
         lambda: memory.load(0x2004),
         lambda: memory.unsigned_byte(0x2007),
         lambda: memory.half(0x2006, signed=False),
-    ):
+    )
+    for read in reads:
         with pytest.raises(Refusal, match=r"a load from 0x[12]00"):
             read()
     memory.store(0x2003, 7)
     memory.store_half(0x2001, 7)
-    for write in (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: memory.store(0x2000, 7),
         lambda: memory.store(0x2004, 7),
         lambda: memory.store_half(0x2006, 7),
         lambda: memory.store_byte(0x2000, 7),
         lambda: memory.store_low_byte(0x2007, X.word),
-    ):
+    )
+    for write in writes:
         with pytest.raises(Refusal, match="a store to 0x200"):
             write()
 

@@ -112,7 +112,7 @@ class Protection:
         return found[-1].of_v7()
 
 
-class _Region(NamedTuple):
+class _ProtectedRegion(NamedTuple):
     first: int
     end: int
     base: int
@@ -147,16 +147,16 @@ class _Region(NamedTuple):
         return _Allowed(True, not self.base & 4, runs, not device)
 
 
-def _of_v7(base: int, attributes: int) -> _Region | None:
+def _of_v7(base: int, attributes: int) -> _ProtectedRegion | None:
     size = (attributes >> 1 & 31) + 1
     if not attributes & 1 or size < 5:
         return None
     first = base & ~((1 << size) - 1) & 0xFFFFFFFF
     parts = attributes >> 8 & 255 if size >= 8 else 0
-    return _Region(first, first + (1 << size), base, attributes, parts)
+    return _ProtectedRegion(first, first + (1 << size), base, attributes, parts)
 
 
-def _of_v8(base: int, attributes: int) -> _Region | None:
+def _of_v8(base: int, attributes: int) -> _ProtectedRegion | None:
     if not attributes & 1:
         return None
-    return _Region(base & ~31, (attributes & ~31 & 0xFFFFFFFF) + 32, base, attributes, 0)
+    return _ProtectedRegion(base & ~31, (attributes & ~31 & 0xFFFFFFFF) + 32, base, attributes, 0)

@@ -260,7 +260,7 @@ def _decode(
 ) -> dict[int, DecodedInstruction]:
     """Every instruction that objdump finds; the conditions of IT blocks go to those within."""
     known = "armv7e-m" if architecture == "armv7-m" else architecture  # objdump has no name for the former
-    command = [tool("objdump"), "-d", "--no-show-raw-insn", "-m", known, str(path.resolve())]
+    command = [tool("objdump"), "-d", "-z", "--no-show-raw-insn", "-m", known, str(path.resolve())]
     code, output = run_to_end(command, time_limit=_SECONDS)
     if code != 0:
         raise UsageError("objdump cannot read it", where=str(path))

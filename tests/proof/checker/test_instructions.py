@@ -17,7 +17,7 @@ from crtgen.proof.checker.meaning import BRANCHES
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Bytes, Halves, LinearSum, Symbol, Word, WordOp, signed8, signed16
 from tests.proof.checker.mutations import flipped
-from tests.proof.checker.programs import CASES, CORE, HELIUM, OTHERS, Core, States, run_on_core
+from tests.proof.checker.programs import ALIASED, CASES, CORE, HELIUM, OTHERS, Core, States, run_on_core
 
 pytestmark = pytest.mark.qemu
 
@@ -159,6 +159,29 @@ def test_symbols(ran: States, machine: Machine, number: int) -> None:
         compared += 1
     by_lanes = "shl.s32 q0, q1, q2" in CASES[number]  # an amount that is a symbol is refused
     assert compared >= _COUNT // 4 or by_lanes
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.nightly)])
+def test_one_register_in_several_places(count: int, tmp_path: Path) -> None:
+    """Each form with its registers aliased, on numbers and on symbols in any of r0 to r3."""
+    ran = run_on_core(tmp_path, count, seed=count, core=ALIASED)
+    machine = Machine(read_image(ran.image), 1 << 40)
+    followed: dict[str, int] = {}
+    for number, text in enumerate(ALIASED.cases):
+        for k, (state, result) in enumerate(zip(ran.states, ran.results[number], strict=True)):
+            symbols = _Symbols(k)
+            some = [[], [], [0, 1], [1, 2], [0, 3], [0, 1, 2, 3]][k % 6]
+            r = [symbols.word(v) if i in some else v for i, v in enumerate(state[:6])]
+            q = [[symbols.word(v) if some else v for v in state[6 + 4 * i : 10 + 4 * i]] for i in range(3)]
+            try:
+                _run(machine, number, r, q)
+                found = [symbols.value(w) for w in (*machine.r[:4], *machine.q[0])]
+            except Refusal:
+                assert some or "vrshl" in text or "vshl" in text, text
+                continue
+            assert found == [*result[:4], *result[5:]], (text, state, some)
+            followed[text] = followed.get(text, 0) + 1
+    assert len(followed) > len(ALIASED.cases) * 0.99 > 600
 
 
 def test_text_is_assembled_again(image: DecodedImage) -> None:

@@ -107,6 +107,8 @@ def _for_binutils(i: DecodedInstruction) -> str:
     if small and i.following == i.address + 2 and small[2] == small[3]:
         code = 0x1E00 if small[1] == "subs" else 0x1C00
         return f".inst.n {code | int(small[4]) << 6 | int(small[2]) * 9:#x}"
+    if relative is None and _VENEER.fullmatch(i.text):  # the assembler has no distance of -0
+        return ".inst.w 0xf85ff000"
     return i.text if relative is None else f"{relative[0]}. + ({relative[1]})"
 
 
@@ -121,7 +123,7 @@ def _for_llvm(i: DecodedInstruction) -> str:
         return f"adr {i.operands[0]}, {i.operands[2]}"
     if _ONE_WIDTH.match(i.text):
         return i.text.replace(".w ", " ", 1)
-    return i.text
+    return "ldr.w pc, [pc, #-0]" if _VENEER.fullmatch(i.text) else i.text
 
 
 def _real_number(i: DecodedInstruction) -> str | None:
@@ -135,6 +137,7 @@ def _real_number(i: DecodedInstruction) -> str | None:
 
 
 _REAL = re.compile(r"(vmov\S*\.f32 s\d+, )#(\d+)")
+_VENEER = re.compile(r"ldr\.w pc, \[pc\]")
 _SMALL = re.compile(r"(adds|subs) r([0-7]), r([0-7]), #([0-7])")
 _ONE_WIDTH = re.compile(
     r"mul\.w |(adcs?|sbcs?|ands?|orrs?|eors?|bics?|mvns?|rsbs?)\.w .*#|(ldr|str)\w*\.w .*#-"

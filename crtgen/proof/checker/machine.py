@@ -231,6 +231,12 @@ class Machine:
             self.r[:2] = as_product(arguments, self.r[0], self.r[1])
         return address
 
+    def leave(self, to: Word) -> int:
+        """A load of PC: a return, or the jump of a linker's veneer to the function that is called."""
+        if isinstance(to, int) and to & 1 and any(to - 1 == first for first, _, _ in self.image.functions):
+            return to - 1
+        return self.give_back(to)
+
     def alike(self) -> "Machine":
         """Another core with the same image, of which no memory may be written yet."""
         return Machine(self.image, self.limit, self.timing)

@@ -60,9 +60,9 @@ def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callabl
     base, offset, scale, back, after = match.groups()
     b = register(base)
     if b == PC:
-        if offset is None or offset[0] != "#" or back or after:
+        if (offset and offset[0] != "#") or back or after:
             raise Refusal("an address that is not followed")
-        fixed = ((i.address + 4) & ~3) + number(offset)
+        fixed = ((i.address + 4) & ~3) + (number(offset) if offset else 0)
         return lambda: fixed
     if after:
         return _after(m, b, int(after))

@@ -4,8 +4,10 @@ from itertools import product
 
 import pytest
 
+from crtgen.proof.checker.instructions.data import put_above
 from crtgen.proof.checker.long_sums import field, field_across, long_words
 from crtgen.proof.checker.value import LinearSum, Symbol, Word, WordOp
+from crtgen.proof.checker.words import shifted
 
 A, B = Symbol(0, 0, -128, 127), Symbol(0, 1, -100, 3)
 FIELDS = LinearSum((1 << 19) + (1 << 41) + (1 << 61), {A: 5 + (7 << 21) + (-9 << 42), B: -3 + (2 << 21)})
@@ -28,6 +30,18 @@ def value(word: Word | None, a: int, b: int) -> int:
 def test_each_is_a_sum(found: Word | None, place: int, width: int) -> None:
     for a, b in product((-128, -127, -1, 0, 1, 126, 127), (-100, -99, -1, 0, 3)):
         assert value(found, a, b) == (value(FIELDS, a, b) >> place) % (1 << width)
+
+
+def test_an_upper_word_above_a_field_that_is_whole() -> None:
+    """A field that begins in the lower word, and never reaches the upper one: BFI puts zeros above it."""
+    total = LinearSum((1 << 19) + (900 << 21) + (1 << 61), {A: 5 + (7 << 21) + (-9 << 42)})
+    low, high = long_words(total) or (0, 0)
+    lower = shifted("lsr", low, 21)
+    assert isinstance(lower, LinearSum)
+    for a in range(-128, 128):
+        assert value(put_above(lower, high, 11, 10), a, 0) == (value(total, a, 0) >> 21) % (1 << 21)
+    assert put_above(lower, high, 8, 10) is None, "it has more bits than that"
+    assert put_above(LinearSum(-1, {A: 1}), high, 11, 10) is None
 
 
 def test_what_may_carry_is_none() -> None:

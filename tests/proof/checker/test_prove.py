@@ -17,7 +17,7 @@ from crtgen.proof.checker import CoreTiming, Proof, prove
 from crtgen.proof.checker.image import read_image
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import average_pool, elements
-from tests.support import ROOT, model_path, require_tool
+from tests.support import ROOT, model_path, models_dir, require_tool
 
 pytestmark = pytest.mark.qemu
 
@@ -155,9 +155,18 @@ def test_divisions_on_m0plus(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
+def test_products_of_polynomials_on_m3(tmp_path: Path) -> None:
+    """A 3x3 depthwise layer of vww, of which some fields end within the lower word of a product."""
+    model = models_dir().parent / "proof" / "dw25_m3.tflite"
+    proof = prove(image_of(model, "mps2_an385", tmp_path), model)
+    assert proof.is_proven, lines_of(proof)
+    assert proof.outputs_proven == 2304
+
+
+@pytest.mark.models
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_int8", "vww_int8"])
-@pytest.mark.parametrize("board", [M0, M4, M55])
+@pytest.mark.parametrize("board", [M0, "mps2_an385", M4, M33, M55])
 def test_reference_networks_on(board: str, name: str, tmp_path: Path) -> None:
     """Layers of vww run row by row, and a channel of it that is a constant is left out."""
     model = model_path(name)

@@ -10,7 +10,7 @@ from crtgen.proof.checker.machine import PC, Machine, Step
 from crtgen.proof.checker.meaning import apply
 from crtgen.proof.checker.operands import number, register, second
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import M32, Halves, Word, WordOp, unknown
+from crtgen.proof.checker.value import M32, Halves, LinearSum, Word, WordOp, unknown
 from crtgen.proof.checker.words import (
     add,
     byte_word,
@@ -26,7 +26,7 @@ from crtgen.proof.checker.words import (
     word_of,
 )
 
-__all__: list[str] = []
+__all__ = ["EXTENSIONS", "put_above"]
 
 
 def _with_flags(*names: str) -> list[str]:
@@ -300,11 +300,22 @@ def insert(m: Machine, i: DecodedInstruction) -> Step:
             m.r[d] = word_of(tuple(b))
         elif (across := field_across(u, v, lsb, width)) is not None:
             m.r[d] = across
+        elif (above := put_above(u, v, lsb, width)) is not None:
+            m.r[d] = above
         else:
             kept = logic("and", u, ~mask & M32)
             m.r[d] = logic("orr", kept, logic("and", shifted("lsl", v, lsb), mask))
 
     return step
+
+
+def put_above(u: Word, v: Word, place: int, width: int) -> Word | None:
+    """The lowest ``width`` bits of ``v`` above a sum that keeps to the bits below ``place``."""
+    if not isinstance(u, LinearSum):
+        return None
+    least, most = u.bounds()
+    upper = field(v, 0, width) if least >= 0 and most < 1 << place else None
+    return None if upper is None else add(u, shifted("lsl", upper, place))
 
 
 @family("ubfx", "sbfx")

@@ -18,7 +18,7 @@ def load(m: Machine, i: DecodedInstruction) -> Step:
     """Of an entry of a constant table, too, where the index depends on an input."""
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     if d == PC:
-        return lambda: m.give_back(memory.load(at()))
+        return lambda: m.leave(memory.load(at()))
     reads: dict[str, Callable[[Word], Word]] = {
         "ldr": memory.load,
         "ldrb": memory.unsigned_byte,

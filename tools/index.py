@@ -42,6 +42,8 @@ def _listed(entries: list[Any]) -> Iterator[str]:
     """Titles of sections, and links to the pages in them; sections within a section are one list."""
     for section in entries:
         ((title, content),) = section.items()
+        if isinstance(content, str) and content != PAGE.name:
+            yield from ("", _line(DOCS / content))
         if isinstance(content, list):
             yield from ("", f"**{title}**", "")
             yield from (_line(DOCS / name) for name in _pages(content))

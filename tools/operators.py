@@ -213,7 +213,7 @@ the DSP extension (M4, M7, M33, M85), **F** with the FPU of M4, M7 and M33, **H*
 - int8 activations may have 4-bit weights, which stay two to a byte.
 - Operators that move elements, and RELU6, also take an output with another quantisation. FULLY_CONNECTED
   takes weights with a zero point if they have a single scale. CONCATENATION, padding values, poolings and
-  REDUCE_MAX of int8 need one quantisation. All this is TFLite Micro's behaviour.
+  REDUCE_MAX of int8 need equal quantisation of inputs and output. All this is TFLite Micro's behaviour.
 - Networks in uint8, from converters before 2020, become int8 networks, exactly; only inputs and outputs
   stay uint8. Weights whose distance from the zero point needs nine bits are summed in two parts, which
   takes more time and memory. Averages of an even number of pixels, RESIZE_BILINEAR and others that round

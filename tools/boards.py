@@ -5,7 +5,7 @@ usage: python -m tools.boards [--check]      --check: change nothing, fail if th
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from crtgen.base.resources import boards_dir, templates_dir
@@ -19,12 +19,15 @@ BEGIN, END = "<!-- written by tools/boards.py -->", "<!-- up to here -->"
 
 def checked() -> Iterator[str]:
     """The table of what was checked."""
-    yield "| board | steps of its start | against |"
-    yield "|---|---|---|"
+    against: dict[str, list[str]] = {}
     for board in all_boards():
         if board.name in SVD:
-            against = f"{SVD[board.name]}.svd" if board.name not in NO_SVD else "the maker's header, by hand"
-            yield f"| {board.name} | {sum(1 for _ in all_steps(board.start))} | {against} |"
+            file = f"{SVD[board.name]}.svd" if board.name not in NO_SVD else "the maker's header, by hand"
+            steps = sum(1 for _ in all_steps(board.start))
+            against.setdefault(file, []).append(f"{board.name} ({steps})")
+    yield "| checked against | boards, and the steps of their start |"
+    yield "|---|---|"
+    yield from (f"| {file} | {', '.join(boards)} |" for file, boards in sorted(against.items()))
 
 
 def errata() -> Iterator[str]:
@@ -41,7 +44,22 @@ def errata() -> Iterator[str]:
     for (number, about, done), boards in listed.items():
         yield f"| {number} | {', '.join(boards)} | {about} | {done} |"
     yield ""
-    yield from (f"- {', '.join(boards)}: {sheet}" for sheet, boards in sheets.items())
+    yield from _sheets(sheets)
+
+
+def _sheets(sheets: Mapping[str, list[str]]) -> Iterator[str]:
+    """List what was read for which boards; boards without a sheet are together, by what was read instead."""
+    instead: dict[str, list[str]] = {}
+    for sheet, boards in sheets.items():
+        name, missing, source = sheet.partition("the sheet was not at hand: ")
+        if missing:
+            instead.setdefault(source, []).append(
+                f"{', '.join(boards)} ({name.rstrip('; ')})".removesuffix(" ()")
+            )
+        else:
+            yield f"- {', '.join(boards)}: {sheet}"
+    for source, boards in instead.items():
+        yield f"- without the makers' sheets, {source}: {', '.join(boards)}"
 
 
 def seen(reports: Path = SEEN) -> Iterator[str]:

@@ -3,6 +3,7 @@
 usage: python tools/operators.py [--check]      --check: change nothing, fail if the page is not up to date
 """
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -205,6 +206,7 @@ Integers equal TFLite Micro's bit for bit; float32 is within 1e-5 of the largest
 portable C for any core and for the host. A letter means faster kernels for some or all shapes: **D** with
 the DSP extension (M4, M7, M33, M85), **F** with the FPU of M4, M7 and M33, **H** with Helium (M55, M85).
 
+- "same": TFLite Micro takes the same types; "-": it does not have the operator.
 - "const": the outputs are known when the model is read. Whatever follows from constants is computed then,
   too.
 - int16 activations have int8 weights and biases of 64 or 32 bits. float32 activations may have int8
@@ -259,8 +261,10 @@ def page() -> str:
 
 def _rows(ops: Mapping[str, type[Op]]) -> Iterator[str]:
     for code in sorted({*CONVERTERS, *_TFLM}):
+        ours = _types(code, ops)
         theirs = ", ".join(_TFLM[code].split()) or "yes" if code in _TFLM else "-"
-        yield f"| {code} | {_types(code, ops)} | {theirs} |\n"
+        same = re.sub(r" \*\*\w+\*\*", "", ours) == theirs
+        yield f"| {code} | {ours} | {'same' if same else theirs} |\n"
 
 
 def main() -> str | None:

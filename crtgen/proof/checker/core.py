@@ -93,11 +93,11 @@ class Protection:
         kind = _of_v8 if is_v8 else _of_v7
         self._regions = [r for n in sorted(regions) if (r := kind(*regions[n])) is not None]
 
-    def first_refused(self, first: int, end: int, *what: str) -> int | None:
-        """The first address of a span where not all of ``what`` is allowed: fields of ``_Allowed``."""
+    def first_refused(self, first: int, end: int, right: str) -> int | None:
+        """The first address of a span where a right is not given: a field of ``_Allowed``."""
         edges = [e for r in self._regions for e in r.edges()] + [k * _STEP for k in range(8)]
         for at in sorted({first, *(e for e in edges if first < e < end)}):
-            if not all(getattr(self._at(at), field) for field in what):
+            if not getattr(self._at(at), right):
                 return at
         return None
 

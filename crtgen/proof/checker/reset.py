@@ -113,7 +113,7 @@ def _entry(image: DecodedImage, memory: WordMemory) -> int:
     if first != image.symbols["crt_stack_top"] or not isinstance(entry, int):
         raise Refusal("the vector table does not begin with the top of the stack and the reset handler")
     flash = min(load for load, _ in image.loaded)
-    if vectors not in (flash, flash + _SECOND_STAGE):
+    if vectors != (_AFTER_SECOND_STAGE if flash == _FLASH_OF_RP2040 else flash):
         raise Refusal(f"the vector table at {vectors:#x} is not where the image begins, {flash:#x}")
     for at in range(vectors + 4, max(end, vectors + _SYSTEM), 4):
         handler = memory.load(at)
@@ -128,8 +128,8 @@ def _entry(image: DecodedImage, memory: WordMemory) -> int:
 
 _SYSTEM = 4 * 16
 """Bytes of the table that every core has."""
-_SECOND_STAGE = 0x100
-"""Bytes of the loader that an RP2040 copies to RAM and runs before the table that follows it."""
+_FLASH_OF_RP2040, _AFTER_SECOND_STAGE = 0x10000000, 0x10000100
+"""An RP2040 copies a loader of 256 bytes to RAM and runs it before it looks for the table."""
 
 
 def _check_memory(wanted: Iterable[tuple[int, bytes]], memory: WordMemory, call: str) -> None:
@@ -176,9 +176,13 @@ def _check_protection(machine: "_Starting", code: frozenset[int]) -> None:
     for s in image.segments:
         spans.append((s.address, s.end, ("read", "is_normal", *(("write",) if s.is_written else ()))))
     for first, end, what in spans:
-        at = protection.first_refused(first, end, *what)
-        if at is not None:
-            raise Refusal(f"the MPU does not let the core {what[-1].replace('is_normal', 'read')} at {at:#x}")
+        for right in what:
+            at = protection.first_refused(first, end, right)
+            if at is not None:
+                raise Refusal(f"the MPU does not let the core {_RIGHTS[right]} at {at:#x}")
+
+
+_RIGHTS = {"run": "run code", "read": "read", "write": "write", "is_normal": "take it for normal memory"}
 
 
 class _Words(dict[int, Content]):

@@ -82,6 +82,19 @@ HELIUM = (
     "vpt.s32 lt, q1, zr ; vaddt.i32 q0, q1, r1",
     "vpt.s32 ge, q1, r3 ; vaddt.i32 q0, q2, r1",
     "vpt.s32 lt, q1, zr ; vaddt.i32 q0, q1, r1 ; vpsel q0, q2, q1",
+    *(f"movs r0, #{n} ; dlstp.8 lr, r0 ; 3: vctp.8 r3 ; letp lr, 3b ; vpsel q0, q1, q2" for n in (5, 16, 21)),
+    "vidup.u16 q1, r0, #4 ; movs r0, #5 ; "
+    "dlstp.16 lr, r0 ; 3: vcmp.u16 hi, q1, r3 ; vpsel q0, q1, q2 ; letp lr, 3b ; mov r0, lr",
+    "movs r0, #3 ; dlstp.32 lr, r0 ; 3: vctp.8 r3 ; vpsel q0, q1, q2 ; letp lr, 3b ; vmrs r0, p0",
+    "movs r0, #40 ; dlstp.8 lr, r0 ; 3: vadd.i8 q0, q0, q1 ; letp lr, 3b ; mov r0, lr",
+    "movs r0, #0 ; mov lr, r1 ; wls lr, r0, 3f ; mov lr, r2 ; 3: mov r0, lr",
+    "movs r0, #0 ; mov lr, r1 ; wlstp.8 lr, r0, 3f ; mov lr, r2 ; 3: mov r0, lr",
+    "movs r0, #3 ; dls lr, r0 ; 3: add r3, r3, r1 ; le lr, 3b ; mov r0, lr",
+    *(
+        "vmov.i32 q3, #0x55 ; ldr r0, =states ; "
+        f"vld4{k}.8 {{q0, q1, q2, q3}}, [r0]{back} ; veor q0, q0, q1 ; veor q0, q0, q3"
+        for k, back in enumerate(("", "", "", "!"))
+    ),
 )  # fmt: skip
 
 _TO_REALS = "vcvt.f32.s32 q1, q1 ; vcvt.f32.s32 q2, q2"
@@ -116,7 +129,7 @@ _SAME = (
 )  # fmt: skip
 _TWO_RESULTS = re.compile(r"(?:^|; )(?:[su]m[ul]\w*l\w*|asrl|lsll|lsrl|vmov) (r\d), (r\d),")
 
-_NO_FORM = re.compile(r"^\.inst|v[iwd]+dup|^(asrl|lsll|lsrl) r\d, r[02]|^v(mlav|addv)\S* r[13]")
+_NO_FORM = re.compile(r"^\.inst|vld4|v[iwd]+dup|^(asrl|lsll|lsrl) r\d, r[02]|^v(mlav|addv)\S* r[13]")
 """Registers that have to be even, or odd."""
 
 

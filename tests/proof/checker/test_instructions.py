@@ -51,6 +51,7 @@ def _run(machine: Machine, number: int, r: list[Word], q: list[list[Word]]) -> N
     """A case from registers r0 to r3, r6, r7 and q0 to q2."""
     machine.r[:4], machine.r[6:8], machine.q[:3] = r[:4], r[4:6], q
     machine.predicate, machine.greater = 0xFFFF, None
+    machine.tail, machine.block = 0, None  # which a run may leave that is refused
     at, end = machine.image.symbols[f"case{number}"], machine.image.symbols[f"end{number}"]
     while at != end:
         at = machine.one(at)

@@ -114,6 +114,19 @@ def options_of_a_table(text: str) -> list[set[str]]:
     return [set(re.findall(r"`(-[\w-]+)`", cell)) for cell in cells]
 
 
+def test_the_readme_is_short_and_begins_with_figures() -> None:
+    words = (ROOT / "README.md").read_text().split()
+    assert len(words) <= 600
+    assert "30,639" in words[:100]  # instructions of the example
+
+
+def test_pages_that_errors_and_help_name_exist() -> None:
+    files = [*ROOT.glob("crtgen/**/*.py"), *ROOT.glob("templates/**/*.j2"), *ROOT.glob("tools/*.py")]
+    named = {page for file in files for page in re.findall(r"docs/[\w/-]+\.md", file.read_text())}
+    assert len(named) > 10
+    assert [page for page in sorted(named) if not (ROOT / page).exists()] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}

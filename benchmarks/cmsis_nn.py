@@ -1,7 +1,7 @@
 """Instructions of single layers by crtgen's kernels and by CMSIS-NN's.
 
 ``python -m benchmarks.cmsis_nn [NAME...]`` builds each layer alone, once with each, for a Cortex-M4 and a
-Cortex-M55; both give the same output. It prints the table of docs/performance.md. Names are beginnings of the
+Cortex-M55; both give the same output. docs/performance.md shows some of the rows. Names are beginnings of the
 layers'. ``CMSIS_NN_PATH`` says where CMSIS-NN is.
 """
 

@@ -73,8 +73,9 @@ def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[i
     for core in _CORES:
         machine = _Starting(image, core)
         try:
+            entry = _entry(image, machine.memory)
             with machine.located():
-                found = _followed(machine, name)
+                found = _followed(machine, entry, name)
             _check_call(machine, name, needs)
         except Refusal as refusal:
             return Reset(stopped=str(refusal)), set()
@@ -82,13 +83,9 @@ def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[i
     return found, code
 
 
-def _followed(machine: "_Starting", name: str) -> Reset:
+def _followed(machine: "_Starting", pc: int, name: str) -> Reset:
     image, memory = machine.image, machine.memory
-    names = ("crt_vectors", "main", f"{name}_compute", "crt_stack_bottom", "crt_stack_top")
-    if missing := [n for n in names if n not in image.symbols]:
-        raise Refusal(f"the image has no symbol {missing[0]}")
-    vectors, main, compute, bottom, top = (image.symbols[n] for n in names)
-    pc = _entry(image, memory)
+    vectors, main, compute, bottom, top = (image.symbols[n] for n in (*_NAMES, f"{name}_compute", *_STACK))
     machine.begin(bottom, top)
     ready = False
     others = {a: n.removesuffix("_compute") for n, a in image.symbols.items() if n.endswith("_compute")}
@@ -108,12 +105,15 @@ def _followed(machine: "_Starting", name: str) -> Reset:
 
 def _entry(image: DecodedImage, memory: WordMemory) -> int:
     """Where the core begins, by a vector table in which every handler is Thumb code of the image."""
+    if missing := [n for n in (*_NAMES, *_STACK) if n not in image.symbols]:
+        raise Refusal(f"the image has no symbol {missing[0]}")
     vectors, end = image.span("crt_vectors")
     first, entry = memory.load(vectors), memory.load(vectors + 4)
     if first != image.symbols["crt_stack_top"] or not isinstance(entry, int):
         raise Refusal("the vector table does not begin with the top of the stack and the reset handler")
     flash = min(load for load, _ in image.loaded)
-    if vectors != (_AFTER_SECOND_STAGE if flash == _FLASH_OF_RP2040 else flash):
+    is_rp2040 = image.architecture == "armv6-m" and flash == _FLASH_OF_RP2040
+    if vectors != (_AFTER_SECOND_STAGE if is_rp2040 else flash):
         raise Refusal(f"the vector table at {vectors:#x} is not where the image begins, {flash:#x}")
     for at in range(vectors + 4, max(end, vectors + _SYSTEM), 4):
         handler = memory.load(at)
@@ -126,6 +126,7 @@ def _entry(image: DecodedImage, memory: WordMemory) -> int:
     return entry - 1
 
 
+_NAMES, _STACK = ("crt_vectors", "main"), ("crt_stack_bottom", "crt_stack_top")
 _SYSTEM = 4 * 16
 """Bytes of the table that every core has."""
 _FLASH_OF_RP2040, _AFTER_SECOND_STAGE = 0x10000000, 0x10000100

@@ -142,9 +142,13 @@ def load_network(path: str | Path, model: str | None = None, **options: Any) -> 
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"it holds {len(found)} networks", where=str(path), hint="name the file of one")
+        raise UsageError(
+            f"the archive holds {len(found)} networks, expected one",
+            where=str(path),
+            hint="name the file of one",
+        )
     raise UnsupportedError(
-        "it is code without its network", where=str(path), hint="name the .tflite or .onnx file"
+        "the archive holds code without its network", where=str(path), hint="name the .tflite or .onnx file"
     )
 
 
@@ -184,7 +188,9 @@ def load(
         if isinstance(trust, str) and trust not in ("", package.digest):
             hint = f"if you trust whoever changed it: crtgen trust {path}"
             raise UsageError(
-                f"it is not the file that is trusted: it is {package.digest}", where=str(path), hint=hint
+                f"the file is not the one that was trusted: its digest is {package.digest}",
+                where=str(path),
+                hint=hint,
             )
         return Imported(package, bool(trust) or is_allowed(package.digest))
     if params or graph:
@@ -203,7 +209,11 @@ def _channels_last(graph: Graph, file: Path, channels: str) -> Graph:
     if channels != "last":
         raise UsageError(f"unknown order of channels {channels}", hint="known: last")
     if file.suffix != ".onnx":
-        raise UsageError("its images have their channels last", where=str(file), hint="leave --channels out")
+        raise UsageError(
+            "the images of this network already have their channels last",
+            where=str(file),
+            hint="leave --channels out",
+        )
     return channels_last(graph)
 
 

@@ -30,7 +30,9 @@ class Pipeline:
     def __init__(self, source: str | Path) -> None:
         model = load(source)
         if not isinstance(model, Model) or model.pipeline is None:
-            raise UsageError("it is no pipeline", where=str(source), hint="docs/pipelines.md shows one")
+            raise UsageError(
+                "the file is not a pipeline", where=str(source), hint="docs/pipelines.md shows one"
+            )
         self.model = model
         self.joined: JoinedPipeline = model.pipeline
 

@@ -108,7 +108,7 @@ class Budget:
         """``UnsupportedError`` if the time is over."""
         if time.thread_time() - self._start > self.seconds:
             hint = f"crtgen --limit-seconds {5 * self.seconds} allows more"
-            raise self._over(f"it takes more than {self.seconds} seconds", hint)
+            raise self._over(f"the load takes more than {self.seconds} seconds", hint)
 
     @contextmanager
     def enforced(self) -> Iterator[None]:

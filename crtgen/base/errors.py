@@ -3,21 +3,21 @@
 ::
 
     CrtgenError                 1   anything below, or an ordinary failure
-    ├── UsageError              2   an argument that cannot be meant
+    ├── UsageError              2   an argument that makes no sense
     ├── ModelError              3   the model cannot be used
-    │   ├── CorruptModelError       it is not what its format says
+    │   ├── CorruptModelError       the file is damaged, or breaks the rules of its format
     │   └── UnsupportedError        an operator, type or option that crtgen does not have
     ├── DoesNotFitError         4   the image is larger than the board
     ├── BuildError              5   a compiler, linker or CMake failed
     │   └── ToolMissingError        a program is not installed
     ├── FlashError              6   a flash runner failed
-    ├── LinkError               7   the way to the device
-    │   ├── LinkTimeoutError        it did not answer in time
+    ├── LinkError               7   the connection to the device failed
+    │   ├── LinkTimeoutError        the device did not answer in time
     │   ├── LinkClosedError         the line died
     │   ├── SessionLostError        the device restarted or ended the session
-    │   ├── ProtocolError           it answered what the protocol does not allow
-    │   ├── RemoteError             it answered with an exception of its own
-    │   └── DeviceFault             its processor stopped at a fault
+    │   ├── ProtocolError           the device sent something that the protocol forbids
+    │   ├── RemoteError             the device answered with an exception of its own
+    │   └── DeviceFault             the device's processor stopped at a fault
     └── MismatchError           8   the device computed something else than expected
 
 The number is the exit code of the command line.
@@ -51,13 +51,16 @@ class CrtgenError(Exception):
     """A failure that the user can act on.
 
     ``message`` says what failed and why, ``where`` names the place (a file, a layer, a board, a port),
-    ``hint`` says what to do next, ``log`` keeps the output of the program that failed, if one did.
+    ``hint`` says what to do next, ``log`` keeps the output of the program that failed, if one did. A class of
+    errors with the same next step each time has it as ``usual_hint``.
     """
 
     exit_code: ClassVar[int] = 1
+    usual_hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, where: str = "", hint: str = "", log: str = "") -> None:
         super().__init__(message)
+        hint = hint or self.usual_hint
         if hint:
             self.add_note(f"hint: {hint}")
         self.message = message
@@ -84,9 +87,13 @@ class ModelError(CrtgenError):
 class CorruptModelError(ModelError):
     """The file is truncated, damaged or inconsistent with its own format."""
 
+    usual_hint = "the file may be damaged: copy or export it again"
+
 
 class UnsupportedError(ModelError):
     """An operator, a type or an option that crtgen does not implement."""
+
+    usual_hint = "docs/operators.md and docs/onnx.md list what is supported"
 
 
 class DoesNotFitError(CrtgenError):

@@ -124,7 +124,7 @@ def read_start(path: Path, size: int) -> bytes:
         with open(_regular(path, os.O_RDONLY | _NOFOLLOW, "the file"), "rb") as file:
             return file.read(size)
     except OSError as error:
-        raise UsageError(f"it cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -141,7 +141,7 @@ def write_new(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise UsageError(f"it cannot be written: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"the file cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def _regular(path: Path, flags: int, what: str) -> int:
@@ -201,17 +201,21 @@ def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, pr
     except OSError as error:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise UsageError(f"it cannot be written: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"the file cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def check_writable(path: Path) -> None:
     """Refuse a file that could not be written after long work: its directory is missing, or it is none."""
     if path.is_dir():
-        raise UsageError("it is a directory", where=str(path), hint="name a file")
+        raise UsageError("the path is a directory, expected a file", where=str(path), hint="name a file")
     if not path.parent.is_dir():
-        raise UsageError("its directory does not exist", where=str(path), hint=f"mkdir -p {path.parent}")
+        raise UsageError(
+            "the directory of this path does not exist", where=str(path), hint=f"mkdir -p {path.parent}"
+        )
     if not os.access(path.parent, os.W_OK):
-        raise UsageError("its directory cannot be written to", where=str(path), hint="name another place")
+        raise UsageError(
+            "the directory of this path cannot be written to", where=str(path), hint="name another place"
+        )
 
 
 def remove(path: Path) -> None:
@@ -219,7 +223,7 @@ def remove(path: Path) -> None:
     try:
         _remove(path)
     except OSError as error:
-        raise UsageError(f"it cannot be removed: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"the path cannot be removed: {error.strerror}", where=str(path)) from error
 
 
 def _remove(path: Path) -> None:
@@ -239,7 +243,9 @@ def make_directory(path: Path) -> None:
         try:
             directory.mkdir(exist_ok=True)
         except OSError as error:
-            raise UsageError(f"it cannot be made: {error.strerror}", where=str(directory)) from error
+            raise UsageError(
+                f"the directory cannot be made: {error.strerror}", where=str(directory)
+            ) from error
 
 
 def private_directory(name: str) -> Path:
@@ -254,11 +260,11 @@ def private_directory(name: str) -> Path:
             directory.mkdir(mode=0o700)
         status = directory.lstat()
     except OSError as error:
-        raise UsageError(f"it cannot be made: {error.strerror}", where=str(directory)) from error
+        raise UsageError(f"the directory cannot be made: {error.strerror}", where=str(directory)) from error
     mine = not hasattr(os, "getuid") or (status.st_uid == user and not status.st_mode & 0o077)
     if not stat.S_ISDIR(status.st_mode) or not mine:
         hint = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
-        raise UsageError("it is not a directory of yours alone", where=str(directory), hint=hint)
+        raise UsageError("the directory is not owned by you alone", where=str(directory), hint=hint)
     return directory
 
 
@@ -354,7 +360,7 @@ def inside(directory: Path, paths: Iterable[str]) -> dict[str, Path]:
                 break
             if place.is_symlink():
                 raise UsageError(
-                    "it is a link, which could lead out of the directory",
+                    "the path is a link, which could lead out of the directory",
                     where=str(place),
                     hint="remove it, or name a new directory",
                 )

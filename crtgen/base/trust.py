@@ -10,13 +10,13 @@ Answers
     everything with yes, for CI on a repository of one's own.
 
 Marks
-    State lies where anybody can put it: a store of measurements, a build folder, a cache may come with a
+    State is where anybody can put it: a store of measurements, a build folder, a cache may come with a
     clone. It is believed only with a mark: an HMAC-SHA256, with a key that never leaves this person's data
     (``$XDG_DATA_HOME/crtgen/key``, mode 0600), over the absolute path and the content. A clone has no key, so
     it cannot mark; and a mark that was copied from another folder or from an older content does not fit.
     State without a mark is made anew, or believed once the person says so.
 
-A path counts where it lies and not where it leads: the last name is not followed if it is a link, so that
+A path counts in place and not where it leads: the last name is not followed if it is a link, so that
 a link to a file that was allowed is not allowed itself.
 """
 
@@ -88,9 +88,9 @@ def require(file: Path, content: str, asks: Sequence[str]) -> None:
     """Raise ``UsageError`` if a file ``asks`` for something, as ``runs x``, and nobody allowed that."""
     if asks and not is_allowed(content, file):
         raise UsageError(
-            f"it {', and '.join(asks)}, which only you can allow",
+            f"the file {', and '.join(asks)}, which only you can allow",
             where=str(file),
-            hint=f"look at it; if you agree: crtgen trust {file}",
+            hint=f"read it; if you agree: crtgen trust {file}",
         )
 
 

@@ -12,7 +12,7 @@ class RegisterStep:
 
     ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), ``wait``
     (until the bits of ``mask`` are ``value``), ``if`` or ``unless`` (the steps ``then`` are done if those
-    bits are ``value``, or if they are not), or ``pairs``: of at most ``value`` pairs that lie there, the
+    bits are ``value``, or if they are not), or ``pairs``: of at most ``value`` pairs that are there, the
     second word is written to the address that is the first, up to an address of all ones or zeros.
     ``register`` is its name in the chip's manual, as ``RCC.AHB2ENR``; ``note`` says what the step is for.
     """

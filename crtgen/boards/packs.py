@@ -103,7 +103,7 @@ def _description(file: Path) -> bytes:
     with opened_zip(file, "the CMSIS pack", data=content) as members:
         found = [name for name in members.names if name.lower().endswith(".pdsc")]
         if not found:
-            raise UsageError("it holds no .pdsc", where=str(file))
+            raise UsageError("the pack contains no .pdsc file", where=str(file))
         return members.read(found[0])
 
 

@@ -15,7 +15,7 @@ class Rate:
 
 
 def _within(least: int, value: float, most: int) -> int:
-    # The nearest whole number that a register takes.
+    # The nearest integer that a register takes.
     return min(max(least, round(value)), most)
 
 

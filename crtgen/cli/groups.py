@@ -354,7 +354,7 @@ class Connecting:
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of its groups as parameters, in the place of the group."""
+    """The command with the fields of its groups as parameters, instead of the group."""
     signature = inspect.signature(command)
     annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     groups = {name: a for name, a in annotations.items() if isinstance(a, type) and is_dataclass(a)}

@@ -77,7 +77,7 @@ def _example() -> dict[str, bytes]:
 def _write(made: Mapping[str, bytes]) -> None:
     for name in made:
         if Path(name).exists():
-            raise UsageError("it is there already", where=name, hint="edit it, or remove it first")
+            raise UsageError("the file exists already", where=name, hint="edit it, or remove it first")
     for name, content in made.items():
         files.make_directory(Path(name).parent)
         files.write(Path(name), content)
@@ -92,6 +92,6 @@ def _model(path: Path) -> tuple[str, str]:
     # A model's file and that of its cases, which has its name; empty if there is none.
     api.load(path)
     if path.is_absolute() or ".." in path.parts:
-        raise UsageError("it is not in this folder", where=str(path), hint="go where the models are")
+        raise UsageError("the model is not in this folder", where=str(path), hint="go where the models are")
     cases = path.with_suffix(".npz")
     return path.as_posix(), cases.as_posix() if cases.exists() else ""

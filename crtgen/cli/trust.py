@@ -156,7 +156,9 @@ def _pin(settings: Settings, pins: Mapping[Path, str], agreed: bool) -> bool:
     # of the file stays allowed. Raises ``UsageError`` if it is not as it was shown.
     before = files.read(settings.path, "the settings")
     if trust.digest(before) != settings.digest:
-        raise UsageError("it has just been changed", where=str(settings.path), hint="look at it again")
+        raise UsageError(
+            "the file was changed while you read it", where=str(settings.path), hint="look at it again"
+        )
     document = parse_toml_to_edit(before.decode(), settings.path, "the settings")
     by_file = {file.resolve(): content for file, content in pins.items()}
     tables = document.get("model", [])

@@ -93,7 +93,7 @@ class Request:
             raise UsageError(f"{part} cannot be placed", hint=f"these can: {', '.join(PARTS)}")
         if name not in memories:
             has = f"it has {', '.join(memories)}" if memories else "leave --place out: it is for bare metal"
-            raise UsageError(f"it has no memory {name}", where=self.board.name, hint=has)
+            raise UsageError(f"the board has no memory {name}", where=self.board.name, hint=has)
         if part == "arena" and memories[name].kind != "ram":
             raise UsageError(f"the arena is written, but {name} is flash", where=self.board.name)
 

@@ -1,4 +1,4 @@
-"""Tune files: which kernel each layer gets, as it was measured, in the place of what costs would choose.
+"""Tune files: which kernel each layer gets, as it was measured, instead of what costs would choose.
 
 ::
 

@@ -8,7 +8,7 @@
     [[model]]
     file = "kws.tflite"
     expect = "kws.npz"                         # cases; without them, the numpy reference
-    boards = ["mps2_an386"]                    # in the place of those above
+    boards = ["mps2_an386"]                    # instead of those above
     trust = "sha256:..."                       # of an archive: this code may run; crtgen trust writes it
     proven = true                              # check proves its image for each of its boards
     data = "clips"                             # labelled data, as crtgen eval takes them

@@ -42,7 +42,7 @@ def test_seconds_are_looked_at_between_steps(monkeypatch: pytest.MonkeyPatch) ->
     load = Budget(seconds=5)
     load.check()
     monkeypatch.setattr("crtgen.base.budget.time.thread_time", lambda: load._start + 5.5)
-    with pytest.raises(UnsupportedError, match="it takes more than 5 seconds"):
+    with pytest.raises(UnsupportedError, match="the load takes more than 5 seconds"):
         load.check()
 
 
@@ -260,5 +260,5 @@ def test_what_a_message_becomes_is_asked_for_before_it_is_parsed(graph: bytes) -
     "data", [b"", b"\xff" * 40, b"\x3a\xff\xff\xff\xff\x7f", b"\x3a\x05\x0b\x0b", b"\x39"]
 )
 def test_damaged_messages_are_left_to_the_parser(data: bytes) -> None:
-    with pytest.raises(ModelError, match="it is not an ONNX model"):
+    with pytest.raises(ModelError, match="the file is not an ONNX model"):
         load_onnx(data)

@@ -58,7 +58,7 @@ def test_paths_are_normalised() -> None:
 def test_links_on_the_way_are_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "model").symlink_to(tmp_path / "real")
-    with pytest.raises(UsageError, match="it is a link"):
+    with pytest.raises(UsageError, match="the path is a link"):
         files.inside(tmp_path, ["model/a/b.c"])
     assert files.inside(tmp_path, ["real/a"]) == {"real/a": tmp_path / "real" / "a"}
 
@@ -81,7 +81,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, "step", full)
-    with pytest.raises(UsageError, match="it cannot be written: No space left on device"):
+    with pytest.raises(UsageError, match="the file cannot be written: No space left on device"):
         files.write(tmp_path / "a", b"new")
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a": b"old"}
 
@@ -99,12 +99,12 @@ def test_a_private_directory_is_ours_alone(tmp_path: Path, monkeypatch: pytest.M
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert files.private_directory("crtgen") == directory
     directory.chmod(0o770)
-    with pytest.raises(UsageError, match="not a directory of yours alone"):
+    with pytest.raises(UsageError, match="not owned by you alone"):
         files.private_directory("crtgen")
     directory.rmdir()
     (tmp_path / "theirs").mkdir(mode=0o700)
     directory.symlink_to(tmp_path / "theirs")
-    with pytest.raises(UsageError, match="not a directory of yours alone"):
+    with pytest.raises(UsageError, match="not owned by you alone"):
         files.private_directory("crtgen")
 
 

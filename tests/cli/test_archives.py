@@ -119,7 +119,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     monkeypatch.setattr("crtgen.api.load", work)
     result = crtgen(command, DIGITS, "--output", tmp_path / "nowhere" / "x.tar", "--board", "host")
     assert result.exit_code == 2
-    assert "its directory does not exist" in " ".join(result.stderr.split())
+    assert "the directory of this path does not exist" in " ".join(result.stderr.split())
 
 
 def test_inspect_and_generate(two: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_inspect_and_generate(two: Path, tmp_path: Path) -> None:
     ("args", "message"),
     [
         (("-o", "x.zip"), "an archive is called .tar"),
-        (("-o", "nowhere/x.tar"), "its directory does not exist"),
+        (("-o", "nowhere/x.tar"), "the directory of this path does not exist"),
         (("-o", "x.tar", "--executor", "vm"), "unknown executor vm"),
     ],
 )
@@ -167,5 +167,5 @@ def test_an_archive_that_leads_out_is_refused(tmp_path: Path) -> None:
     bad.write_bytes(b"no archive")
     result = crtgen("generate", bad, tmp_path / "project")
     assert result.exit_code == 3
-    assert "it is not a tar archive" in result.stderr
+    assert "the file is not a tar archive" in result.stderr
     assert not (tmp_path / "project").exists()

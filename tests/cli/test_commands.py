@@ -253,7 +253,7 @@ def test_doctor_says_what_is_there() -> None:
         ),
         (("generate", DIGITS, ".", "--board", "host"), 2, "not empty and holds no project"),
         (("generate", DIGITS, f"{DIGITS}/below"), 2, "Not a directory"),
-        (("generate", DIGITS, DIGITS), 2, "it is a file"),
+        (("generate", DIGITS, DIGITS), 2, "the path is a file, expected a directory"),
         (("verify", DIGITS, "--board", "host", "--cases", "0"), 2, "--cases"),
     ],
 )

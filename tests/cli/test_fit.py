@@ -92,4 +92,4 @@ def test_code_is_built_to_be_known() -> None:
     source = ROOT / "README.md"
     done = runner.invoke(app, ["fit", str(source)])
     assert done.exit_code == UsageError.exit_code
-    assert "in no model format" in done.stderr
+    assert "has no model format" in done.stderr

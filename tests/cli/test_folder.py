@@ -50,7 +50,7 @@ def test_init_writes_what_is_in_the_folder(folder: Path) -> None:
     assert 'boards = ["host", "mps2_an386"]' in text
     assert '[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n' in text
     again = as_json("init", code=UsageError.exit_code)
-    assert (again["where"], again["message"]) == ("crtgen.toml", "it is there already")
+    assert (again["where"], again["message"]) == ("crtgen.toml", "the file exists already")
 
 
 def test_the_file_of_a_ci_comes_later_too(folder: Path) -> None:

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run digits.tflite --board nucleo_l4r5zi", "no such board is connected", "check the cable"),
         ("verify digits.tflite --expect cases.npz", "cases.npz", ""),
         ("verify digits.tflite --expect missing.npz", "missing.npz", ""),
-        ("inspect tflite.onnx", "it is a TFLite model by its content", "call it .tflite"),
+        ("inspect tflite.onnx", "the content of the file is a TFLite model", "call it .tflite"),
         ("inspect onnx.tflite", "it is not a TFLite model", "an ONNX model is called .onnx"),
         ("check digits.tflite", "crtgen.lock.json: there is no lock yet", "crtgen check --update writes it"),
         ("sweep", "sweep.toml: the sweep cannot be read", ""),

@@ -98,7 +98,7 @@ def test_what_only_a_person_can_allow(clone: Path, text: str, command: list[str]
     before = in_clone(clone)
     result = crtgen(*command)
     assert result.exit_code == UsageError.exit_code
-    assert f"error: crtgen.toml: it {asks}" in said(result)
+    assert f"error: crtgen.toml: the file {asks}" in said(result)
     assert "if you agree: crtgen trust crtgen.toml" in said(result)
     assert in_clone(clone) == before
     assert list(clone.parent.iterdir()) == [clone]
@@ -175,7 +175,9 @@ def test_a_link_borrows_no_answer(clone: Path, tmp_path: Path) -> None:
     assert "writes outside of the folder" in said(crtgen("run"))
     (clone / "crtgen.toml").unlink()
     settings(clone, 'hardware-map = "map.yml"')
-    assert "map.yml: it runs `./switch`, which only you can allow" in said(crtgen("boards", "--connected"))
+    assert "map.yml: the file runs `./switch`, which only you can allow" in said(
+        crtgen("boards", "--connected")
+    )
     trust.claim(mine)
     (clone / "firmware").symlink_to(mine)
     assert not trust.is_claimed(clone / "firmware")
@@ -233,7 +235,7 @@ def test_a_store_that_is_a_link(tmp_path: Path) -> None:
     for end in ("", "-wal"):
         link = tmp_path / f"sweep.db{end}"
         link.symlink_to(tmp_path / "victim")
-        with pytest.raises(UsageError, match="it is a link"):
+        with pytest.raises(UsageError, match="the path is a link"):
             JobStore(tmp_path / "sweep.db")
         link.unlink()
     assert not (tmp_path / "victim").exists()
@@ -348,7 +350,7 @@ def test_an_archive_is_trusted_by_its_content(archive: Path, clone: Path) -> Non
     archive.write_bytes(archive.read_bytes() + bytes(512))
     result = crtgen("run")
     assert result.exit_code == UsageError.exit_code
-    assert "digits.tar: it is not the file that is trusted" in said(result)
+    assert "digits.tar: the file is not the one that was trusted" in said(result)
 
 
 @pytest.mark.cc
@@ -411,7 +413,9 @@ def test_the_question(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert crtgen("trust").stdout.splitlines() == ["allowed: crtgen.toml", "allowed: map.yml"]
     assert crtgen("boards", "--connected").exit_code == 0
     (clone / "map.yml").write_text("- {connected: true, platform: nrf52840dk, reset: ./other}\n")
-    assert "map.yml: it runs `./other`, which only you can allow" in said(crtgen("boards", "--connected"))
+    assert "map.yml: the file runs `./other`, which only you can allow" in said(
+        crtgen("boards", "--connected")
+    )
 
 
 def test_options_of_generators_in_a_sweep(clone: Path) -> None:
@@ -420,8 +424,9 @@ def test_options_of_generators_in_a_sweep(clone: Path) -> None:
         'models = ["digits.tflite"]\nboards = ["host"]\ncodegen = [["cmsis-nn:path=sources"]]\n'
     )
     result = crtgen("sweep")
-    assert "sweep.toml: it gives the code generator options: cmsis-nn:path=sources, which only you" in said(
-        result
+    assert (
+        "sweep.toml: the file gives the code generator options: cmsis-nn:path=sources, which only you"
+        in said(result)
     )
     assert "crtgen trust sweep.toml" in said(result)
     assert crtgen("trust", "sweep.toml", "--yes").stdout == "allowed: sweep.toml\n"

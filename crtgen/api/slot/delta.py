@@ -68,20 +68,24 @@ class Delta:
     def read(cls, data: bytes, where: str) -> "Delta":
         """Raises ``CorruptModelError`` for what is no whole delta."""
         if len(data) < _HEAD.size or data[:4] != DELTA_MAGIC:
-            raise CorruptModelError("it is no delta", where=where, hint="crtgen slot --since makes them")
+            raise CorruptModelError(
+                "the file is not a delta", where=where, hint="crtgen slot --since makes them"
+            )
         _, base_origin, base_crc, origin, size, crc, count = _HEAD.unpack_from(data)
         runs, at, end = [], _HEAD.size, 0
         for _ in range(count):
             if at + _RUN.size > len(data):
-                raise CorruptModelError("it is cut short", where=where)
+                raise CorruptModelError("the delta is cut short", where=where)
             offset, length = _RUN.unpack_from(data, at)
             at += _RUN.size
             if offset < end or offset + length > size + SIGNATURE_BYTES or at + length > len(data):
-                raise CorruptModelError("its runs do not lie in order in the image", where=where)
+                raise CorruptModelError(
+                    "the runs of the delta are not in ascending order within the image", where=where
+                )
             runs.append((offset, data[at : at + length]))
             at, end = at + length, offset + length
         if end > size and end != size + SIGNATURE_BYTES:
-            raise CorruptModelError("its signature is cut short", where=where)
+            raise CorruptModelError("the signature is cut short", where=where)
         if at != len(data):
             raise CorruptModelError("bytes are left behind its runs", where=where)
         return cls(base_origin, base_crc, origin, size, crc, tuple(runs))

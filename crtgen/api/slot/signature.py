@@ -24,8 +24,10 @@ def sign(image: SlotImage, key: Path) -> SlotImage:
     try:
         found = load_pem_private_key(read(key, "the key"), password=None)
     except (ValueError, TypeError) as error:
-        raise UsageError("it is no private key in PEM without a password", where=str(key)) from error
+        raise UsageError(
+            "the file is not a private key in PEM format without a password", where=str(key)
+        ) from error
     if not isinstance(found, Ed25519PrivateKey):
         hint = "openssl genpkey -algorithm ed25519 makes one"
-        raise UsageError("it is not a key of Ed25519", where=str(key), hint=hint)
+        raise UsageError("the key is not an Ed25519 key", where=str(key), hint=hint)
     return replace(image, signature=found.sign(image.image))

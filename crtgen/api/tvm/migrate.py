@@ -63,7 +63,9 @@ def _migrated(model: MlfModel, networks: Sequence[tuple[str, Graph]], where: str
     at = f"{where}: {model.name}"
     if not relay.arguments:
         hint = "look for the file that TVM compiled: crtgen takes it as it is"
-        raise UnsupportedError("it has no Relay text that tells its network", where=at, hint=hint)
+        raise UnsupportedError(
+            "the archive has no Relay text, which describes the network", where=at, hint=hint
+        )
     inputs, params = _split(relay, model)
     if not networks:
         raise UnsupportedError(

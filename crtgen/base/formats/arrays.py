@@ -50,7 +50,7 @@ def read_arrays(
         else:
             found = {"": _array(data)}
         if missing := [name for name in needed if name not in found]:
-            raise ValueError(f"it has no array {missing[0]}")
+            raise ValueError(f"the file has no array {missing[0]}")
         return found
 
 
@@ -69,9 +69,9 @@ def _array(data: bytes) -> AnyArray:
     try:
         shape, by_columns, dtype = _HEADERS[version](stream)
     except MemoryError:  # that of Python's own parser, which evaluates the header
-        raise ValueError("its header is nested too deeply") from None
+        raise ValueError("the header of the array is nested too deeply") from None
     rest = len(data) - stream.tell()
     if dtype.kind not in _KINDS or dtype.names or dtype.subdtype or prod(shape) * dtype.itemsize != rest:
-        raise ValueError(f"it is not an array of numbers, or its shape does not fit its {rest} bytes")
+        raise ValueError(f"the file is not an array of numbers, or its shape does not fit its {rest} bytes")
     array = np.frombuffer(data, dtype, offset=stream.tell())
     return array.reshape(shape, order="F" if by_columns else "C")

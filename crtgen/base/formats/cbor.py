@@ -23,7 +23,7 @@ def _item(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if depth > _DEEPEST:
         raise ValueError("arrays in arrays are nested too deeply")
     if at >= len(data):
-        raise ValueError("it ends too early")
+        raise ValueError("the CBOR data end too early")
     kind, short = data[at] >> 5, data[at] & 31
     size = _SIZES.get(short, 0)
     if short > 26 or kind not in (0, 3, 4, 5):
@@ -34,7 +34,7 @@ def _item(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return number, at
     count = number * (2 if kind == 5 else 1)
     if at + count > len(data) or kind == 0:
-        raise ValueError("it ends too early")
+        raise ValueError("the CBOR data end too early")
     if kind == 3:
         return data[at : at + count].decode("ascii"), at + count
     items = []

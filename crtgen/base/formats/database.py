@@ -49,11 +49,13 @@ def _refuse_company(path: Path) -> None:
     for end in ("", *_BESIDE):
         file = path.with_name(path.name + end)
         if file.is_symlink():
-            raise UsageError("it is a link, which could lead elsewhere", where=str(file), hint="remove it")
+            raise UsageError(
+                "the path is a link, which could lead elsewhere", where=str(file), hint="remove it"
+            )
     journal = path.with_name(f"{path.name}-journal")
     if journal.exists():
         raise UsageError(
-            "it is a rollback journal, which could make SQLite remove other files; crtgen writes none",
+            "the file is a rollback journal, which could make SQLite remove other files; crtgen writes none",
             where=str(journal),
             hint="remove it",
         )
@@ -64,7 +66,7 @@ def _make(path: Path, fill: Callable[[Connection], None]) -> None:
     for end in _BESIDE:
         if (beside := path.with_name(path.name + end)).exists():
             raise UsageError(
-                "it belongs to a database that is not there", where=str(beside), hint="remove it"
+                "the file belongs to a database that does not exist", where=str(beside), hint="remove it"
             )
     with TemporaryFolder() as folder:
         db = _connected(folder / "new.db")

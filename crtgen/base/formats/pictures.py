@@ -54,7 +54,7 @@ def read_picture(
         data = files.read(path, "the picture")
         form = next((name for name, start in _STARTS.items() if data.startswith(start)), None)
         if form is None or (form == "WEBP" and data[8:12] != b"WEBP"):
-            raise ValueError("it is no PNG, JPEG, BMP, GIF or WebP")
+            raise ValueError("the file is not a PNG, JPEG, BMP, GIF or WebP")
         if form == "WEBP":
             _hold(spent, *_webp_size(data), size, form)
         Image.MAX_IMAGE_PIXELS = None  # the budget knows better
@@ -90,4 +90,4 @@ def _webp_size(data: bytes) -> tuple[int, int]:
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if kind == b"VP8 ":
         return number(26, 2) & 0x3FFF, number(28, 2) & 0x3FFF
-    raise ValueError("it has no picture")
+    raise ValueError("the file has no picture")

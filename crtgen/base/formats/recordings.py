@@ -29,7 +29,7 @@ def ppk2_currents(path: Path, what: str) -> npt.NDArray[np.float32]:
     with opened_zip(path, what, "export it as CSV") as members:
         about = json.loads(members.read("metadata.json"))
         if not isinstance(about, dict) or about.get("formatVersion") not in (1, 2):
-            raise ValueError("its format is newer than 2; export it as CSV")
+            raise ValueError("the recording has a format newer than 2; export it as CSV")
         raw = members.read("session.raw")
         samples = np.frombuffer(raw[: len(raw) - len(raw) % _SAMPLE.itemsize], _SAMPLE)["microamperes"]
         return np.ascontiguousarray(samples[np.isfinite(samples)])

@@ -39,10 +39,10 @@ def read_sound(path: Path) -> tuple[npt.NDArray[np.float32], int]:
     with foreign(path, "the sound", "export it again, as WAV for example") as spent:
         data = files.read(path, "the sound")
         if not data.startswith(_STARTS):
-            raise ValueError("it is no WAV, FLAC or Ogg")
+            raise ValueError("the file is not a WAV, FLAC or Ogg")
         with spent.enforced(), soundfile.SoundFile(BytesIO(data)) as sound:
             if sound.format not in _FORMATS:
-                raise ValueError(f"its format is {sound.format}")
+                raise ValueError(f"the file has the format {sound.format}")
             at_once = max(1, _AT_ONCE // sound.channels)
             parts, most = [np.zeros(0, np.float32)], int(sound.frames)
             while most > 0:

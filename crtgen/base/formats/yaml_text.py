@@ -14,5 +14,5 @@ def parse_yaml(text: str, path: Path, what: str) -> Any:
 
     with foreign(path, what):
         if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("it has an alias, *name, which may stand for anything: write it out")
+            raise ValueError("the YAML has an alias, *name, which may stand for anything: write it out")
         return yaml.safe_load(text)

@@ -39,7 +39,7 @@ class ZipMembers:
         """Content of a member, for which the budget is asked. ``ValueError`` if there is no such member."""
         member = self._members.get(name)
         if member is None:
-            raise ValueError(f"it has no {name}")
+            raise ValueError(f"the archive has no {name}")
         _check(member)
         budget.current().take(member.file_size, name)
         with self._archive.open(member) as file:

@@ -71,7 +71,7 @@ def _strides(value: Value, rank: int) -> tuple[int, ...]:
 
 
 def _leave(subgraph: Graph, elements: int) -> tuple[InPlace, ...]:
-    # An output may lie over an input that is walked as it is: each element is read before it is written.
+    # An output may be over an input that is walked as it is: each element is read before it is written.
     def whole(names: tuple[str, ...]) -> list[int]:
         return [i for i, n in enumerate(names) if subgraph.values[n].elements == elements]
 

@@ -43,7 +43,9 @@ class ExampleJson(Generator):
             raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
         operators = options.get("operators", "+".join(OPERATORS)).split("+")
         if not set(operators) <= set(OPERATORS):
-            raise UsageError(f"its operators are {', '.join(OPERATORS)}", where=cls.name)
+            raise UsageError(
+                f"the generator supports only the operators {', '.join(OPERATORS)}", where=cls.name
+            )
         return cls(operators)
 
     def reason(self, op: Op, sig: Signature) -> str:

@@ -80,7 +80,7 @@ def _node(line: str, before: Sequence[ExampleNode], where: str) -> ExampleNode:
         if len(node.inputs) != 2 or any(
             i >= len(before) or before[i].shape != node.shape for i in node.inputs
         ):
-            raise CorruptModelError("it does not have two earlier inputs of its own shape", where=where)
+            raise CorruptModelError("the operator needs two earlier inputs of its own shape", where=where)
     else:
         raise CorruptModelError(f"{line!r} is not a node", where=where)
     if number != len(before) or 0 in node.shape:

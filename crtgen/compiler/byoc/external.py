@@ -27,7 +27,7 @@ class External(Op):
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         wanted = [self.subgraph.values[name] for name in self.subgraph.inputs]
         if [(v.shape, v.dtype) for v in inputs] != [(v.shape, v.dtype) for v in wanted]:
-            raise ValueError("its inputs are not those of its subgraph")
+            raise ValueError("the inputs of the generated function are not those of its subgraph")
         return tuple((v.shape, v.dtype) for v in (self.subgraph.values[n] for n in self.subgraph.outputs))
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

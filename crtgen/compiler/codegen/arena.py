@@ -37,9 +37,9 @@ class ArenaView:
 
 
 class Arena:
-    """The names of what lies in a model's arena.
+    """The names of what is in a model's arena.
 
-    ``outside`` are the addresses of what lies elsewhere, in C. The arena of a subgraph begins at ``base`` in
+    ``outside`` are the addresses of what is elsewhere, in C. The arena of a subgraph begins at ``base`` in
     the model's, and its names begin with ``prefix``.
     """
 

@@ -1,4 +1,4 @@
-"""LLVM in place of C: the metadata module, and whole models as objects. Needs the extra ``llvm``.
+"""LLVM instead of C: the metadata module, and whole models as objects. Needs the extra ``llvm``.
 
 This file is what everybody imports; those that import llvmlite itself (``llvm_*``) are imported once it is
 known to be there.

@@ -140,22 +140,28 @@ class SlotImage:
     def read(cls, data: bytes, where: str) -> "SlotImage":
         """Raises ``CorruptModelError`` for what is no whole image of this format."""
         if len(data) < HEADER_BYTES or data[:4] != struct.pack("<I", _MAGIC):
-            raise CorruptModelError("it is no image for a slot", where=where, hint="crtgen slot makes them")
+            raise CorruptModelError(
+                "the file is not a slot image", where=where, hint="crtgen slot makes them"
+            )
         fields = _HEADER.unpack_from(data)
         _, form, abi, size, crc, *numbers, entry, about, digest, name = fields
         origin, work, work_size, stack, core, version = numbers
         if (form, abi) != (_FORMAT, _ABI):
-            raise CorruptModelError("it is of another release of crtgen", where=where, hint="make it again")
+            raise CorruptModelError(
+                "the image was made by another release of crtgen", where=where, hint="make it again"
+            )
         if not HEADER_BYTES < size <= len(data) or len(data) - size not in (0, SIGNATURE_BYTES):
             raise CorruptModelError(
-                f"it says that it has {size:,} bytes, and the file has {len(data):,}", where=where
+                f"the header says {size:,} bytes, but the file has {len(data):,}", where=where
             )
         if zlib.crc32(data[_COVERED:size]) != crc:
-            raise CorruptModelError("its bytes are damaged: the CRC is another", where=where)
+            raise CorruptModelError("the image is damaged: its CRC does not match", where=where)
         try:
             inputs, outputs = _read_description(data[HEADER_BYTES : HEADER_BYTES + (about & 0x7FFFFFFF)])
         except (struct.error, ValueError, IndexError, KeyError) as error:
-            raise CorruptModelError("its inputs and outputs cannot be read", where=where) from error
+            raise CorruptModelError(
+                "the inputs and outputs of the image cannot be read", where=where
+            ) from error
         made = cls(
             name=name.rstrip(b"\0").decode("utf-8", "replace"),
             version=version,
@@ -172,7 +178,7 @@ class SlotImage:
             signature=data[size:],
         )
         if made.interface != digest or made.data != data:
-            raise CorruptModelError("its header contradicts itself", where=where)
+            raise CorruptModelError("the header of the image contradicts itself", where=where)
         return made
 
 

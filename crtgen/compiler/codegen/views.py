@@ -139,7 +139,7 @@ class LayerView:
 class FedView:
     """An image that comes by rows: ``rows`` of ``elements`` of the type ``c_type`` each, ``nbytes`` in all.
 
-    A host sends it whole: then it lies in the array ``image``.
+    A host sends it whole: then it is in the array ``image``.
     """
 
     rows: int

@@ -43,7 +43,7 @@ class _Paper:
         )
 
     def slot(self, value: str) -> tuple[str, ArenaSlot]:
-        # In which memory a value lies, and where.
+        # In which memory a value is, and where.
         nbytes = self.plan.graph.values[value].nbytes
         if value in self.plan.homes:
             return self.plan.homes[value], ArenaSlot(0, nbytes)
@@ -62,7 +62,7 @@ class _Paper:
             raise self.fail(f"{what} leaves the arena of {self.plan.arena} bytes")
 
     def owners(self, value: str) -> npt.NDArray[np.int32]:
-        # The owners of the bytes where a value lies.
+        # The owners of the bytes where a value is.
         memory, slot = self.slot(value)
         return self.owner[memory][slot.offset : slot.offset + slot.size]
 
@@ -87,7 +87,7 @@ def check_plan(plan: Plan) -> None:
         raise paper.fail(f"the arena of {plan.arena} is below the bound of {plan.lower_bound}")
     computed = [node.name for step in plan.steps for node in step.item.nodes]
     if sorted(computed) != sorted(node.name for node in plan.graph.nodes):
-        raise paper.fail("its steps are not the nodes of the graph")
+        raise paper.fail("the steps of the plan are not the nodes of the graph")
     given = tuple(dict.fromkeys((*plan.graph.inputs, *plan.outside.values)))
     for name in given:
         paper.write(name)

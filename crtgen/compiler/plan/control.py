@@ -84,7 +84,7 @@ def _pairs(
 
 
 def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]:
-    # Kernels of results that are another shape of a value outside, where soon another value may lie.
+    # Kernels of results that are another shape of a value outside, where soon another value may be.
     found, there = {}, set(outside.values)
     results = {*graph.outputs, *(after for _, after in outside.pairs)}
     for node in graph.nodes:

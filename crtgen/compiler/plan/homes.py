@@ -18,7 +18,7 @@ __all__ = ["Homes", "find_homes"]
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """``names`` has the home of each value that lies in one, ``first`` what has to run before an item."""
+    """``names`` has the home of each value that is in one, ``first`` what has to run before an item."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     first: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The order of execution: the one with the least peak of live bytes.
 
-What lies in memory depends on which nodes have run, not on the order in which they ran. So the search
+What is in memory depends on which nodes have run, not on the order in which they ran. So the search
 goes over sets of nodes that are closed under "must run before" (the ideals of the graph), level by level,
 and keeps the best way to each. That is exact; where a level has more than ``BEAM`` sets only the best of
 them go on, and the result is a heuristic one; so it is where hundreds of nodes could be next, of which there
@@ -29,7 +29,7 @@ class _OrderState(NamedTuple):
     """A set of nodes that have run with the best way to it; sizes in units of the alignment.
 
     ``done`` has a bit per node that has run, ``ready`` are the nodes that may run next. ``live`` is the size
-    of what lies in memory now, ``rank`` the peak and the sum over the steps.
+    of what is in memory now, ``rank`` the peak and the sum over the steps.
     """
 
     done: int

@@ -62,7 +62,7 @@ def find_liveness(
 ) -> Liveness:
     """The places of ``graph``, aliases and what kernels take over united, and what its items do to them.
 
-    What lies in a home has no place. Raises ``UnsupportedError`` where an output is a constant.
+    What is in a home has no place. Raises ``UnsupportedError`` where an output is a constant.
     """
     roots = _roots(graph, items, kernels, keep_inputs, homes)
     _check_outputs(graph, roots, homes)

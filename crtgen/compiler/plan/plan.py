@@ -206,7 +206,7 @@ class Outside:
 class Step:
     """One item of the schedule at its place in the order.
 
-    ``scratch`` is where its working memory lies, if it needs any.
+    ``scratch`` is where its working memory is, if it needs any.
     """
 
     item: Item
@@ -235,7 +235,7 @@ class Plan:
     nor have values within loops. ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no
     layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order.
     ``kept_inputs`` says that the inputs still hold their data after a run; otherwise a run may overwrite
-    them. ``needs`` are the bytes that each step alone asks for. ``outside`` is what lies outside of the
+    them. ``needs`` are the bytes that each step alone asks for. ``outside`` is what is outside of the
     arena, and ``homes`` has the home there of each value that has one. ``states`` are the homes of what
     lives from run to run, in memory of the model's own.
     """

@@ -1,6 +1,6 @@
 """Row loops: chains of operators run a few rows at a time where that lowers the peak of the arena.
 
-Joining a chain changes what lies in memory between its first and its last step, and nowhere else. So a chain
+Joining a chain changes what is in memory between its first and its last step, and nowhere else. So a chain
 is tried by planning this stretch of the schedule alone, and the time for a network grows with its length.
 """
 

@@ -1,7 +1,7 @@
 """Chains of any length on an image by rows: of the model's input as they come, or of an image in memory.
 
 How many layers take rows, and how many the last of them makes at a time, is tried: more layers let smaller
-images lie whole, and take more scratch memory and time. What follows runs when the last row has come.
+images are whole, and take more scratch memory and time. What follows runs when the last row has come.
 """
 
 from collections.abc import Iterator, Mapping
@@ -111,7 +111,7 @@ class _Way:
         return self.kernel.cost.time - sum(s.kernel.cost.time for s in plan.steps if s.name in names)
 
     def planned(self, plan: Plan) -> Plan:
-        # ``plan`` with the image taken so; one that is fed lies outside, and is left as it is.
+        # ``plan`` with the image taken so; one that is fed is outside, and is left as it is.
         names = {node.name for node in self.item.nodes}
         before = list(takewhile(lambda step: step.name not in names, plan.steps))
         after = [step for step in plan.steps[len(before) :] if step.name not in names]
@@ -220,7 +220,7 @@ def _check_layer(graph: Graph, node: Node, apart: frozenset[str]) -> None:
 
 
 def _refused(graph: Graph, what: str) -> UnsupportedError:
-    return UnsupportedError(f"it cannot be fed by rows: {what}", where=graph.name, hint=_HINT)
+    return UnsupportedError(f"the network cannot be fed by rows: {what}", where=graph.name, hint=_HINT)
 
 
 def _fed(plan: Plan, whole: Plan) -> Rewrite:

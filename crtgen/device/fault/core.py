@@ -45,7 +45,7 @@ def core_dump(fault: DeviceFault) -> bytes:
 
 
 def _joined(memory: Mapping[int, bytes]) -> dict[int, bytes]:
-    # Pieces that lie side by side as one.
+    # Pieces that are side by side as one.
     blocks: dict[int, bytearray] = {}
     end, start = -1, 0
     for address, data in sorted(memory.items()):

@@ -1,4 +1,4 @@
-"""The report of a fault as it comes: lines with memory of the device, then where the record lies in it.
+"""The report of a fault as it comes: lines with memory of the device, then where the record is in it.
 
 What a line does not have in its place is passed over, as the device may be a broken one. See section 5 of
 ``crtgen/runtime/SPEC.md``.

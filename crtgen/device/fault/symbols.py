@@ -37,7 +37,7 @@ class Symbols:
         self._layers = tuple(layers)
 
     def function_at(self, address: int) -> str:
-        """The function that an address lies in; empty if there is none."""
+        """The function that an address is in; empty if there is none."""
         found = self._function(address)
         return found.name if found else ""
 

@@ -165,7 +165,9 @@ def _gdb(job: FlashJob) -> list[str]:
     # a reset differently: the first word that one knows is taken. The server is a host with a port: gdb would
     # start a program that is named after a ``|``.
     if not re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-f:]+\]:\d{1,5}", job.gdb_server, re.ASCII):
-        raise UsageError("it is no host with a port", where=job.gdb_server, hint=f"as in {GDB_SERVER}")
+        raise UsageError(
+            "the gdb server must be a host with a port", where=job.gdb_server, hint=f"as in {GDB_SERVER}"
+        )
     table = read_vectors(job.image)
     lines = (
         f"target extended-remote {job.gdb_server}",

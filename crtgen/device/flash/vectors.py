@@ -36,7 +36,7 @@ def read_vectors(image: Path) -> Vectors:
                     words = segment.data()[offset : offset + 8]
                     return Vectors(address, *(int.from_bytes(words[i : i + 4], "little") for i in (0, 4)))
     except (OSError, ELFError) as error:
-        raise FlashError(f"it is not an ELF file: {error}", where=str(image)) from error
+        raise FlashError(f"the file is not an ELF file: {error}", where=str(image)) from error
     raise FlashError("the image has no vector table", where=str(image))
 
 

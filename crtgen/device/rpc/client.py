@@ -205,7 +205,7 @@ class Client(Connection):
         *,
         timeout: float | None = None,
     ) -> bool:
-        """Run, and copy what lies at ``offset`` bytes of the arena to ``place`` when ``layer`` has run.
+        """Run, and copy what is at ``offset`` bytes of the arena to ``place`` when ``layer`` has run.
 
         False when the firmware was built without profiling.
         """

@@ -78,7 +78,7 @@ class _MemoryPool:
             raise _RequestError(f"address 0x{address:x} was not allocated")
 
     def view(self, address: int, size: int) -> memoryview:
-        # The bytes of a range that lies within one block.
+        # The bytes of a range that is within one block.
         for start, block in self._blocks.items():
             if start <= address and address + size <= start + len(block):
                 return memoryview(block)[address - start : address - start + size]

@@ -63,7 +63,7 @@ class RunningDevice:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as error:
-            raise LinkTimeoutError(f"it still runs after {timeout:g} s", where=self.name) from error
+            raise LinkTimeoutError(f"the image still runs after {timeout:g} s", where=self.name) from error
 
     def close(self) -> None:
         """Close the line and end the process, if it has not ended. More than once is fine."""
@@ -92,7 +92,7 @@ def run_program(command: Command, name: str, timeout: float) -> Finished:
     """Run a program that needs no input. Raises ``LinkTimeoutError`` after ``timeout`` seconds."""
     code, output = run_to_end(command, time_limit=timeout)
     if code is None:
-        raise LinkTimeoutError(f"it still runs after {timeout:g} s", where=name, log=output)
+        raise LinkTimeoutError(f"the image still runs after {timeout:g} s", where=name, log=output)
     return Finished(output, code)
 
 

@@ -56,7 +56,7 @@ def read_to_end(
 
 
 def _unfinished(when: str, name: str, printed: bytearray) -> LinkTimeoutError:
-    return LinkTimeoutError(f"it did not finish {when}", where=name, log=_text(printed[-_SHOWN:]))
+    return LinkTimeoutError(f"the image did not finish {when}", where=name, log=_text(printed[-_SHOWN:]))
 
 
 def _text(printed: bytearray) -> str:

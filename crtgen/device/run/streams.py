@@ -99,7 +99,7 @@ class _DescriptorStream:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise _closed("it was closed here", self.name)
+            raise _closed("the line was closed by this program", self.name)
 
 
 class PipeStream(_DescriptorStream):

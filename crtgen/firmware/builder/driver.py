@@ -55,7 +55,9 @@ def build_project(
         )
     manifest = read_manifest(root)
     if manifest.unfinished is not None:
-        raise UsageError("it was not written to its end", where=str(root), hint="generate the project again")
+        raise UsageError(
+            "the project was not written completely", where=str(root), hint="generate the project again"
+        )
     framework = manifest.options.framework
     if framework:
         raise UsageError(

@@ -1,6 +1,6 @@
 """The build folder of a project, believed only as this person's last build left it.
 
-CMake and Ninja run what lies there: ``CMakeCache.txt`` may name a file to include, ``build.ninja`` has
+CMake and Ninja run what is there: ``CMakeCache.txt`` may name a file to include, ``build.ninja`` has
 command lines, an object file is linked. A clone may bring all of that, also into a project that is the
 person's own, since git writes over ignored files. So each build ends with a mark (``crtgen.base.trust``) over
 every file there, and a folder whose mark does not fit is removed: the build starts from nothing.
@@ -30,7 +30,7 @@ def own_build(root: Path) -> Iterator[Path]:
     build = root / "build"
     if build.is_symlink():
         hint = "remove it, and crtgen makes a folder"
-        raise UsageError("it is a link, which could lead elsewhere", where=str(build), hint=hint)
+        raise UsageError("the path is a link, which could lead elsewhere", where=str(build), hint=hint)
     seal = trust.Seal(build)
     if build.is_dir() and not _is_own(build, seal):
         _empty(build)
@@ -56,7 +56,9 @@ def _empty(build: Path) -> None:
         shutil.rmtree(build)  # which follows no links
     except OSError as error:
         hint = "remove it yourself"
-        raise UsageError(f"it cannot be removed: {error.strerror}", where=str(build), hint=hint) from error
+        raise UsageError(
+            f"the path cannot be removed: {error.strerror}", where=str(build), hint=hint
+        ) from error
 
 
 def _content(build: Path) -> Iterator[bytes]:

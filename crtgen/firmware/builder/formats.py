@@ -59,7 +59,7 @@ def read_content(elf: Path) -> Content:
             blocks = _joined(sorted(_sections(file)))
             entry = int(file.header["e_entry"])
     except (OSError, ELFError) as error:
-        raise BuildError(f"it is not an ELF file: {error}", where=str(elf)) from error
+        raise BuildError(f"the file is not an ELF file: {error}", where=str(elf)) from error
     if not blocks:
         raise BuildError("the image is empty", where=str(elf))
     return Content(blocks, entry)

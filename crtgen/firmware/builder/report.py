@@ -106,5 +106,5 @@ def _layers(image: BuiltImage, sizes: Sizes, stack: StackReport | None) -> dict[
 
 
 def _map_file(image: BuiltImage) -> Path:
-    # The linker's map: Zephyr's lies beside its ELF.
+    # The linker's map: Zephyr's is beside its ELF.
     return image.path.with_suffix(".map") if image.platform == "zephyr" else image.build / "firmware.map"

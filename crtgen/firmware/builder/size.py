@@ -118,7 +118,7 @@ def read_sizes(path: Path, *, map_file: Path | None = None) -> Sizes:
     try:
         parts = [_read(name, content, pieces) for name, content in _members(path)]
     except (OSError, ELFError, ValueError) as error:
-        raise BuildError(f"it is not an ELF file: {error}", where=str(path)) from error
+        raise BuildError(f"the file is not an ELF file: {error}", where=str(path)) from error
     symbols = [symbol for part in parts for symbol in part.symbols]
     total = {kind: sum(part.sections[kind] for part in parts) for kind in _KINDS}
     return Sizes(

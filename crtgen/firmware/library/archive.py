@@ -43,7 +43,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
     data = _unzipped(data, where) if data[:2] == _GZIP_MAGIC else data
     budget.current().take(len(data), "what the archive holds")
     if len(data) < _BLOCK:
-        raise CorruptModelError("it is not a tar archive, or only the beginning of one", where=where)
+        raise CorruptModelError("the file is not a tar archive, or only the beginning of one", where=where)
     at, extended = 0, False
     while len(data) - at >= _BLOCK and any(data[at : at + _BLOCK]):
         member = _member(data[at : at + _BLOCK], where)
@@ -77,9 +77,11 @@ class _Member:
 def _member(header: bytes, where: str) -> _Member:
     # POSIX 1003.1, pax, section ustar.
     if header[257:262] != b"ustar":
-        raise CorruptModelError("it is not a tar archive, or it is damaged: no ustar header", where=where)
+        raise CorruptModelError(
+            "the file is not a tar archive, or it is damaged: it has no ustar header", where=where
+        )
     if _octal(header[148:156], where) != sum(header[:148]) + 8 * ord(" ") + sum(header[156:]):
-        raise CorruptModelError("it is damaged: the checksum of a header is wrong", where=where)
+        raise CorruptModelError("the archive is damaged: the checksum of a header is wrong", where=where)
     name = _text(header[:100], where)
     prefix = _text(header[345:500], where) if header[262:263] == b"\0" else ""  # GNU has other fields there
     path = f"{prefix}/{name}" if prefix else name
@@ -97,7 +99,9 @@ def _member(header: bytes, where: str) -> _Member:
 def _check_pax(content: bytes, twice: bool, where: str) -> None:
     # Refuse a header of PAX (POSIX: lines ``length key=value``) that says more than times and owners.
     if twice or len(content) > _LONGEST_PAX:
-        raise CorruptModelError("its headers of PAX are longer than any that are needed", where=where)
+        raise CorruptModelError(
+            "the PAX headers of the archive are longer than any that are needed", where=where
+        )
     keys = [line.partition(b" ")[2].partition(b"=")[0] for line in content.splitlines()]
     if not set(keys) <= _HARMLESS:
         found = b", ".join(sorted(set(keys) - _HARMLESS))[:100].decode(errors="replace")
@@ -114,7 +118,7 @@ def _text(field: bytes, where: str) -> str:
 def _octal(field: bytes, where: str) -> int:
     digits = field.strip(b" \0")
     if not digits.isdigit() or max(digits) > ord("7"):
-        raise CorruptModelError("it is damaged: a number of a header is not octal", where=where)
+        raise CorruptModelError("the archive is damaged: a number in a header is not octal", where=where)
     return int(digits, 8)
 
 
@@ -123,10 +127,10 @@ def _unzipped(data: bytes, where: str) -> bytes:
     try:
         plain = stream.decompress(data, most)
     except zlib.error as error:
-        raise CorruptModelError(f"it is damaged: {error}", where=where) from error
+        raise CorruptModelError(f"the archive is damaged: {error}", where=where) from error
     if stream.unconsumed_tail:
         hint = f"crtgen --limit-memory {2 * budget.memory_limit()} allows twice as much"
-        raise CorruptModelError(f"it holds more than {most >> 20} MiB", where=where, hint=hint)
+        raise CorruptModelError(f"the archive holds more than {most >> 20} MiB", where=where, hint=hint)
     if not stream.eof or stream.unused_data:
         raise CorruptModelError("the archive is truncated, or something follows its end", where=where)
     return plain
@@ -134,7 +138,7 @@ def _unzipped(data: bytes, where: str) -> bytes:
 
 def _add(files: dict[str, bytes], path: str, content: bytes, where: str) -> None:
     if len(files) >= _MOST_FILES:
-        raise CorruptModelError(f"it has more than {_MOST_FILES} files", where=where)
+        raise CorruptModelError(f"the archive has more than {_MOST_FILES} files", where=where)
     if path in files:
         raise CorruptModelError(f"{path} is in the archive twice", where=where)
     budget.current().take(len(content), path)

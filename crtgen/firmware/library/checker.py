@@ -70,7 +70,7 @@ class Checker:
             if "\\ud" in text.lower():
                 json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            raise CorruptModelError(f"it is not JSON: {error}", where=self.where) from error
+            raise CorruptModelError(f"the content is not JSON: {error}", where=self.where) from error
         return document
 
     def _object(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

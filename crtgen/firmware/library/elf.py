@@ -74,9 +74,11 @@ def read_elf(data: bytes, where: str) -> ElfFile:
     except CorruptModelError as error:
         raise CorruptModelError(error.message, where=where) from error
     except (ELFError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise CorruptModelError(f"it is not an ELF file, or it is damaged: {error}", where=where) from error
+        raise CorruptModelError(
+            f"the file is not an ELF file, or it is damaged: {error}", where=where
+        ) from error
     if kind not in ("ET_REL", "ET_DYN"):
-        raise CorruptModelError("it is neither an object nor a shared library", where=where)
+        raise CorruptModelError("the file is neither an object nor a shared library", where=where)
     return ElfFile(machine, kind == "ET_DYN", symbols, hard_float)
 
 

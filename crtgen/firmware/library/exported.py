@@ -76,7 +76,7 @@ def read_exported(data: bytes, where: str) -> ExportedLibrary:
         else:
             raise CorruptModelError(f"{name} is not part of an exported library", where=where)
     if not members:
-        raise CorruptModelError("it holds no code", where=where)
+        raise CorruptModelError("the library holds no code", where=where)
     return _library(where, blob, members)
 
 
@@ -106,7 +106,7 @@ def _member(name: str, data: bytes, where: str) -> Module:
     try:
         return source_module(name, suffix, data.decode())
     except UnicodeDecodeError as error:
-        raise CorruptModelError("it is not UTF-8", where=where) from error
+        raise CorruptModelError("the text is not UTF-8", where=where) from error
 
 
 def _blob_of(name: str, data: bytes, where: str) -> bytes:
@@ -116,7 +116,7 @@ def _blob_of(name: str, data: bytes, where: str) -> bytes:
         match = _ARRAY.search(data.decode("latin-1"))
         blob = None if match is None else _parse_array(match[1], where)
     if blob is None:
-        raise CorruptModelError(f"it does not define {BLOB_SYMBOL}", where=where)
+        raise CorruptModelError(f"the library does not define {BLOB_SYMBOL}", where=where)
     return blob
 
 

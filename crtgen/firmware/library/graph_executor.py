@@ -397,7 +397,7 @@ class _TableBuilder:
         return LinkedParam(node.name, symbol, sid, len(data), type_text, c_bytes(data))
 
     def check_nops(self) -> None:
-        # A ``__nop`` only renames a tensor: its output has to lie where its input does.
+        # A ``__nop`` only renames a tensor: its output has to be where its input does.
         for i, node in enumerate(self.graph.nodes):
             if node.function == _NOP and {self.graph.entry(ref).storage_id for ref in node.inputs} != {
                 self.entry_of(i).storage_id

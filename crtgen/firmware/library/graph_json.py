@@ -43,7 +43,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class GraphEntry:
-    """A tensor of the graph and the storage it lies in."""
+    """A tensor of the graph and the storage it is in."""
 
     shape: tuple[int, ...]
     dtype: DLDataType

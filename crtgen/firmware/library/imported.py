@@ -201,7 +201,9 @@ def heap_of(module: Module) -> int:
         return 0
     calls = _MALLOC.findall(module.code)
     if len(calls) != module.code.count("malloc("):
-        raise UnsupportedError("it allocates memory, but how much is not in its text", where=module.name)
+        raise UnsupportedError(
+            "the module allocates memory, but its text does not say how much", where=module.name
+        )
     return sum(-(-int(size) * int(count) // 16) * 16 for size, count in calls)
 
 
@@ -218,7 +220,7 @@ def _aot(model: MlfModel, functions: list[str]) -> tuple[CModule, dict[str, str]
         interface = packed_interface(model)
         return _call(model.name, run, interface, model.output_names), {}
     if header not in model.headers:
-        raise UnsupportedError(f"it has neither {run} nor {header}", where=model.name)
+        raise UnsupportedError(f"the model has neither {run} nor {header}", where=model.name)
     interface = c_interface(model, model.headers[header])
     symbol = f"{run}_packed"
     text = render(

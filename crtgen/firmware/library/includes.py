@@ -52,7 +52,7 @@ def resolve_includes(
     if not there.issuperset(missing):
         library = f"the sources of {' and '.join(names)}" if names else "headers that are not there"
         raise ModelError(
-            f"its code needs {library}: {', '.join(h for h in missing if h not in there)}",
+            f"the code of the library needs {library}: {', '.join(h for h in missing if h not in there)}",
             where=where,
             hint=hint or "export the model for target c alone, without the library of these headers",
         )

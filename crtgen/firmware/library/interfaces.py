@@ -49,7 +49,7 @@ def packed_interface(model: MlfModel) -> AotInterface:
     """From the C that defines the model's metadata."""
     text = next((s for s in model.code.sources.values() if "kTvmgenMetadata_inputs[" in s), None)
     if text is None:
-        raise UnsupportedError("it has neither a C interface nor metadata in C", where=model.name)
+        raise UnsupportedError("the model has neither a C interface nor metadata in C", where=model.name)
     shapes = {m[1]: _numbers(m[2].replace("L", "")) for m in _SHAPE.finditer(text)}
     return AotInterface(_infos(text, "inputs", shapes), _infos(text, "outputs", shapes))
 
@@ -68,7 +68,7 @@ def c_interface(model: MlfModel, header: str) -> AotInterface:
     prefix = f"struct tvmgen_{model.name}_"
     for extra in ("devices", "workspace_pools"):
         if f"{prefix}{extra} " in header:
-            raise UnsupportedError(f"its C interface asks for {extra}", where=model.name)
+            raise UnsupportedError(f"the C interface of the model asks for {extra}", where=model.name)
     if not model.metadata.main:
         raise CorruptModelError("metadata.json has no main function", where=model.name)
     main: MainFunction = model.metadata.main[0]

@@ -35,7 +35,7 @@ def parse_time(text: str) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Sid:
-    """A storage of the graph executor; ``input_binding`` is the argument that lies in it, if one does."""
+    """A storage of the graph executor; ``input_binding`` is the argument that is in it, if one does."""
 
     storage_id: int
     size_bytes: int

@@ -117,7 +117,7 @@ def read_archive(data: bytes, where: str) -> Archive:
     files = read_tar(data, where)
     if "metadata.json" not in files:
         raise CorruptModelError(
-            "it has no metadata.json: this is not an archive in Model Library Format", where=where
+            "the archive has no metadata.json, so it is not in Model Library Format", where=where
         )
     reader = _ArchiveReader(files, where)
     version, library = read_metadata(reader.text("metadata.json"), where)

@@ -31,7 +31,7 @@ __all__ = ["own_graph"]
 
 
 def own_graph(plan: Plan, module: CModule) -> Linkable:
-    """The module that ``generate_c`` made of the plan, with the graph executor in place of its own calls.
+    """The module that ``generate_c`` made of the plan, with the graph executor instead of its own calls.
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
     """
@@ -140,7 +140,7 @@ def _arguments(plan: Plan, step: Step) -> list[Value]:
 
 def _storages(plan: Plan, functions: Collection[str]) -> dict[str, int]:
     # The storage of each value: one whose values are read no more, or a new one. Inputs keep theirs. A layer
-    # that is not in ``functions`` is one whose output lies where its input does.
+    # that is not in ``functions`` is one whose output is where its input does.
     graph, end = plan.graph, len(plan.steps)
     last = {v.name: i for i, step in enumerate(plan.steps) for v in plan.signature(step).inputs}
     last |= dict.fromkeys((*graph.inputs, *graph.outputs), end)

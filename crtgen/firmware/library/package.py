@@ -80,7 +80,9 @@ class Package:
         text = self.graph_json or (factory.graph_json if factory is not None else None) or ""
         if not text:
             raise UnsupportedError(
-                "it holds no graph", where=self.where, hint="name the file with the graph JSON: --graph-json"
+                "the package holds no graph",
+                where=self.where,
+                hint="name the file with the graph JSON: --graph-json",
             )
         params = self.params or (factory.params if factory is not None else {})
         graph = read_graph_json(text, f"{self.where}: graph")

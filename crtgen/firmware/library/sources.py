@@ -87,7 +87,8 @@ def context_source(modules: Iterable[Module], where: str) -> str:
     unknown = sorted(names - _CONTEXT)
     if unknown:
         raise ModelError(
-            f"its objects call {', '.join(unknown)}, which the runtime does not have", where=where
+            f"the objects of the library call {', '.join(unknown)}, which the runtime does not have",
+            where=where,
         )
     return render("tvm_context.c.j2", names=sorted(names)) if names else ""
 
@@ -134,7 +135,7 @@ def check_undefined(modules: Iterable[Module], where: str) -> None:
     missing = [name for name in needed if name not in defined | words and not _PROVIDED.fullmatch(name)]
     if missing:
         raise ModelError(
-            f"its objects need symbols that nothing defines: {', '.join(missing)}",
+            f"the objects of the library need symbols that nothing defines: {', '.join(missing)}",
             where=where,
             hint="add the object that defines them to the archive, or compile the model for target c",
         )

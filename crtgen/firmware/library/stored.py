@@ -123,7 +123,7 @@ def store_model(
     ``image`` are sources that an image has once, for the first model of an archive. ``network`` is the file
     that it was compiled from. Headers of the runtime
     that the code includes go with it. The workspace in the metadata is the arena, in which inputs and outputs
-    lie as well; the constants are the linked parameters. Both are what the image has.
+    are as well; the constants are the linked parameters. Both are what the image has.
     """
     module, info = part.module, part.module.info
     names = {n: n for n in module.files if n.endswith(".h")}
@@ -211,11 +211,13 @@ def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
     place = f"{where}: crtgen/{model.name}.json"
     stored = _read(model.own, place)
     if stored.format != _FORMAT:
-        raise CorruptModelError(f"its format is {stored.format}, this crtgen reads {_FORMAT}", where=place)
+        raise CorruptModelError(
+            f"the archive has format {stored.format}, this crtgen reads format {_FORMAT}", where=place
+        )
     _check_core(stored.core, core, where)
     texts = {**model.code.sources, **model.headers}
     if {*stored.files.values(), *stored.image} != set(texts) or stored.info.name != model.name:
-        raise CorruptModelError("it does not fit the code in the archive", where=place)
+        raise CorruptModelError("the network does not fit the code in the archive", where=place)
     files = {name: texts[stored.files[name]] for name in sorted(stored.files)}
     libraries = tuple(_restored(library, model.external, place) for library in stored.libraries)
     try:
@@ -253,7 +255,7 @@ def _check_core(name: str, core: Core, where: str) -> None:
     lacks = [f for f in _FEATURES if getattr(built, f) and not getattr(core, f)]
     if lacks:
         raise UnsupportedError(
-            f"it was compiled for {name}: {core.name} lacks {', '.join(lacks)}",
+            f"the archive was compiled for {name}: {core.name} lacks {', '.join(lacks)}",
             where=where,
             hint="compile the models again, for this board",
         )

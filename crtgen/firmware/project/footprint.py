@@ -48,7 +48,7 @@ class Around:
 class Footprint:
     """Bytes of an image: ``flash`` is estimated; ``ram`` is exact, but on Zephyr; the ``stack`` is apart.
 
-    ``weights``, ``arena`` and ``state`` are parts of them. ``memories`` has what lies in each memory of the
+    ``weights``, ``arena`` and ``state`` are parts of them. ``memories`` has what is in each memory of the
     board, with the stack; it is empty for a library, and for a core without a board.
     """
 

@@ -141,7 +141,9 @@ def read_manifest(directory: Path) -> Manifest:
         raise UsageError(error.message, where=str(file), hint=again) from error
     if manifest.format != FORMAT:
         raise UsageError(
-            f"its format is {manifest.format}, this crtgen reads {FORMAT}", where=str(file), hint=again
+            f"the project has format {manifest.format}, this crtgen reads format {FORMAT}",
+            where=str(file),
+            hint=again,
         )
     own = directory / BOARD_FILE
     if own.exists() and all(board.name != manifest.board for board in all_boards()):

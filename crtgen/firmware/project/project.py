@@ -146,7 +146,11 @@ def _earlier(directory: Path) -> _Digests:
     if not directory.exists():
         return {}
     if not directory.is_dir():
-        raise UsageError("it is a file", where=str(directory), hint="name a directory for the project")
+        raise UsageError(
+            "the path is a file, expected a directory",
+            where=str(directory),
+            hint="name a directory for the project",
+        )
     if (directory / MANIFEST).is_file():
         manifest = read_manifest(directory)
         return _digests(manifest.files, manifest.unfinished or {})

@@ -164,8 +164,8 @@ def read_baseline(path: Path) -> Mapping[str, Mapping[str, Any]]:
             if not isinstance(report["layers"], list) or not all(
                 "name" in layer for layer in report["layers"]
             ):
-                raise ValueError("its layers have no names")
+                raise ValueError("the layers of the report have no names")
         return {report["board"]: report for report in reports}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "crtgen report MODEL --json > old.json writes one"
-        raise UsageError(f"it is no report: {error}", where=str(path), hint=hint) from error
+        raise UsageError(f"the file is not a report: {error}", where=str(path), hint=hint) from error

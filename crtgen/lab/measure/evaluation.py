@@ -150,7 +150,9 @@ def evaluate(subject: Subject, data: Path, run: Run, first_only: bool = False) -
         return _detect(subject, recordings[:1] if first_only else recordings, run)
     if not data.is_dir() and suffix != ".npz":
         raise UsageError(
-            "it is neither a folder nor a .npz nor a table", where=str(data), hint="see crtgen eval --help"
+            "the data are neither a folder nor a .npz file nor a table",
+            where=str(data),
+            hint="see crtgen eval --help",
         )
     if subject.is_anomaly:
         return _rank(subject, _chosen(_normal_or_not(data), first_only), run)
@@ -194,10 +196,10 @@ def _normal_or_not(data: Path) -> list[Clip]:
         names.sort(key=lambda name: name != NORMAL)
         clips = read_clips(data, names)
         if names[0] != NORMAL:
-            raise UsageError(f'it has no folder "{NORMAL}"', where=str(data))
+            raise UsageError(f'the folder has no subfolder "{NORMAL}"', where=str(data))
     clips = [replace(clip, label=min(clip.label, 1)) for clip in clips]
     if len({clip.label for clip in clips}) < 2:
-        raise UsageError("it needs what is normal, and anomalies", where=str(data))
+        raise UsageError("the folder needs recordings of normal operation and of anomalies", where=str(data))
     return clips
 
 

@@ -51,7 +51,7 @@ def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]
     ]
     if not found:
         says = "a folder for each label, with files of .wav or .npy, or pictures"
-        raise UsageError("it has no clips", where=str(folder), hint=says)
+        raise UsageError("the folder has no clips", where=str(folder), hint=says)
     return found
 
 
@@ -85,7 +85,7 @@ def read_recordings(path: Path) -> list[Recording]:
         if cells[1] or cells[2]:
             events.append(_span(cells, number, path))
     if not found:
-        raise UsageError("it names no recordings", where=str(path), hint="rows of file,start,stop")
+        raise UsageError("the table names no recordings", where=str(path), hint="rows of file,start,stop")
     return [Recording(file, tuple(sorted(events))) for file, events in found.items()]
 
 

@@ -88,7 +88,7 @@ class Lock:
         return next((entry for entry in self.entries if entry.key == key), None)
 
     def updated(self, measured: Sequence[LockEntry]) -> "Lock":
-        """With these entries in the place of those of their model, board and level."""
+        """With these entries instead of those of their model, board and level."""
         table = {entry.key: entry for entry in (*self.entries, *measured)}
         return replace(self, entries=tuple(table[key] for key in sorted(table)))
 

@@ -97,7 +97,7 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
             hint="describe which ones in a pipeline (docs/pipelines.md), or give them as .npy",
         )
     if not len(mono):
-        raise UsageError("it has no samples", where=str(path))
+        raise UsageError("the recording has no samples", where=str(path))
     runs = -(-len(mono) // count)
     padded = np.zeros(runs * count, np.float32)
     padded[: len(mono)] = mono
@@ -128,9 +128,9 @@ def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:
         return [row.reshape(interface.shape) for row in table], f"{path}, {len(table)} rows"
     shape = f"{table.shape[0]} rows of {table.shape[1]}" if table.ndim == 2 else "no numbers"
     raise UsageError(
-        f"it has {shape}, {interface.name} has {count:,} elements",
+        f"the table has {shape}, but {interface.name} has {count:,} elements",
         where=str(path),
-        hint="a row for each run, or one run in all rows",
+        hint="write a row for each run, or one run in all rows",
     )
 
 

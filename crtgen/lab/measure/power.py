@@ -96,7 +96,7 @@ def _mean(rows: Iterable[list[str]], columns: list[tuple[int, float]]) -> float:
         total += product
         count += 1
     if not count:
-        raise ValueError("it has no samples")
+        raise ValueError("the recording has no samples")
     return total / count
 
 
@@ -105,14 +105,14 @@ def _hpx(rows: Iterable[list[str]]) -> float:
     known = {row[0]: float(row[2]) for row in rows if len(row) == 3 and row[1] == "avg_power_w"}
     marked = [scope for scope in known if scope != "whole_capture_window" and not scope[-1].isdigit()]
     if not known:
-        raise ValueError("it has no avg_power_w")
+        raise ValueError("the file has no avg_power_w")
     return known[marked[0] if marked else next(iter(known))]
 
 
 def _ppk2(path: Path, volts: float | None) -> float:
     samples = ppk2_currents(path, "the recording")
     if not samples.size:
-        raise ValueError("it has no samples")
+        raise ValueError("the recording has no samples")
     return _times(float(samples.mean(dtype=np.float64)) * 1e-6, volts, path)
 
 
@@ -121,5 +121,5 @@ def _jls(path: Path, volts: float | None) -> float:
     if "power" in means:
         return means["power"]
     if "current" not in means:
-        raise ValueError("it has no signal of a current or a power")
+        raise ValueError("the recording has no signal of current or power")
     return _times(means["current"], volts or means.get("voltage"), path)

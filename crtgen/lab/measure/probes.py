@@ -29,7 +29,7 @@ _LOADS = 8
 class Probe:
     """A loop of ``rounds``: over ``words`` that are read, or else an instruction that is repeated.
 
-    ``constant`` words lie in flash. Without rounds it is no loop.
+    ``constant`` words are in flash. Without rounds it is no loop.
     """
 
     name: str

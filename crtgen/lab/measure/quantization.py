@@ -104,7 +104,7 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
         )
     loaded = api.load(model)
     if not isinstance(loaded, api.Model):
-        raise UsageError("it is code, not a network", where=str(model))
+        raise UsageError("the model is code, not a network", where=str(model))
     names = _inputs(model)
     runs = read_inputs(calibrate, [interface_of(v) for v in loaded.inputs]).runs
     cases = [dict(zip(names, run, strict=True)) for run in runs]
@@ -133,7 +133,9 @@ def _inputs(model: Path) -> list[str]:
 
     proto = onnx.load(model)
     if any(node.op_type == _QUANTISED for node in proto.graph.node):
-        raise UsageError("it is quantised already", where=str(model), hint="quantize takes the float network")
+        raise UsageError(
+            "the network is quantised already", where=str(model), hint="quantize takes the float network"
+        )
     kept = {tensor.name for tensor in proto.graph.initializer}
     return [value.name for value in proto.graph.input if value.name not in kept]
 

@@ -43,12 +43,12 @@ class Subject:
         pipeline = model.pipeline
         if pipeline is None:
             if len(model.inputs) != 1:
-                raise UsageError(f"it has {len(model.inputs)} inputs", where=model.name)
+                raise UsageError(f"the model has {len(model.inputs)} inputs, expected one", where=model.name)
             made = cls(model, tuple(names), scaling)
         else:
             if pipeline.decision is None or pipeline.decision.boxes is not None:
                 hint = "describe features, network and a decision on scores: docs/pipelines.md"
-                raise UsageError("it has no decision on scores", where=model.name, hint=hint)
+                raise UsageError("the pipeline has no decision on scores", where=model.name, hint=hint)
             if names or scaling != _AS_IT_SUITS:
                 raise UsageError("a pipeline has its own labels and pixels", where=model.name)
             made = cls(model, pipeline.decision.names, scaling)

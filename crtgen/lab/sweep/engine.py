@@ -222,7 +222,7 @@ def run_tasks(
 ) -> None:
     """Run every task once and hand over what comes of them, some at a time.
 
-    ``contents`` are the files of jobs by digest. ``function`` stands in the place of ``perform``. Raises
+    ``contents`` are the files of jobs by digest. ``function`` stands instead of ``perform``. Raises
     ``LinkClosedError`` if the scheduler goes away.
     """
     lanes: dict[str, deque[_Attempt]] = {_ALONE: deque()}

@@ -125,7 +125,7 @@ def _place(scheduler: str) -> dict[str, str]:
         hint = (
             "name an address, as tcp://computer:8786, or the file that dask scheduler --scheduler-file wrote"
         )
-        raise UsageError("it is no scheduler", where=scheduler, hint=hint)
+        raise UsageError("the address does not belong to a Dask scheduler", where=scheduler, hint=hint)
     return {"scheduler_file": scheduler}
 
 

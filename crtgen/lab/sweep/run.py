@@ -61,7 +61,7 @@ def run_sweep(
 ) -> SweepInfo:
     """Run the jobs of a sweep that the store has no outcome of. With ``retry_failed`` failures are none.
 
-    ``function`` stands in the place of ``perform`` in tests. Raises ``UsageError`` where workers differ in
+    ``function`` stands instead of ``perform`` in tests. Raises ``UsageError`` where workers differ in
     crtgen or tools, ``LinkError`` where the scheduler or all workers are gone: what is done is stored.
     """
     watch = watch or Watch()

@@ -2,7 +2,7 @@
 
 A row is made before its job runs and gets its outcome in one transaction, so a kill at any moment leaves a
 store that goes on. Rows are never made twice: the address is unique. A sweep is the set of its jobs, so the
-same sweep run again is the same sweep. Other measurements (``kind``) may lie beside those of models.
+same sweep run again is the same sweep. Other measurements (``kind``) may be beside those of models.
 
 A store may come with a clone, so it is used only if this person made it at this path, and each row has the
 person's mark over its columns (``crtgen.base.trust``). ``adopt`` marks a store that somebody else made.
@@ -167,7 +167,7 @@ class JobStore:
 
     def _check_tables(self) -> None:
         if self._pragma("application_id") != _APPLICATION:
-            raise UsageError("it is a database, but no store of sweeps", where=str(self.path))
+            raise UsageError("the file is a database, but not a store of sweeps", where=str(self.path))
         if (version := self._pragma("user_version")) != _VERSION:
             raise UsageError(
                 f"the store is of version {version}, this crtgen knows {_VERSION}",
@@ -175,7 +175,7 @@ class JobStore:
                 hint="name another file, or use the crtgen that wrote it",
             )
         if self._tables() != {" ".join(statement.split()) for statement in _SCHEMA.split(";")[:-1]}:
-            raise self._damaged("its tables are not those that crtgen makes")
+            raise self._damaged("the tables of the store are not those that crtgen makes")
 
     def _check_marks(self) -> None:
         if trust.everything():

@@ -46,7 +46,7 @@ def perform(task: Task, contents: Mapping[str, bytes], unit: LocalBoard | None =
 
 
 def _check_sameness(task: Task) -> None:
-    # Figures of another crtgen, or of other tools, would lie at the wrong address.
+    # Figures of another crtgen, or of other tools, would be at the wrong address.
     pairs = [("crtgen", task.code, code_digest())]
     pairs += [(tool, version, tool_version(tool)) for tool, version in task.tools.items()]
     for what, wanted, found in pairs:

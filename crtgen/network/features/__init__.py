@@ -1,4 +1,4 @@
-"""Features of signals: what lies between a sensor's samples and a network.
+"""Features of signals: what is between a sensor's samples and a network.
 
 ``Features`` computes on this computer what the generated C computes on a device, bit for bit.
 """

@@ -27,7 +27,7 @@ class Scaler:
 
     @classmethod
     def of(cls, rows: Array) -> "Scaler":
-        """Mean and deviation of rows ``[rows, width]``; 1 in place of a deviation of 0."""
+        """Mean and deviation of rows ``[rows, width]``; 1 instead of a deviation of 0."""
         real = rows.astype(np.float64)
         deviation = real.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)

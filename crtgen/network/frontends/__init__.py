@@ -56,11 +56,11 @@ def _load(file: Path, name: str | None, shapes: Mapping[str, tuple[int, ...]]) -
     by_content = _BY_IDENTIFIER.get(_identifier(file))
     front_end = _BY_SUFFIX.get(file.suffix.lower()) or by_content
     if by_content is not None and front_end is not by_content:
-        raise UsageError("it is a TFLite model by its content", where=str(file), hint="call it .tflite")
+        raise UsageError("the content of the file is a TFLite model", where=str(file), hint="call it .tflite")
     if front_end is None:
         known = ", ".join(_BY_SUFFIX)
         raise UsageError(
-            "it is in no model format that crtgen knows",
+            "the file has no model format that crtgen knows",
             where=str(file),
             hint=f"known: {known}, C arrays and .zip or .task with one, archives (.tar) of crtgen and TVM,"
             " libraries that TVM exported",

@@ -153,7 +153,7 @@ class GraphBuilder:
                 return
             several = made if isinstance(made, tuple) else (made,)
             if len(several) != len(outputs):
-                raise ValueError(f"it has {len(outputs)} outputs instead of {len(several)}")
+                raise ValueError(f"the operator has {len(outputs)} outputs instead of {len(several)}")
             for single, output in zip(several, outputs, strict=True):
                 if isinstance(single, KnownOutput):
                     self._keep(output, single.data)
@@ -334,7 +334,7 @@ class GraphBuilder:
         if len(inferred) != len(outputs) + len(made.updates):
             expected = len(inferred) - len(made.updates)
             count = "one" if expected == 1 else str(expected)
-            raise ValueError(f"it has {len(outputs)} outputs instead of {count}")
+            raise ValueError(f"the operator has {len(outputs)} outputs instead of {count}")
         shapes = [shape for shape, _ in inferred]
         outputs = [typed(t, dtype) for t, (_, dtype) in zip(outputs, inferred, strict=False)]
         if outputs and not made.updates and all(v.is_constant for v in operands):
@@ -383,7 +383,7 @@ class GraphBuilder:
         check_tensor(replace(tensor, shape=shape))
         assert tensor.dtype is not None
         if tensor.key in self._tensors:
-            raise ValueError(f"it computes {tensor.name!r}, which was read or computed before")
+            raise ValueError(f"the operator computes {tensor.name!r}, which was read or computed before")
         same = shape == tensor.shape or self._is_resized(tensor, shape)
         suggestion = _output_name(tensor, node, tensor.key in named) if same else f"{node}_flat"
         return self._register(Value(self.value_names.unique(suggestion), shape, tensor.dtype, tensor.quant))

@@ -188,7 +188,7 @@ def _convert(layer: OnnxLayer) -> Result:
     try:
         made = row.convert(layer)
     except (TypeError, LookupError, ArithmeticError) as error:  # of attributes and shapes that do not fit
-        raise ValueError(f"its attributes or shapes do not fit: {error}") from error
+        raise ValueError(f"the attributes or shapes of the node do not fit: {error}") from error
     if not isinstance(made, tuple):
         return made
     kept = tuple(m for m, t in zip(made, layer.outputs, strict=False) if t is not None)

@@ -179,7 +179,7 @@ class Links:
 
 
 def with_constants(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with tensors in place of nodes that are constants."""
+    """The graph with tensors instead of nodes that are constants."""
     found = {
         node.outputs[0]: constant(node.outputs[0], node.attributes["value"])
         for node in graph.nodes

@@ -16,7 +16,7 @@ __all__ = ["with_sum", "with_turned_weights"]
 
 
 def with_turned_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with quantised constants that lie as the transposes behind them say."""
+    """The graph with quantised constants that are as the transposes behind them say."""
     made = {name: node for node in graph.nodes for name in node.outputs}
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     for node in graph.nodes:

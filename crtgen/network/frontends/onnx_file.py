@@ -144,11 +144,11 @@ def _parsed(data: bytes, where: str) -> Any:
     try:
         model = onnx.load_model_from_string(data)
     except (DecodeError, ValueError, RuntimeError) as error:
-        reason = "it is not an ONNX model, or only a part of one"
+        reason = "the file is not an ONNX model, or only a part of one"
         raise CorruptModelError(f"{reason}: {_line(error)}", where=where, hint=HINT) from error
     if not model.HasField("graph") or not model.opset_import:
         lacking = "graph" if model.opset_import else "opset version"
-        raise CorruptModelError(f"it is not an ONNX model: it has no {lacking}", where=where, hint=HINT)
+        raise CorruptModelError(f"the file is not an ONNX model: it has no {lacking}", where=where, hint=HINT)
     return model
 
 

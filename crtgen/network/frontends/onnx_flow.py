@@ -40,7 +40,7 @@ class OnnxFlow:
         """One node more."""
         self._count += 1
         if self._count > _MOST_NODES:
-            raise UnsupportedError(f"it has more than {_MOST_NODES:,} nodes", where=self.where)
+            raise UnsupportedError(f"the graph has more than {_MOST_NODES:,} nodes", where=self.where)
 
     def flow(
         self, layer: OnnxLayer, tensors: Tensors, builder: GraphBuilder, results: Sequence[NamedTensor]
@@ -168,7 +168,7 @@ class OnnxFlow:
 def _graph(layer: OnnxLayer, name: str) -> OnnxFileGraph:
     graph = layer.attribute(name)
     if not isinstance(graph, OnnxFileGraph):
-        raise ValueError(f"it has no {name}")
+        raise ValueError(f"the node has no {name}")
     return graph
 
 
@@ -199,7 +199,7 @@ def add_flow(
     builder: GraphBuilder,
     results: Sequence[NamedTensor],
 ) -> None:
-    """Add an operator with subgraphs, unless it follows from constants; what it is given lies in memory."""
+    """Add an operator with subgraphs, unless it follows from constants; what it is given is in memory."""
     values = tuple(builder.value(tensor, "given") for tensor in operands)
     if not all(value.is_constant for value in values):
         values = tuple(map(builder.stored, values))

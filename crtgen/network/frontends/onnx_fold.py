@@ -95,7 +95,7 @@ def _own(layer: OnnxLayer) -> list[Array]:
                 np.ascontiguousarray(made).reshape(made.shape) for made in COMPUTED[layer.node.code](layer)
             ]
     except (TypeError, LookupError, ArithmeticError) as error:
-        raise ValueError(f"it cannot be computed of its constants: {error}") from error
+        raise ValueError(f"the node cannot be computed from its constants: {error}") from error
 
 
 def _by_package(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> list[Any]:
@@ -136,7 +136,7 @@ def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
     try:
         return _run(node, feeds)
     except Exception as error:  # the package raises what its Python code happens to raise
-        raise ValueError(f"it cannot be computed of its constants: {error}") from error
+        raise ValueError(f"the node cannot be computed from its constants: {error}") from error
 
 
 def _run(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:

@@ -70,7 +70,7 @@ def check_calls(model: Any) -> None:
 
     def size(nodes: Any, depth: int) -> int:
         if depth > _MOST_CALLS:
-            raise ValueError(f"its functions call one another more than {_MOST_CALLS} deep")
+            raise ValueError(f"the functions of the model call one another more than {_MOST_CALLS} deep")
         return sum(size_of(node, depth) for node in nodes)
 
     def size_of(node: Any, depth: int) -> int:

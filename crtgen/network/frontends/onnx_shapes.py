@@ -58,7 +58,7 @@ def _slice(layer: OnnxLayer) -> list[Array]:
     x = _array(layer)
     starts, ends = (layer.listed(name, n) for n, name in enumerate(("starts", "ends"), 1))
     if starts is None or ends is None:
-        raise ValueError("it has no starts or no ends")
+        raise ValueError("the Slice has no starts or no ends")
     axes = layer.listed("axes", 3) or list(range(len(starts)))
     steps = layer.listed("steps", 4) or [1] * len(starts)
     parts = [slice(None)] * x.ndim

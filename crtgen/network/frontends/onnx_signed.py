@@ -1,6 +1,6 @@
 """The quantisation of the tensors of an `.onnx` file: those of uint8 become tensors of int8.
 
-Only inputs and outputs of the model stay as they are, and what operators read that take whole numbers as they
+Only inputs and outputs of the model stay as they are, and what operators read that take integers as they
 stand; beside each of these is one of int8.
 """
 

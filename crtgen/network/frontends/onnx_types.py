@@ -1,6 +1,6 @@
 """Element types of `.onnx` files, and the types of crtgen that hold their numbers.
 
-Reals of other lengths are computed as float32, and a Cast rounds to what their type has; whole numbers of
+Reals of other lengths are computed as float32, and a Cast rounds to what their type has; integers of
 four and two bits are held in eight.
 """
 

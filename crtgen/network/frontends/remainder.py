@@ -1,4 +1,4 @@
-"""Remainders of whole numbers, of other operators."""
+"""Remainders of integers, of other operators."""
 
 import numpy as np
 

@@ -91,9 +91,9 @@ def _convert(layer: TfliteLayer) -> Result:
     if row is None:
         raise RefusedOperator("the operator is not supported", "docs/operators.md lists those that are")
     if layer.operator.table not in ("NONE", row.options) and row.options:
-        raise ValueError(f"it has {layer.operator.table} instead of {row.options}")
+        raise ValueError(f"the operator has {layer.operator.table} instead of {row.options}")
     if not layer.outputs:
-        raise ValueError("it has no output")
+        raise ValueError("the operator has no output")
     types = (layer.x.dtype, layer.y.dtype)
     if types not in row.types:
         pairs = ", ".join(sorted(f"{a.name} to {b.name}" for a, b in row.types))

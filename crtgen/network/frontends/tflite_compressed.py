@@ -67,7 +67,7 @@ def _constants(tensors: list[FileTensor], op: FileOperator) -> Iterable[tuple[in
     # The constants of an operator, and the tensors that they are for.
     if len(op.inputs) != 2 * len(op.outputs):
         raise BadCodes(
-            f"it has {len(op.inputs)} inputs for {len(op.outputs)} outputs instead of two for each"
+            f"the operator has {len(op.inputs)} inputs for {len(op.outputs)} outputs instead of two for each"
         )
     for number, output in enumerate(op.outputs):
         encoded, ancillary = (
@@ -79,7 +79,7 @@ def _constants(tensors: list[FileTensor], op: FileOperator) -> Iterable[tuple[in
 
 def _bytes(tensors: list[FileTensor], index: int | None, what: str) -> Array:
     if index is None:
-        raise BadCodes(f"it has no {what}")
+        raise BadCodes(f"the operator has no {what}")
     data = tensors[index].data
     if data is None:
         raise _Unknown(f"{what} {tensors[index].name!r} that are no constant; supported: constants")
@@ -102,7 +102,7 @@ class _Coding:
 
 def _decode(encoded: Array, ancillary: Array, output: FileTensor) -> Array:
     if len(ancillary) < _HEADER:
-        raise BadCodes(f"its tables have {len(ancillary)} bytes; the header alone has {_HEADER}")
+        raise BadCodes(f"the tables have {len(ancillary)} bytes; the header alone has {_HEADER}")
     if output.dtype not in _TYPES or output.type_name != output.dtype.name:
         names = ", ".join(dtype.name for dtype in _TYPES)
         raise _Unknown(f"{output.name!r} of type {output.type_name}; supported: {names}")
@@ -201,7 +201,7 @@ class _Tree:
             number, taken = self._number(near >> (8 - (at & 7)) & (1 << _WINDOW) - 1)
             at += taken
             if at > end:
-                raise BadCodes(f"its codes end after {len(made)} of {count} numbers")
+                raise BadCodes(f"the codes end after {len(made)} of {count} numbers")
             made.append(number)
         return made
 

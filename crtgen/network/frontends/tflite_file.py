@@ -115,7 +115,7 @@ class _TfliteReader:
         )
         graphs = self._tables(root, "Subgraphs", lambda i, g: self._graph(i, g, common))
         if not graphs:
-            raise self._corrupt("it has no subgraph")
+            raise self._corrupt("the file has no subgraph")
         return graphs
 
     def _graph(self, number: int, graph: Any, common: "_Common") -> TfliteFileGraph:
@@ -134,7 +134,7 @@ class _TfliteReader:
         # The length of a vector of tables, checked against the size of the file.
         count = int(getattr(table, f"{name}Length")())
         if count > min(_MAX_ITEMS, len(self.data) // 4):
-            raise self._corrupt(f"it has {count} {name.lower()}")
+            raise self._corrupt(f"the file has {count} {name.lower()}")
         return count
 
     def _tables(self, table: Any, name: str, parse: Callable[[int, Any], Any]) -> tuple[Any, ...]:
@@ -152,7 +152,7 @@ class _TfliteReader:
         indices = self._numbers(table, name, _MAX_ITEMS)
         for index in indices:
             if not 0 <= index < tensors:
-                raise self._corrupt(f"it names tensor {index} of {tensors}")
+                raise self._corrupt(f"the operator names tensor {index} of {tensors}")
         return indices
 
     def _buffer(self, buffer: Any) -> Array | None:

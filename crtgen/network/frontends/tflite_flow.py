@@ -89,7 +89,7 @@ class TfliteFlow:
         """Add one of the operators ``FLOW`` of the subgraph ``number``."""
         table, _ = _FIELDS[layer.operator.code]
         if layer.operator.table not in ("NONE", table):
-            raise ValueError(f"it has {layer.operator.table} instead of {table}")
+            raise ValueError(f"the operator has {layer.operator.table} instead of {table}")
         add: Mapping[str, Callable[[int, TfliteLayer, GraphBuilder], None]] = {
             "ASSIGN_VARIABLE": self._assign,
             "CALL_ONCE": self._call_once,
@@ -102,7 +102,7 @@ class TfliteFlow:
 
     def _var_handle(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         if not layer.outputs:
-            raise ValueError("it has no output")
+            raise ValueError("the operator has no output")
         name = (layer.option("SharedName") or b"").decode(errors="replace")
         self._handles[number, layer.y.key] = ("variable", name)
 
@@ -118,7 +118,7 @@ class TfliteFlow:
 
     def _read(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         if not layer.outputs:
-            raise ValueError("it has no output")
+            raise ValueError("the operator has no output")
         key = self._variable(number, layer, layer.y, builder)
         value = builder.named(builder.latest(key))
         if (value.shape, value.dtype) != (layer.y.shape, layer.y.dtype):
@@ -159,7 +159,7 @@ class TfliteFlow:
         # A subgraph that is run with these tensors of the subgraph ``caller``. One that runs ``is_once`` gets
         # what is constant as constants, which are no inputs.
         if not 0 < number < len(self.graphs):
-            raise ValueError(f"it runs subgraph {number} of {len(self.graphs)}")
+            raise ValueError(f"the operator runs subgraph {number} of {len(self.graphs)}")
         if number in self._running or len(self._running) > _MOST_DEPTH:
             raise ValueError(f"subgraph {number} runs itself, or is nested too deep")
         file, inner = self.graphs[number], builder.inner()
@@ -209,7 +209,7 @@ class TfliteFlow:
     def _while(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
         args = [layer.tensor(i) for i in range(len(layer.inputs))]
         if len(layer.outputs) != len(args):
-            raise ValueError(f"it has {len(args)} inputs and {len(layer.outputs)} outputs")
+            raise ValueError(f"the operator has {len(args)} inputs and {len(layer.outputs)} outputs")
         chosen = [int(layer.option(f"{which}SubgraphIndex")) for which in ("Cond", "Body")]
         condition, body = (self._inner(n, builder, args, number, is_once=False) for n in chosen)
         if builder.refusals:
@@ -247,7 +247,7 @@ def _add_loop(
 ) -> None:
     # Values that a round does not change are inputs of the loop, and are not carried.
     if len(body.outputs) != len(pairs):
-        raise ValueError(f"its body has {len(body.outputs)} outputs instead of {len(pairs)}")
+        raise ValueError(f"the body of the loop has {len(body.outputs)} outputs instead of {len(pairs)}")
     keys = _captured((condition, body), builder)
     if any(condition.builder.changed(key) for key in keys):
         raise RefusedOperator("a condition that assigns a variable")

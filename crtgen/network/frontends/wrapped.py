@@ -61,10 +61,10 @@ def unwrap(path: Path) -> Wrapped:
     if found:
         names = ", ".join(model.where for model in found)
         raise UsageError(
-            f"it holds {len(found)} models: {names}", where=str(path), hint="take out the one you mean"
+            f"the file holds {len(found)} models: {names}", where=str(path), hint="take out the one you mean"
         )
     what = "no .tflite, no .onnx and no array" if archive else "no array of bytes"
-    raise UsageError(f"it holds no model: {what} that is one", where=str(path))
+    raise UsageError(f"the file holds no model: {what} that is one", where=str(path))
 
 
 def _in_source(name: str, text: bytes) -> Iterator[Wrapped]:

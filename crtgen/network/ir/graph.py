@@ -268,10 +268,14 @@ class Graph:
         lacking = [name for name, value in self.values.items() if value.is_state and name not in named]
         if lacking or len(set(named)) < len(named):
             what = f"what becomes of the state {lacking[0]}" if lacking else "a state twice"
-            raise CorruptModelError(f"it {'does not say' if lacking else 'names'} {what}", where=self.name)
+            raise CorruptModelError(
+                f"the graph {'does not say' if lacking else 'names'} {what}", where=self.name
+            )
         for before, after in self.states:
             if before not in self.values or not self.values[before].is_state:
-                raise CorruptModelError(f"its states name {before}, which is none", where=self.name)
+                raise CorruptModelError(
+                    f"the states of the graph name {before}, which is not a value", where=self.name
+                )
             if after not in defined:
                 raise CorruptModelError(f"nothing computes {after}, which {before} becomes", where=self.name)
             old, new = self.values[before], self.values[after]
@@ -282,13 +286,17 @@ class Graph:
 
     def _verify_interface(self) -> None:
         if not self.outputs:
-            raise CorruptModelError("it has no outputs", where=self.name)
+            raise CorruptModelError("the graph has no outputs", where=self.name)
         for kind, listed in (("input", self.inputs), ("output", self.outputs)):
             for name in {n for n in listed if listed.count(n) > 1}:
-                raise CorruptModelError(f"its {kind}s name {name} more than once", where=self.name)
+                raise CorruptModelError(
+                    f"the {kind}s of the graph name {name} more than once", where=self.name
+                )
         for name in (*self.inputs, *self.outputs):
             if name not in self.values:
-                raise CorruptModelError(f"its interface names {name}, which is not a value", where=self.name)
+                raise CorruptModelError(
+                    f"the interface of the graph names {name}, which is not a value", where=self.name
+                )
         for value in self.values.values():
             if any(d <= 0 for d in value.shape):
                 raise CorruptModelError(f"{value.name} has shape {shape_text(value.shape)}", where=self.name)
@@ -299,13 +307,13 @@ class Graph:
     def _verify_node(self, node: Node, defined: set[str], where: str) -> None:
         for name in (*node.inputs, *node.outputs):
             if name not in self.values:
-                raise CorruptModelError(f"it names {name}, which is not a value", where=where)
+                raise CorruptModelError(f"the node names {name}, which is not a value", where=where)
         for name in node.inputs:
             if name not in defined:
-                raise CorruptModelError(f"it reads {name} before anything computes it", where=where)
+                raise CorruptModelError(f"the node reads {name} before anything computes it", where=where)
         for name in node.outputs:
             if name in defined:
-                raise CorruptModelError(f"it computes {name} a second time", where=where)
+                raise CorruptModelError(f"the node computes {name} a second time", where=where)
         sig = self.signature(node)
         try:
             inferred = node.op.infer(sig.inputs)
@@ -314,7 +322,8 @@ class Graph:
         actual = tuple((v.shape, v.dtype) for v in sig.outputs)
         if actual != inferred:
             raise CorruptModelError(
-                f"its outputs are {_types(actual)} but the operator gives {_types(inferred)}", where=where
+                f"the outputs of the node are {_types(actual)}, but the operator gives {_types(inferred)}",
+                where=where,
             )
 
     def __str__(self) -> str:

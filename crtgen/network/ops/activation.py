@@ -129,7 +129,7 @@ class Softmax(_Unary):
 
 
 def _probability(scheme: Scheme) -> Quant:
-    # The quantisation of what lies between 0 and 1: the only one that softmax has.
+    # The quantisation of what is between 0 and 1: the only one that softmax has.
     return Quant.tensor(1 / (scheme.high - scheme.low + 1), scheme.low)
 
 

@@ -55,9 +55,9 @@ class DivParams:
 
 @dataclass(frozen=True, slots=True)
 class Div(Elementwise, Clamping):
-    """``x0 / x1``; whole numbers are cut towards zero.
+    """``x0 / x1``; integers are cut towards zero.
 
-    A whole number by zero is zero, a quantised zero counts as the next number above it: these are undefined
+    An integer by zero is zero, a quantised zero counts as the next number above it: these are undefined
     in TFLite Micro. Quantised quotients near zero are what its build for x86 makes of shifts by more than 31
     bits.
     """
@@ -108,7 +108,7 @@ class Div(Elementwise, Clamping):
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv(Elementwise):
-    """The greatest whole number that is not above ``x0 / x1``."""
+    """The greatest integer that is not above ``x0 / x1``."""
 
     name: ClassVar[str] = "floor_div"
     operands: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""Operators on the bits of whole numbers."""
+"""Operators on the bits of integers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["BitAnd", "BitCast", "BitNot", "BitOr", "BitXor", "Bitwise", "Shift",
 
 
 class _Bits(Elementwise):
-    """Whole numbers that mean themselves."""
+    """Integers that mean themselves."""
 
     __slots__ = ()
 

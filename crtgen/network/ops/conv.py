@@ -133,7 +133,7 @@ def sum_bounds(sig: Signature, axis: int) -> list[int]:
 
 
 def signed_sums(weights: Array, axes: int | tuple[int, ...]) -> tuple[Int64, Int64]:
-    """The sums over these axes of the positive whole numbers, and of the negative ones."""
+    """The sums over these axes of the positive integers, and of the negative ones."""
     positive: Int64 = np.maximum(weights, 0).sum(axis=axes, dtype=np.int64)
     return positive, weights.sum(axis=axes, dtype=np.int64) - positive
 

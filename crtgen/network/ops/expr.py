@@ -65,7 +65,7 @@ class Expr:
 
     @classmethod
     def make(cls, kind: str, *sources: "Expr | int") -> "Expr":
-        """An expression with its interval, which lies between what the ends of its sources give."""
+        """An expression with its interval, which is between what the ends of its sources give."""
         own = tuple(number(s) if isinstance(s, int) else s for s in sources)
         different = tuple(dict.fromkeys(own))
         corners = (dict(zip(different, c, strict=True)) for c in product(*(s._ends for s in different)))
@@ -123,7 +123,7 @@ class Expr:
         return Expr.make("scaled", self << max(shift, 0), multiplier, min(shift, 0))
 
     def rounded(self, factor: float) -> "Expr":
-        """The float32 product, as a whole number, halves to even ones."""
+        """The float32 product, as an integer, halves to even ones."""
         return Expr.make("even", self, *mantissa_of(factor))
 
     def compared(self, sign: str, other: "Expr") -> "Expr":

@@ -114,7 +114,7 @@ def is_fast(length: int) -> bool:
 def radices(count: int, eight: bool = False) -> list[int]:
     """Those of the stages of a transform of ``count`` numbers, the last stage first.
 
-    Fours, then a two, threes and fives. ``eight``: in place of a four and a two an eight, the first stage.
+    Fours, then a two, threes and fives. ``eight``: instead of a four and a two an eight, the first stage.
     """
     found: list[int] = []
     while count > 1:

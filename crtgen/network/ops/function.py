@@ -212,7 +212,7 @@ class Square(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Floor(RealFunction):
-    """The greatest whole number that is not above."""
+    """The greatest integer that is not above."""
 
     name: ClassVar[str] = "floor"
 
@@ -222,7 +222,7 @@ class Floor(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Ceil(RealFunction):
-    """The least whole number that is not below."""
+    """The least integer that is not below."""
 
     name: ClassVar[str] = "ceil"
 
@@ -232,7 +232,7 @@ class Ceil(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Round(RealFunction):
-    """The nearest whole number, halves to the even one."""
+    """The nearest integer, halves to the even one."""
 
     name: ClassVar[str] = "round"
 

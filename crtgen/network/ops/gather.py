@@ -118,7 +118,7 @@ class DynamicSlice(Op):
 
 @dataclass(frozen=True, slots=True)
 class DynamicUpdateSlice(Op):
-    """``x, update, begin -> x`` where ``update`` is in place of what begins at ``begin``."""
+    """``x, update, begin -> x`` where ``update`` is instead of what begins at ``begin``."""
 
     name: ClassVar[str] = "dynamic_update_slice"
 

@@ -94,7 +94,7 @@ def tanh(a: Int64, integer_bits: int) -> Int64:
 
 
 def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
-    """``1 / sqrt(x)`` of whole numbers, as a multiplier and a shift to the left; 0 counts as 1.
+    """``1 / sqrt(x)`` of integers, as a multiplier and a shift to the left; 0 counts as 1.
 
     Five Newton steps from 1 on, in Q3 (``GetInvSqrtQuantizedMultiplierExp``).
     """

@@ -54,7 +54,7 @@ class Scheme:
         return np.arange(self.low, self.high + 1).astype(self.activations.numpy)
 
     def saturated(self, numbers: npt.ArrayLike, low: int | None = None, high: int | None = None) -> Array:
-        """Whole numbers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
+        """Integers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
         least, most = (self.low if low is None else low), (self.high if high is None else high)
         return np.clip(numbers, least, most).astype(self.activations.numpy)
 

@@ -184,7 +184,7 @@ class Bands(Op):
 class RoundedRatio(Op):
     """``x -> y`` of int8: ``(x * numerator + denominator / 2) / denominator + zero_point``, saturated.
 
-    Quotients of whole numbers are cut towards zero.
+    Quotients of integers are cut towards zero.
     """
 
     name: ClassVar[str] = "rounded_ratio"
@@ -245,7 +245,7 @@ class LogFloor(Enum):
     ADD = "add"
     """The number plus the floor."""
     ZERO = "zero"
-    """The floor in the place of 0."""
+    """The floor instead of 0."""
 
 
 LOG_TERMS: Floats = np.array(

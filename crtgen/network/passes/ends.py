@@ -36,7 +36,7 @@ def with_io(graph: Graph, to: DType) -> Graph:
 
 
 def channels_last(graph: Graph) -> Graph:
-    """The graph with images of ``[N, H, W, C]``, as cameras give them, in the place of ``[N, C, H, W]``.
+    """The graph with images of ``[N, H, W, C]``, as cameras give them, instead of ``[N, C, H, W]``.
 
     ``UsageError`` if no input and no output has four dimensions.
     """

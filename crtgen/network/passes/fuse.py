@@ -48,7 +48,7 @@ class FoldPadding(Rule):
     """Let an operator with a window pad its input itself, instead of a pad before it.
 
     Exact where the pad fills rows and columns with what the operator's own padding counts as.
-    Not done where a window would lie wholly in the padding, which no kernel has to expect.
+    Not done where a window would be wholly in the padding, which no kernel has to expect.
     """
 
     name: ClassVar[str] = "fold padding"

@@ -17,7 +17,7 @@ Real = npt.NDArray[np.float32]
 
 # Weights of a matrix that is looked at.
 _FEWEST = 256
-# A matrix is one of bands if it has so many times as many numbers as lie within them.
+# A matrix is one of bands if it has so many times as many numbers as are within them.
 _SPARSE = 3
 
 

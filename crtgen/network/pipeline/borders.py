@@ -91,7 +91,7 @@ def _quantized(rows: Array, rounded: IntegerRounding) -> Array:
 
 
 def _distance(real: Doubles, rounded: IntegerRounding) -> Doubles:
-    # Steps from a border: a whole number but 0 where numbers are cut, else the middle between two.
+    # Steps from a border: an integer but 0 where numbers are cut, else the middle between two.
     steps = real / rounded.quant.scale
     if rounded.truncates:
         steps = steps + rounded.quant.zero_point

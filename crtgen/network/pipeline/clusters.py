@@ -23,7 +23,7 @@ def read_clusters(path: Path) -> Clusters:
     count, width = centroids.shape
     mean, scale = held.pop("mean", np.zeros(width)), held.pop("scale", np.ones(width))
     if held:
-        raise UsageError(f"it has an array {min(held)}", where=str(path), hint=_HINT)
+        raise UsageError(f"the file has an unknown array {min(held)}", where=str(path), hint=_HINT)
     check_numbers("centroids", centroids, (count, width), path, _HINT)
     check_numbers("radii", radii, (count,), path, _HINT)
     check_numbers("mean", mean, (width,), path, _HINT)

@@ -111,7 +111,9 @@ def _beside(table: TomlTable, file: Path) -> Beside:
 def _section(outer: TomlTable, key: str, file: Path) -> TomlTable:
     found = outer.section(key)
     if found is None:
-        raise UsageError(f"it has no [{key}]", where=str(file), hint="docs/pipelines.md shows a whole file")
+        raise UsageError(
+            f"the file has no table [{key}]", where=str(file), hint="docs/pipelines.md shows a whole file"
+        )
     return found
 
 

@@ -151,7 +151,9 @@ def _of_frames(description: Description, settings: ImageSettings, networks: _Net
     if networks.gate is not None:
         raise UsageError("pixels become what one network takes: there is no gate", where="[gate] file")
     if network is not None and len(network.inputs) != 1:
-        raise UsageError(f"it has {len(network.inputs)} inputs: a picture goes into one", where=network.name)
+        raise UsageError(
+            f"the network has {len(network.inputs)} inputs, but a picture goes into one", where=network.name
+        )
     target = None if network is None else network.values[network.inputs[0]]
     steps = GraphSteps(frame_value(settings), [0], networks.names)
     made = picture(steps, settings, target)
@@ -172,7 +174,9 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     window = _Window.of(settings.width, stack, description.every, network)
     if networks.gate and _Window.of(settings.width, stack, description.every, networks.gate) != window:
         hint = "both get the same rows of features, and run together"
-        raise UsageError("its window is another than that of the [network]", where="[gate] file", hint=hint)
+        raise UsageError(
+            "the window of the gate differs from that of [network]", where="[gate] file", hint=hint
+        )
     history = int(isinstance(settings, MelSettings) and bool(settings.preemphasis) and _over_stream(settings))
     used = settings.used if isinstance(settings, MelSettings) else settings.frame
     whole = settings.per == "window"
@@ -183,7 +187,7 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     quantized = _takes_codes(settings, network)
     if networks.gate is not None and _takes_codes(settings, networks.gate) != quantized:
         hint = "both get the same features: quantise both networks as the preset rounds, or neither"
-        raise UsageError("its input is quantised otherwise", where="[gate] file", hint=hint)
+        raise UsageError("the input of the gate is quantised differently", where="[gate] file", hint=hint)
     features = scaled(steps, features_of(steps, settings, quantized=quantized), description.scaler)
     ends = _Joined(steps, features, replace(window, step=rows))
     graph = ends.graph(description, networks)
@@ -274,7 +278,9 @@ class _Window:
             return cls(stack, every)
         single = width // stack
         if len(network.inputs) != 1:
-            raise UsageError(f"it has {len(network.inputs)} inputs: features go into one", where=network.name)
+            raise UsageError(
+                f"the network has {len(network.inputs)} inputs, but features go into one", where=network.name
+            )
         x = network.values[network.inputs[0]]
         if x.elements % single:
             what = f"rows of {single} features do not make its input of {shape_text(x.shape)}"
@@ -288,7 +294,9 @@ class _Window:
                 )
             return cls(rows, rows)
         if every > rows:
-            raise UsageError(f"it would miss rows: its window has {rows}", where="[network] every")
+            raise UsageError(
+                f"the network would miss rows: its window has only {rows}", where="[network] every"
+            )
         return cls(rows, every)
 
 
@@ -321,7 +329,7 @@ class _Joined:
         gate, prefix = networks.gate, "gate_"
         assert gate is not None
         if len(gate.inputs) != 1 or gate.values[gate.inputs[0]].elements != _input(networks.main).elements:
-            raise UsageError("its input is another than that of the [network]", where="[gate] file")
+            raise UsageError("the input of the gate differs from that of [network]", where="[gate] file")
         while any(f"{prefix}{name}" in networks.names for name in networks.names):
             prefix += "_"
         return self._scores(_prefixed(gate, prefix), "")[1]
@@ -390,7 +398,7 @@ class _Joined:
         # The network's nodes behind the features; one of its outputs.
         if output not in network.outputs:
             hint = f"it has {', '.join(network.outputs)}"
-            raise UsageError(f"it has no output {output}", where="[network] output", hint=hint)
+            raise UsageError(f"the network has no output {output}", where="[network] output", hint=hint)
         entry = network.inputs[0]
         values: Mapping[str, Value] = {n: v for n, v in network.values.items() if n != entry}
         nodes = [_renamed(node, {entry: given.name}) for node in network.nodes]

@@ -29,7 +29,9 @@ def read_samples(path: Path, pipeline: JoinedPipeline) -> Array:
     if path.suffix.lower() == ".npy":
         return _array(path, pipeline.samples)
     if pipeline.samples.dtype is not DType.INT16:
-        raise UsageError("it is no recording of a sensor with axes", where=str(path), hint="give a .npy")
+        raise UsageError(
+            "the file is not a recording of a sensor with axes", where=str(path), hint="give a .npy"
+        )
     return np.frombuffer(read_wav(path, 1, 16, pipeline.rate), "<i2").astype(np.int16)
 
 
@@ -78,7 +80,7 @@ def events_of(pipeline: JoinedPipeline, outputs: Sequence[Array]) -> list[Event]
     Raises ``UsageError`` for a pipeline that decides nothing.
     """
     if pipeline.decision is None:
-        raise UsageError("it has no [decision]", where=pipeline.graph.name)
+        raise UsageError("the pipeline has no [decision]", where=pipeline.graph.name)
     size = pipeline.picture
     decider = Decider(pipeline.decision, pipeline.output, pipeline.rate, pipeline.hop, *size)
     pairs = list(zip(outputs, times_of(pipeline), strict=False))[pipeline.warm :]

@@ -7,14 +7,14 @@ __all__ = ["count", "labels", "names", "natural", "number", "one_of"]
 
 
 def count(value: Any) -> int:
-    """A whole number above 0."""
+    """An integer above 0."""
     if type(value) is not int or not 0 < value < 1 << 31:
         raise ValueError(f"{value!r} is no whole number above 0")
     return value
 
 
 def natural(value: Any) -> int:
-    """A whole number from 0 on."""
+    """An integer from 0 on."""
     if type(value) is not int or not 0 <= value < 1 << 31:
         raise ValueError(f"{value!r} is no whole number from 0 on")
     return value
@@ -30,7 +30,7 @@ def number(value: Any) -> float:
 def names(value: Any) -> tuple[str, ...]:
     """A list of names."""
     if not isinstance(value, list) or not all(isinstance(name, str) and name.isprintable() for name in value):
-        raise ValueError("it is no list of names")
+        raise ValueError("the value is not a list of names")
     return tuple(value)
 
 

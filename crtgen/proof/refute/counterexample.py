@@ -193,7 +193,7 @@ def _by_checker(
             machine.memory.store_byte(at + i, byte)
     machine.run(entry, STACK_TOP)
     if machine.r[0] != 0:
-        raise MismatchError(f"it returns {machine.r[0]}")
+        raise MismatchError(f"the image returns status {machine.r[0]}, expected 0")
     found = [[machine.memory.byte(at + i) for i in range(size)] for at, size in read]
     if not all(isinstance(b, int) for data in found for b in data):
         raise Refusal("the output depends on memory or a register that nothing wrote")

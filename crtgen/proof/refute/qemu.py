@@ -40,7 +40,7 @@ class Stopped:
         gdb.stop_at(back)
         status = gdb.registers()[0]
         if status != 0:
-            raise MismatchError(f"it returns {status}")
+            raise MismatchError(f"the image returns status {status}, expected 0")
         return [gdb.read(at, size) for at, size in read]
 
 

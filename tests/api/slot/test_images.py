@@ -50,7 +50,7 @@ def test_every_flipped_byte_and_every_cut_is_refused() -> None:
             SlotImage.read(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :], "file")
         with pytest.raises(CorruptModelError):
             SlotImage.read(data[:at], "file")
-    with pytest.raises(CorruptModelError, match="it says that it has 344 bytes, and the file has 345"):
+    with pytest.raises(CorruptModelError, match="the header says 344 bytes, but the file has 345"):
         SlotImage.read(data + b"\0", "file")
 
 
@@ -75,7 +75,7 @@ def test_broken_deltas_are_refused() -> None:
         with pytest.raises(CorruptModelError):
             Delta.read(data[:end], "file")
     first = 28  # where the first run is
-    with pytest.raises(CorruptModelError, match="do not lie in order"):
+    with pytest.raises(CorruptModelError, match="not in ascending order"):
         Delta.read(data[:first] + b"\xff\xff\xff\x7f" + data[first + 4 :], "file")
 
 
@@ -94,7 +94,7 @@ def test_a_delta_carries_the_signature(tmp_path: Path, unit: int) -> None:
         assert all(offset % unit == 0 for offset, _ in delta.parts())
         covered = [(at, len(p) if isinstance(p, bytes) else p) for at, p in delta.parts()]
         assert sum(size for _, size in covered) == len(new.data)
-    with pytest.raises(CorruptModelError, match="its signature is cut short"):
+    with pytest.raises(CorruptModelError, match="the signature is cut short"):
         Delta.read(replace(delta, runs=((len(IMAGE.image), b"short"),)).data, "file")
 
 
@@ -106,7 +106,7 @@ def test_a_signature_is_of_the_whole_image(tmp_path: Path) -> None:
     assert SlotImage.read(signed.data, "file") == signed
     secret.public_key().verify(signed.data[-64:], IMAGE.data)
     key.write_text("no key")
-    with pytest.raises(UsageError, match="no private key in PEM"):
+    with pytest.raises(UsageError, match="not a private key in PEM"):
         sign(IMAGE, key)
 
 

@@ -186,7 +186,7 @@ def test_an_archive_finds_the_sources_by_itself(
         "cmsis-nn"
     ]
     monkeypatch.setenv("CMSIS_NN_PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"it has no Include/arm_nnfunctions.h"):
+    with pytest.raises(UsageError, match=r"the folder has no Include/arm_nnfunctions.h"):
         api.load(archive(), trust=True).compile()
 
 
@@ -228,7 +228,7 @@ def test_our_archive_carries_the_sources(cmsis_nn: CmsisNn, tmp_path: Path, exec
 def test_functions_that_are_called_and_not_there(cmsis_nn: CmsisNn) -> None:
     assert cmsis_nn.library_for(["tvm.h"], "arm_softmax_s8(x);") is None
     code = "static arm_cmsis_nn_status s; s = arm_nn_no_such (x); arm_memcpy_s8(a, b, 1);"
-    with pytest.raises(UsageError, match="it has no function arm_nn_no_such"):
+    with pytest.raises(UsageError, match="this CMSIS-NN has no function arm_nn_no_such"):
         cmsis_nn.library_for(["arm_nn_types.h"], code)
 
 
@@ -278,7 +278,7 @@ def test_where_the_sources_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(UsageError, match="are needed"):
         CmsisNn()
-    with pytest.raises(UsageError, match=r"it has no Include/arm_nnfunctions.h"):
+    with pytest.raises(UsageError, match=r"the folder has no Include/arm_nnfunctions.h"):
         CmsisNn(tmp_path)
     module = tmp_path / "modules" / "lib" / "cmsis-nn"
     (module / "Include").mkdir(parents=True)
@@ -294,7 +294,7 @@ def test_where_the_sources_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("CMSIS_NN_PATH", str(other))
     assert CmsisNn().sources.root == other
     assert CmsisNn(module).sources.root == module
-    with pytest.raises(UsageError, match="it has no function arm_softmax_s8"):
+    with pytest.raises(UsageError, match="this CMSIS-NN has no function arm_softmax_s8"):
         CmsisNn(module).sources.library(["arm_softmax_s8"])
     with pytest.raises(UsageError, match="has no option speed"):
         CmsisNn.create({"speed": "1"})

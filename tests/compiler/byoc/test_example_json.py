@@ -73,9 +73,9 @@ def test_what_is_read_is_written_as_it_was(text: str) -> None:
     [
         ("add 4", "div 4", "line 6: div is not one of add, sub, mul"),
         ("add 4", "add 5", "line 6: node 4 is expected"),
-        ("inputs: 4 2", "inputs: 5 2", "line 7: it does not have two earlier inputs"),
-        ("inputs: 4 2", "inputs: 4", "line 7: it does not have two"),
-        ("inputs: 0 1 shape: 10 10", "inputs: 0 1 shape: 10", "line 6: it does not have two"),
+        ("inputs: 4 2", "inputs: 5 2", "line 7: the operator needs two earlier inputs"),
+        ("inputs: 4 2", "inputs: 4", "line 7: the operator needs two"),
+        ("inputs: 0 1 shape: 10 10", "inputs: 0 1 shape: 10", "line 6: the operator needs two"),
         ("input 3 10 10", "input 3 10 0", "line 5: node 3 is expected"),
         ("input 3 10 10", "input 3 10  10", "line 5: .* is not a node"),
         ("subgraph_1", "subgraph_0", "line 9: 'subgraph_0' is not the name"),

@@ -440,5 +440,5 @@ def test_an_image_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("server", ["| ./program", "localhost:1\nshell touch x", "localhost", "-x:1 y"])
 def test_a_server_of_gdb_is_a_host_with_a_port(image: Path, server: str) -> None:
     """What gdb is told goes into a script of its commands."""
-    with pytest.raises(UsageError, match="it is no host with a port"):
+    with pytest.raises(UsageError, match="the gdb server must be a host with a port"):
         commands("gdb", FlashJob(image, find_board(NUCLEO), gdb_server=server))

@@ -139,7 +139,7 @@ def test_a_drive_that_takes_no_file_is_one_error(
     folder = drive(tmp_path, monkeypatch)
     (folder / "INFO_UF2.TXT").write_text("Board-ID: RPI-RP2\n")
     (folder / "firmware.uf2").mkdir()
-    with pytest.raises(FlashError, match="it cannot be written") as caught:
+    with pytest.raises(FlashError, match="the file cannot be written") as caught:
         flash(FlashJob(image, PICO), "uf2", timeout=60)
     assert "Traceback" not in caught.value.log
 

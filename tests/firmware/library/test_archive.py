@@ -128,7 +128,7 @@ def test_a_gzip_bomb_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(16 << 20))
     budget.limit_memory(16 << 20)
     try:
-        with pytest.raises(CorruptModelError, match="it holds more than 2 MiB") as caught:
+        with pytest.raises(CorruptModelError, match="the archive holds more than 2 MiB") as caught:
             read_tar(bomb, "x")
     finally:
         budget.limit_memory()
@@ -201,8 +201,8 @@ def test_times_as_python_writes_them(tmp_path: Path) -> None:
     [
         (257, b"\0", "no ustar header"),
         (0, b"b", "the checksum of a header is wrong"),
-        (124, b"9", "a number of a header is not octal"),
-        (124, b"\x80", "a number of a header is not octal"),
+        (124, b"9", "a number in a header is not octal"),
+        (124, b"\x80", "a number in a header is not octal"),
         (0, b"\xff", "a name is not UTF-8"),
     ],
 )

@@ -289,7 +289,7 @@ def test_graph_and_parameters_are_found_beside_a_library_or_given(tmp_path: Path
     assert load_package(alone).params == {}
     library = read_exported(alone.read_bytes(), "x.tar")
     without = Package("x", "x.tar", replace(library, root=library.root.imports[0]), "")
-    with pytest.raises(UnsupportedError, match=r"x\.tar: it holds no graph") as caught:
+    with pytest.raises(UnsupportedError, match=r"x\.tar: the package holds no graph") as caught:
         without.parts(find_board("mps2_an386").core)
     assert caught.value.hint == "name the file with the graph JSON: --graph-json"
     given = load_package(alone, files["params"], files["graph.json"])

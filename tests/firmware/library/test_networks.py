@@ -69,7 +69,7 @@ def test_several_networks_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "two.tar"
     path.write_bytes(api.compile([api.load(DIGITS), api.load(other)]).archive())
     assert api.load_network(path, "other").name == "other"
-    with pytest.raises(UsageError, match="it holds 2 networks"):
+    with pytest.raises(UsageError, match="the archive holds 2 networks"):
         api.load_network(path)
 
 

@@ -105,7 +105,7 @@ def test_a_core_that_lacks_something_is_refused(tmp_path: Path) -> None:
         (b"{", "Invalid JSON"),
         (b"{}", "Field required"),
         (None, "does not fit the code"),
-        (b"format 2", "its format is 2, this crtgen reads 1"),
+        (b"format 2", "the archive has format 2, this crtgen reads format 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, change: bytes | None, reason: str) -> None:

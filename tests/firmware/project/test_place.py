@@ -54,7 +54,7 @@ def test_what_cannot_be_placed_is_refused(place: dict[str, str], message: str) -
 
 def test_nothing_is_placed_elsewhere() -> None:
     place = {"arena": "ram"}
-    with pytest.raises(UsageError, match="host: it has no memory ram") as caught:
+    with pytest.raises(UsageError, match="host: the board has no memory ram") as caught:
         crtgen.load(DIGITS).compile("host", place=place)
     assert "it is for bare metal" in caught.value.hint
     with pytest.raises(UsageError, match="mps2_an385: nothing is placed on the platform zephyr"):

@@ -88,7 +88,7 @@ def test_a_foreign_directory_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
-    with pytest.raises(UsageError, match="it is a file"):
+    with pytest.raises(UsageError, match="the path is a file"):
         toy_project("host", "server").extract(tmp_path / "f")
 
 
@@ -136,7 +136,7 @@ def test_a_broken_manifest_is_refused(tmp_path: Path, content: bytes | None, rea
 def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
     manifest = json.loads(toy_project("host", "server").files["project.json"])
     (tmp_path / "project.json").write_text(json.dumps({**manifest, "format": 2}))
-    with pytest.raises(UsageError, match="its format is 2"):
+    with pytest.raises(UsageError, match="the project has format 2"):
         read_manifest(tmp_path)
 
 

@@ -107,7 +107,7 @@ def _npy(header: str) -> bytes:
             "its shape does not fit its 0 bytes",
         ),
         ("{'descr': '|i1', 'fortran_order': False, 'shape': ((((\n", "EOF in multi-line statement"),
-        ("-" * 9000 + "1\n", "its header is nested too deeply"),
+        ("-" * 9000 + "1\n", "the header of the array is nested too deeply"),
     ],
 )
 def test_a_damaged_header_is_refused(tmp_path: Path, header: str, reason: str) -> None:

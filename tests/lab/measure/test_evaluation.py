@@ -176,7 +176,7 @@ def test_a_network_against_another_one_and_a_goal(tmp_path: Path) -> None:
     [
         ("long.wav,1\n", "row 1 is not file,start,stop"),
         ("file,start,stop\nlong.wav,3,2\n", "row 2: from 3 to 2 s"),
-        ("file,start,stop\n", "it names no recordings"),
+        ("file,start,stop\n", "the table names no recordings"),
     ],
 )
 def test_what_is_wrong_with_a_table(tmp_path: Path, text: str, said: str) -> None:
@@ -213,7 +213,7 @@ def test_what_cannot_be_evaluated_is_said(tmp_path: Path) -> None:
     network = sound_dir() / "networks" / "micro_speech_quantized.tflite"
     with pytest.raises(UsageError, match="boxes are found in pictures"):
         _subject(describe(tmp_path, "tflm-micro-speech", network, boxes))
-    with pytest.raises(UsageError, match="it has no decision on scores"):
+    with pytest.raises(UsageError, match="the pipeline has no decision on scores"):
         _subject(describe(tmp_path, "tflm-micro-speech", network))
     with pytest.raises(UsageError, match="3 labels for 10 outputs"):
         _subject(DIGITS, ("a", "b", "c"))

@@ -114,7 +114,7 @@ def test_broken_locks(tmp_path: Path, data: Any, message: str) -> None:
 
 
 def test_a_lock_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"lock\.json: it cannot be written: No such file"):
+    with pytest.raises(UsageError, match=r"lock\.json: the file cannot be written: No such file"):
         write_lock(tmp_path / "absent" / "lock.json", Lock())
 
 

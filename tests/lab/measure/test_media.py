@@ -129,8 +129,8 @@ def test_tables(tmp_path: Path, text: str, shape: tuple[int, ...], runs: list[ob
         ("s.wav", b"", (1, 49, 10, 1), "it reads features, not samples"),
         ("t.csv", b"1,2\n3\n", (2, 2), "row 2 is not of 2 numbers"),
         ("t.csv", b"1,2\n3,x\n", (2, 2), "row 2 is not of 2 numbers"),
-        ("t.csv", b"1,2,3\n", (2, 2), "it has 1 rows of 3, x has 4 elements"),
-        ("t.csv", b"", (2, 2), "it has no numbers"),
+        ("t.csv", b"1,2,3\n", (2, 2), "the table has 1 rows of 3, but x has 4 elements"),
+        ("t.csv", b"", (2, 2), "the table has no numbers"),
         ("t.csv", b"nan\n", (1,), "1 of 1 values are NaN"),
     ],
 )

@@ -89,7 +89,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     file.unlink()
     with sqlite3.connect(file) as db:
         db.execute("CREATE TABLE job (id INTEGER)")
-    with pytest.raises(UsageError, match="no store of sweeps"):
+    with pytest.raises(UsageError, match="not a store of sweeps"):
         JobStore(file)
     with pytest.raises(UsageError, match="directory does not exist"):
         JobStore(tmp_path / "x" / "s.db")
@@ -147,7 +147,9 @@ def test_damaged_rows(tmp_path: Path, change: str, reason: str) -> None:
     ],
 )
 def test_other_tables(tmp_path: Path, statement: str) -> None:
-    with pytest.raises(UsageError, match="the store is damaged: its tables are not those that crtgen makes"):
+    with pytest.raises(
+        UsageError, match="the store is damaged: the tables of the store are not those that crtgen makes"
+    ):
         damage(tmp_path / "s.db", statement)
 
 
@@ -194,7 +196,7 @@ def test_a_journal_removes_nothing(tmp_path: Path) -> None:
         victim.write_text("mine")
         hot_journal(path, victim)
         for use in (JobStore, adopt):
-            with pytest.raises(UsageError, match="it is a rollback journal, which could make SQLite remove"):
+            with pytest.raises(UsageError, match="a rollback journal, which could make SQLite remove"):
                 use(path)
         assert victim.read_text() == "mine"
         path.with_name("s.db-journal").unlink()
@@ -205,7 +207,9 @@ def test_a_new_store_takes_no_log_that_was_there(tmp_path: Path) -> None:
     for end in ("-wal", "-shm", "-journal"):
         beside = tmp_path / f"s.db{end}"
         beside.write_bytes(b"x")
-        with pytest.raises(UsageError, match=r"it belongs to a database that is not there|rollback journal"):
+        with pytest.raises(
+            UsageError, match=r"the file belongs to a database that does not exist|rollback journal"
+        ):
             JobStore(tmp_path / "s.db")
         beside.unlink()
 

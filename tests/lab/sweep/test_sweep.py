@@ -99,7 +99,7 @@ def test_what_is_wrong_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     given = (file, "--store", tmp_path / "s.db", "--scheduler", tmp_path / "x.json")
     found = crtgen("sweep", *given, code=code)
-    assert found["message"] == "it is no scheduler"
+    assert found["message"] == "the address does not belong to a Dask scheduler"
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ _TREE = np.array([0x8801, 0x0001, 0x8802, 0x8803], np.uint16)
         (_MASK[:2], coding(2, [1], np.zeros(24, np.int8)), "2 bytes say where 24 numbers"),
         (_MASK, coding(2, [1], np.zeros(23, np.int8)), "23 bytes of values instead of 24"),
         (_MASK, coding(1, [1, 0x00], _TREE[:1]), "leads to entry 1 of 1"),
-        (_MASK, coding(1, [1, 0x00], _TREE), "its codes end after"),
+        (_MASK, coding(1, [1, 0x00], _TREE), "the codes end after"),
         (_MASK, coding(1, [1, 0x00], np.array([1, 0x7FFF], np.uint16)), "leads to entry"),
         (
             _MASK,

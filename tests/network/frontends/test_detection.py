@@ -87,7 +87,7 @@ def test_quantised_boxes_and_scores_are_the_numbers_that_they_stand_for(dtype: s
         ({"max_detections": 0}, "a number of detections that is not positive"),
         ({"max_classes_per_detection": -1}, "a number of detections that is not positive"),
         ({"nms_iou_threshold": 1.5}, "boxes that overlap by 1.5"),
-        ({"nms_iou_threshold": float("nan")}, "its option nms_iou_threshold is no real number"),
+        ({"nms_iou_threshold": float("nan")}, "the option nms_iou_threshold is not a float"),
         ({"h_scale": 0.0}, "scales"),
     ],
 )

@@ -129,8 +129,8 @@ _NO_INPUT = Subgraph(floats("a"), [], [], ["a"])
     ("data", "reason"),
     [
         (_branch(_RECURSIVE), "subgraph 1 runs itself"),
-        (_branch(), "it runs subgraph 1 of 1"),
-        (_branch(_NO_INPUT, then=0), "it runs subgraph 0 of 2"),
+        (_branch(), "the operator runs subgraph 1 of 1"),
+        (_branch(_NO_INPUT, then=0), "the operator runs subgraph 0 of 2"),
         (_branch(_NO_INPUT), "subgraph 1 has 0 inputs, and is given 1"),
         (_typed("int8"), "'a' is INT8, and is given FLOAT32"),
     ],

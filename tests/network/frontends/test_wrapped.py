@@ -92,7 +92,7 @@ def test_an_arena_in_the_source(tmp_path: Path) -> None:
         (
             "a.h",
             (source() + source(name="other")).encode(),
-            "it holds 2 models: the array g_model of a.h, the array",
+            "the file holds 2 models: the array g_model of a.h, the array",
         ),
         ("a.zip", b"PK\x03\x04", "the archive cannot be read"),
         ("a.task", b"", "the archive cannot be read"),
@@ -110,7 +110,7 @@ def test_archives_that_serve_no_purpose(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(UsageError, match="EON has compiled the model") as caught:
         unwrap(compiled)
     assert "without the EON compiler" in caught.value.hint
-    with pytest.raises(UsageError, match=r"it holds 2 models: a\.tflite, b\.tflite"):
+    with pytest.raises(UsageError, match=r"the file holds 2 models: a\.tflite, b\.tflite"):
         unwrap(zipped(tmp_path / "two.zip", a_DOT_tflite=MODEL, b_DOT_tflite=MODEL))
     bomb = zipped(tmp_path / "bomb.zip", a_DOT_tflite=bytes(1 << 20))
     monkeypatch.setattr("crtgen.base.budget._memory", 1 << 19)

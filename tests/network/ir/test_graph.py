@@ -62,7 +62,7 @@ def test_values_that_nothing_names_are_left_out() -> None:
     [
         ({"values": (X, X, W, Y, Z)}, "two values are called x"),
         ({"values": (X, W, Y)}, "z"),
-        ({"values": (X, W, Y, Value("z", (4, 1), DType.FLOAT32))}, "4x1 float32 but the operator gives 2x2"),
+        ({"values": (X, W, Y, Value("z", (4, 1), DType.FLOAT32))}, "4x1 float32, but the operator gives 2x2"),
         ({"values": (X, W, Y, Value("z", (2, 2), DType.INT8))}, "2x2 int8"),
         ({"values": (Value("x", (0, 4), DType.FLOAT32), W, Y, Z)}, "x has shape 0x4"),
         ({"nodes": (RESHAPE, ADD)}, "reads y before anything computes it"),
@@ -70,9 +70,9 @@ def test_values_that_nothing_names_are_left_out() -> None:
         ({"nodes": (ADD, Node("again", Add(Activation.NONE), ("x", "w"), ("y",)))}, "y a second time"),
         ({"nodes": (ADD,)}, "nothing computes the output z"),
         ({"inputs": ("x", "w")}, "the input w is a constant"),
-        ({"inputs": ("x", "x")}, "its inputs name x more than once"),
-        ({"outputs": ("z", "y", "z")}, "its outputs name z more than once"),
-        ({"outputs": ()}, "it has no outputs"),
+        ({"inputs": ("x", "x")}, "the inputs of the graph name x more than once"),
+        ({"outputs": ("z", "y", "z")}, "the outputs of the graph name z more than once"),
+        ({"outputs": ()}, "the graph has no outputs"),
         ({"nodes": (ADD, Node("reshape", Reshape((3, 2)), ("y",), ("z",)))}, "reshape"),
     ],
 )

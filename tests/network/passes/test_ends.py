@@ -91,7 +91,7 @@ def test_images_with_their_channels_last(tmp_path: Path) -> None:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     digits = ROOT / "demo" / "digits"
-    with pytest.raises(UsageError, match="images have their channels last"):
+    with pytest.raises(UsageError, match="already have their channels last"):
         crtgen.load(digits.with_suffix(".tflite"), channels="last")
     with pytest.raises(UsageError, match="unknown order of channels first"):
         crtgen.load(digits.with_suffix(".onnx"), channels="first")

@@ -240,7 +240,7 @@ def _outputs(file: Path, samples: npt.NDArray[Any]) -> list[list[npt.NDArray[Any
         ({"radii": np.zeros(3)}, "radii are float64 of shape (3,)"),
         ({"centroids": np.zeros((4, 20))}, "mean are float64 of shape (21,)"),
         ({"scale": np.zeros(21)}, "a scale is not above 0"),
-        ({"what": np.zeros(3)}, "it has an array what"),
+        ({"what": np.zeros(3)}, "the file has an unknown array what"),
         ({"radii": np.array([np.nan] * 4)}, "not finite numbers"),
     ],
 )

@@ -195,7 +195,7 @@ def test_a_gate_of_other_rows_is_refused(tmp_path: Path) -> None:
     other = sound_dir() / "networks" / "str_ww_ref_model.tflite"
     vad = sound_dir().parent / "networks" / "streaming" / "v2_vad_logits.tflite"
     file.write_text(file.read_text().replace(str(vad), str(other)))
-    with pytest.raises(UsageError, match="its window is another"):
+    with pytest.raises(UsageError, match="window of the gate differs"):
         load(file)
 
 

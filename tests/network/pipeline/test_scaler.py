@@ -120,5 +120,5 @@ def test_a_pipeline_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_other_files_are_no_pipelines(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="it is no pipeline"):
+    with pytest.raises(UsageError, match="the file is not a pipeline"):
         crtgen.Pipeline(ROOT / "demo" / "digits.tflite")

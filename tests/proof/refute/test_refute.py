@@ -128,7 +128,9 @@ def test_a_status_that_is_not_0(overflowing: tuple[Path, Path], board: str | Non
     found = refute(proof, changed, find_board(board) if board else None)
     (line,) = found.lines()
     who = "QEMU" if board else "the checker"
-    assert line.endswith(f"the function does not return 0: it returns 32 (run by {who})")
+    assert line.endswith(
+        f"the function does not return 0: the image returns status 32, expected 0 (run by {who})"
+    )
     assert found.tried == 1
 
 

@@ -37,7 +37,9 @@ def find_sources(path: str = "") -> Path:
     if path or os.environ.get(VARIABLE):
         chosen = Path(path or os.environ[VARIABLE])
         if not (chosen / _HEADER).is_file():
-            raise UsageError(f"it has no {_HEADER}", where=str(chosen), hint="name a checkout of CMSIS-NN")
+            raise UsageError(
+                f"the folder has no {_HEADER}", where=str(chosen), hint="name a checkout of CMSIS-NN"
+            )
         return chosen
     base = os.environ.get("ZEPHYR_BASE")
     workspace = Path(base).parent if base else Path.home() / "zephyrproject"
@@ -95,7 +97,9 @@ class CmsisSources:
         for name in functions:
             if name not in self._definitions:
                 raise UsageError(
-                    f"it has no function {name}", where=str(self.root), hint="use CMSIS-NN 4.1 or later"
+                    f"this CMSIS-NN has no function {name}",
+                    where=str(self.root),
+                    hint="use CMSIS-NN 4.1 or later",
                 )
         while waiting:
             path = self._definitions.get(waiting.pop())
@@ -114,7 +118,7 @@ class CmsisSources:
         try:
             call = getattr(self._compiled, function)
         except AttributeError as error:
-            raise UsageError(f"it has no function {function}", where=str(self.root)) from error
+            raise UsageError(f"this CMSIS-NN has no function {function}", where=str(self.root)) from error
         given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else ctypes.c_int(a) for a in arguments]
         call.restype = ctypes.c_int32
         return int(call(*given))
@@ -130,7 +134,9 @@ class CmsisSources:
         code, output = run_to_end([*command, "-o", str(library)], time_limit=_TIME_LIMIT)
         if code != 0:
             raise BuildError(
-                "its sizes cannot be computed: the compiler refuses it", where=str(self.root), log=output
+                "the sizes of its structures cannot be computed: the compiler refuses this CMSIS-NN",
+                where=str(self.root),
+                log=output,
             )
         return ctypes.CDLL(str(library))
 

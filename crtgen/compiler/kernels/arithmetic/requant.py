@@ -407,7 +407,7 @@ def _best_multiplier(
 
 def _search_offset(slope: Int64, least: Int64, width: Int64, room: Int64) -> tuple[Int64, Int64] | None:
     # Per channel the offset nearest to 0 and the constant with least <= offset * slope + constant * 2**32.
-    # The sum must lie below ``least + width``; None if some channel has no such offset within ``room``.
+    # The sum must be below ``least + width``; None if some channel has no such offset within ``room``.
     if (width <= 0).any():
         return None
     steps, rest = slope % _WORD, least % _WORD

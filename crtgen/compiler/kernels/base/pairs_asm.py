@@ -128,8 +128,8 @@ class WidePairs(Writer):
 class Narrow:
     """Two channels of two pixels, for cores with narrow instructions only; ``steps`` pairs of inputs.
 
-    LDRB has an offset and LDRSB has none, so weights lie as ``w + 128``. What that adds to a mix is taken off
-    by what makes its lower half positive: a third word with each pair of inputs.
+    LDRB has an offset and LDRSB has none, so weights are stored as ``w + 128``. The surplus of a mix is
+    removed together with the term that makes its lower half positive: a third word with each pair of inputs.
     """
 
     steps: int

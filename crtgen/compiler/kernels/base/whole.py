@@ -125,7 +125,7 @@ def _wide(k: Whole) -> Routine:
 
 @lru_cache(maxsize=256)
 def _narrow(k: Whole) -> Routine:
-    # ``whole(x, y, weights, constants)``, for narrow instructions: weights lie as the inputs do. So one
+    # ``whole(x, y, weights, constants)``, for narrow instructions: weights are stored like the inputs. So one
     # offset serves both, which LDRSB wants in a register.
     assert isinstance(k.epilogue, Limbs)
     parameters = ("const int8_t *x", "int8_t *y", "const int8_t *weights", "const uint32_t *constants")

@@ -3,7 +3,7 @@
 A word of int8 is four channels; SXTB16 makes channels 0 and 2 of it, rotated 1 and 3. Two taps go together:
 PKHBT and PKHTB bring the same channels of both into a word, so that SXTB16 makes two inputs of one channel,
 for SMLAD. A tap that is left has weights in the order of its inputs, and SMLABB and SMLATT multiply each half
-by its own; so have those of int16, of which two words are four channels. Weights of four bits lie in fours of
+by its own; so have those of int16, of which two words are four channels. Weights of four bits are in fours of
 two taps: shifted, each is the highest of a half once, and a mask leaves ``4096 * w``.
 """
 

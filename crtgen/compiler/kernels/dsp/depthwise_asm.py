@@ -18,7 +18,7 @@ _LOCAL = 5
 class PackedColumns:
     """``seen`` columns of four channels, ``step`` bytes apart, become words, ``pairs`` words apart.
 
-    ``apart`` words lie between two channels. An input has ``size`` bytes.
+    ``apart`` words are between two channels. An input has ``size`` bytes.
     """
 
     seen: int
@@ -126,7 +126,7 @@ class Channel:
     """A channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, else one.
 
     ``single`` is one more that may be left. ``compact``: the weights' words hold a constant of the
-    requantisation. ``out_row_bytes`` lie between two rows of outputs. ``packed``: weights have four bits, and
+    requantisation. ``out_row_bytes`` are between two rows of outputs. ``packed``: weights have four bits, and
     sums have 16 times their values.
     """
 

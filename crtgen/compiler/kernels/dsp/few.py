@@ -1,4 +1,4 @@
-"""A few fully connected outputs with the DSP extension: four inputs at a time, widened where they lie."""
+"""A few fully connected outputs with the DSP extension: four inputs at a time, widened in place."""
 
 from functools import lru_cache, partial
 

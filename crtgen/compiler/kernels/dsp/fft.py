@@ -110,7 +110,7 @@ class _Complex:
 
 @cache
 def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
-    # ``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart. From the
+    # ``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart. From the
     # number ``inputs`` on there are zeros.
     f = first_function(radix, count)
     to, x, order = f.arguments

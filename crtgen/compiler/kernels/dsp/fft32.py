@@ -99,7 +99,7 @@ def _four(f: Function, x: list[Pair], spare: str) -> list[Pair]:
 
 @cache
 def _first(radix: int, count: int, inputs: int) -> Routine:
-    # ``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart. From the
+    # ``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart. From the
     # number ``inputs`` on there are zeros.
     f = first_function(radix, count, keep=(0,), local=1)
     to, x, order = f.arguments

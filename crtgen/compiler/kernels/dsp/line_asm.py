@@ -2,7 +2,7 @@
 
 A word of inputs holds neighbours 2j and 2j + 1. For an output whose window begins at an even input the taps
 go in pairs 0 1, 2 3, ..., for one that begins at an odd input 0 is alone, then come 1 2, 3 4, .... The latter
-lie crosswise, which is how SMLADX multiplies: so they are made of the former by one PKHBT.
+are crosswise, which is how SMLADX multiplies: so they are made of the former by one PKHBT.
 
 Where registers suffice, weights stay in them, each word of inputs is loaded once, and outputs are computed
 one by one. Else a round is four outputs, and weights are loaded for each.

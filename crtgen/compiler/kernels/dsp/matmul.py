@@ -106,7 +106,7 @@ def _lanes(p: MatMulParams, depth: int) -> Lanes | None:
 
 
 def _copy(dtype: DType, depth: int, step: int, offset: int) -> Routine:
-    # ``copy(from, to)``: numbers that lie ``step`` elements apart, plus ``offset``.
+    # ``copy(from, to)``: numbers that are ``step`` elements apart, plus ``offset``.
     f = Function("copy", "const void *from", "int16_t *to", purpose=f"{depth} numbers as halfwords.")
     source, to = f.arguments
     alike, fours = step == 1, depth // _AT_ONCE

@@ -1,6 +1,6 @@
 """Pooling, and means of images, with the DSP extension, four channels at a time.
 
-Sums lie two by two in halves of words, by SXTAB16; the division is a multiplication that is checked for every
+Sums are two by two in halves of words, by SXTAB16; the division is a multiplication that is checked for every
 sum. The greater of two words' bytes is SSUB8 and SEL. Windows that reach over the border have loops of their
 own, and a division.
 """
@@ -30,7 +30,7 @@ _CHANNELS = 4
 
 @dataclass(frozen=True, slots=True)
 class DspPoolView:
-    """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all lie within the image.
+    """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all are within the image.
 
     ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``across``: the four channels have one
     output, the mean of all.

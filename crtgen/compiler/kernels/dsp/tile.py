@@ -1,6 +1,6 @@
 """The micro-kernel of matrix products: up to three pixels times the two channels of a pair.
 
-Activations lie in scratch as ``[step][pixel]``, each word two inputs of 16 bits. Weights are one stream, read
+Activations are in scratch as ``[step][pixel]``, each word two inputs of 16 bits. Weights are one stream, read
 once per group of pixels. It holds for each pair of channels the start values of both sums, the steps' words,
 and the constants of requantisation. A ``Form`` says what a word of weights is, and how it multiplies.
 """

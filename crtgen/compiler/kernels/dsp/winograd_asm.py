@@ -8,7 +8,7 @@ A tile is 2 x 2 pixels of the output, and 4 x 4 of the input. With ``B``, ``G`` 
           0  1  0 -1           0  0  2
 
 four times a tile's outputs are ``A^T (sum over inputs (2 G w 2 G^T) * (B^T x B)) A`` (Winograd 1980, Lavin
-and Gray 2016): 16 products an input channel in the place of 36, all of them whole. ``B^T x B`` is within -512
+and Gray 2016): 16 products an input channel instead of 36, all of them whole. ``B^T x B`` is within -512
 to 510, the weights are within 9 * 128. All sums wrap modulo 2**32, so the result is right as soon as it fits,
 whatever was on the way.
 """

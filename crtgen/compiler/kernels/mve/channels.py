@@ -34,7 +34,7 @@ _NOTE = "per eight channels: weights tap by tap, requantisation of even channels
 class ChannelSums:
     """The pixels of a row of outputs, two at a time: ``rows`` times ``columns`` taps, ``channels`` channels.
 
-    ``step`` bytes lie between two pixels, ``apart`` bytes between two columns of taps; the rows of the window
+    ``step`` bytes are between two pixels, ``apart`` bytes between two columns of taps; the rows of the window
     are written out if ``unrolled``, else a loop goes over them.
     """
 
@@ -207,7 +207,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
 
 
 def _view(window: WindowShape, epilogue: MveEpilogue, most: int) -> MveConvView | None:
-    # None if a row of taps is too long to write out, or pixels lie too far apart.
+    # None if a row of taps is too long to write out, or pixels are too far apart.
     channels, size = window.channels, epilogue.size
     pixel = channels * size
     if window.taps_x > most * 3 or pixel > 4095:

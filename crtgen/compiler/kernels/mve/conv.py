@@ -1,6 +1,6 @@
 """Convolutions with Helium: the matrix micro-kernel over pairs of pixels.
 
-The inputs of a window are read where they lie, from the image or, where there is padding, from a ring of
+The inputs of a window are read in place, from the image or, where there is padding, from a ring of
 padded rows in scratch; windows of many rows or few channels are gathered into scratch first.
 """
 

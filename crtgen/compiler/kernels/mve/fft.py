@@ -75,7 +75,7 @@ def _load(f: Function, to: str, address: str, share: str) -> None:
 
 @cache
 def _first(count: int, inputs: int) -> Routine:
-    # ``first(to, x, order)``: transforms of four numbers that lie ``count / 4`` apart. From the number
+    # ``first(to, x, order)``: transforms of four numbers that are ``count / 4`` apart. From the number
     # ``inputs`` on there are zeros.
     f = first_function(4, count, ", four at a time")
     apart = count // 4

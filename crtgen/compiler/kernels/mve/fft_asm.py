@@ -37,7 +37,7 @@ class ComplexLanes(ABC):
 
     @abstractmethod
     def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
-        """``q[number]`` becomes what lies at an address, loaded and turned.
+        """``q[number]`` becomes what is at an address, loaded and turned.
 
         ``number`` is 1, 2 or 3. Five registers are ``q``; those of lower numbers but 0 are taken already.
         """

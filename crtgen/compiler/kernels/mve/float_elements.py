@@ -122,7 +122,7 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
 
 @design(Cast, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
-    """Cut towards zero; whole numbers wrap, since only their last bits are stored."""
+    """Cut towards zero; integers wrap, since only their last bits are stored."""
 
     def steps(o: Operands) -> ElementSteps:
         x = o.f.vector("elements")

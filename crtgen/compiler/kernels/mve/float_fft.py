@@ -71,7 +71,7 @@ class _Floats(ComplexLanes):
 
 @cache
 def _first(radix: int, count: int, inputs: int) -> Routine:
-    # ``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart. From the
+    # ``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart. From the
     # number ``inputs`` on there are zeros.
     f = first_function(radix, count, ", two at a time", local=4 if radix == 8 else 0)
     apart = count // radix
@@ -93,7 +93,7 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
 
 
 class _Columns(_Floats):
-    """Appends the transforms of two neighbours and those that lie behind them, to two ``places``."""
+    """Appends the transforms of two neighbours and those that are behind them, to two ``places``."""
 
     def __init__(self, f: Function, parts: Sequence[str], places: tuple[str, str]) -> None:
         super().__init__(f)

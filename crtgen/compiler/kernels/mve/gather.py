@@ -20,7 +20,7 @@ _VECTORS = 4  # on their way at once
 class GatheredWindows:
     """The windows of ``width`` pixels: from ``rows`` rows the stretches of ``length`` bytes at ``offsets``.
 
-    ``step`` bytes lie between the pixels of the image, ``pitch`` between their windows. ``most`` windows are
+    ``step`` bytes are between the pixels of the image, ``pitch`` between their windows. ``most`` windows are
     gathered at once, or one more; where a row has less and an odd number, those of two ``lines`` are, so
     that pixels go in pairs.
     """
@@ -112,7 +112,7 @@ def windows_of_pixels(
 ) -> Routine:
     """``windows(to, rows, pixels)``: so many windows; the pointers to ``rows`` move on behind the last one.
 
-    What lies behind a window, meets weights of zero. Up to ten pointers stay in registers; of more rows, ten
+    What is behind a window, meets weights of zero. Up to ten pointers stay in registers; of more rows, ten
     at a time are loaded and stored for each pixel.
     """
     f = Function(

@@ -1,6 +1,6 @@
 """The LSTM with Helium: each gate's products for all units, then gates and states four units at a time.
 
-In scratch lie the products of the input for the gates input, forget, output and cell, then those of the
+In scratch are the products of the input for the gates input, forget, output and cell, then those of the
 hidden state.
 """
 
@@ -100,7 +100,7 @@ def _states(units: int, p: LstmParams, dtype: DType) -> Routine:
 
 
 def _activated(f: Function, pointers: tuple[str, str], count: int, sigmoid: SigmoidOf) -> None:
-    # The gates of so many products, in place of those of the input.
+    # The gates of so many products, instead of those of the input.
     x, y = f.vectors("products", 2)
     with f.predicated_loop("gates", 32, count):
         f("vldrh.s32", x, f"[{pointers[0]}]")

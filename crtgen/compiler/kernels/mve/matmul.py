@@ -96,7 +96,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _copy(dtype: DType, count: int, step: int, offset: int, stride: int) -> Routine:
-    # ``count`` numbers that lie ``step`` apart, plus ``offset``; vectors go ``stride`` bytes apart.
+    # ``count`` numbers that are ``step`` apart, plus ``offset``; vectors go ``stride`` bytes apart.
     f = Function("copy", "const void *from", "int16_t *to", purpose=f"{count} numbers as halfwords.")
     source, to = f.arguments
     elements, added = f.vector("numbers"), f.vector("offset") if offset else ""
@@ -131,7 +131,7 @@ def _copy(dtype: DType, count: int, step: int, offset: int, stride: int) -> Rout
 
 
 def _places(f: Function, step: int) -> str:
-    # Offsets of numbers that lie ``step`` apart.
+    # Offsets of numbers that are ``step`` apart.
     places, even, apart = (
         f.vector("offsets of the lanes"),
         f.core("a lane's number", EVEN),

@@ -42,7 +42,7 @@ _SHORT = 10  # vectors of a window that is written out for two groups of channel
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stretch of bytes of inputs that lie in a row, for the pointer of this number."""
+    """A stretch of bytes of inputs that are in a row, for the pointer of this number."""
 
     pointer: int
     start: int
@@ -80,7 +80,7 @@ class Load:
 class MicroRow:
     """The micro-kernel over the pixels of a row, two at a time.
 
-    It has so many ``pointers`` into a row; ``step`` bytes lie between two pixels; ``second``: one more points
+    It has so many ``pointers`` into a row; ``step`` bytes are between two pixels; ``second``: one more points
     to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times over
     ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four bits.
     ``at_once`` groups of channels are in a round: of two, the requantisation of one and the sums of the other

@@ -147,7 +147,7 @@ def _neighbours(f: Function) -> Callable[[], None]:
 
 
 def _apart(f: Function, size: int, step: int, gathers: bool) -> Callable[[], None]:
-    # Elements that lie ``step`` bytes apart, where they are read if it ``gathers``, or where they go.
+    # Elements that are ``step`` bytes apart, where they are read if it ``gathers``, or where they go.
     (source, to), elements, offsets = f.arguments, f.vector("elements"), f.vector("offsets of the lanes")
     kind, bits, lanes = _LANES[size]
     even, apart = f.core("a lane's number", EVEN), f.core("bytes apart")

@@ -19,7 +19,7 @@ class PatchDepthwiseView:
     """A depthwise convolution, strip by strip, all channels of a strip at once.
 
     In scratch there are ``columns`` columns of ``channels`` words for each of the ``planes``, the image from
-    column ``window.left`` on; ``groups`` patches make an output. The words of a patch lie ``apart`` bytes
+    column ``window.left`` on; ``groups`` patches make an output. The words of a patch are ``apart`` bytes
     from each other. Parts of a row, which begin at the columns of ``parts``, have ``batches`` of outputs.
     Where a patch serves several outputs, ``moves`` are the bytes by which their weights are moved.
     ``stepping``: the address of a patch is a vector that steps on, else a core register and a vector.

@@ -1,6 +1,6 @@
 """Helium for size: one function for all layers of a kind, and a table with the numbers of each.
 
-Windows of two pixels at a time are gathered into scratch, unless they lie in one stretch. Outputs are
+Windows of two pixels at a time are gathered into scratch, unless they are in one stretch. Outputs are
 requantised in TFLite's own arithmetic: its constants are the same for every layer, and short.
 """
 

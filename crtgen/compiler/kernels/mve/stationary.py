@@ -1,6 +1,6 @@
 """Windows of up to 16 inputs: the weights of four channels stay in registers for many pixels.
 
-The inputs of a chunk of pixels are copied to scratch first, so that outputs may lie over inputs.
+The inputs of a chunk of pixels are copied to scratch first, so that outputs may be over inputs.
 """
 
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _neighbours(window: WindowShape, micro: Stationary, stream: Const) -> Kernel:
-    # Windows of a pixel, which lie one after the other.
+    # Windows of a pixel, which are one after the other.
     depth, outputs = micro.pitch, micro.outputs
     chunk = min(_CHUNK, window.pixels)
     chunks, rest = divmod(window.pixels, chunk)

@@ -1,4 +1,4 @@
-"""Depthwise convolutions over time with Helium: an image one pixel wide lies in memory like one of one row.
+"""Depthwise convolutions over time with Helium: an image one pixel wide is in memory like one of one row.
 
 The design of images takes four rows at a time and many columns, so it gets such an image
 with rows and columns exchanged.

@@ -1,6 +1,6 @@
 """float32 to int8 without a division: the borders between results, as bits of numbers.
 
-``x / scale``, rounded to float32 and then to a whole number, never falls as x grows, and of ``-x`` it is as
+``x / scale``, rounded to float32 and then to an integer, never falls as x grows, and of ``-x`` it is as
 far from zero. So a result is as far from the zero point as many of these borders are not above the size of x.
 Bits of numbers that are not negative are in the order of the numbers.
 """

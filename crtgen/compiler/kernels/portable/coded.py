@@ -1,7 +1,7 @@
 """Weights that are codes in flash, and are decoded into scratch before a layer runs.
 
 What is coded is the stream of weights as another kernel reads it, so that this one runs as it stands. A
-layer with one row of outputs is computed some outputs at a time: the weights of these lie in scratch, and no
+layer with one row of outputs is computed some outputs at a time: the weights of these are in scratch, and no
 others. Weights of up to 16 values are indices of four bits, or Huffman codes, wherever the level's objective
 gains by it; others are Huffman codes where the target asks for it.
 """

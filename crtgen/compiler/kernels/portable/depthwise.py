@@ -1,7 +1,7 @@
 """Depthwise convolutions from a ring of padded rows.
 
 Each input row is copied once into a ring in scratch that holds the rows of one window, padding included, so
-that the sums need no case for the border, and the output may lie over the input. The sums run channel by
+that the sums need no case for the border, and the output may be over the input. The sums run channel by
 channel: a tile of neighbouring outputs shares the channel's weights, and overlapping inputs.
 """
 

@@ -167,7 +167,7 @@ def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
 
 @design(DequantizeBy, weights=None)
 def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
-    """A difference of whole numbers, times the scale."""
+    """A difference of integers, times the scale."""
     return elements(sig, "dequantise by", ["(float)crt_sub32((int32_t)a, (int32_t)c) * b"])
 
 
@@ -217,7 +217,7 @@ def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _quotient(sig: Signature) -> str:
-    # C for a quotient of whole numbers: by zero it is zero, and the least one by -1 wraps.
+    # C for a quotient of integers: by zero it is zero, and the least one by -1 wraps.
     if sig.x.dtype in (DType.UINT16, DType.UINT32, DType.UINT64):
         return stored(sig.y, "(b == 0u) ? 0u : (a / b)")
     if sig.x.dtype is DType.INT64:

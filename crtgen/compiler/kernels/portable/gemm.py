@@ -2,7 +2,7 @@
 
 Two pixels times four output channels are accumulated at once, so that a weight is loaded once for two
 pixels and an input once for four channels; four pixels in float32, where the FPU has registers for them.
-Pointwise layers read the input where it lies; others gather the pixels' windows into scratch first, padding
+Pointwise layers read the input in place; others gather the pixels' windows into scratch first, padding
 included.
 """
 
@@ -38,7 +38,7 @@ class GemmView:
     """``pixels x depth`` times ``depth x outputs``, ``tile`` pixels and a block of channels at a time.
 
     ``unroll`` divides ``depth``. ``fused``: a product and its addition are one instruction, rounded once.
-    ``window`` is how a pixel's ``depth`` inputs are gathered, None if they lie
+    ``window`` is how a pixel's ``depth`` inputs are gathered, None if they are
     in a row; ``fill`` is the byte that padding consists of. ``packed``: weights have four bits.
     """
 
@@ -145,7 +145,7 @@ def gather(
 ) -> None:
     """``gather.j2`` for so many windows of elements of ``size`` bytes; ``copy`` is what copies.
 
-    A part of them, ``whole``, is brought otherwise: all that lie within the image.
+    A part of them, ``whole``, is brought otherwise: all that are within the image.
     """
     w, pixel = window, window.channels * size
     rows, columns = w.taps_inside()

@@ -30,7 +30,7 @@ class ChannelBlock:
 class PoolView:
     """A window; ``average`` or else the maximum; ``low`` and ``high`` as C literals, empty without a clamp.
 
-    ``clamp`` is the function that makes an element of a whole number. ``rescaled`` is C of the ``value`` of
+    ``clamp`` is the function that makes an element of an integer. ``rescaled`` is C of the ``value`` of
     a sum, where it is not divided.
 
     ``count`` is the number of elements if every window is whole, else 0.

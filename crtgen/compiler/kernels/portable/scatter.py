@@ -82,7 +82,7 @@ def _kernel(op: Scatter, sig: Signature, loops: tuple[Loop, ...], first: str, at
 
 
 def _result(op: Scatter, sig: Signature) -> str:
-    # C of the element ``a`` and the update ``b``; whole numbers without a sign, where C would not wrap.
+    # C of the element ``a`` and the update ``b``; integers without a sign, where C would not wrap.
     kind, sign = sig.x.dtype, {"add": "+", "mul": "*", "max": ">", "min": "<"}.get(op.reduction)
     if sign is None:
         return "b"

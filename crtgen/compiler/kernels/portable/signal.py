@@ -151,7 +151,7 @@ def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Ker
 
 @design(SpectralSubtraction)
 def spectral_subtraction(op: SpectralSubtraction, sig: Signature, target: Target) -> Kernel:
-    """Channel by channel; the estimate is updated where it lies."""
+    """Channel by channel; the estimate is updated in place."""
     places = (InPlace(input=0, output=0), InPlace(input=1, output=2))
     return replace(_kernel("spectral_subtraction", op, sig), inplace=places)
 

@@ -1,4 +1,4 @@
-"""Kernels that keep samples from run to run; each works where its memory lies."""
+"""Kernels that keep samples from run to run; each works where its memory is."""
 
 from dataclasses import dataclass
 

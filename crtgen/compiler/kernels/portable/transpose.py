@@ -1,4 +1,4 @@
-"""Transposed matrices in the place of their inputs: images of planes to images of pixels, and back.
+"""Transposed matrices instead of their inputs: images of planes to images of pixels, and back.
 
 With a copy such an image takes its memory twice. Here ``R`` rows are ``B`` blocks of ``P`` elements each.
 Blocks move in cycles, which are known when the code is generated, and what is left is to transpose each ``R``

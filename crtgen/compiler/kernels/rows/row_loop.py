@@ -1,10 +1,10 @@
-"""Layers on images by rows: a stripe of what lies between two of them is in scratch, and no more.
+"""Layers on images by rows: a stripe of what is between two of them is in scratch, and no more.
 
 The functions are those of ordinary layers, for a few rows without padding above and below. The last stage
 makes the rows of a block. Each stage before it makes a row at a time, as soon as the next one asks for it. A
 stripe is the window of the stage that reads it: rows that the next window needs too are moved up, padding is
 filled in. Where windows share no rows, one call fills the stripe. The first stage reads its image where it
-lies; its windows at an edge of the image are copied. So does a layer that makes the other operand of an
+is; its windows at an edge of the image are copied. So does a layer that makes the other operand of an
 addition: what it makes is in scratch until it is added.
 """
 

@@ -12,7 +12,7 @@ __all__ = ["alone"]
 def alone(
     design: str, routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float
 ) -> Kernel:
-    """``inplace``: the output may lie where the input does. ``rounds`` are those of loops, by their names."""
+    """``inplace``: the output may be where the input does. ``rounds`` are those of loops, by their names."""
     return Kernel(
         design=design,
         template="",

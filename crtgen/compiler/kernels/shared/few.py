@@ -1,6 +1,6 @@
 """Fully connected layers of one row with fewer than four outputs: sums in assembly, requantised in C.
 
-An input serves hardly more than one product here, so it is not copied: it is taken as it lies.
+An input serves hardly more than one product here, so it is not copied: it is taken as it is.
 """
 
 from collections.abc import Callable

@@ -45,7 +45,7 @@ _WRITTEN_OUT = {"speed": 16, "size": 1}  # rows of a window up to which they are
 
 @dataclass(frozen=True, slots=True)
 class FieldsView:
-    """``window`` goes over images; a channel of one lies in scratch as rows of ``channel.pitch`` words.
+    """``window`` goes over images; a channel of one is in scratch as rows of ``channel.pitch`` words.
 
     ``packed``: taps have four bits, and those of a word are in a byte.
     """

@@ -1,7 +1,7 @@
 """The assembly of depthwise convolutions in fields: two inputs in a word, two taps in another, SMLAL.
 
 ``(x0 + x1 * 2**21) * (v0 + v1 * 2**21)`` has ``x0 * v0`` in its lowest 21 bits, ``x0 * v1 + x1 * v0`` in the
-next ones and ``x1 * v1`` above: four products of one instruction, where the taps lie backwards. Sums of such
+next ones and ``x1 * v1`` above: four products of one instruction, where the taps are backwards. Sums of such
 products are sums of the fields as long as none leaves its own, and all begin at a half of what a field holds,
 so that none is below zero. The upper field belongs to the next two outputs.
 """

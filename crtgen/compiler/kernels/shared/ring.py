@@ -131,7 +131,7 @@ class FloatLine(Writer):
 
 
 def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, lies: bool = False) -> DepthwiseView:
-    """The ring that the layer needs, and the loops over it; an image of one column may lie in a row."""
+    """The ring that the layer needs, and the loops over it; an image of one column may be in a row."""
     _, taps_y, taps_x, _ = sig.inputs[1].shape
     window = WindowShape.of(op, sig)
     window = as_row(window) if lies else window

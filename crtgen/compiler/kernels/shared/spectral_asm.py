@@ -24,7 +24,7 @@ def frame_function(sig: Signature) -> Function:
 class FrameWriter:
     """Appends what becomes of samples, whose type is int16 if they are ``short``, else float32.
 
-    ``place`` is where the sample before the first one lies, as ``Before.place`` says.
+    ``place`` is where the sample before the first one is, as ``Before.place`` says.
     """
 
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:

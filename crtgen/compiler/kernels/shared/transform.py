@@ -133,7 +133,7 @@ def transform_kernel(
 ) -> Kernel:
     """A kernel of functions in assembly: those that run ``once`` for each row, and one for stages.
 
-    All complex numbers, of ``item`` bytes, lie in the scratch.
+    All complex numbers, of ``item`` bytes, are in the scratch.
     """
     calls = len(view.stages)
     runs = Runs.sum(routine.runs() for routine in once)
@@ -153,7 +153,7 @@ def transform_kernel(
 def first_function(
     radix: int, count: int, at_once: str = "", keep: Sequence[int] = (), local: int = 0
 ) -> Function:
-    """``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart."""
+    """``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart."""
     return Function(
         "first",
         "void *to",

@@ -15,7 +15,7 @@ _WRITTEN_OUT = 4  # blocks of so many
 
 @cache
 def copy() -> Routine:
-    """``copy(to, from, bytes)``: whole numbers of float32, forwards."""
+    """``copy(to, from, bytes)``: integers of float32, forwards."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies numbers.")
     to, source, left = f.arguments
     numbers = f.singles("numbers", _AT_ONCE)

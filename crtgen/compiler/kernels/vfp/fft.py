@@ -22,7 +22,7 @@ _PAIR = 8  # bytes of a complex number
 
 @design(Rfft, types=(DType.FLOAT32,), needs="vfp")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """Turns lie as stages read them; None where stages have other radices than 4, or there is one alone."""
+    """Turns are as stages read them; None where stages have other radices than 4, or there is one alone."""
     plan = Stages.of(op.length // 2, eight=True)
     if plan is None or not plan.sizes:
         return None

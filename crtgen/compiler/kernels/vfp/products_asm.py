@@ -36,7 +36,7 @@ class FloatTile:
 
 
 class ProductsWriter(Writer):
-    """``tile(x0, y0, weights)``: the inputs of a pixel lie in a row, pixels one after the other."""
+    """``tile(x0, y0, weights)``: the inputs of a pixel are in a row, pixels one after the other."""
 
     def __init__(self, k: FloatTile) -> None:
         self.k = k

@@ -79,7 +79,7 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return self.node.attributes.get(name, default)
 
     def whole(self, name: str, default: int = 0) -> int:
-        """An attribute that is a whole number."""
+        """An attribute that is an integer."""
         return int(self.attribute(name, default))
 
     def real(self, name: str, default: float) -> float:

@@ -150,7 +150,7 @@ def _sampled(layer: OnnxLayer, shape: tuple[int, ...]) -> Converted:
 
 
 def _in_batch(layer: OnnxLayer, points: Converted, count: int, height: int) -> Converted:
-    # Points of images that lie one below the other.
+    # Points of images that are one below the other.
     if count == 1:
         return points
     image = reshaped(cast(layer.tensor(2), DType.FLOAT32), (layer.tensor(2).shape[0], 1, 1, 1, 1, 1))

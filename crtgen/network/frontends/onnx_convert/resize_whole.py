@@ -1,4 +1,4 @@
-"""Linear Resize of images of whole numbers, with the roundings of ONNX Runtime's own operator.
+"""Linear Resize of images of integers, with the roundings of ONNX Runtime's own operator.
 
 A pixel is the sum of four others, each times the product of two float32 shares, added in that order and cut
 towards zero.

@@ -1,4 +1,4 @@
-"""Whole numbers: bits, remainders, powers."""
+"""Integers: bits, remainders, powers."""
 
 from collections.abc import Mapping
 

@@ -61,17 +61,17 @@ class TfliteLayer(FileLayer[FileTensor]):
             raise RefusedOperator(f"{reason}; supported: the same scale and zero point")
 
     def number(self, name: str, default: int = 0) -> int:
-        """An option of a custom operator that is a whole number, or true or false."""
+        """An option of a custom operator that is an integer, or true or false."""
         value = self.operator.options.get(name, default)
         if not isinstance(value, int):
-            raise ValueError(f"its option {name} is no whole number")
+            raise ValueError(f"the option {name} is not an integer")
         return int(value)
 
     def real(self, name: str) -> float:
         """An option of a custom operator that is a real number, as float32."""
         value = self.option(name)
         if not isinstance(value, int | float) or not abs(value) < _MOST_REAL:
-            raise ValueError(f"its option {name} is no real number")
+            raise ValueError(f"the option {name} is not a float")
         return single(float(value))
 
     def activation(self) -> Activation:

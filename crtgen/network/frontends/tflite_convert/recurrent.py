@@ -41,7 +41,7 @@ def _svdf(layer: TfliteLayer) -> Converted:
 def _state(layer: TfliteLayer, position: int) -> FileTensor:
     state = layer.tensor(position)
     if not state.is_variable:
-        raise ValueError(f"its state {state.name!r} is no variable")
+        raise ValueError(f"the state {state.name!r} is not a variable")
     return state
 
 
@@ -81,14 +81,14 @@ def _circular_buffer(layer: TfliteLayer) -> Converted:
     # Its output is its memory: without the oldest slot, and with the input as the newest.
     shape = layer.y.shape
     if len(shape) != 4 or layer.x.shape != (shape[0], 1, *shape[2:]) or shape[0] != 1:
-        raise ValueError(f"it puts {shape_text(layer.x.shape)} into {shape_text(shape)}")
+        raise ValueError(f"the operator puts {shape_text(layer.x.shape)} into {shape_text(shape)}")
     cycles = layer.number("cycles_max")
     if cycles < 1:
         cycles = 1 if shape[1] in _EVERY_RUN else 2
     if cycles > 1:
         raise RefusedOperator(
-            f"its cycles_max is {cycles}: TFLite Micro ends {cycles - 1} of {cycles} runs here, without an"
-            " output; supported: 1",
+            f"the option cycles_max is {cycles}: TFLite Micro ends {cycles - 1} of {cycles} runs here without"
+            " an output; supported: 1",
             "make two models of one with a CIRCULAR_BUFFER that ends runs, of what is before it and of what"
             " comes after, and run the second one when the first one has run cycles_max times",
         )

@@ -30,7 +30,7 @@ class _Function:
             return Converted(self.op, (layer.x,))
         x, y = layer.x.quant, layer.y.quant
         if x is None or y is None or x.axis is not None or y.axis is not None:
-            raise ValueError("its tensors are not quantised, each by one scale")
+            raise ValueError("the tensors of the operator are not quantised per tensor")
 
         def function(numbers: Reals) -> Reals:
             return self.function(numbers, y, dtype)

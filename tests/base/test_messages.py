@@ -1,0 +1,35 @@
+"""Error messages have a subject, and a next step where the class of the error has the same one each time."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
+from tests.support import ROOT
+
+
+def _messages() -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each message of an error that is raised."""
+    for path in sorted((ROOT / "crtgen").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call) or not node.exc.args:
+                continue
+            message = node.exc.args[0]
+            if isinstance(message, ast.Constant | ast.JoinedStr):
+                text = ast.unparse(message).removeprefix("f").strip("\"'")
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+
+
+def test_messages_do_not_begin_with_a_pronoun() -> None:
+    """``it`` makes the reader look for a subject; the file, the option or the layer is named."""
+    messages = list(_messages())
+    assert len(messages) > 600
+    checked = [each for each in messages if "/proof/" not in each[0]]
+    assert [each for each in checked if re.match(r"(it|its|they|their)\b", each[1])] == []
+
+
+def test_a_class_of_errors_has_its_usual_hint() -> None:
+    assert CorruptModelError("x").hint == "the file may be damaged: copy or export it again"
+    assert CorruptModelError("x", hint="y").hint == "y"
+    assert "docs/operators.md" in UnsupportedError("x").hint
+    assert UsageError("x").hint == ""

@@ -91,7 +91,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
         db.execute("CREATE TABLE job (id INTEGER)")
     with pytest.raises(UsageError, match="not a store of sweeps"):
         JobStore(file)
-    with pytest.raises(UsageError, match="directory does not exist"):
+    with pytest.raises(UsageError, match="the directory of this path does not exist"):
         JobStore(tmp_path / "x" / "s.db")
 
 

@@ -5,10 +5,10 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from pyocd.debug.rtt import RTTControlBlock
 
 from crtgen import api
 from crtgen.base.errors import LinkTimeoutError, UsageError
@@ -24,6 +24,9 @@ from crtgen.device.session import Session
 from tests.firmware.project.building import build_toy
 from tests.silicon.machine import Machine
 from tests.support import ROOT, require_tool
+
+if TYPE_CHECKING:
+    from pyocd.debug.rtt import RTTControlBlock
 
 pytestmark = pytest.mark.qemu
 
@@ -64,7 +67,7 @@ class Line:
 
     flow_controlled = True
 
-    def __init__(self, block: RTTControlBlock) -> None:
+    def __init__(self, block: "RTTControlBlock") -> None:
         self.up, self.down = block.up_channels[0], block.down_channels[0]
 
     def read(self, timeout: float) -> bytes:
@@ -87,10 +90,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_toy(BOARD, "server", tmp_path_factory.mktemp("rtt"), rtt=True, pool=8192)
 
 
-def started(image: Path) -> tuple[Machine, RTTControlBlock]:
+def started(image: Path) -> "tuple[Machine, RTTControlBlock]":
     machine = Machine(find_board(BOARD), image, None)
     machine.step(20_000)
     address = int(rtt_command(FlashJob(image, find_board(BOARD)))[-1], 16)
+    from pyocd.debug.rtt import RTTControlBlock  # takes seconds
+
     block = RTTControlBlock.from_target(Target(machine), address=address)
     block.start()
     return machine, block

@@ -1,9 +1,21 @@
-"""The layout with the least arena, by branch and bound on which of two items is the lower one.
+"""Layout with the least arena, by branch and bound on which of two items is the lower one.
 
-Each item has a lowest and a highest offset. Of two that hold something at the same time one is below the
-other: where there is no room for one of the two orders, the other one is settled, and moves the limits of
-both items. As long as two are in each other's way with all items as low as they can be, an order of such a
-pair is tried, of large ones with little room first. In arenas that are nearly full, little is left to try.
+The problem is that of ``layout``: of two items that hold data at the same time, one is below the other by at
+least a gap. Once every such pair has an order, the lowest offsets follow by longest paths. So the search is
+over orders of pairs, for an arena of a given size:
+
+1. Each item has a lowest and a highest possible offset, at first 0 and ``limit - size``.
+2. If a pair has room for only one of its two orders, that order is settled. It raises the lowest offset of
+   the upper item and lowers the highest offset of the lower one, which may settle other pairs (constraint
+   propagation). A pair with room for neither order refutes the branch.
+3. If no two items collide at their lowest offsets, these offsets are a layout. Otherwise one colliding pair
+   is chosen, and both of its orders are tried. The pair with the least room comes first, since it is refuted
+   soonest.
+
+In an arena that is nearly full, step 2 settles almost everything. So ``lay`` first tries the lower bound
+itself, then bisects between sizes that are refuted and the best layout found. A search that looks at too many
+pairs is given up; then the result is the best layout found, without proof. The count of pairs, not the clock,
+ends a search, so the same problem has the same layout on every machine.
 """
 
 from collections.abc import Iterable
@@ -91,6 +103,7 @@ class _OffsetSearch:
             self.looked_at += len(self.pairs)
             if self.looked_at > _MOST_LOOKED_AT:
                 return None
+            # Depth first: the last entry, with the first item below, is tried next.
             waiting += [(state, number, False), (state, number, True)]
             found = None
             while found is None and waiting:
@@ -105,6 +118,7 @@ class _OffsetSearch:
         low, least, chosen = state.low, inf, None
         for number, (i, j, up, down) in enumerate(self.pairs):
             if low[i] + up > low[j] and low[j] + down > low[i]:
+                # Slack of both orders together: offsets may move by this much before one of them fails.
                 room = state.high[i] + state.high[j] - low[i] - low[j] - 2 * (up + down)
                 if room < least:
                     least, chosen = room, number
@@ -131,6 +145,7 @@ class _OffsetSearch:
                     return False
                 settled[number] = fits_up
             below, above, gap = (i, j, up) if settled[number] else (j, i, down)
+            # The upper item moves up, the lower one is limited from above; both may affect their neighbours.
             if low[below] + gap > low[above]:
                 low[above] = low[below] + gap
                 waiting.update(self.of_item[above])

@@ -1,4 +1,26 @@
-"""Laying places into the arena: the problem, its lower bound, and the fast heuristic."""
+"""Layout of the arena: the problem, its lower bound, and a fast heuristic.
+
+Each tensor, and the scratch buffer of each step, holds data from one moment to another, and needs a range of
+bytes in one static arena during that time. This is dynamic storage allocation with fixed times, which is
+NP-hard. Two items that never hold data at the same moment may share bytes; two that do must not overlap.
+
+Kernels make one exception: many may overwrite an input while they read it, if the output begins at least
+``lead`` bytes below the input. So the constraint between two items is not symmetric. For a pair (i, j) that
+is alive together, either j begins at least ``gaps[i, j]`` bytes above i, or i begins at least ``gaps[j, i]``
+bytes above j. Usually a gap is the size of the lower item; where the lower one may overwrite the upper one,
+it is only the lead. Example: an output of 100 bytes over an input of 80 bytes with a lead of 20 needs 100
+bytes instead of 180.
+
+The lower bound is the largest sum of live bytes at any moment. From that sum the step's best saving by
+overlays is subtracted, which ``overlap`` bounds from above, so that no layout can go below the bound. Each
+item but the topmost one is rounded up to the alignment.
+
+The heuristic is first fit: take the items in some order, and put each at the lowest aligned offset that the
+items before it leave free. Several orders are tried (by size, by size times lifetime, by start, ...), then
+400 random moves of an item to an earlier turn, of which those that are not worse are kept. The random
+generator has a fixed seed, so every machine gets the same layout. ``bounded`` finds the least arena, and uses
+this as its start; decision 25 compares the two.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,6 +81,7 @@ def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Proble
 
 def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
     # Ask the budget for the pairs of items that hold something at the same time.
+    # An item meets all that begin before it ends, except those that ended before it began, and itself.
     begins, ends = (sorted(times) for times in zip(*spans, strict=True)) if spans else ([], [])
     pairs = sum(bisect_right(begins, end) - bisect_left(ends, begin) - 1 for begin, end in spans)
     if pairs <= _FREE_PAIRS:
@@ -222,6 +245,7 @@ def _first_fit(
         for other, up, down in neighbours[item]:
             place = offsets[other]
             if place is not None:
+                # No offset strictly between these two is allowed: too high to be below, too low to be above.
                 taken.append((place - up, place + down))
         offset = 0
         for low, high in sorted(taken):
@@ -241,10 +265,12 @@ def _climb(
     current, offsets = best
     top = _top(problem, offsets)
     for _ in range(CLIMB):
+        # Only an item at the top can lower the arena, but moving others makes room for it.
         moved = top if random.random() < 0.5 else random.randrange(len(offsets))
         candidate = [i for i in priority if i != moved]
         turn = random.randrange(len(offsets))
         candidate.insert(turn, moved)
+        # Items before the first change of the order keep their offsets.
         laid = {item: offsets[item] for item in candidate[: min(turn, priority.index(moved))]}
         trial = _first_fit(problem, neighbours, candidate, current, laid)
         if trial is None:

@@ -92,9 +92,11 @@ def best_order(liveness: Liveness, align: int) -> tuple[int, ...]:
                 move, done = moves[node], state.done | 1 << node
                 need = state.live + (move.need(~done) if move.shared else move.alone)
                 rank = max(peak, need), total + need
+                # Two ways to the same set of nodes leave the same memory: only the better one goes on.
                 known = reached.get(done)
                 if known is None or rank < known[0]:
                     reached[done] = rank, state, move
+        # The more nodes could be next, the fewer sets can be expanded in the time there is.
         width = max(share // len(level[0].ready), 1)
         best = nsmallest(min(BEAM, width), reached.values(), key=lambda way: way[0])
         level = [_after(*way) for way in best]
@@ -158,6 +160,7 @@ def overlap(task: BufferUse, dying: frozenset[int], sizes: tuple[int, ...], alig
         for (o, i), lead in task.leads.items()
         if i in dying
     }
+    # An upper bound, not a matching: no output saves more than its size, no input gives more than its own.
     by_output = {o: min(sizes[o], sum(v for (p, _), v in pairs.items() if p == o)) for o, _ in pairs}
     by_input = {i: min(sizes[i], sum(v for (_, p), v in pairs.items() if p == i)) for _, i in pairs}
     return min(sum(by_output.values()), sum(by_input.values()))

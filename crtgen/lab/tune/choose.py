@@ -1,4 +1,18 @@
-"""The exact choice: the least time in a run within the flash that there is, by CP-SAT of OR-Tools."""
+"""Exact choice of a kernel for each layer by CP-SAT of OR-Tools: the least time within the available flash.
+
+Without shared code this would be a multiple-choice knapsack: one candidate per layer, minimise time, limit
+flash. Layers can share functions, however, and a function that several layers use counts once. So there is a
+0-1 variable per candidate and one per function:
+
+- of each layer exactly one candidate is taken;
+- a candidate implies its functions;
+- the constants of the candidates plus the functions that are there fit into ``room`` bytes.
+
+The objective is lexicographic: time first, then flash, then as few layers as possible that leave their usual
+kernel. One weighted sum expresses this, since flash is at most ``room`` and the number of layers is fixed.
+CP-SAT runs with one worker and a deterministic time limit, so the same figures give the same choice
+everywhere.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from importlib.util import find_spec

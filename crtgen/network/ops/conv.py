@@ -1,4 +1,14 @@
-"""Convolutions: ``conv2d`` and ``depthwise_conv2d``."""
+"""Convolutions ``conv2d`` and ``depthwise_conv2d``, with the integer arithmetic of TFLite.
+
+An accumulator is ``acc[o] = bias[o] + sum((x + input_offset) * w)`` over the taps of a window, in 32 bits for
+int8 and in 64 bits for int16. The output is ``clamp(output_offset + acc * m * 2**(s - 31))``, where the real
+factor ``scale_x * scale_w / scale_y`` of a channel is the multiplier ``m`` in [2**30, 2**31) with the shift
+``s``. TFLite rounds twice for int8 (a rounding doubling high product, then a rounding shift), and once for
+int16, with 15 bits of the multiplier. Rounding is part of the result, so the reference below follows it step
+by step; kernels use cheaper forms that are proven equal (``crtgen.compiler.kernels.arithmetic.requant``).
+
+Networks in ONNX are rescaled by a float32 product, with halves to even, as ONNX Runtime does it on a PC.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

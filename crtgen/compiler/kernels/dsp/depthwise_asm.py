@@ -1,4 +1,20 @@
-"""The assembly of depthwise 3x3 convolutions: rows of inputs to columns of int16, columns to outputs."""
+"""Assembly of depthwise 3x3 convolutions with the DSP extension.
+
+A depthwise layer multiplies nine inputs of a channel with nine weights of the same channel. SMLAD computes
+two products of halfwords at once, but neighbours in memory belong to different channels. So the inputs are
+rearranged once, and each rearranged word serves several outputs:
+
+1. ``widen`` takes two rows of four channels. PKHBT, PKHTB and SXTB16 turn the bytes of rows a and b into
+   words (a, b) of int16, one word per channel and column: 4 + 4 bytes become 4 words.
+2. The outputs of a channel walk along the columns. A column of three inputs is one word (rows a and b) and
+   one halfword (row c): SMLAD and SMLABB. With a vertical stride of 1, two rows of outputs share four rows of
+   inputs: the words are (row 0, row 1) and (row 2, row 3), and each output row has its weights in matching
+   pairs.
+3. The weights of a channel stay in registers for a whole row; ``DspEpilogue`` requantises the sums.
+
+Padding is a row of zero points, read with a step of 0 bytes: ``widen_padding`` has a step for each of the
+rows.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

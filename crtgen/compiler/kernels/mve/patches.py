@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 SIDE = 4
-"""StripRows and columns of a patch."""
+"""Rows and columns of a patch."""
 FAR_ADD = 4095
 """The greatest step of a core register in one instruction."""
 

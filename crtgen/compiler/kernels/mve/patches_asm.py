@@ -1,4 +1,19 @@
-"""The assembly of depthwise convolutions of patches: the outputs of a strip, and what they are told by."""
+"""Assembly of depthwise convolutions with Helium: the outputs of a strip of rows from 4x4 patches.
+
+VMLADAV adds up 16 products of bytes in one instruction, and a depthwise window is small. So the rows of the
+image are interleaved in scratch, four at a time (a strip): the four bytes of a column of one channel are a
+word. A gather load of four such words, from four neighbouring columns, is a patch of 4x4 inputs of a channel
+in one vector. Its weights are a vector, too, with zeros where the window has fewer than 4x4 taps, so one
+VMLADAV is an output of a window up to 4x4; larger windows add up several patches.
+
+A window that is smaller than a patch leaves room in it: then the patch holds the inputs of several
+neighbouring outputs. It is loaded once and multiplied by weights that are moved by a column or a row
+(``moves``).
+
+The sums of four outputs, in core registers, move to one vector, which is requantised and stored, so that the
+epilogue is paid once for four. The addresses of a gather are a vector that steps on (``stepping``), or a core
+register and a fixed vector.
+"""
 
 from dataclasses import dataclass
 

@@ -122,6 +122,7 @@ def lines_of(proof: Proof) -> list[str]:
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
         f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
         f"reset: {_reset(proof)}",
+        *([] if proof.reset.stopped else [f"interrupts: {_interrupts(proof)}"]),
         *(
             [f"runs: {proof.runs} after a start, of which the last is any later one"]
             if proof.runs > 1
@@ -155,7 +156,19 @@ def _reset(proof: Proof) -> str:
         f"from the vector table at {reset.vectors:#x} to main, where variables and copied code "
         "are what they ought to be, and to the call; "
         f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} and the network's "
-        f"{proof.stack:,} bytes are within the stack's {reset.reserved:,}, apart from the arena"
+        f"{proof.stack:,} bytes, and those of interrupts, are within the stack's {reset.reserved:,}, apart "
+        "from the arena"
+    )
+
+
+def _interrupts(proof: Proof) -> str:
+    found = proof.interrupts
+    if not found.handlers:
+        return "there are no handlers but that of faults"
+    who = "1 handler stores" if found.handlers == 1 else f"{found.handlers} handlers store"
+    return (
+        f"{who} nowhere in the memory of the network, and all registers are given all registers back; "
+        f"{found.stack:,} bytes of stack at most, one within the other"
     )
 
 
@@ -177,6 +190,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "calls": [{"function": f, "least": a, "most": b} for f, a, b in proof.calls],
         "stack_bytes": proof.stack,
         "reset": asdict(proof.reset),
+        "interrupts": {"handlers": proof.interrupts.handlers, "stack_bytes": proof.interrupts.stack},
         "runs": proof.runs,
         "error": None if proof.error is None else asdict(proof.error),
         "layers": [asdict(layer) for layer in proof.layers],

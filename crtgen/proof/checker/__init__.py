@@ -10,7 +10,7 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
     machine    runs instructions on symbols           meaning    what operations on words are
     network    the model file: what layers compute    recognise  which output a stored byte is
     decoders   whether others read the code alike     reset      what stands in memory at the call
-    core       what the core's registers allow
+    core       what the core's registers allow        interrupts what handlers may disturb
     cycles     what instructions take at most
     error      how far numbers of float32 are from the network's
     sliding    the windows of a signal, and what is kept of one for the next

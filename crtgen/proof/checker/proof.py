@@ -16,6 +16,7 @@ from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.decoders import agree, decoders
 from crtgen.proof.checker.error import Bounds, Error
 from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.interrupts import Interrupts, interrupts_of
 from crtgen.proof.checker.layout import STACK_TOP, allow, only_model, places, variables
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.memory import Content
@@ -81,6 +82,7 @@ class Proof:
     certificate: dict[str, str]
     runs: int
     """How many after a start have a proof of their own; the last one is that of all later ones."""
+    interrupts: Interrupts
     error: Error | None
     """How far numbers of float32 are from the network's; None of other networks."""
     network: Network = field(repr=False, compare=False)
@@ -147,13 +149,26 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
     image, machines = runs[0].image, [run.machine for run in runs]
     code = frozenset[int]().union(*(m.code for m in machines))
     unit = any(m.uses_unit for m in machines)
-    needs = Needs(proof.stack, unit, code, tuple(runs[0].kept()))
-    reset, started = start_up(image, proof.model, needs)
+    interrupts = Interrupts()
+    try:
+        interrupts = interrupts_of(image, proof.model)
+        needs = Needs(
+            proof.stack + interrupts.stack,
+            unit,
+            code | interrupts.code,
+            tuple(runs[0].kept()),
+            interrupts.written,
+        )
+        reset, started = start_up(image, proof.model, needs)
+    except Refusal as refusal:
+        reset, started = Reset(stopped=str(refusal)), set()
+    code |= interrupts.code
     try:
         asked = agree(image, code | started)
     except Refusal as refusal:
         return replace(proof, stopped=str(refusal), outputs_proven=0)
-    return replace(proof, reset=reset, certificate={**proof.certificate, **checker_tools(), **asked})
+    proof = replace(proof, reset=reset, interrupts=interrupts)
+    return replace(proof, certificate={**proof.certificate, **checker_tools(), **asked})
 
 
 @contextmanager
@@ -285,6 +300,7 @@ class _ProofRun:
             calls=tuple(self._calls()),
             stack=self._depth(),
             reset=Reset(stopped="the network was not followed"),
+            interrupts=Interrupts(),
             seconds=time.process_time() - start,
             certificate=self._certificate(),
             runs=1,

@@ -22,7 +22,7 @@ from crtgen.proof.checker.memory import Content, WordMemory
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Word, WordOp, unknown
 
-__all__ = ["Needs", "Reset", "start_up"]
+__all__ = ["MemoryWithDevices", "Needs", "Reset", "StartingCore", "entry_of", "start_up"]
 
 _MOST_INSTRUCTIONS = 20_000_000
 _MOST_ROUNDS = 20
@@ -55,13 +55,15 @@ class Reset:
 class Needs:
     """What runs of the network take for given: bytes of stack, the FPU, instructions at these addresses.
 
-    ``zeros`` are first addresses and ends of what has to be 0 at the first call.
+    ``zeros`` are first addresses and ends of what has to be 0 at the first call, ``changing`` the words that
+    interrupts may write at any time.
     """
 
     stack: int
     unit: bool = False
     code: frozenset[int] = frozenset()
     zeros: tuple[tuple[int, int], ...] = ()
+    changing: frozenset[int] = frozenset()
 
 
 def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[int]]:
@@ -71,9 +73,10 @@ def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[i
     """
     found, code = Reset(), set[int]()
     for core in _CORES:
-        machine = _Starting(image, core)
+        machine = StartingCore(image, core)
+        machine.words.changing = needs.changing
         try:
-            entry = _entry(image, machine.memory)
+            entry = entry_of(image)
             with machine.located():
                 found = _followed(machine, entry, name)
             _check_call(machine, name, needs)
@@ -83,7 +86,7 @@ def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[i
     return found, code
 
 
-def _followed(machine: "_Starting", pc: int, name: str) -> Reset:
+def _followed(machine: "StartingCore", pc: int, name: str) -> Reset:
     image, memory = machine.image, machine.memory
     vectors, main, compute, bottom, top = (image.symbols[n] for n in (*_NAMES, f"{name}_compute", *_STACK))
     machine.begin(bottom, top)
@@ -94,7 +97,7 @@ def _followed(machine: "_Starting", pc: int, name: str) -> Reset:
         if pc in others and pc != compute:
             raise Refusal(f"another network, {others[pc]}, is called first; what follows is not followed")
         if pc == main:
-            _check_memory(image.initial, memory, "main")
+            _check_memory(image.initial, memory, "main", machine.words.changing)
             ready = True
     if not ready:
         raise Refusal("it calls the network before main")
@@ -103,11 +106,14 @@ def _followed(machine: "_Starting", pc: int, name: str) -> Reset:
     return Reset(machine.count, words.reads, words.writes, used, top - bottom, vectors)
 
 
-def _entry(image: DecodedImage, memory: WordMemory) -> int:
+def entry_of(image: DecodedImage) -> int:
     """Where the core begins, by a vector table in which every handler is Thumb code of the image."""
     if missing := [n for n in (*_NAMES, *_STACK) if n not in image.symbols]:
         raise Refusal(f"the image has no symbol {missing[0]}")
     vectors, end = image.span("crt_vectors")
+    if not any(load <= vectors and end <= load + len(data) for load, data in image.loaded):
+        raise Refusal(f"nothing is loaded where the vector table ought to be, at {vectors:#x}")
+    memory = WordMemory(image.loaded, image.unaligned)
     first, entry = memory.load(vectors), memory.load(vectors + 4)
     if first != image.symbols["crt_stack_top"] or not isinstance(entry, int):
         raise Refusal("the vector table does not begin with the top of the stack and the reset handler")
@@ -133,15 +139,20 @@ _FLASH_OF_RP2040, _AFTER_SECOND_STAGE = 0x10000000, 0x10000100
 """An RP2040 copies a loader of 256 bytes to RAM and runs it before it looks for the table."""
 
 
-def _check_memory(wanted: Iterable[tuple[int, bytes]], memory: WordMemory, call: str) -> None:
+def _check_memory(
+    wanted: Iterable[tuple[int, bytes]],
+    memory: WordMemory,
+    call: str,
+    changing: frozenset[int] = frozenset(),
+) -> None:
     """Every variable has its first value, and everything that is copied to RAM is there."""
     for first, data in wanted:
         for i, byte in enumerate(data):
-            if memory.byte(first + i) != byte:
+            if first + i >> 2 not in changing and memory.byte(first + i) != byte:
                 raise Refusal(f"{call} is called, and {first + i:#x} does not hold {byte:#x}")
 
 
-def _check_call(machine: "_Starting", name: str, needs: Needs) -> None:
+def _check_call(machine: "StartingCore", name: str, needs: Needs) -> None:
     """The network finds what its proof takes for given."""
     image, memory = machine.image, machine.memory
     zeros = [(first, bytes(end - first)) for first, end in needs.zeros]
@@ -170,7 +181,7 @@ def _check_call(machine: "_Starting", name: str, needs: Needs) -> None:
 _UNALIGN_TRP = 1 << 3
 
 
-def _check_protection(machine: "_Starting", code: frozenset[int]) -> None:
+def _check_protection(machine: "StartingCore", code: frozenset[int]) -> None:
     """The MPU lets code run, constants be read, variables be written."""
     image, protection = machine.image, machine.protection()
     spans = [(at, image.instructions[at].following, ("run",)) for at in sorted(code | machine.code)]
@@ -187,13 +198,21 @@ _RIGHTS = {"run": "run code", "read": "read", "write": "write", "is_normal": "ta
 
 
 class _Words(dict[int, Content]):
-    """Words of memory by address / 4. Those of devices are never there."""
+    """Words of memory by address / 4. Those of devices, and those that interrupts write, are never there."""
 
     reads = writes = 0
+    changing: frozenset[int] = frozenset()
+
+    def __init__(self, words: Mapping[int, Content]) -> None:
+        super().__init__(words)
+        self.stored: set[int] = set()
+        """Words of variables that were written."""
 
     def __setitem__(self, i: int, v: Content) -> None:
         if _is_device(i):
             self.writes += 1
+        elif i in self.changing:
+            self.stored.add(i)
         else:
             super().__setitem__(i, v)
 
@@ -201,13 +220,17 @@ class _Words(dict[int, Content]):
         return unknown()
 
 
-class _Memory(WordMemory):
+class MemoryWithDevices(WordMemory):
+    """Memory in which regions of the map are of devices, and registers are of the core."""
+
     core: Mapping[int, int] = {}
 
     def _miss(self, i: int) -> Word:
+        assert isinstance(self.words, _Words)
+        if i in self.words.changing:
+            return unknown()
         if not _is_device(i) and not _is_followed(i) and 4 * i >= 0x20000000:
             return super()._miss(i)
-        assert isinstance(self.words, _Words)
         self.words.reads += 1
         return self.core.get(4 * i, unknown())
 
@@ -219,6 +242,8 @@ class _Memory(WordMemory):
         if i in self.stack and a < self.floor:
             raise Refusal("a store below the stack pointer, where an interrupt may write at any time")
         if not _is_device(i) and not _is_followed(i):
+            assert isinstance(self.words, _Words)
+            self.words.stored.add(i)
             return super()._to(a, size)
         if 0xE0000000 <= a < 0xE0100000:
             self._to_core(a, size)
@@ -271,19 +296,26 @@ def _is_followed(i: int) -> bool:
     return 4 * i in registers.FOLLOWED or 4 * i == registers.VTOR
 
 
-class _Starting(Machine):
-    """A core that was just reset."""
+class StartingCore(Machine):
+    """A core that was just reset, with the image where it is loaded."""
 
     starts = True
 
-    def __init__(self, image: DecodedImage, core: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        image: DecodedImage,
+        core: Mapping[int, int],
+        constants: Iterable[tuple[int, bytes]] | None = None,
+    ) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
-        self.memory = memory = _Memory(image.loaded, image.unaligned)
+        self.memory = memory = MemoryWithDevices(
+            image.loaded if constants is None else constants, image.unaligned
+        )
         memory.core, memory.is_v7 = core, not image.architecture.startswith("armv8")
         memory.has_helium = image.architecture == "armv8.1-m.main"
         memory.split = self._split  # type: ignore[method-assign]
         self.words = self.memory.words = _Words(self.memory.words)
-        for first, end in image.variable:
+        for first, end in image.variable if constants is None else ():
             self.memory.allow(first, end)
         for at, value in registers.FOLLOWED.items():
             self.words[at >> 2] = core.get(at, value)

@@ -35,7 +35,7 @@ class GeneratedProject:
     project: Project
     untrusted: str = ""
     plans: tuple["Plan", ...] = ()
-    """The plans of the models, as far as there are any."""
+    """Plans of the models; empty for a project that was generated earlier."""
 
     def __repr__(self) -> str:
         made = self.project
@@ -70,7 +70,7 @@ class Extracted:
 
     directory: Path
     kept: tuple[str, ...] = ()
-    """Files that crtgen made earlier and somebody edited: they are as they were."""
+    """Generated files that were edited since; they were not overwritten."""
     untrusted: str = ""
     """A file whose code in it may not be compiled."""
     plans: tuple["Plan", ...] = field(default=(), repr=False)
@@ -150,7 +150,7 @@ class Image:
 
 
 def require_trust(where: str) -> None:
-    """Refuse to compile or run the code of an archive unless somebody said that it may be."""
+    """Raise ``UsageError`` unless the user allowed the code of this archive to be compiled and run."""
     if where:
         raise UsageError(
             "the file holds code, which would be compiled and run",

@@ -112,9 +112,10 @@ class Budget:
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Have the system refuse memory beyond what is left, where it can: to native code, which asks nobody.
+        """Limit the process's memory to the rest of the budget, if the system can, so that native code is
+        limited, too.
 
-        ``MemoryError`` is raised instead, or what that code makes of it.
+        Raises ``MemoryError``, or the error that the native code makes of it.
         """
         size = _address_space()
         if size is None or self.memory >= _UNLIMITED:

@@ -116,7 +116,7 @@ def opened(path: Path, what: str) -> IO[bytes]:
 
 
 def read_start(path: Path, size: int) -> bytes:
-    """The first ``size`` bytes of a regular file, of a drive that somebody plugged in; a link is none.
+    """Return the first ``size`` bytes of a regular file, such as one on a drive; links are refused.
 
     Raises ``UsageError``.
     """
@@ -219,7 +219,7 @@ def check_writable(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it is there."""
+    """Remove a file if it exists."""
     try:
         _remove(path)
     except OSError as error:
@@ -249,9 +249,10 @@ def make_directory(path: Path) -> None:
 
 
 def private_directory(name: str) -> Path:
-    """A directory of this user's alone, for locks: in ``XDG_RUNTIME_DIR``, else where temporary files are.
+    """Return a directory for locks that only this user can write to: in ``XDG_RUNTIME_DIR``, or else among
+    temporary files.
 
-    Raises ``UsageError`` if somebody else made it, or could change what is in it.
+    Raises ``UsageError`` if another user owns it or could change its content.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"{name}-{user}"
@@ -311,7 +312,7 @@ def hold(directory: Path, *, wait: bool = True) -> int | None:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Others who want the same directory for themselves wait; one that is not there is nobody's."""
+    """Lock a directory; others who want it wait. A directory that does not exist is not locked."""
     descriptor = hold(directory)
     try:
         yield

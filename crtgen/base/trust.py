@@ -85,7 +85,9 @@ def claim(folder: Path) -> None:
 
 
 def require(file: Path, content: str, asks: Sequence[str]) -> None:
-    """Raise ``UsageError`` if a file ``asks`` for something, as ``runs x``, and nobody allowed that."""
+    """Raise ``UsageError`` if a file ``asks`` for something, such as ``runs x``, that the user has not
+    allowed.
+    """
     if asks and not is_allowed(content, file):
         raise UsageError(
             f"the file {', and '.join(asks)}, which only you can allow",

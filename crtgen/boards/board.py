@@ -66,7 +66,7 @@ class FlashReads:
     ahead: bool = False
 
     def waits(self, nbytes: float) -> float:
-        """Cycles of reading so many bytes that no cache has."""
+        """Return the cycles to read ``nbytes`` uncached bytes."""
         return nbytes / self.width * self.wait_states
 
 
@@ -282,7 +282,7 @@ class Board:
 
     @property
     def simulator(self) -> str:
-        """The program of this computer that can stand for the board; empty if there is none."""
+        """Program of this computer that simulates the board; empty if there is none."""
         known = {"QEMU": self.qemu is not None, "FVP": self.fvp is not None, "rp2040js": self.rp2040js}
         return next((name for name, has in known.items() if has), "")
 

@@ -1,4 +1,4 @@
-"""Processor cores, as far as code generation has to know them."""
+"""Properties of processor cores that code generation depends on."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,9 @@ class Core:
 
     @property
     def measured(self) -> str:
-        """The core whose measured figures stand for it: compilers write much the same for both."""
+        """Core whose measured figures are used for this one: compilers generate much the same code for
+        both.
+        """
         if not self.thumb:
             return "cortex-m7" if self.arch == "host" else "cortex-m3"
         if self.mve:
@@ -52,7 +54,9 @@ class Core:
 
     @property
     def pipeline(self) -> str:
-        """The core whose pipeline it has, as far as anybody knows; none if it executes no Thumb."""
+        """Core whose pipeline model is used for this one; empty if it executes no Thumb code or no model is
+        known.
+        """
         if self.narrow or self.mve:
             return "cortex-m0plus" if self.narrow else "cortex-m55"
         if self.arch == "armv7e-m":

@@ -8,7 +8,7 @@ CR2032 = 675.0
 """Milliwatt-hours of the usual coin cell: 225 mAh at 3 V."""
 
 ASSUMED_SLEEP_UW = 10.0
-"""Microwatts asleep where nobody says: 3 µA at 3 V, of a low-power chip that keeps hundreds of KiB of RAM.
+"""Assumed microwatts asleep: 3 µA at 3 V, as in a low-power chip that keeps hundreds of KiB of RAM.
 
 Chips that are not made for batteries take ten to a hundred times as much.
 """
@@ -47,7 +47,7 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A run of a model every so many seconds, from a cell of so many milliwatt-hours."""
+    """Duty cycle: a run every ``seconds``, from a battery of a given energy in milliwatt-hours."""
 
     every: float
     cell: float = CR2032

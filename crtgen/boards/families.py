@@ -206,7 +206,7 @@ FAMILIES = (
 
 
 def family_of(chip: str) -> Family | None:
-    """The family of a chip's name; None where nobody wrote its start down."""
+    """Return the family of a chip's name; None if it is not in the table."""
     return next((family for family in FAMILIES if re.match(family.names, chip, re.IGNORECASE)), None)
 
 

@@ -47,10 +47,10 @@ class _Locked(Coding):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A model for a board, at a level; ``before`` is what is locked, ``after`` what is there now.
+    """A model for a board at a level; ``before`` is the locked state, ``after`` the current one.
 
-    ``unproven`` says why its image is not proven, if the settings ask for that. ``claimed``: the lock says
-    that it is, and this computer has not proven it.
+    ``unproven`` is the reason why its image is not proven, if the settings require a proof. ``claimed``: the
+    lock says that it is proven, but this computer has not proven it.
     """
 
     settings: ModelSettings

@@ -1,4 +1,4 @@
-"""Options that belong together: a parameter of a command that is a dataclass stands for its fields."""
+"""Groups of options: a command's parameter that is a dataclass stands for its fields."""
 
 import inspect
 import math

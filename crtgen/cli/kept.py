@@ -76,7 +76,7 @@ class KeptImage:
     folder: Path
 
     def find(self) -> api.Image | None:
-        """The image, if it is there and all that it was made of is as it was."""
+        """Return the kept image if its files and everything it was made from are unchanged."""
         content = self._content()
         if content is None:
             return None

@@ -331,9 +331,9 @@ def cases_file(source: Path, expect: Path | None) -> Path | None:
 
 
 def chosen_models(models: Sequence[Path] | None, boards: Sequence[str] | None) -> list[ModelSettings]:
-    """The models that are named, or else all of ``crtgen.toml``, with what it says of them.
+    """Return the models that are named, or else all of ``crtgen.toml``, with their settings.
 
-    ``boards`` stand instead of theirs. Raises ``UsageError`` if there is no model.
+    ``boards`` replace theirs. Raises ``UsageError`` if there is no model.
     """
     settings = current_settings()
     known = {model.file: model for model in (settings.models if settings else ())}

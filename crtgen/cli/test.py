@@ -1,4 +1,4 @@
-"""``crtgen test``: every model of a folder on every target that is there."""
+"""``crtgen test``: every model of a folder on every available target."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -239,9 +239,9 @@ class Session:
         return read
 
     def instructions_per_tick(self) -> float:
-        """Instructions that a tick of the device's timer stands for.
+        """Return the instructions per tick of the device's timer.
 
-        From the difference of two loops of known length, so that the fixed cost of the call drops out.
+        Two loops of known lengths are timed; in the difference, the fixed cost of a call cancels.
         """
         if self._per_tick is None:
             once, thrice = (self.client.calibrate(n * CALIBRATION_LOOPS) for n in (1, 3))

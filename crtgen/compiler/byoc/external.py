@@ -1,4 +1,4 @@
-"""The operator that stands for a subgraph which an external generator computes, and its kernel."""
+"""The operator that replaces a subgraph of an external generator, and its kernel."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -37,10 +37,10 @@ class ArenaView:
 
 
 class Arena:
-    """The names of what is in a model's arena.
+    """Names of the places in a model's arena.
 
-    ``outside`` are the addresses of what is elsewhere, in C. The arena of a subgraph begins at ``base`` in
-    the model's, and its names begin with ``prefix``.
+    ``outside`` has the C addresses of values elsewhere. The arena of a subgraph begins at ``base`` in the
+    model's, and its names begin with ``prefix``.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from crtgen.base.files import relative_path
 __all__ = ["check_c_names", "check_file", "check_sizes", "check_word"]
 
 SIZE_LIMIT = 1 << 32
-"""No device has so many bytes of anything."""
+"""Limit of any size in bytes; no device has as much memory."""
 
 _C_NAME = re.compile(r"[A-Za-z_]\w{0,254}", re.ASCII)
 _FILE = re.compile(r"[\w./+-]{1,400}", re.ASCII)

@@ -137,9 +137,10 @@ class LayerView:
 
 @dataclass(frozen=True, slots=True)
 class FedView:
-    """An image that comes by rows: ``rows`` of ``elements`` of the type ``c_type`` each, ``nbytes`` in all.
+    """An image that comes by rows: ``rows`` rows of ``elements`` elements of type ``c_type``, ``nbytes`` in
+    total.
 
-    A host sends it whole: then it is in the array ``image``.
+    A host sends the whole image; then it is in the array ``image``.
     """
 
     rows: int

@@ -25,9 +25,9 @@ def write_connected(
     timeout: float = 180.0,
     say: Callable[[str], None] = lambda text: None,
 ) -> Flashed:
-    """Write the image, once nobody else uses the board. Raises ``FlashError``.
+    """Write the image as soon as no other process uses the board. Raises ``FlashError``.
 
-    ``timeout`` is the seconds that the runner may take.
+    ``timeout`` is the limit of the runner in seconds.
     """
     unit = _unit(board, serial, hardware_map, runner)
     say("waiting for the board")

@@ -90,9 +90,9 @@ def choose_unit(board: Board, units: tuple[LocalBoard, ...], serial: str | None 
 
 
 def read_hardware_map(file: Path) -> tuple[LocalBoard, ...]:
-    """The connected boards of a map.
+    """Read the connected boards of a hardware map.
 
-    Raises ``UsageError`` naming file and entry, and for a map that asks for what nobody allowed, see
+    Raises ``UsageError`` that names file and entry, also if the map needs consent that was not given, see
     ``asks_of_map``.
     """
     units, content = _read(file)

@@ -182,7 +182,7 @@ class Connection:
         self._exchange.connect()
 
     def close(self) -> None:
-        """Give the functions back and end the session, as far as the device still listens."""
+        """Release the functions and end the session, if the device still answers."""
         with suppress(LinkError):
             for found in self._functions.values():
                 if found is not None:

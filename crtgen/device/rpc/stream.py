@@ -13,9 +13,9 @@ class Stream(Protocol):
         """True if bytes wait until the device takes them and none is lost, unlike a serial line."""
 
     def read(self, timeout: float) -> bytes:
-        """At least one byte, and whatever else is there.
+        """Read at least one byte, and whatever else has arrived.
 
-        Raises ``LinkTimeoutError`` after ``timeout`` seconds, ``LinkClosedError`` when the peer is gone.
+        Raises ``LinkTimeoutError`` after ``timeout`` seconds, ``LinkClosedError`` if the peer is gone.
         """
 
     def write(self, data: bytes) -> None:

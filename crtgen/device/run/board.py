@@ -49,7 +49,7 @@ class SerialDevice:
 def connect_board(
     board: Board, port: str, baud: int | None = None, hardware_map: Path | None = None
 ) -> SerialDevice:
-    """Connect to a board that runs its image already, once nobody else uses it."""
+    """Connect to a board that already runs its image, as soon as no other process uses it."""
     known = (unit for unit in connected_units(hardware_map) if unit.port == port)
     unit = next(known, LocalBoard((board.name,), DeviceText(), port))
     with ExitStack() as held:
@@ -65,9 +65,9 @@ def start_board(
     runner: str | None = None,
     baud: int | None = None,
 ) -> SerialDevice:
-    """Write the image to the connected board, once nobody else uses it, and open its serial port.
+    """Write the image to the connected board, as soon as no other process uses it, and open its serial port.
 
-    Raises ``FlashError``, and ``UsageError`` where the serial port is not known.
+    Raises ``FlashError``, or ``UsageError`` if the serial port is not known.
     """
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
@@ -84,11 +84,12 @@ def start_usb_board(
     runner: str | None = None,
     hardware_map: Path | None = None,
 ) -> SerialDevice:
-    """Write the image to a board whose serial port is its own, and open the port once it is there.
+    """Write the image to a board whose serial port is its own USB device, and open that port once it appears.
 
-    A board that runs such firmware already is asked for the boot loader's drive; else it has to be there.
+    A board that runs such firmware is asked to show the boot loader's drive; otherwise the drive must be
+    there.
 
-    Raises as ``start_board`` does, and ``LinkTimeoutError`` where the port does not appear.
+    Raises the errors of ``start_board``, and ``LinkTimeoutError`` if the port does not appear.
     """
     with ExitStack() as held:
         held.enter_context(board_lock(board.name))

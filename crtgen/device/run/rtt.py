@@ -39,9 +39,9 @@ class RttDevice(SerialDevice):
 
 
 def start_rtt_board(image: Path, board: Board, unit: LocalBoard, runner: str | None = None) -> RttDevice:
-    """Write the image through the probe, and talk to it there, once nobody else uses the board.
+    """Write the image through the probe and talk to it over RTT, as soon as no other process uses the board.
 
-    Raises ``FlashError``, and ``UsageError`` for an image without RTT.
+    Raises ``FlashError``, or ``UsageError`` for an image without RTT.
     """
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key or board.name))

@@ -161,9 +161,9 @@ class PtyStream(_DescriptorStream):
 
     @classmethod
     def pair(cls, *, write_timeout: float = WRITE_TIMEOUT) -> tuple[Self, str]:
-        """Our end of a new pair, and the path of the other end.
+        """Return our end of a new pseudo-terminal, and the path of the other end.
 
-        Reading raises ``LinkClosedError`` while nobody has the other end open.
+        Reading raises ``LinkClosedError`` while no process has the other end open.
         """
         import tty
 

@@ -1,4 +1,4 @@
-"""Builds a Zephyr project with west, in the workspace that is there."""
+"""Build of a Zephyr project with west, in the available workspace."""
 
 import os
 import re

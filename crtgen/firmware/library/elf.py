@@ -1,4 +1,4 @@
-"""Objects and shared libraries, as far as a library looks into them: symbols and the data behind them."""
+"""Reader of objects and shared libraries: symbols and their data."""
 
 import io
 from collections.abc import Iterator

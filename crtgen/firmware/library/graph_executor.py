@@ -128,9 +128,9 @@ class LinkedParam:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorTables:
-    """Everything that the template writes down; ``pool`` is the bytes of all storages.
+    """Tables for the template; ``pool`` is the bytes of all storages.
 
-    ``code`` are C functions that stand in the same file, after the pool.
+    ``code`` are C functions for the same file, after the pool.
     """
 
     name: str

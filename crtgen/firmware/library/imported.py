@@ -175,7 +175,7 @@ def _operator_interface(buffers: Sequence[OperatorBuffer], where: str) -> AotInt
 
 
 def backend_file(workspace: int) -> str:
-    """C with what imported code needs of the platform, once per image: so many bytes of workspace."""
+    """Return the C that imported code needs of the platform, with ``workspace`` bytes; once per image."""
     return render("tvm_backend.c.j2", workspace=workspace)
 
 

@@ -1,4 +1,4 @@
-"""A library as what somebody's framework takes: the same sources of the models, another wrapper."""
+"""A library in the form of a framework: the same sources of the models, another wrapper."""
 
 import io
 import zipfile

@@ -26,7 +26,7 @@ TARGETS = ("c", "llvm")
 
 RECEIVE_BUFFER = 2048
 STACK = 8 * 1024
-"""Bytes, where nobody says otherwise and the RAM is large."""
+"""Default stack in bytes if the RAM is large."""
 
 RECEIVE_LEAST = 256
 """``CRT_SERVER_RECEIVE_MIN`` of crt/server.h."""
@@ -36,12 +36,12 @@ _MOST_RUNS = 1 << 16
 
 
 def stack_of(ram: int) -> int:
-    """Bytes for the stack where nobody says otherwise, of so many of RAM; 0 is no limit."""
+    """Return the default stack in bytes for ``ram`` bytes of RAM; 0 means unlimited."""
     return min(STACK, ram // 4 & -8) if ram else STACK
 
 
 def receive_buffer_of(ram: int) -> int:
-    """Bytes of the longest packet where nobody says otherwise."""
+    """Return the default length of the longest packet."""
     return min(RECEIVE_BUFFER, max(RECEIVE_LEAST, ram // 8)) if ram else RECEIVE_BUFFER
 
 

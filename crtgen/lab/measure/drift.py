@@ -236,7 +236,7 @@ def usual_layers(
 
 
 def _counted(name: str, array: Array, samples: int) -> Counted:
-    """What is counted of such an array: about so many elements."""
+    # About ``samples`` elements of an array are counted.
     kind = array.dtype.name
     if kind not in _TYPES:
         raise UnsupportedError(f"elements of 8 and 16 bits are counted, not {kind}", where=name)

@@ -163,7 +163,7 @@ def figures_of(report: Report) -> dict[str, int]:
 
 
 def instructions_of_layers(report: Report) -> dict[str, int]:
-    """Instructions by layer of the model, as far as they were counted."""
+    """Return the instructions of each layer whose count is known."""
     counts = ((o.name, o.instructions) for layer in report.layers for o in layer.operators)
     return {name: count for name, count in counts if count is not None}
 

@@ -220,9 +220,9 @@ def run_tasks(
     done: Done,
     function: Function | None = None,
 ) -> None:
-    """Run every task once and hand over what comes of them, some at a time.
+    """Run every task once and hand over the outcomes in portions.
 
-    ``contents`` are the files of jobs by digest. ``function`` stands instead of ``perform``. Raises
+    ``contents`` are the files of jobs by digest. ``function`` replaces ``perform``. Raises
     ``LinkClosedError`` if the scheduler goes away.
     """
     lanes: dict[str, deque[_Attempt]] = {_ALONE: deque()}

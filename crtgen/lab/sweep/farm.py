@@ -83,9 +83,9 @@ def _apart() -> Iterator[None]:
 
 @contextmanager
 def local_cluster(workers: int, units: Sequence[LocalBoard] = ()) -> Iterator["Client"]:
-    """A scheduler and workers of this computer, for as long as the context lasts.
+    """Start a scheduler and workers on this computer for the duration of the context.
 
-    Keys that nobody else has keep other users of the computer from sending them code.
+    Secret keys keep other users of the computer from sending them code.
     """
     distributed = _distributed()
     with _apart():
@@ -135,7 +135,7 @@ def _unreachable(scheduler: str) -> LinkTimeoutError:
 
 
 def serve(scheduler: str, units: Sequence[LocalBoard], workers: int) -> None:
-    """Be workers of a scheduler until it ends: one for each board, and so many without one."""
+    """Run workers of a scheduler until it ends: one per board, and ``count`` without one."""
     logging.getLogger("distributed").setLevel(_LOG_LEVEL)
     distributed = _distributed()
     with _apart():

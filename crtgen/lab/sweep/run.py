@@ -44,7 +44,7 @@ class Watch:
         """Report how many jobs wait, are done, and have failed already."""
 
     def running(self, dashboard: str) -> None:
-        """Workers are there; where Dask shows them, empty if nowhere."""
+        """Report that workers are there; ``dashboard`` is the address of Dask's page, or empty."""
 
     def finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None:
         """These jobs came to an end, and are in the store."""
@@ -59,10 +59,11 @@ def run_sweep(
     watch: Watch | None = None,
     function: Function | None = None,
 ) -> SweepInfo:
-    """Run the jobs of a sweep that the store has no outcome of. With ``retry_failed`` failures are none.
+    """Run the jobs of a sweep that have no outcome in the store; with ``retry_failed``, also those that
+    failed.
 
-    ``function`` stands instead of ``perform`` in tests. Raises ``UsageError`` where workers differ in
-    crtgen or tools, ``LinkError`` where the scheduler or all workers are gone: what is done is stored.
+    ``function`` replaces ``perform`` in tests. Raises ``UsageError`` if workers differ in crtgen or tools,
+    ``LinkError`` if the scheduler or all workers are gone; finished jobs are stored.
     """
     watch = watch or Watch()
     with ExitStack() as stack:

@@ -28,8 +28,9 @@ __all__ = ["KIND", "Limits", "Result", "Tuning", "tune"]
 KIND = "kernel"
 """Kind of these rows in the store."""
 
+# Below this many instructions, a tick is too coarse for a single run of a layer, so the mean of several is
+# taken.
 _FEW, _RUNS_OF_FEW = 1_000_000, 16
-"""Below so many instructions a tick of the timer is too much for one run of a layer: the mean tells more."""
 
 # Attempts to replace a choice that turns out to be too large.
 _ROUNDS = 40

@@ -45,7 +45,7 @@ class ArraySteps(Steps):
     _states: dict[str, Array] = field(default_factory=dict)
 
     def array(self, handle: Handle) -> Array:
-        """The rows that a handle stands for: ``[rows, width]``."""
+        """Return the rows of a handle: ``[rows, width]``."""
         return self._arrays[handle.name]
 
     def rows(self, row: Callable[[], Handle]) -> Handle:

@@ -32,7 +32,7 @@ from crtgen.network.ops.spectral import banded
 __all__ = ["PARTS", "PREVIOUS", "Bins", "GraphSteps", "Handle", "Steps", "around"]
 
 Handle: TypeAlias = Value
-"""A value of the graph; or, where all frames are computed at once, what stands for a row of each."""
+"""A value of the graph, or the rows of all frames if they are computed at once."""
 
 Bins: TypeAlias = tuple[int, int]
 """The first number of a spectrum, and the one behind the last."""
@@ -96,9 +96,9 @@ class Steps(ABC):
 
     @abstractmethod
     def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
-        """Each row with those around it, an odd number, times weights.
+        """Weighted sum of each row and its neighbours, an odd number of rows.
 
-        At the ends the first and the last row are there again, or the rows are ``mirrored``.
+        Beyond the ends, the first and last rows are repeated, or with ``mirrored`` the rows are mirrored.
         """
 
     @abstractmethod

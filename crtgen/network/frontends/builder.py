@@ -240,7 +240,7 @@ class GraphBuilder:
         return self._value(tensor, suggestion)
 
     def stand_for(self, tensor: NamedTensor, value: Value) -> None:
-        """A tensor is a value that is there already."""
+        """Use an existing value for a tensor."""
         self._tensors[tensor.key] = value
 
     def named(self, name: str) -> Value:

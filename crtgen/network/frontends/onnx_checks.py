@@ -42,9 +42,10 @@ def label(node: Any, index: int) -> str:
 
 
 def check_order(graph: Any, where: str) -> None:
-    """``CorruptModelError`` unless each node reads what is there before it, and writes what is not.
+    """Raise ``CorruptModelError`` unless each node reads only values that exist before it, and writes new
+    ones.
 
-    Also where several constants have one name.
+    Several constants of one name are an error, too.
     """
     constants = Counter(t.name for t in graph.initializer) + Counter(
         t.values.name for t in graph.sparse_initializer

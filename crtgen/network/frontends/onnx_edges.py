@@ -66,7 +66,7 @@ def real_numbers(quant: Quant) -> npt.NDArray[np.float32]:
 
 
 def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
-    """The numbers of int8 that stand for real ones, as QuantizeLinear has them; of what is none, zero."""
+    """Quantise real values to int8 as QuantizeLinear does; NaN becomes zero."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(np.asarray(real, np.float32) / np.float32(quant.scale))
     whole = np.nan_to_num(steps, posinf=np.inf, neginf=-np.inf) + quant.zero_point

@@ -185,7 +185,7 @@ def stand_for(
     builder: GraphBuilder,
     results: Sequence[NamedTensor],
 ) -> None:
-    """An output of a node is a tensor that is there."""
+    """Use an existing tensor for an output of a node."""
     found = builder.known(made)
     stems = (layer.node.code.lower(),)
     builder.node(layer.node.place, layer.node.code, stems, (found,), (output,), lambda: same(found), results)

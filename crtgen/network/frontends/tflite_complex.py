@@ -1,4 +1,4 @@
-"""Complex numbers, between a Fourier transform and what becomes of it, as pairs on a last axis."""
+"""Complex values around a Fourier transform, as pairs on a last axis."""
 
 from dataclasses import replace
 

@@ -26,10 +26,10 @@ def table_axis(shape: tuple[int, ...], quant: Quant | None) -> int | None:
 
 
 def looked_up(packed: Array, tables: Array, bits: int, shape: tuple[int, ...], axis: int | None) -> Array:
-    """The numbers ``tables[channel, index]`` of that shape.
+    """Return ``tables[channel, index]`` in the given shape.
 
-    Indices of so many bits are ``packed`` into bytes, the first in the highest bits. Channels are those of
-    ``axis``; None: one table is for all. Raises ``BadCodes``.
+    Indices of ``bits`` bits are ``packed`` into bytes, the first one in the highest bits. Channels are those
+    of ``axis``; None: all share one table. Raises ``BadCodes``.
     """
     if not 1 <= bits <= _MOST_BITS:
         raise BadCodes(f"indices of {bits} bits; possible are 1 to {_MOST_BITS}")

@@ -1,4 +1,4 @@
-"""The sums of products of a layer as they are, before anything becomes of them: ``accumulate``."""
+"""Sums of products of a layer before requantisation: ``accumulate``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -254,7 +254,7 @@ class ReluParams:
 
 @dataclass(frozen=True, slots=True)
 class Relu(Formula, _Unary, Channelwise):
-    """A clamp that stands alone; it requantises where input and output differ."""
+    """A clamp as a layer of its own; it requantises if input and output differ."""
 
     name: ClassVar[str] = "relu"
     monotonic: ClassVar[bool] = True

@@ -33,7 +33,7 @@ WORD = 32
 
 
 def words_of(channels: int) -> int:
-    """Numbers of int32 that hold so many signs."""
+    """Return the int32 words that hold the signs of ``channels`` channels."""
     return -(-channels // WORD)
 
 

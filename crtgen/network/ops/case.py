@@ -147,7 +147,7 @@ def weights_and_bias(
 
 
 def in_eight_bits(case: Case, scales: int = 0) -> Case:
-    """A layer of float32 with weights of int8 and so many scales, one for each output channel if 0."""
+    """Return a float32 layer with int8 weights and ``scales`` scales, one for each output channel if 0."""
     x, w, b = case.sig.inputs
     real, axis = w.array(), getattr(case.op, "channel_axis", 0)
     others = tuple(a for a in range(real.ndim) if a != axis or scales == 1)

@@ -92,7 +92,7 @@ class Windowed(Op):
 
     @abstractmethod
     def padding_value(self, x: Value) -> int | None:
-        """The number that padding counts as, in the tensor's own type; None if no number stands for it."""
+        """Return the stored value of padding in the tensor's type; None if there is none."""
 
     def working_elements(self, sig: Signature) -> int:
         return super().working_elements(sig) + padded_elements(sig.x.shape, self.padding)

@@ -1,4 +1,4 @@
-"""Passes that remove what computes nothing: constants, identities, reshapes, what nobody reads."""
+"""Passes that remove dead code: constants, identities, reshapes, values that nothing reads."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -37,7 +37,7 @@ class FoldConstants(Rule):
 
 @dataclass(frozen=True, slots=True)
 class RemoveDead(Rule):
-    """Remove nodes whose outputs nobody reads."""
+    """Remove nodes whose outputs are not used."""
 
     name: ClassVar[str] = "remove dead"
 

@@ -38,7 +38,7 @@ def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def matmul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_batch_matmul``, whose second operand has its columns one after the other."""
+    """Return a call of ``arm_batch_matmul``; the columns of the second operand must be contiguous."""
     sig, p = layer.sig, layer.op.parameters(layer.sig)
     a, b = sig.inputs
     nbytes = 4 * b.shape[-2] if layer.extension == "mve" and layer.kind == "s8" else 0

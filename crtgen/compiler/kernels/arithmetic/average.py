@@ -22,9 +22,10 @@ class Reciprocal:
 
 
 def reciprocal(count: int) -> Reciprocal | None:
-    """The division by ``count`` of every sum of so many int8 values; None if there is none in 32 bits.
+    """Return a multiplication that divides every sum of ``count`` int8 values by ``count``; None if 32 bits
+    do not suffice.
 
-    Halves are rounded away from zero, which a slightly larger multiplier does on both sides of zero.
+    Halves are rounded away from zero; a slightly larger multiplier does this on both sides of zero.
     """
     sums = np.arange(INT8.low * count, INT8.high * count + 1, dtype=np.int64)
     means = np.sign(sums) * ((np.abs(sums) + count // 2) // count)

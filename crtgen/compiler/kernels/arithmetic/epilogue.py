@@ -59,7 +59,7 @@ class Epilogue:
         return self.x_type if self.scale else self.sum_type
 
     def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:
-        """Adds what ``pixels`` by ``channels`` outputs take, so many times."""
+        """Add the work of ``pixels`` by ``channels`` outputs, ``runs`` times."""
         if self.scale:
             clamped = limits_within(self.clamp.removeprefix("crt_"), self.low, self.high)
         else:

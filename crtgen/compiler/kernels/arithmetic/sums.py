@@ -41,7 +41,7 @@ class EverySum:
     limits: tuple[int, int]
 
     def near(self, bits: int, deltas: Iterable[tuple[int, int]] = _DELTAS) -> Iterator[tuple[int, int]]:
-        """Integers near the factors times ``2**bits``, by their distances from the nearest ones."""
+        """Yield pairs of integers near the factors times ``2**bits``, in the order of their distance."""
         first, second = (round(factor * (1 << bits)) for factor in self.factors)
         yield from ((first + a, second + b) for a, b in deltas)
 

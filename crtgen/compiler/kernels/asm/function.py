@@ -215,7 +215,9 @@ class Function:
 
     @contextmanager
     def counted_loop(self, meaning: str, counter: str, rounds: int, place: str = "") -> Iterator[None]:
-        """A loop that counts a register down; with a ``place`` in memory it is there between the rounds."""
+        """Repeat the body while counting a register down; with ``place``, the counter is in memory during the
+        body.
+        """
         self.number(counter, rounds)
         if place:
             self("str", counter, place)
@@ -240,7 +242,7 @@ class Function:
         self.free(counter)
 
     def rounds(self, meaning: str, count: int, at_once: int, some: Callable[[int], None]) -> None:
-        """``some`` of so many things at once, in a loop, then of those that are left."""
+        """Call ``some`` for ``at_once`` items at a time in a loop, then for the remaining ones."""
         whole, rest = divmod(count, at_once)
         if whole:
             with self.repeated(meaning, whole):
@@ -268,7 +270,9 @@ class Function:
 
     @contextmanager
     def predicated_loop(self, meaning: str, bits: int, elements: int) -> Iterator[None]:
-        """DLSTP and LETP: the last round acts on what is left of ``elements`` of so many bits."""
+        """Repeat the body with DLSTP and LETP; the last round is predicated to the remaining ``elements`` of
+        ``bits`` bits.
+        """
         lr = self.core("elements left", ("lr",))
         self.number(lr, elements)
         self(f"dlstp.{bits}", lr, lr)

@@ -47,10 +47,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class CorePipeline:
-    """A core's: how many instructions it issues in a cycle, what each takes, and a branch that is taken.
+    """Pipeline of a core: issue width, timing of instructions, cost of a taken branch.
 
-    ``overlaps``: it matters in which order instructions stand that do not wait for each other. An instruction
-    of compiled C takes ``compiled`` cycles.
+    ``overlaps``: the order of independent instructions matters. An instruction of compiled C takes
+    ``compiled`` cycles.
     """
 
     width: int
@@ -138,7 +138,7 @@ class Clock:
 
 
 def pipeline_of(core: Core) -> CorePipeline | None:
-    """That of a core; None where nobody knows it."""
+    """Return the pipeline of a core; None if it is not known."""
     return _PIPELINES.get(core.pipeline)
 
 

@@ -98,7 +98,7 @@ class WindowedView:
 
 
 def one_pixel(k: WindowedView) -> Routine:
-    """``pixel(x, weights, y, groups)``: so many groups of four channels of a pixel."""
+    """``pixel(x, weights, y, groups)``: ``groups`` groups of four channels of a pixel."""
     return (_PairTaps if k.paired else _NibbleTaps if k.packed else _Taps).routine(k)
 
 

@@ -189,7 +189,7 @@ def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lane
 
 
 def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
-    """The form ``rounded`` for so many lanes and all channels alike; None if it does not exist."""
+    """Return the form ``rounded`` for ``lanes`` equal channels; None if there is none."""
     form = solve_rounded(rescale)
     if form is None:
         return None

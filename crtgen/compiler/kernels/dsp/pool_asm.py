@@ -64,7 +64,7 @@ def of_window(k: Pixels) -> Routine:
 
 @lru_cache(maxsize=256)
 def of_part(k: Pixels, row_bytes: int) -> Routine:
-    """``part(x, rows, columns)``: so many pixels of a window at the border."""
+    """``part(x, rows, columns)``: the pixels of a window at the border."""
     f = Function(
         "part",
         "const int8_t *x",

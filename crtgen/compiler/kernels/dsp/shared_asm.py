@@ -133,7 +133,7 @@ class SharedGroup(Writer):
 
 @cache
 def any_windows(size: int) -> Routine:
-    """``windows(to, p, table)``: whole words of three windows, of inputs of so many bytes."""
+    """``windows(to, p, table)``: whole words of three windows, for inputs of ``size`` bytes."""
     at = places_in("dsp_conv")
     f = Function(
         "windows",

@@ -33,7 +33,7 @@ def fill() -> Routine:
 
 @lru_cache(maxsize=256)
 def copy_window(rows: int, words: int, pitch: int) -> Routine:
-    """``window(to, from)``: so many words of each of so many rows, ``pitch`` bytes apart."""
+    """``window(to, from)``: ``words`` words of each of ``rows`` rows, ``pitch`` bytes apart."""
     f = Function("window", "void *to", "const void *from", purpose="Copies a window.")
     to, source = f.arguments
     vector, row = f.vector("words"), f.core("a row")

@@ -37,9 +37,9 @@ class ComplexLanes(ABC):
 
     @abstractmethod
     def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
-        """``q[number]`` becomes what is at an address, loaded and turned.
+        """Load ``q[number]`` from an address and multiply it by a turn.
 
-        ``number`` is 1, 2 or 3. Five registers are ``q``; those of lower numbers but 0 are taken already.
+        ``number`` is 1, 2 or 3. ``q`` are five registers; those with lower numbers but 0 are in use.
         """
 
     def four(self, x: Sequence[str], spare: str) -> tuple[str, ...]:
@@ -70,9 +70,10 @@ class ComplexLanes(ABC):
 
 
 def stage(turns: str, rounds: str, role: str, numbers: type[ComplexLanes]) -> Routine:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
+    """``stage(x, turns, bytes, groups)``: combine groups of four transforms of ``bytes`` bytes into one each.
 
-    ``turns`` is the type of parts of turns; a loop of ``rounds`` goes over vectors, ``role`` counts them.
+    ``turns`` is the type of the factors' parts; a loop of ``rounds`` rounds goes over vectors, ``role``
+    counts them.
     """
     f = stage_function(turns)
     x, start, step, left = f.arguments

@@ -42,7 +42,7 @@ class MveSoftmaxView:
 
 @cache
 def greatest(depth: int, dtype: DType) -> Routine:
-    """``greatest(x)`` of so many numbers of int8 or int16."""
+    """``greatest(x)``: the maximum of ``depth`` int8 or int16 values."""
     scheme, bits, letter = (INT8, 8, "b") if dtype is DType.INT8 else (INT16, 16, "h")
     f = Function("greatest", f"const int{bits}_t *x", purpose="The greatest element.", returns="int32_t")
     x = f.moved(f.arguments[0], "inputs")

@@ -50,7 +50,7 @@ class Stationary:
 
 @lru_cache(maxsize=256)
 def chunk_of_pixels(k: Stationary) -> Routine:
-    """``chunk(weights, y, x, rounds)``: so many times ``k.unroll`` pixels."""
+    """``chunk(weights, y, x, rounds)``: ``rounds`` times ``k.unroll`` pixels."""
     f = Function(
         "chunk",
         "const uint32_t *weights",

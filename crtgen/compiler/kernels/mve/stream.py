@@ -40,9 +40,10 @@ def stream_const(
     size: int = 1,
     at_once: int = 1,
 ) -> Const:
-    """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours.
+    """Pack ``weights[O, K]`` in groups of ``channels`` channels: vectors of weights by cut, then constants by
+    fours.
 
-    They are for inputs of ``size`` bytes. The channels of groups that are computed at once take turns.
+    They are for inputs of ``size`` bytes. Channels of groups that are computed at once alternate.
     """
     outputs = np.arange(len(weights))
     if at_once > 1:

@@ -172,7 +172,7 @@ def spelled(e: Expr, value: Value) -> tuple[str, ...]:
 
 
 class _Speller:
-    """Writes expressions; one that is there more than once becomes a variable."""
+    """Writer of expressions; one that occurs more than once becomes a variable."""
 
     def __init__(self, e: Expr) -> None:
         self.lines: list[str] = []

@@ -167,7 +167,7 @@ def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
 
 @design(DequantizeBy, weights=None)
 def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
-    """A difference of integers, times the scale."""
+    """A difference of integers, multiplied by the scale."""
     return elements(sig, "dequantise by", ["(float)crt_sub32((int32_t)a, (int32_t)c) * b"])
 
 

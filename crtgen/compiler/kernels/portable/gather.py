@@ -87,7 +87,7 @@ def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
 
 @design(DynamicUpdateSlice, weights=None)
 def dynamic_update_slice(op: DynamicUpdateSlice, sig: Signature, target: Target) -> Kernel:
-    """A copy of the tensor, where it is not there already, and the update in it."""
+    """Copy the tensor unless it is in place already, then write the update into it."""
     (x, update, begin), consts = operands(sig)
     size = sig.inputs[1].shape
     loops, run = _runs(size, strides_of(size), strides_of(sig.x.shape))

@@ -143,9 +143,10 @@ def gather(
     copy: Callable[[Work, int, float], object] = Work.copy,
     whole: float = 0.0,
 ) -> None:
-    """``gather.j2`` for so many windows of elements of ``size`` bytes; ``copy`` is what copies.
+    """Add the work of ``gather.j2`` for ``windows`` windows of elements of ``size`` bytes; ``copy`` copies
+    them.
 
-    A part of them, ``whole``, is brought otherwise: all that are within the image.
+    The fraction ``whole`` of them, within the image, is loaded in another way.
     """
     w, pixel = window, window.channels * size
     rows, columns = w.taps_inside()

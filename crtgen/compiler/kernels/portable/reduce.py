@@ -66,7 +66,7 @@ def whole_total(op: Sum, sig: Signature, target: Target) -> Kernel | None:
 
 @design(ReduceMax, ReduceMin, types=tuple(d for d in _WHOLE if d is not DType.INT8))
 def whole_extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
-    """The greatest or the least integer."""
+    """The greatest or least integer."""
     least = isinstance(op, ReduceMin)
     first = f"{sig.x.dtype.value.upper()}_{'MAX' if least else 'MIN'}"
     first = "0" if first.startswith("U") and not least else first

@@ -17,7 +17,9 @@ __all__ = ["SvdfView", "svdf_view"]
 
 @dataclass(frozen=True, slots=True)
 class SvdfView:
-    """Sizes, types and what becomes of sums, in C: ``stored`` of ``dot``, ``result`` of ``total``."""
+    """Sizes and types; ``stored`` of ``dot`` and ``result`` of ``total`` are C expressions that convert
+    sums.
+    """
 
     x_type: str
     state_type: str
@@ -51,7 +53,7 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
 
 
 def svdf_view(op: Svdf, sig: Signature) -> SvdfView:
-    """Sizes, and what becomes of sums."""
+    """Return the view: sizes, and conversions of sums."""
     x, _, time, _, state = sig.inputs
     filters, memory = time.shape
     offset, zero, kept, result = _integer(op, sig)

@@ -162,7 +162,7 @@ def span_of(window: WindowShape, rows: int) -> int:
 
 
 def part_of(stage: RowStage, rows: int, known: Parts) -> Part | None:
-    """The kernel of a stage for so many rows, without padding above and below, if there is one."""
+    """Return the kernel of a stage for ``rows`` rows without vertical padding; None if there is none."""
     sig = stage.sig
     x, y = _cut(sig.x, span_of(stage.window, rows)), _cut(sig.y, rows)
     if stage.shortcut is not None:

@@ -12,7 +12,9 @@ __all__ = ["alone"]
 def alone(
     design: str, routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float
 ) -> Kernel:
-    """``inplace``: the output may be where the input does. ``rounds`` are those of loops, by their names."""
+    """Kernel of a single routine. ``inplace``: the output may overwrite the input. ``rounds`` are those of
+    named loops.
+    """
     return Kernel(
         design=design,
         template="",

@@ -126,7 +126,7 @@ class FloatLine(Writer):
                     f.advance(self.y, (outputs - 1) * k.pixel)
 
     def outputs(self, count: int) -> None:
-        """All channels of so many outputs."""
+        """Append all channels of ``count`` outputs."""
         raise NotImplementedError
 
 

@@ -166,9 +166,10 @@ def first_function(
 
 
 def inputs_there(radix: int, count: int, inputs: int, at_once: int = 1) -> list[tuple[int, int]]:
-    """Rounds of the first stage, ``at_once`` transforms each, and how many of their numbers are there.
+    """Return the rounds of the first stage, ``at_once`` transforms each, and how many of their inputs are not
+    zero.
 
-    From the number ``inputs`` on there are zeros.
+    Inputs from the number ``inputs`` on are zero.
     """
     apart = count // radix
     whole, rest = divmod(inputs, apart)
@@ -177,9 +178,9 @@ def inputs_there(radix: int, count: int, inputs: int, at_once: int = 1) -> list[
 
 
 def stage_function(turns: str, keep: Sequence[int] = (), local: int = 0) -> Function:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each.
+    """``stage(x, turns, bytes, groups)``: combine groups of four transforms of ``bytes`` bytes into one each.
 
-    ``turns`` is the type of their parts.
+    ``turns`` is the type of their factors.
     """
     return Function(
         "stage",

@@ -61,12 +61,12 @@ def _all(f: Function, left: str, some: Callable[[int], None]) -> None:
 
 
 def copied(work: Work, nbytes: int, runs: float) -> None:
-    """Adds so many copies."""
+    """Add the work of ``runs`` copies of ``nbytes`` bytes."""
     work.block("copy", runs).assembly += runs * _all_of(copy(), nbytes)
 
 
 def filled(work: Work, nbytes: int, runs: float) -> None:
-    """Adds so many fillings."""
+    """Add the work of ``runs`` fillings of ``nbytes`` bytes."""
     work.block("fill", runs).assembly += runs * _all_of(fill(), nbytes)
 
 
@@ -77,7 +77,7 @@ def _all_of(routine: Routine, nbytes: int) -> Runs:
 
 @lru_cache(maxsize=256)
 def copy_window(rows: int, numbers: int, pitch: int) -> Routine:
-    """``window(to, from)``: so many numbers of each of so many rows, ``pitch`` bytes apart."""
+    """``window(to, from)``: ``numbers`` values of each of ``rows`` rows, ``pitch`` bytes apart."""
     f = Function("window", "float *to", "const float *from", purpose="Copies a window.")
     to, source = f.arguments
     registers = f.singles("numbers", min(_AT_ONCE, numbers))

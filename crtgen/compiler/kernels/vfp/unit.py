@@ -18,7 +18,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class FloatUnit:
-    """``fused``: VFMA is a product and its addition. ``fpv5``: VMAXNM and VMINNM are there."""
+    """Features of an FPU. ``fused``: VFMA is one instruction for a product and its addition. ``fpv5``: it has
+    VMAXNM and VMINNM.
+    """
 
     fused: bool
     fpv5: bool
@@ -42,7 +44,7 @@ class FloatLimits:
 
 
 def cut(items: Sequence[_T], count: int) -> list[Sequence[_T]]:
-    """Pieces of so many items, the last one of what is left."""
+    """Split items into pieces of ``count``; the last one has the remainder."""
     return [items[start : start + count] for start in range(0, len(items), count)]
 
 

@@ -27,7 +27,7 @@ PARAM = "__tvm_param__"
 """Prefix of the symbols of constants, as in TVM."""
 
 PLAIN_PARAM = "crt_param_"
-"""The same prefix if no registry needs TVM's names: two underscores are reserved for the compiler."""
+"""Prefix of constants if no registry needs TVM's names: two underscores are reserved for the compiler."""
 
 ARENA = "_arena"
 """Suffix of the symbols of arenas."""

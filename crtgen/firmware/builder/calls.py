@@ -13,7 +13,7 @@ ROOT = "crt_reset"
 """Function at which the stack starts."""
 
 ROOTS = {"slot": "crt_slot_run"}
-"""The same for project types whose stack starts elsewhere."""
+"""Functions at which the stack starts, for project types other than a server."""
 
 FAULTS = ("crt_fault",)
 """Handlers that start the stack afresh."""

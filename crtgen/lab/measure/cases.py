@@ -203,7 +203,7 @@ def _order(run: tuple[int, int | None]) -> tuple[int, int]:
 
 
 def case_name(case: str, step: int | None) -> str:
-    """What a run of a case is called."""
+    """Return the name of one run of a case."""
     return case if step is None else f"{case} step {step}"
 
 
@@ -262,7 +262,9 @@ def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[
 
 
 def largest_outputs(cases: Sequence[ReferenceRun]) -> tuple[float, ...]:
-    """For each output, the largest finite value, absolute, that any case expects: the scale of its errors."""
+    """Return for each output the largest absolute value, finite, that any case expects: the scale of its
+    errors.
+    """
     return tuple(max(map(_largest, arrays)) for arrays in zip(*(case.outputs for case in cases), strict=True))
 
 

@@ -63,8 +63,8 @@ __all__ = [
 Counts: TypeAlias = npt.NDArray[np.int64]
 _MOST_COUNTED = 0x7FFF
 _SAMPLES = 32
+# Total over all layers.
 _LAYER_SAMPLES = 16
-"""Of all layers together."""
 
 _MOST_SCORES = 128
 _AT_ONCE = 10_000

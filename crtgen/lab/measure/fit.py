@@ -69,7 +69,7 @@ class Fit:
 
     @property
     def server_short(self) -> dict[str, int]:
-        """The same for a server image, with its stack, pool and RPC packets."""
+        """Missing bytes by memory for a server image, with its stack, pool and RPC packets."""
         return _short(self.board, self.server.memories)
 
     @property

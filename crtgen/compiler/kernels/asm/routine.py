@@ -285,7 +285,7 @@ class Runs:
 
     @property
     def in_ram(self) -> "Runs":
-        """The same runs with constants in RAM."""
+        """Copy whose constants are in RAM."""
         return Runs(tuple(replace(call, in_ram=True) for call in self.calls))
 
 

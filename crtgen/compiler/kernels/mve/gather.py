@@ -49,7 +49,7 @@ class GatheredWindows:
 
     @property
     def whole(self) -> int:
-        """How often ``most`` windows of a row are gathered, before the remainder."""
+        """Number of times that ``most`` windows of a row are gathered, before the remainder."""
         return (self.width - 2) // self.most
 
     @property

@@ -36,7 +36,7 @@ class MveSharedView:
 
 @dataclass(frozen=True, slots=True)
 class SharedDenseView:
-    """The same for a fully connected layer, with a table of its own."""
+    """View of a fully connected layer, with a table of its own."""
 
     clamped: bool
 

@@ -105,7 +105,7 @@ class FieldsView:
 
     @property
     def phases(self) -> tuple[tuple[int, int, Routine], ...]:
-        """For each phase, words of the plane and bytes of the image up to its first input, and its packing
+        """Words of the plane and bytes of the image up to the first input of each phase, and its packing
         routine.
         """
         g, found = self.window, []

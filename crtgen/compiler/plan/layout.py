@@ -1,25 +1,54 @@
-"""Layout of the arena: the problem, its lower bound, and a fast heuristic.
+"""Pack the buffers of one run into the arena: the problem, a lower bound, and first fit.
 
-Each tensor, and the scratch buffer of each step, holds data from one moment to another, and needs a range of
-bytes in one static arena during that time. This is dynamic storage allocation with fixed times, which is
-NP-hard. Two items that never hold data at the same moment may share bytes; two that do must not overlap.
+Problem
+    Every buffer, and the scratch of every step that needs some, is an *item*: a size in bytes and a span of
+    moments during which its bytes must survive. Items whose spans meet must not overlap, offsets are
+    multiples of ``align``, and the arena should be as small as possible. This is dynamic storage allocation,
+    which is NP-hard, with one exception: a step may write its output over an input that nothing reads
+    later, if its kernel permits that.
 
-Kernels make one exception: many may overwrite an input while they read it, if the output begins at least
-``lead`` bytes below the input. So the constraint between two items is not symmetric. For a pair (i, j) that
-is alive together, either j begins at least ``gaps[i, j]`` bytes above i, or i begins at least ``gaps[j, i]``
-bytes above j. Usually a gap is the size of the lower item; where the lower one may overwrite the upper one,
-it is only the lead. Example: an output of 100 bytes over an input of 80 bytes with a lead of 20 needs 100
-bytes instead of 180.
+One rule for both
+    For every pair of items whose spans meet, either j starts at least ``gaps[i, j]`` bytes above i, or i
+    starts at least ``gaps[j, i]`` bytes above j. The gap from i up to j is normally the size of i. If output
+    o may overwrite input i, ``gaps[o, i]`` is only the kernel's *lead*: the distance that the output must
+    start before the input. For example, an input of 24 bytes and an output of 20 with a lead of 8 fit into
+    32 bytes (output at 0, input at 8) instead of 44.
 
-The lower bound is the largest sum of live bytes at any moment. From that sum the step's best saving by
-overlays is subtracted, which ``overlap`` bounds from above, so that no layout can go below the bound. Each
-item but the topmost one is rounded up to the alignment.
+First fit
+    Take the items in some order and place each one at the lowest aligned offset that obeys the rule beside
+    the items placed so far. The invariant is that the rule holds for every pair of placed items, so *any*
+    order gives a valid layout and the order only decides the size of the arena. Some order gives the
+    smallest one: sort the items of an optimal layout by offset (at equal offsets, an output before the input
+    that it overwrites), and first fit places none of them higher than that layout does. With n items there
+    are n! orders, so we try five good ones and then random changes of the best.
 
-The heuristic is first fit: take the items in some order, and put each at the lowest aligned offset that the
-items before it leave free. Several orders are tried (by size, by size times lifetime, by start, ...), then
-400 random moves of an item to an earlier turn, of which those that are not worse are kept. The random
-generator has a fixed seed, so every machine gets the same layout. ``bounded`` finds the least arena, and uses
-this as its start; decision 25 compares the two.
+Lower bound
+    All items that are live at the same moment must fit into the arena. So no arena is smaller than the sum
+    of their sizes, less the most that the step of this moment can save by overwriting. A layout that meets
+    this bound is optimal for this order of steps, and the search stops.
+
+Example (``STAGGERED`` in ``tests/compiler/plan/test_bounded.py``, aligned to 4)
+    ====  =====  ========
+    item  bytes  moments
+    ====  =====  ========
+    A        12  1 to 3
+    B        20  0 to 2
+    C        24  3
+    D        12  2
+    ====  =====  ========
+
+    At moment 2 A, B and D are live, so no arena is below 12 + 20 + 12 = 44 bytes. Largest first places C
+    at 0, and B at 0 too, because B and C never meet. A meets both, so it goes to 24. D meets A and B, the
+    gap from 20 to 24 is too small, and D goes to 36: the arena has 48 bytes. The order A, B, C, D gives the
+    offsets 0, 12, 12, 32 and meets the bound. None of the five orders finds it; ``lay_heuristically`` does.
+
+How it is used, and what was dropped
+    ``plan/bounded.py`` begins with ``lay_first_fit`` and then searches by branch and bound, which can prove
+    that a layout is the smallest. It falls back on ``lay_heuristically`` if that takes too long. First fit
+    alone met the bound in all but 24 of 270 measured layouts. CP-SAT of OR-Tools found the same arenas as
+    branch and bound and was dropped: layouts depended on what was installed, and loading it took half a
+    second (docs/decisions/0025-layouts-by-branch-and-bound.md). ``plan/check.py`` checks every finished plan
+    byte by byte and shares no code with this module.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,22 +64,26 @@ from crtgen.compiler.plan.places import Liveness
 __all__ = ["Problem", "arena_of", "find_needs", "find_problem", "lay_first_fit", "lay_heuristically"]
 
 CLIMB = 400
-# Bytes and operations per pair of items that exist at the same time, from its gap to the search for offsets.
+"""Random changes of the order that ``lay_heuristically`` tries."""
 _PAIR_BYTES, _PAIR_OPERATIONS = 250, 2000
+"""Budget for one pair of items that are live together, from its gap to the search for offsets."""
 
-# Problems with no more are quick, and many of them may be tried.
 _FREE_PAIRS = 1 << 16
+"""Problems with at most this many pairs are not charged: they are quick, and row loops try hundreds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Items to lay at aligned offsets: the places first, then the scratch of the steps that need any.
+    """Items to place at aligned offsets: all buffers first, then the scratch of each step that needs some.
 
-    ``spans`` are the first and last moment at which an item holds something: moment 0 is before the run,
-    moment ``1 + s`` is step ``s``, and one more is after the run. ``gaps`` has both directions of every
-    pair that is alive together: if i starts below j, or at the same offset, j has to start at least
-    ``gaps[i, j]`` bytes above it. That is i's size, or the lead where i may overwrite j.
-    ``scratch`` maps a step to its item, ``needs`` are the bytes below which no layout can go at each moment.
+    ``sizes``: bytes of each item, not rounded.
+    ``spans``: first and last moment at which each item holds data. Moment 0 is before the run, when the
+    inputs are in place; moment ``1 + s`` is step ``s``; the last moment is after the run.
+    ``gaps``: for every pair of items that are live together, in both directions, the least distance from i
+    up to j if i is the lower one. It is the size of i, or the lead if i may overwrite j.
+    ``scratch``: maps a step to the item that is its scratch buffer.
+    ``align``: alignment of every offset, in bytes.
+    ``needs``: for each moment, a number of bytes below which no layout can go.
     """
 
     sizes: tuple[int, ...]
@@ -62,17 +95,22 @@ class Problem:
 
     @property
     def lower_bound(self) -> int:
-        """Bytes below which no layout can go."""
+        """A size in bytes that no arena can be below; a layout that meets it is optimal."""
         return max(self.needs)
 
 
 def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Problem:
-    """The layout problem of ``liveness`` when its tasks run in ``order``."""
+    """Return the layout problem of ``liveness`` if its tasks run in ``order``.
+
+    ``order`` holds task numbers; the position in it is the step. Raises ``UnsupportedError`` if more items
+    are live together than the budget of the current load allows.
+    """
     sizes, spans, scratch = _items(liveness, order)
     _ask_for_pairs(spans)
     gaps = {(i, j): sizes[i] for i, j in _together(spans)}
     for step, task in enumerate(order):
         for (o, i), lead in liveness.tasks[task].leads.items():
+            # The kernel permits the overwrite, but only the order decides if this step is the last reader.
             if spans[i][1] == 1 + step:
                 gaps[o, i] = min(sizes[o], lead)
     needs = tuple(_needs(liveness, order, sizes, spans, align))
@@ -80,8 +118,8 @@ def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Proble
 
 
 def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
-    # Ask the budget for the pairs of items that hold something at the same time.
-    # An item meets all that begin before it ends, except those that ended before it began, and itself.
+    """Charge the budget for all pairs of items that are live together, before any of them is stored."""
+    # An item meets all that begin no later than it ends, but not those that ended before it began.
     begins, ends = (sorted(times) for times in zip(*spans, strict=True)) if spans else ([], [])
     pairs = sum(bisect_right(begins, end) - bisect_left(ends, begin) - 1 for begin, end in spans)
     if pairs <= _FREE_PAIRS:
@@ -92,7 +130,7 @@ def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
 
 
 def find_needs(liveness: Liveness, order: Sequence[int], align: int) -> tuple[int, ...]:
-    """The ``needs`` of the problem alone."""
+    """Return ``Problem.needs`` without the quadratic part of the problem, the gaps."""
     sizes, spans, _ = _items(liveness, order)
     return tuple(_needs(liveness, order, sizes, spans, align))
 
@@ -100,7 +138,7 @@ def find_needs(liveness: Liveness, order: Sequence[int], align: int) -> tuple[in
 def _items(
     liveness: Liveness, order: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[tuple[int, int]], Mapping[int, int]]:
-    # Sizes and spans of places and of scratch, and which item the scratch of a step is.
+    """Return sizes and spans of all items, and the item that holds the scratch of each step."""
     spans = _spans(liveness, order)
     sizes = [place.size for place in liveness.places]
     scratch: dict[int, int] = {}
@@ -113,6 +151,10 @@ def _items(
 
 
 def _spans(liveness: Liveness, order: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the span of each buffer: from its writer, or from moment 0 for inputs, to its last reader.
+
+    A buffer that is kept lives until after the run.
+    """
     moment = {task: 1 + step for step, task in enumerate(order)}
     first = [0 if place.writer is None else moment[place.writer] for place in liveness.places]
     last = list(first)
@@ -126,7 +168,7 @@ def _spans(liveness: Liveness, order: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
-    # For each moment, the items that hold data.
+    """List the live items of each moment."""
     live: list[list[int]] = [[] for _ in range(moments)]
     for item, (first, last) in enumerate(spans):
         for moment in range(first, last + 1):
@@ -135,7 +177,7 @@ def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
 
 
 def _together(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    # Every pair of items that hold something at the same moment, in both directions.
+    """Yield every pair of items whose spans meet, as (i, j) and as (j, i)."""
     live: list[int] = []
     for item in sorted(range(len(spans)), key=lambda i: spans[i]):
         live = [other for other in live if spans[other][1] >= spans[item][0]]
@@ -152,28 +194,32 @@ def _needs(
     spans: Sequence[tuple[int, int]],
     align: int,
 ) -> Iterator[int]:
-    # The sum of live bytes at each moment. Every item but the topmost fills whole units of ``align``; what a
-    # step can save by laying outputs over inputs that end there is taken off.
+    """Yield the lower bound of each moment, in bytes.
+
+    Offsets are aligned, so every item takes whole units of ``align``, except the topmost one, which needs no
+    padding behind it.
+    """
     units = tuple(-(-size // align) for size in sizes)
     for moment, live in enumerate(_live(spans, len(order) + 2)):
         need = sum(units[i] for i in live)
         if 1 <= moment <= len(order):
             dying = frozenset(i for i in live if spans[i][1] == moment)
             need -= overlap(liveness.tasks[order[moment - 1]], dying, units, align)
+        # We do not know which item is topmost. Taking the largest padding keeps the bound a lower one.
         slack = max((units[i] * align - sizes[i] for i in live), default=0)
         yield need * align - slack
 
 
 def arena_of(problem: Problem, offsets: Sequence[int]) -> int:
-    """Bytes of the arena that ``offsets`` need."""
+    """Return the highest end of an item, in bytes, if the items are at ``offsets``."""
     return max((o + s for o, s in zip(offsets, problem.sizes, strict=True)), default=0)
 
 
 def lay_heuristically(problem: Problem) -> tuple[int, ...]:
-    """Offsets by first fit: in several orders, then in changes of the best order at random.
+    """Return offsets by first fit in five orders, then in random changes of the best of these.
 
-    Deterministic: the generator has a fixed seed and there is a fixed number of attempts. It ends early
-    where the lower bound is met.
+    The result need not be optimal. It is the same on every machine: the seed and the number of attempts are
+    fixed, and no clock is read. The search ends early if an arena meets the lower bound.
     """
     neighbours = _neighbours(problem)
     best, priority = _in_several_orders(problem, neighbours)
@@ -183,7 +229,7 @@ def lay_heuristically(problem: Problem) -> tuple[int, ...]:
 
 
 def lay_first_fit(problem: Problem) -> tuple[int, ...]:
-    """Offsets by first fit in several orders."""
+    """Return the best offsets that first fit finds in five orders: fast, valid, not always optimal."""
     best, _ = _in_several_orders(problem, _neighbours(problem))
     return best[1]
 
@@ -191,7 +237,7 @@ def lay_first_fit(problem: Problem) -> tuple[int, ...]:
 def _in_several_orders(
     problem: Problem, neighbours: "_Neighbours"
 ) -> tuple[tuple[int, tuple[int, ...]], list[int]]:
-    # The least arena with its offsets, and the order of items that leads to it.
+    """Return the smallest arena with its offsets, and the order of items that led to it."""
     best: tuple[int, tuple[int, ...]] | None = None
     priority: list[int] = []
     for candidate in _priorities(problem):
@@ -209,7 +255,7 @@ _Neighbours = Sequence[Sequence[tuple[int, int, int]]]
 
 
 def _neighbours(problem: Problem) -> _Neighbours:
-    # For each item i: (j, gap from i up to j, gap from j up to i).
+    """List, for each item i, (j, gap from i up to j, gap from j up to i) of the items live with it."""
     neighbours: list[list[tuple[int, int, int]]] = [[] for _ in problem.sizes]
     for (i, j), gap in problem.gaps.items():
         neighbours[i].append((j, gap, problem.gaps[j, i]))
@@ -217,13 +263,19 @@ def _neighbours(problem: Problem) -> _Neighbours:
 
 
 def _priorities(problem: Problem) -> Iterable[list[int]]:
+    """Yield the five orders in which first fit places the items."""
     sizes, spans = problem.sizes, problem.spans
     items = range(len(sizes))
     keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        # largest first, then earliest
         lambda i: (-sizes[i], spans[i][0]),
+        # largest bytes times moments first, then earliest
         lambda i: (-sizes[i] * (1 + spans[i][1] - spans[i][0]), spans[i][0]),
+        # longest life first, then largest
         lambda i: (spans[i][0] - spans[i][1], -sizes[i]),
+        # in the order of the run, then largest
         lambda i: (spans[i][0], -sizes[i]),
+        # latest end first, then largest
         lambda i: (-spans[i][1], -sizes[i]),
     )
     for key in keys:
@@ -237,16 +289,22 @@ def _first_fit(
     most: float,
     laid: Mapping[int, int] = _NOTHING,
 ) -> tuple[int, ...] | None:
-    # Each item in turn at the lowest aligned offset that those before it leave; None above ``most`` bytes.
-    # ``laid`` has the offsets of those that come first, where they are known.
+    """Place the items in the order of ``priority``, each at the lowest offset that is free.
+
+    Return None as soon as an item would end above ``most`` bytes. ``laid`` holds the offsets of the first
+    ``len(laid)`` items of ``priority`` if they are known already; they are not computed again.
+    """
     offsets = [laid.get(item) for item in range(len(problem.sizes))]
     for item in priority[len(laid) :]:
         taken = []
         for other, up, down in neighbours[item]:
             place = offsets[other]
             if place is not None:
-                # No offset strictly between these two is allowed: too high to be below, too low to be above.
+                # The item may start ``up`` or more below its neighbour, or ``down`` or more above it.
                 taken.append((place - up, place + down))
+        # One pass is enough. An interval that the offset is at or below stays above it: later ones start
+        # no lower, so none of them moves the offset. One that the offset is above it never enters again,
+        # because the offset only rises.
         offset = 0
         for low, high in sorted(taken):
             if low < offset < high:
@@ -260,17 +318,21 @@ def _first_fit(
 def _climb(
     problem: Problem, neighbours: _Neighbours, priority: list[int], best: tuple[int, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    # Move an item to an earlier turn, one of those at the top as a rule; keep what is not worse.
+    """Return the best offsets after ``CLIMB`` attempts to move one item to another turn of the order.
+
+    Half of the attempts take the item that ends highest, since the arena cannot shrink while it stays there;
+    the others take any item. An order with an equal arena is kept as well, so that the walk can leave a
+    plateau.
+    """
     random = Random(0)
     current, offsets = best
     top = _top(problem, offsets)
     for _ in range(CLIMB):
-        # Only an item at the top can lower the arena, but moving others makes room for it.
         moved = top if random.random() < 0.5 else random.randrange(len(offsets))
         candidate = [i for i in priority if i != moved]
         turn = random.randrange(len(offsets))
         candidate.insert(turn, moved)
-        # Items before the first change of the order keep their offsets.
+        # First fit looks only at items placed earlier, so the common start of both orders keeps its offsets.
         laid = {item: offsets[item] for item in candidate[: min(turn, priority.index(moved))]}
         trial = _first_fit(problem, neighbours, candidate, current, laid)
         if trial is None:
@@ -284,4 +346,5 @@ def _climb(
 
 
 def _top(problem: Problem, offsets: Sequence[int]) -> int:
+    """Return the item that ends highest."""
     return max(range(len(offsets)), key=lambda i: offsets[i] + problem.sizes[i])

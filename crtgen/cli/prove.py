@@ -60,8 +60,7 @@ def command(
     """Check that the image computes the network, for every input.
 
     The exit code is 0 only if every byte of the result was followed to the network's output. Otherwise crtgen
-    looks for an input that shows a fault. docs/soundness.md lists images that the checker is known to accept
-    wrongly.
+    looks for an input that shows a fault. docs/soundness.md says what is taken for given and what is trusted.
     """
     with guarded(as_json, debug) as out:
         if compiling.cores > 1:

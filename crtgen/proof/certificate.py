@@ -104,7 +104,9 @@ def lines_of(proof: Proof) -> list[str]:
     verdict, last = "checked", "each is the network's for every input"
     if proof.network.slides:
         last = "each is the network's on every window of every signal"
-    if proof.network.uncompared:
+    if proof.network.uncompared and proof.reset.stopped:
+        verdict, last = "not checked: reset", proof.reset.stopped
+    elif proof.network.uncompared:
         verdict, last = "memory is checked", proof.network.uncompared
         if proof.error is not None:
             last += _error(proof.error, proof.outputs)
@@ -155,8 +157,8 @@ def _reset(proof: Proof) -> str:
     return (
         f"from the vector table at {reset.vectors:#x} to main, where variables and copied code "
         "are what they ought to be, and to the call; "
-        f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} and the network's "
-        f"{proof.stack:,} bytes, and those of interrupts, are within the stack's {reset.reserved:,}, apart "
+        f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} bytes in use, the "
+        f"network's {proof.stack:,} and those of interrupts fit into the stack's {reset.reserved:,}, apart "
         "from the arena"
     )
 
@@ -165,10 +167,10 @@ def _interrupts(proof: Proof) -> str:
     found = proof.interrupts
     if not found.handlers:
         return "there are no handlers but that of faults"
-    who = "1 handler stores" if found.handlers == 1 else f"{found.handlers} handlers store"
+    count = "1 handler" if found.handlers == 1 else f"{found.handlers} handlers"
     return (
-        f"{who} nowhere in the memory of the network, and all registers are given all registers back; "
-        f"{found.stack:,} bytes of stack at most, one within the other"
+        f"{count}, followed from any state: nothing of the network's is written, registers are given back; "
+        f"at most {found.stack:,} bytes of stack, one within the other"
     )
 
 
@@ -183,7 +185,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "stopped": proof.stopped or None,
         "forgotten_bytes": proof.forgotten,
         "first_reason": proof.first_reason or None,
-        "memory_safe": not proof.stopped,
+        "memory_safe": not proof.stopped and not proof.reset.stopped,
         "registers_kept": not proof.stopped,
         "instructions": {"least": proof.instructions[0], "most": proof.instructions[1]},
         "cycles": {"most": proof.cycles, **asdict(proof.timing)} if proof.cycles else None,

@@ -187,8 +187,8 @@ _LIBRARIES = ("numpy", "pyelftools", "tflite", "onnx", "protobuf", "flatbuffers"
 
 def checker_tools() -> dict[str, str]:
     """What the checker runs on: versions and digests of decoders, versions of Python and of libraries."""
-    found = {name: _version_of(name) for name in _LIBRARIES}
-    return {**decoders(), "python": sys.version, **found}
+    libraries = ", ".join(f"{name} {_version_of(name)}" for name in _LIBRARIES)
+    return {**decoders(), "python": sys.version, "libraries": libraries}
 
 
 def _version_of(library: str) -> str:

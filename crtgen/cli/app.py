@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
         "selftest": "Measure a board: clock, serial port, memories, a network, guard, watchdog.",
         "slot": "Make a model's image for a slot.",
-        "push": "Write an image for a slot to a device that runs.",
+        "push": "Write an image for a slot to a running device.",
         "record": "Read what a device remembers of its last runs.",
         "replay": "Run what a device recorded, here or on a board, and compare.",
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",

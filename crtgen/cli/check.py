@@ -82,9 +82,10 @@ def command(
 ) -> None:
     """Hold models to their budgets and to crtgen.lock.json.
 
-    What was generated, and what it cost on each board, is in the lock: where nothing changed, nothing is
-    measured. What became worse is said by layer. Models with "proven = true" in crtgen.toml are proven;
-    what the lock says was proven elsewhere is called claimed. Those with labelled data are evaluated here.
+    The lock has digests of the generated code and its figures on each board. If the code is the same,
+    nothing is measured; if figures are worse, the layers are named. Models with "proven = true" in
+    crtgen.toml are proven; what was only proven elsewhere is called claimed. Models with labelled data are
+    evaluated on this computer.
     """
     with guarded(as_json, debug) as out:
         if not lock.exists() and not update:

@@ -62,8 +62,8 @@ def command(
 ) -> None:
     """Count what a pipeline, or a network, gets right on labelled data.
 
-    Clips give accuracy and confusion; for an anomaly detector those of "normal", beside others, the area
-    under the curve; a table of events gives hits, misses, false alarms. Other thresholds are shown, too.
+    Labelled clips give accuracy and confusion, or for an anomaly detector the area under the curve. A table
+    of events gives hits, misses and false alarms, also for other thresholds.
     """
     with guarded(as_json, debug) as out:
         limits = limits_of(goal) if goal is not None else {}

@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Say which boards hold a model, and how long a run takes.
 
-    What counts is the library, which is what firmware has of a model: flash is estimated within 3 %, RAM is
-    exact, the stack apart; time is by the model of the core and its flash. Nothing is built.
+    Figures are those of the model as a library. Flash is estimated within 3 %, RAM without the stack is
+    exact, time is modelled. Nothing is built, so no compiler is needed.
     """
     with guarded(as_json, debug) as out:
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]

@@ -25,8 +25,8 @@ def command(
 ) -> None:
     """Find the network of an archive of TVM, to run it on crtgen's kernels.
 
-    It says what the archive lacks, and whether a file is the network that it was made of: inputs,
-    parameters, and scales of tensors are compared.
+    Without --source, print what the archive lacks. With it, compare inputs, parameters and scales of
+    tensors.
     """
     with guarded(as_json, debug) as out:
         found = migrate(archive, source or ())

@@ -34,9 +34,9 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write an image for a slot to a device that runs.
+    """Write an image for a slot to a running device.
 
-    The device checks it. Its model runs from the next start on, in RAM at once.
+    The device checks it. The model runs from the next start on; in RAM, at once.
     """
     with guarded(as_json, debug) as out:
         if port is None:

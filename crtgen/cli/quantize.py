@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Quantise a network to int8 by ONNX Runtime's quantiser.
 
-    Shows how near both are.
+    Print how close both networks are.
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:

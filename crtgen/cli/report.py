@@ -66,8 +66,8 @@ def command(
 ) -> None:
     """Write a page: layers, memory, time, boards, verification.
 
-    Boards that can be simulated are measured and verified at each level of optimisation; others are planned.
-    The page is one file that works offline.
+    Boards with a simulator are measured and verified at each level; for others the page has what is known
+    without running. It is one file that works offline.
     """
     with guarded(as_json, debug) as out:
         require_charts()

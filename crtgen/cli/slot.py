@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Make a model's image for a slot.
 
-    It is code, weights and plan, linked for the slot: crtgen push writes it.
+    The image has code, weights and plan, linked for the slot. `crtgen push` writes it.
     """
     with guarded(as_json, debug) as out:
         path = output or Path(f"{model.stem}.slot")

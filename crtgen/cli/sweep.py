@@ -65,8 +65,8 @@ def command(
 ) -> None:
     """Measure models x boards x options; what is known stays known.
 
-    Results are stored by what they come from: what is known is not measured again, and a sweep that was
-    interrupted goes on where it was. Jobs run on all cores, or on the workers of a Dask cluster.
+    What is known is not measured again, and an interrupted sweep continues where it was. Jobs run on all
+    cores of this computer, or on the workers of a Dask cluster.
     """
     with guarded(as_json, debug) as out:
         if export_to:

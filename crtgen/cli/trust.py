@@ -64,8 +64,8 @@ def command(
 ) -> None:
     """Allow what a folder's files ask for.
 
-    Files say what is computed. To run a program or the code of an archive, to open a line, to write outside
-    of the folder is for you to allow: once, until the file changes.
+    Running a program or the code of an archive, opening a line and writing outside of the folder need your
+    permission. It holds until the file changes.
     """
     with guarded(as_json, debug) as out:
         settings = _settings(paths)

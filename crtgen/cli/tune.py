@@ -62,9 +62,9 @@ def command(
 ) -> None:
     """Measure every kernel of each layer, and choose the best.
 
-    Candidates are measured on the board, many in an image, and verified. The choice is exact: the least
-    cycles, or instructions in QEMU, within the flash and RAM that are allowed. Other commands read it by
-    --tune.
+    Every kernel that can compute a layer is measured on the board and verified. The best choice within the
+    limits of flash and RAM goes into a file that other commands read with --tune. It is the one with the
+    fewest cycles, or instructions in QEMU.
     """
     with guarded(as_json, debug) as out:
         known = read_tuned(output) if output.exists() else ()

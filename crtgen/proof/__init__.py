@@ -1,1 +1,1 @@
-"""What can be said of an image for every input: the checker, counterexamples, certificates."""
+"""Statements about an image for every input: the checker, counterexamples, certificates."""

@@ -1,4 +1,6 @@
-"""What is made of a proof: words, JSON, worst cases as a C header; and whether an earlier one still holds."""
+"""Forms of a proof: text, JSON, a C header of worst cases; and the check that an earlier proof still
+holds.
+"""
 
 import hashlib
 import re
@@ -37,9 +39,9 @@ __all__ = [
 
 
 def timing_of(board: Board) -> CoreTiming:
-    """Of the board's core, with the most wait states that its file says of a memory.
+    """Return the timing of the board's core, with the most wait states of any memory in its file.
 
-    Nothing is known of a board whose file does not say how its flash is read.
+    The timing is unknown if the board's file does not describe how its flash is read.
     """
     reads = [board.reads(memory.name) for memory in board.memories]
     if board.reads_are_assumed:
@@ -55,7 +57,7 @@ def depth_of(image: api.Image, model: str) -> int | None:
 
 
 def window_of(sliding: Sliding | None) -> SlidingWindow | None:
-    """How windows move, as the checker calls it."""
+    """Return the motion of windows in the checker's own type."""
     return None if sliding is None else SlidingWindow(sliding.axis, sliding.step)
 
 
@@ -76,7 +78,9 @@ def proof_key(image: api.Image, model: Path, sliding: Sliding | None) -> str:
 
 
 def own_proof(key: str) -> str:
-    """What a computer keeps of a proof that it made: the key, and what the checker ran on there."""
+    """Return the entry under which this computer keeps a proof: its key, and the versions that the checker
+    used.
+    """
     tools = "\n".join(f"{name}: {tool}" for name, tool in sorted(checker_tools().items()))
     return f"proof {key} {hashlib.sha256(tools.encode()).hexdigest()}"
 
@@ -175,7 +179,7 @@ def _interrupts(proof: Proof) -> str:
 
 
 def as_dict(proof: Proof) -> dict[str, Any]:
-    """For JSON."""
+    """Return a dict for JSON."""
     return {
         "model": proof.model,
         "architecture": proof.architecture,

@@ -32,7 +32,7 @@ _NDARRAY = object()
 
 
 class _RequestError(Exception):
-    """What the device answers instead of a result."""
+    """An exception that is sent instead of a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class _Transformer(ABC):
 
     @abstractmethod
     def _kept(self, x: Numbers) -> Numbers:
-        """What the type keeps of a sum."""
+        """Round a sum as the type does."""
 
     @abstractmethod
     def _divided(self, x: Pair, by: int) -> Pair:

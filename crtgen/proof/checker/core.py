@@ -1,13 +1,14 @@
-"""What the core's registers allow once an image has set them: the FPU, the stack's limit, memory.
+"""Core registers that decide what the image may do: FPU enable, stack limits, memory protection.
 
-A load, a store or an instruction that the core does not allow is a fault, and then nothing is computed. The
-registers are words of memory from 0xE000E000 on. Those that decide something here are followed; to some the
-image may write what it likes, since they decide when something happens and how fast; a write to any other one
-ends the way from reset, since nobody knows what it does.
+If the core does not allow a load, a store or an instruction, it takes a fault and computes nothing. So the
+way from reset has to leave these registers as the network needs them. They are words of memory from
+0xE000E000 on. Those that decide something here are followed. Some others may be written freely, since they
+only decide when something happens, or how fast. A write to any other register ends the way from reset, since
+its effect is unknown.
 
-The MPU holds regions: addresses, and what may be done there. ``Protection`` says of an address what the last
-region that has it allows (PMSAv7, Armv7-M Architecture Reference Manual, B3.5), or the only one (PMSAv8,
-Armv8-M, B9: two are a fault), or, where the MPU is off, the default map.
+The MPU holds regions: address ranges with access rights. ``Protection`` returns the rights of the last region
+that contains an address (PMSAv7, Armv7-M Architecture Reference Manual, B3.5), or of the only one (PMSAv8,
+Armv8-M, B9: two are a fault), or of the default map if the MPU is off.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ __all__ = [
 
 ACTLR, CPACR, CCR, VTOR = 0xE000E008, 0xE000ED88, 0xE000ED14, 0xE000ED08
 FPDSCR = 0xE000EF3C
-"""What FPSCR begins with: how numbers are rounded."""
+"""Value of FPSCR at the start: the rounding mode."""
 MPU_CONTROL, MPU_NUMBER, MPU_REGION, MPU_MEMORY = 0xE000ED94, 0xE000ED98, (0xE000ED9C, 0xE000EDA0), 0xE000EDC0
 MSPLIM = 1 << 41
 """A place of its own for the register, which has no address."""
@@ -46,7 +47,7 @@ NAMES = {
 }  # fmt: skip
 
 FOLLOWED = {CPACR: 0, CCR: 0, MPU_CONTROL: 0, MPU_NUMBER: 0, MPU_MEMORY: 0, MPU_MEMORY + 4: 0, MSPLIM: 0}
-"""What registers hold after a reset. VTOR holds what the chip gives it."""
+"""Values of the registers after a reset. The chip sets VTOR."""
 
 FREE = (
     (0xE000E010, 0xE000E020),  # SysTick
@@ -62,7 +63,7 @@ _UNIT = 0xF << 20
 
 
 def has_unit(cpacr: object) -> bool:
-    """Whether FPU and Helium are on."""
+    """Return whether FPU and Helium are enabled."""
     return isinstance(cpacr, int) and cpacr & _UNIT == _UNIT
 
 
@@ -79,12 +80,12 @@ _NOTHING = _Allowed(False, False, False, False)
 _STEP = 0x20000000
 _CODE_OR_RAM = _Allowed(True, True, True, True)
 _DEVICE = _Allowed(True, True, False, False)
+# The map of memory, by steps of 512 MB.
 _DEFAULT = (_CODE_OR_RAM, _CODE_OR_RAM, _DEVICE, _CODE_OR_RAM, _CODE_OR_RAM, _DEVICE, _DEVICE, _DEVICE)
-"""The map of memory, by steps of 512 MB."""
 
 
 class Protection:
-    """What may be done where, with ``regions`` by number: RBAR, and RASR or RLAR."""
+    """Access rights of the MPU, with ``regions`` by number: RBAR, and RASR or RLAR."""
 
     def __init__(
         self, is_v8: bool, control: int, regions: Mapping[int, tuple[int, int]], memory: tuple[int, int]
@@ -118,7 +119,7 @@ class _ProtectedRegion(NamedTuple):
     base: int
     attributes: int
     parts: int
-    """Of eight parts, those that do not count, a bit each."""
+    """Disabled subregions, one of eight bits each."""
 
     def edges(self) -> Iterable[int]:
         return (
@@ -131,7 +132,7 @@ class _ProtectedRegion(NamedTuple):
         return not self.parts >> (at - self.first) * 8 // (self.end - self.first) & 1
 
     def of_v7(self) -> _Allowed:
-        """AP, XN, and the type by TEX, C and B."""
+        # AP, XN, and the type by TEX, C and B.
         a = self.attributes
         access = a >> 24 & 7
         type_, cached, buffered = a >> 19 & 7, a >> 17 & 1, a >> 16 & 1
@@ -140,7 +141,7 @@ class _ProtectedRegion(NamedTuple):
         return _Allowed(read, write, read and not a >> 28 & 1 and not device, not device)
 
     def of_v8(self, memory: tuple[int, int]) -> _Allowed:
-        """AP and XN, and the type by the byte of MAIR."""
+        # AP and XN, and the type by the byte of MAIR.
         which = self.attributes >> 1 & 7
         device = memory[which >> 2] >> 8 * (which & 3) & 0xF0 == 0
         runs = not self.base & 1 and not self.attributes & 16 and not device

@@ -1,15 +1,15 @@
-"""How many cycles an instruction takes at most.
+"""Upper bounds of the cycles of each instruction.
 
 - M0, M0+, M3 and M4: the tables of Arm's Technical Reference Manuals, section 3.3 (DDI 0432, DDI 0484,
-  100165, 100166), with the multiplier of one cycle and the longest refill of the pipeline.
-- M7, M55 and M85, of which Arm publishes no table: LLVM's scheduling models (ARMScheduleM7.td, M55 and M85),
-  of which each instruction counts alone: the next one begins when its last result is there, as for an operand
-  that is read earliest. Refills are one more than a branch that is not foreseen.
-- M23 and M33, of which neither says more: the tables of M0+ and M4 and one cycle more for each instruction, a
-  longer refill, and a division that takes a cycle for each bit and two more.
+  100165, 100166), with the single-cycle multiplier and the longest refill of the pipeline.
+- M7, M55 and M85, for which Arm publishes no table: LLVM's scheduling models (ARMScheduleM7.td, M55 and M85).
+  Instructions do not overlap: the next one begins when the last result of this one is available, as if its
+  operand were read in the earliest stage. A refill takes one cycle more than a mispredicted branch.
+- M23 and M33, for which neither source has more: the tables of M0+ and M4, plus one cycle for each
+  instruction, a longer refill, and a division that takes a cycle per bit and two more.
 
-Each word that is fetched or loaded waits as the slowest memory does: no cache, buffer or prefetch is counted
-on. Of a core with caches it waits for a line of eight words, and data for one that has to be written back.
+Each fetched or loaded word waits as the slowest memory does: no cache, buffer or prefetch is counted on. A
+core with caches waits for a line of eight words, and for data also for a line that is written back.
 """
 
 from dataclasses import dataclass
@@ -43,46 +43,48 @@ _CORES = {
     "cortex-m55": _Core(5, late=2, long=5, caches=True),
     "cortex-m85": _Core(8, late=3, long=6, caches=True),
 }
+# The M3's, where the cores after it take one cycle.
 _MULTIPLICATIONS = {"smull": 5, "umull": 5, "smlal": 7, "umlal": 7, "mla": 2, "mls": 2}
-"""The M3's, where the cores after it take one cycle."""
 _SLOW = {"vdiv": 16, "vsqrt": 16, "dsb": 4, "dmb": 4, "isb": 4, "mrs": 4, "msr": 4}
 _OF_M4 = {"vdiv": 14, "vsqrt": 14}
+# Helium reads addresses in lanes four cycles before other operands, and has what is there two later.
 _GATHERS = 6
-"""Helium reads addresses in lanes four cycles before other operands, and has what is there two later."""
+# Words that a branch may have fetched in vain, or fetches twice.
 _FETCHED_AGAIN = 3
-"""Words that a branch may have fetched in vain, or fetches twice."""
 _LINE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CoreTiming:
-    """Of a core by its name, with memory that waits ``waits`` cycles for a word."""
+    """Timing of a core by its name, with memory that waits ``waits`` cycles per word."""
 
     core: str
     waits: int = 0
 
     @property
     def is_known(self) -> bool:
-        """Whether something is known of this core."""
+        """True if there are figures for this core."""
         return self.core in _CORES
 
     @property
     def is_published(self) -> bool:
-        """Whether Arm publishes a table of this core."""
+        """True if Arm publishes a table for this core."""
         return self.is_known and _CORES[self.core].late == 0
 
     @property
     def _line(self) -> int:
-        """What a line of a cache adds where memory waits."""
+        # Extra cycles of a cache line if memory waits.
         return _LINE * (self.waits > 0 and _CORES[self.core].caches)
 
     @property
     def split(self) -> int:
-        """What an access adds that is not aligned: two more transfers."""
+        """Extra cycles of an unaligned access: two more transfers."""
         return 2 * (1 + self.waits + 2 * self._line) if self.is_known else 0
 
     def most(self, i: DecodedInstruction) -> int:
-        """Of one instruction, be its branch taken or not, and its condition met or not; 0 of other cores."""
+        """Return the most cycles of an instruction, with its branch taken or not, its condition met or not; 0
+        for unknown cores.
+        """
         if not self.is_known:
             return 0
         core, words, branches = _CORES[self.core], _words(i), _branches(i)
@@ -120,12 +122,12 @@ _AWAY = frozenset(("cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp"))
 
 
 def _is_gather(i: DecodedInstruction) -> bool:
-    """Whether each lane has an address of its own."""
+    # True if each lane has an address of its own.
     return i.name.startswith(("vldr", "vstr")) and "[" in i.operands[-1] and "q" in i.operands[-1]
 
 
 def _words(i: DecodedInstruction) -> int:
-    """Words that it loads or stores, at most."""
+    # Words that it loads or stores, at most.
     if i.name in ("ldrd", "strd"):
         return 2
     if i.name.startswith(("vldr", "vstr")) and i.operands[0][0] == "q":

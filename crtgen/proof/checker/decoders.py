@@ -96,11 +96,9 @@ def _compare(
 
 
 def _for_binutils(i: DecodedInstruction) -> str:
-    """The text with targets of branches relative to it.
-
-    A sum of a register and a small number that goes to the same register has two encodings of 16 bits, of
-    which the assembler writes one only. Clang writes the other (ADD and SUB, immediate, T1).
-    """
+    # The text with targets of branches relative to it. A sum of a register and a small number that goes to
+    # the same register has two encodings of 16 bits, of which the assembler writes one only. Clang writes the
+    # other (ADD and SUB, immediate, T1).
     if (real := _real_number(i)) is not None:
         return real
     relative, small = _relative(i), _SMALL.fullmatch(i.text)
@@ -113,7 +111,7 @@ def _for_binutils(i: DecodedInstruction) -> str:
 
 
 def _for_llvm(i: DecodedInstruction) -> str:
-    """The same, as LLVM's assembler writes it: no width where there is one only, and no address of PC."""
+    # The text for LLVM's assembler: no width if there is only one, and no address of PC.
     if (real := _real_number(i)) is not None:
         return real
     relative = _relative(i)
@@ -127,7 +125,7 @@ def _for_llvm(i: DecodedInstruction) -> str:
 
 
 def _real_number(i: DecodedInstruction) -> str | None:
-    """VMOV.F32 of a number, which objdump prints as the 8 bits that hold it (VFPExpandImm)."""
+    # VMOV.F32 of a number, which objdump prints as the 8 bits that hold it (VFPExpandImm).
     match = _REAL.fullmatch(i.text)
     if match is None:
         return None
@@ -145,7 +143,7 @@ _ONE_WIDTH = re.compile(
 
 
 def _relative(i: DecodedInstruction) -> tuple[str, int] | None:
-    """What is before the target of a branch, and how far that is."""
+    # Text before the target of a branch, and its distance.
     target = i.operands[-1] if i.operands else ""
     if not _BRANCH.match(i.text) or not re.fullmatch(r"[0-9a-f]+", target) or target.startswith("r"):
         return None
@@ -161,7 +159,7 @@ def _digest(path: str) -> str:
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """Another one as soon as the file is another one."""
+    # Another one as soon as the file is another one.
     found = Path(path).stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["Divided", "divided"]
 
 _NAMES = ("__divsi3", "__udivsi3", "__aeabi_idiv", "__aeabi_uidiv", "__aeabi_idivmod", "__aeabi_uidivmod")
+# Dividends that are tried.
 _MOST = 1 << 16
-"""Dividends that are tried."""
 
 _FRAME = 256
 _SCRATCH = (2, 3, 12, 14)
 
 
 class Divided(NamedTuple):
-    """Of a function and a divisor: tables of r0 and r1, instructions, cycles, words of stack, its code.
+    """Results of a division routine for one divisor: tables of r0 and r1, instructions, cycles, words of
+    stack, its code.
 
-    ``instructions`` are the least and the most of all dividends, ``cycles`` the most.
+    ``instructions`` are the least and the most over all dividends, ``cycles`` the most.
     """
 
     tables: tuple[int, int]
@@ -40,7 +41,7 @@ class Divided(NamedTuple):
 
 
 def divided(m: "Machine", target: int) -> bool:
-    """Whether the call of the function at ``target`` is a division; its results are in r0 and r1 then."""
+    """Return whether the call at ``target`` is a division; if so, its results are in r0 and r1."""
     dividend, divisor = m.r[0], m.r[1]
     if m.image.architecture != "armv6-m" or isinstance(dividend, int) or not isinstance(divisor, int):
         return False
@@ -64,7 +65,7 @@ def divided(m: "Machine", target: int) -> bool:
 
 
 def _ends(dividend: Word) -> tuple[int, int] | None:
-    """The least and the greatest dividend."""
+    # The least and the greatest dividend.
     course = course_of(dividend, lambda s: Course(*s.bounds(), 1), {})
     if course is not None:
         return course.low, course.high
@@ -73,7 +74,7 @@ def _ends(dividend: Word) -> tuple[int, int] | None:
 
 
 def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided:
-    """Run the function for each, where nothing else is known but constants."""
+    # Run the function for each, where nothing else is known but constants.
     core = m.alike()
     core.memory.allow_stack(STACK_TOP - _FRAME, STACK_TOP)
     results: list[list[int]] = []

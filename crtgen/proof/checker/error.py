@@ -1,9 +1,9 @@
-"""How far outputs of float32 are from what the network is in the real numbers, at most.
+"""Bound of the error of float32 outputs against the network over the real numbers.
 
-What is stored is a tree of additions and products. As a line over the symbols it has to be a layer's,
-exactly; which order the additions have is all one. Each operation rounds by at most half a unit in the last
-place of what it gives, a fused one once; what Helium takes for 0 is below 2^-126. The error of a layer's
-inputs goes on by the sizes of its weights. All bounds are for inputs of a size that is given.
+A stored value is a tree of additions and products. As a linear form over the symbols it must be the layer's
+form exactly; the order of additions is free. Each operation rounds by at most half a unit in the last place
+of its result, a fused one once, and values below 2^-126 may become 0 on Helium. The error of a layer's inputs
+is passed on, multiplied by the absolute values of its weights. All bounds hold for inputs of a given size.
 """
 
 import math
@@ -24,16 +24,17 @@ __all__ = ["Bounds", "Error"]
 
 _HALF = 2.0**-24
 _LEAST, _FLUSHED = 2.0**-150, 2.0**-126
+# Margin for computing bounds in float64.
 _MORE = 1 + 2.0**-30
-"""For what is lost by computing bounds with float64."""
 _GREATEST = 2.0**127
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Of how many ``outputs`` the error is at most ``most``, for inputs between -``reach`` and ``reach``.
+    """Error bound: the error of ``outputs`` outputs is at most ``most``, for inputs between -``reach`` and
+    ``reach``.
 
-    ``layers`` has number, name, error and size of each; ``reason`` says why nothing is known, if nothing is.
+    ``layers`` has number, name, error and size of each; ``reason`` says why there is no bound, if so.
     """
 
     reach: float
@@ -68,7 +69,7 @@ class Bounds:
         return max((self.error.get(v, 0.0) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def result(self, outputs: int) -> Error:
-        """What is known, where so many outputs were found in their places."""
+        """Return the bound, if ``outputs`` outputs were found in their places."""
         found = ((layer, layer.values or ()) for layer in self.network.sums)
         layers = tuple((layer.number, layer.name, self.of(v), self.size(v)) for layer, v in found)
         reason = self.network.unbounded or ("" if outputs else "no output was recognised")
@@ -103,7 +104,7 @@ class Bounds:
         self.error[symbol] = max(self.error.get(symbol, 0.0), (errors + rounded) * _MORE)
 
     def size(self, values: Iterable[Value]) -> float:
-        """How large these are at most, with their errors."""
+        """Return the largest absolute value, errors included."""
         return max((self._size(v) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def _size(self, s: Symbol) -> float:
@@ -111,7 +112,7 @@ class Bounds:
         return max(-low, high) + self.error.get(s, 0.0)
 
     def _rounded(self, e: Node, memo: dict[int, tuple[float, float]]) -> tuple[float, float]:
-        """The size of what a node is without rounding, and by how much rounding changes it, at most."""
+        # The size of what a node is without rounding, and by how much rounding changes it, at most.
         if isinstance(e, int):
             return abs(_number(e)), 0.0
         symbol = _symbol(e)
@@ -146,7 +147,7 @@ class Bounds:
 
 @lru_cache(1 << 16)
 def _number(bits: int) -> float:
-    """The number of float32 with these bits."""
+    # The number of float32 with these bits.
     value: float = struct.unpack("<f", (bits & M32).to_bytes(4, "little"))[0]
     if not math.isfinite(value):
         raise Refusal("no finite number")
@@ -158,7 +159,7 @@ def _as_float(units: int) -> float:
 
 
 def _symbol(e: Node) -> Symbol | None:
-    """The symbol that a word is."""
+    # The symbol that a word is.
     if not isinstance(e, LinearSum) or e.constant:
         return None
     terms = e.terms()
@@ -169,7 +170,7 @@ def _symbol(e: Node) -> Symbol | None:
 
 
 def _clamped(e: Node) -> tuple[Node, tuple[float, float]]:
-    """What a word is within limits, and these: of maxima, minima, and choices that are one."""
+    # The word without its limits, and these: from maxima, minima, and equivalent choices.
     applied: list[tuple[Callable[[float, float], float], float]] = []
     while isinstance(e, WordOp) and (found := _extreme(e)) is not None:
         is_max, e, end = found
@@ -181,7 +182,7 @@ def _clamped(e: Node) -> tuple[Node, tuple[float, float]]:
 
 
 def _extreme(e: WordOp) -> tuple[bool, Node, int] | None:
-    """Whether it is a maximum of a node and a number, not a minimum; the node; the number."""
+    # True for a maximum of a node and a number, False for a minimum; the node; the number.
     name = e.name.removesuffix("_fz")
     if name in ("f_max", "f_min"):
         numbers = [a for a in e.args if isinstance(a, int)]
@@ -191,7 +192,7 @@ def _extreme(e: WordOp) -> tuple[bool, Node, int] | None:
 
 
 def _of_bits(e: WordOp) -> tuple[bool, Node, int] | None:
-    """Of the bits as integers: numbers that are not negative have the same order, others are below."""
+    # Compared by bits as integers: floats that are not negative have the same order, others are below.
     inner, end = e.args
     if not isinstance(end, int):
         return None
@@ -202,7 +203,7 @@ def _of_bits(e: WordOp) -> tuple[bool, Node, int] | None:
 
 
 def _chosen(e: WordOp) -> tuple[bool, Node, int] | None:
-    """Of a choice between a node and the number that it is compared with."""
+    # A choice between a node and the number that it is compared with.
     if e.name != "sel" or not isinstance(taken := e.args[0], WordOp) or taken.name not in _GREATER:
         return None
     x, end = taken.args
@@ -220,7 +221,7 @@ def _place(term: tuple[Symbol, int]) -> tuple[int, int]:
 
 
 def _line(e: Node) -> LinearForm:
-    """A tree as a line, or a quotient of one. Raises ``Refusal`` for one that is none."""
+    # A tree as a line, or a quotient of one. Raises ``Refusal`` for one that is none.
     if isinstance(e, WordOp) and e.name.removesuffix("_fz") == "f_div":
         divisor = _number(e.args[1]) if isinstance(e.args[1], int) else 0.0
         if divisor < 1 or not divisor.is_integer():
@@ -242,7 +243,7 @@ def _line(e: Node) -> LinearForm:
 
 
 def _parts(e: Node, k: int, scaled: bool) -> list[tuple[Node, int, bool]]:
-    """What a node is made of, with the factor of each, and whether that is in units of 2^-149."""
+    # Terms of a node with their factors, and for each whether it is in units of 2^-149.
     name = e.name.removesuffix("_fz") if isinstance(e, WordOp) else ""
     if not isinstance(e, WordOp) or name not in ("f_add", "f_sub", "f_mul", "f_fma", "f_neg"):
         raise Refusal("no sum of products with numbers")
@@ -260,7 +261,7 @@ def _parts(e: Node, k: int, scaled: bool) -> list[tuple[Node, int, bool]]:
 
 
 def _times(k: int, bits: int, scaled: bool) -> int:
-    """A factor times a number of float32."""
+    # A factor times a number of float32.
     if scaled and 0 in (k, _number(bits)):  # an element of padding
         return 0
     if scaled:

@@ -13,7 +13,7 @@ Node = Word | Symbol | WordByte
 
 
 def parts_of(e: Node) -> tuple[Node, ...]:
-    """What an expression is made of; a sum and a symbol are leaves."""
+    """Return the operands of an expression; a sum and a symbol are leaves."""
     if isinstance(e, WordOp):
         return () if e.name == "unknown" else e.args
     if isinstance(e, Halves):
@@ -29,12 +29,12 @@ def leaves(e: Node) -> list[LinearSum]:
 
 
 def has_leaf(e: Node) -> bool:
-    """Whether it depends on any."""
+    """Return whether the expression has any symbol."""
     return next(_leaves(e), None) is not None
 
 
 def has_unknown(e: Node) -> bool:
-    """Whether it depends on memory or a register that nothing wrote."""
+    """Return whether it depends on memory or a register that was never written."""
     seen: set[int] = set()
     todo: list[Node] = [e]
     while todo:
@@ -112,7 +112,7 @@ def _value(e: Node, leaf: Callable[[LinearSum], Any], memo: dict[int, Any]) -> A
         return wrap(leaf(e)) if e.terms() else signed(e.constant)
     if isinstance(e, WordOp):
         if e.name == "unknown":
-            raise Refusal("it depends on memory or a register that nothing wrote")
+            raise Refusal("the value depends on memory or a register that nothing wrote")
         if e.name == "upper" and isinstance(e.args[0], LinearSum):
             return wrap(leaf(e.args[0]) >> 32)
         return OPS[e.name](*(evaluate(a, leaf, memo) for a in e.args))

@@ -1,4 +1,4 @@
-"""Where the two ways of a branch meet again: the immediate postdominator, function by function."""
+"""Points where both ways of a branch meet again: immediate postdominators, function by function."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,14 +8,14 @@ from crtgen.proof.checker.meaning import NEGATED
 
 __all__ = ["is_jump", "meeting_points", "target"]
 
+# Virtual exit of every function.
 _END = -1
-"""What every function ends in."""
 
 
 def meeting_points(code: Mapping[int, DecodedInstruction], first: int, end: int) -> dict[int, int | None]:
-    """By the address of each instruction: where all ways from it lead first; None is the function's return.
+    """Return the immediate postdominator of each instruction, by address; None is the function's return.
 
-    Postdominators by iteration: Cooper, Harvey, Kennedy, "A simple, fast dominance algorithm", section 2.
+    By iteration: Cooper, Harvey, Kennedy, "A simple, fast dominance algorithm", section 2.
     """
     nodes = [a for a in range(first, end, 2) if a in code]
     bit = {a: 1 << i for i, a in enumerate([_END, *nodes])}
@@ -38,7 +38,7 @@ def meeting_points(code: Mapping[int, DecodedInstruction], first: int, end: int)
 
 
 def _successors(i: DecodedInstruction) -> list[int]:
-    """Addresses that may be next; 0 is a return, or a branch that is not known."""
+    # Addresses that may be next; 0 is a return, or a branch that is not known.
     after = [i.following] if i.condition else []
     loops = i.name in ("cbz", "cbnz", "le", "letp", "wls", "wlstp")
     if loops or (i.name[0] == "b" and i.name[1:] in NEGATED):
@@ -51,7 +51,7 @@ def _successors(i: DecodedInstruction) -> list[int]:
 
 
 def is_jump(i: DecodedInstruction) -> bool:
-    """Whether another instruction than the following one may be next, if its condition holds."""
+    """Return whether an instruction other than the following one may be next."""
     return i.name in ("bl", "blx") or _successors(replace(i, condition="")) != [i.following]
 
 

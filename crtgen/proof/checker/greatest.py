@@ -17,7 +17,7 @@ def greatest_of(word: Word, least: int = -128) -> tuple[frozenset[Symbol], int] 
 
 
 def least_of(word: Word, most: int) -> tuple[frozenset[Symbol], int] | None:
-    """The same of the least, where no number counts above ``most``."""
+    """Return the symbols of a minimum, if no value counts above ``most``."""
     return _extreme_of(word, "min", most)
 
 
@@ -57,5 +57,5 @@ def single_symbol(e: Any) -> Symbol | None:
     return None
 
 
+# Limits that do not change an extreme of values of this many bits.
 _KEPT: dict[tuple[str, Any], int] = {("sxtb", 0): 8, ("ssat", 8): 8, ("sxth", 0): 16, ("ssat", 16): 16}
-"""What changes nothing of an extreme of numbers of so many bits."""

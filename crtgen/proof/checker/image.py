@@ -29,9 +29,10 @@ from crtgen.proof.checker.refusal import Refusal
 __all__ = ["DecodedImage", "DecodedInstruction", "Segment", "image_bytes", "read_image", "tool"]
 
 _SECONDS = 120
+# Bytes that no gap between two segments with variables reaches.
 _ALIGNED = 32
-"""Bytes that no gap between two segments with variables reaches."""
 
+# Tag_CPU_arch of the build attributes (Addenda to the ABI for the Arm Architecture, 3.3.5.2).
 _ARCHITECTURES = {
     11: "armv6-m",
     12: "armv6-m",
@@ -41,7 +42,6 @@ _ARCHITECTURES = {
     17: "armv8-m.main",
     21: "armv8.1-m.main",
 }
-"""Tag_CPU_arch of the build attributes (Addenda to the ABI for the Arm Architecture, 3.3.5.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class DecodedImage:
 
     @property
     def loaded(self) -> tuple[tuple[int, bytes], ...]:
-        """What a reset finds, and where."""
+        """Bytes that a reset finds, by load address."""
         return tuple((s.load, s.data) for s in self.segments if s.data)
 
     @property
@@ -110,22 +110,22 @@ class DecodedImage:
 
     @property
     def initial(self) -> tuple[tuple[int, bytes], ...]:
-        """What has to be there when main is called, and is not loaded there."""
+        """Bytes that must be in memory when main is called, and that start-up code puts there."""
         copied = tuple((s.address, s.data) for s in self.segments if s.data and s.load != s.address)
         return copied + tuple((first, bytes(end - first)) for first, end in self.zeros)
 
     def is_variable(self, first: int, end: int) -> bool:
-        """Whether the addresses are of a segment that may be written."""
+        """Return whether the addresses belong to a writable segment."""
         return any(s.is_written and s.address <= first <= end <= s.end for s in self.segments)
 
     @property
     def unaligned(self) -> bool:
-        """Whether loads and stores of one word or half may have any address."""
+        """True if loads and stores of words and halfwords may be unaligned."""
         return self.architecture not in ("armv6-m", "armv8-m.base")
 
     @property
     def sha256(self) -> str:
-        """Of the loaded segments: address, load address, size, length and bytes of each."""
+        """Digest of the loaded segments: address, load address, size, length and bytes of each."""
         digest = hashlib.sha256()
         for s in self.segments:
             for number in (s.address, s.load, s.size, s.is_written, len(s.data)):
@@ -170,7 +170,9 @@ def _read(path: Path, elf: ELFFile) -> DecodedImage:
     tags = _attributes(attributes)
     architecture = _ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1))
     if architecture is None:
-        raise UsageError("its build attributes name no core that the checker knows", where=str(path))
+        raise UsageError(
+            "the build attributes of the image name no core that the checker knows", where=str(path)
+        )
     segments = _segments(path, elf)
     _compare_sections(path, elf, segments)
     constant = tuple((s.address, s.data) for s in segments if s.data and not s.is_written)
@@ -203,7 +205,7 @@ def _read(path: Path, elf: ELFFile) -> DecodedImage:
 
 
 def _compare_sections(path: Path, elf: ELFFile, segments: Iterable[Segment]) -> None:
-    """Look that sections, of which objdump reads code, hold what is loaded there."""
+    # Look that sections, of which objdump reads code, hold what is loaded there.
     for section in elf.iter_sections():
         if not section["sh_flags"] & 2 or section["sh_type"] == "SHT_NOBITS" or not section["sh_size"]:
             continue
@@ -216,12 +218,12 @@ def _compare_sections(path: Path, elf: ELFFile, segments: Iterable[Segment]) -> 
             raise UsageError(said, where=str(path))
 
 
+# PF_W, of a segment that may be written.
 _WRITTEN = 2
-"""PF_W, of a segment that may be written."""
 
 
 def _segments(path: Path, elf: ELFFile) -> tuple[Segment, ...]:
-    """What is loaded, by address. No two overlap, neither where they are stored nor where they are used."""
+    # Loaded segments by address. No two overlap, neither at their load addresses nor at their run addresses.
     found = [
         Segment(s["p_vaddr"], s["p_paddr"], s["p_memsz"], bool(s["p_flags"] & _WRITTEN), s.data())
         for s in elf.iter_segments()
@@ -236,7 +238,7 @@ def _segments(path: Path, elf: ELFFile) -> tuple[Segment, ...]:
                 raise UsageError(f"two of its segments have bytes at {first:#x}", where=str(path))
     for s in found:
         if len(s.data) > s.size or max(s.end, s.load + len(s.data)) > 1 << 32:
-            raise UsageError(f"its segment at {s.address:#x} is larger than it says", where=str(path))
+            raise UsageError(f"the segment at {s.address:#x} is larger than it says", where=str(path))
     return tuple(found)
 
 
@@ -258,7 +260,7 @@ _SPLIT = re.compile(r",(?![^\[{]*[\]}])")
 def _decode(
     path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]
 ) -> dict[int, DecodedInstruction]:
-    """Every instruction that objdump finds; the conditions of IT blocks go to those within."""
+    # Every instruction that objdump finds; the conditions of IT blocks go to those within.
     known = "armv7e-m" if architecture == "armv7-m" else architecture  # objdump has no name for the former
     command = [tool("objdump"), "-d", "-z", "--no-show-raw-insn", "-m", known, str(path.resolve())]
     code, output = run_to_end(command, time_limit=_SECONDS)

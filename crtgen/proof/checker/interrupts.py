@@ -54,7 +54,8 @@ def interrupts_of(image: DecodedImage, name: str) -> Interrupts:
 
 
 def _entries(image: DecodedImage) -> list[int]:
-    """Where handlers begin, one for each exception. That of faults is none: nothing is said after a fault."""
+    # Entry points of handlers, one per exception. Fault handlers are left out: nothing is claimed after a
+    # fault.
     first, end = image.span("crt_vectors")
     memory = WordMemory(image.constant, image.unaligned)
     table = [memory.load(at) for at in range(first, end, 4)]
@@ -86,11 +87,11 @@ class _Handler(StartingCore):
             del self.words[at >> 2]
 
     def run(self, entry: int, stack: int) -> None:
-        """Run a handler. Raises ``Refusal`` if it changes what the network needs."""
+        # Run a handler. Raises ``Refusal`` if it changes what the network needs.
         super().run(entry, stack)
         changed = [at for at in (*registers.FOLLOWED, registers.VTOR) if at >> 2 in self.words]
         if changed:
-            raise Refusal(f"it writes {registers.NAMES[changed[0]]}")
+            raise Refusal(f"writes {registers.NAMES[changed[0]]}")
 
 
 _MOST_STACK = 1 << 16
@@ -98,7 +99,7 @@ _MOST_INSTRUCTIONS = 100_000
 
 
 def _without(spans: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of spans of addresses without others."""
+    # Address ranges minus others.
     left = list(spans)
     for low, high in others:
         parts = [((first, min(end, low)), (max(first, high), end)) for first, end in left]

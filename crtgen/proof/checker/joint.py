@@ -19,7 +19,9 @@ __all__ = ["is_joined"]
 
 
 def is_joined(layer: ElementLayer, symbols: tuple[Symbol, Symbol], word: Word) -> bool:
-    """Whether a word is the layer's function of two symbols. Raises ``Refusal`` with the reason if not."""
+    """Return whether a word is the layer's function of two symbols. Raises ``Refusal`` with the reason if
+    not.
+    """
     if not layer.joint:
         raise Refusal(f"a {layer.name} of two tensors with more than 8 bits")
     node = _meeting(word, frozenset(symbols))
@@ -42,7 +44,7 @@ def is_joined(layer: ElementLayer, symbols: tuple[Symbol, Symbol], word: Word) -
 
 
 def _part(node: WordOp | LinearSum, operation: str, symbol: Symbol, values: Any) -> Any:
-    """What the node has of one of the two symbols."""
+    # Contribution of one of the two symbols to a node.
     if isinstance(node, LinearSum):
         return node.terms()[symbol] * values
     (place,) = (i for i, p in enumerate(node.args) if _support(p) == {symbol})
@@ -51,7 +53,7 @@ def _part(node: WordOp | LinearSum, operation: str, symbol: Symbol, values: Any)
 
 
 def _range(joint: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    """The least and the greatest joined number."""
+    # The least and the greatest joined number.
     if joint == "add":
         return a[0] + b[0], a[1] + b[1]
     products = [x * y for x in a for y in b]
@@ -61,7 +63,7 @@ def _range(joint: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int
 def _follows(
     layer: ElementLayer, word: Word, node: WordOp | LinearSum, ends: tuple[int, int], offset: int
 ) -> bool:
-    """Whether the word is, as a function of the joined number, the network's."""
+    # True if the word, as a function of the joined number, is the network's.
     low, high = ends
     if low + offset < -(1 << 31) or high + offset >= 1 << 31:
         raise Refusal("what the operands are joined to may wrap")
@@ -83,7 +85,7 @@ def _no_leaf(leaf: LinearSum) -> Any:
 
 
 def _meeting(word: Word, symbols: frozenset[Symbol]) -> WordOp | LinearSum | None:
-    """The one node that depends on both, and of which no part does."""
+    # The one node that depends on both, and of which no part does.
     found: dict[int, WordOp | LinearSum] = {}
     todo: list[Node] = [word]
     while todo:

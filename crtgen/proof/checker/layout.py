@@ -1,4 +1,4 @@
-"""Where an image has a model: its arena, tensors and variables, by the names of symbols; and the stack."""
+"""Positions of a model in an image: its arena, tensors and variables by symbol names; and the stack."""
 
 import re
 from itertools import pairwise

@@ -28,7 +28,7 @@ def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word
 
 
 def _is_sign(high: Word, w: Word) -> bool:
-    """Whether it is the word of the sign."""
+    # True if it is the word of the sign.
     if isinstance(w, int):
         return high == shifted("asr", w, 31)
     return isinstance(high, WordOp) and high.name == "asr" and high.args[0] is w and high.args[1] == 31
@@ -51,7 +51,7 @@ def _by_mask(w: Word) -> Word:
 
 
 def _upper(u: Word, u_high: Word, v: Word, v_high: Word, carried: Word) -> Word:
-    """The upper word of the product modulo 2^64, of which ``carried`` is that of the lower words' product."""
+    # The upper word of the product modulo 2^64, of which ``carried`` is that of the lower words' product.
     return add(add(mul(v_high, u), mul(u_high, v)), carried)
 
 

@@ -67,7 +67,7 @@ def high_part(v: LinearSum, n: int) -> Word | None:
 
 
 def _floor(v: LinearSum, step: int) -> Word | None:
-    """floor(v / step), in the same way."""
+    # floor(v / step), in the same way.
     low = {s: rest for s, k in v.terms().items() if (rest := _nearest(k, step))}
     high = {s: n for s, k in v.terms().items() if (n := (k - low.get(s, 0)) // step)}
     least, most = LinearSum(v.constant, low).bounds()
@@ -77,9 +77,10 @@ def _floor(v: LinearSum, step: int) -> Word | None:
 
 
 def field(w: Word, place: int, width: int) -> Word | None:
-    """So many bits of a sum of 32 or 64 bits, or of its upper word, from ``place`` on, where they are a sum.
+    """Return ``width`` bits of a 32-bit or 64-bit sum, or of its upper word, from bit ``place`` on, if they
+    are a sum.
 
-    A field is a sum where those below it never carry into it, and it never leaves its own bits.
+    A field is a sum if the bits below it never carry into it, and it never overflows its own bits.
     """
     if isinstance(w, WordOp) and w.name == "upper":
         return _field(w.args[0], place + 32, width)
@@ -87,7 +88,9 @@ def field(w: Word, place: int, width: int) -> Word | None:
 
 
 def field_across(low: Word, high: Word, place: int, width: int) -> Word | None:
-    """The same where ``width`` bits of the upper word are put above the lower one, which was shifted down."""
+    """Return the field that joins ``width`` bits of the upper word with the lower one, which was shifted
+    down.
+    """
     if not isinstance(low, WordOp) or low.name != "lsr" or low.args[1] != 32 - place:
         return None
     whole = as_long(low.args[0], high)
@@ -106,5 +109,5 @@ def _field(v: Word, place: int, width: int) -> Word | None:
 
 
 def _nearest(k: int, size: int) -> int:
-    """What is left of a number modulo ``size``, the nearest to zero."""
+    # Remainder modulo ``size`` that is nearest to zero.
     return (k + size // 2) % size - size // 2

@@ -23,8 +23,8 @@ from crtgen.proof.checker.value import LinearSum, Symbol, Word, WordOp
 __all__ = ["lstm_output"]
 
 _CHUNK = 1 << 16
+# Sums of two int16 values.
 _SUMS = np.arange(-0x10000, 0xFFFF, dtype=np.int64)
-"""Of two numbers of int16."""
 
 Factor: TypeAlias = tuple[str, Any]
 """("gate", its number), ("cell", its place), ("tanh", the place of the cell state)."""
@@ -60,7 +60,7 @@ def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, boo
 
 
 def _wanted(layer: LstmLayer, place: UnitTime) -> tuple[frozenset[Factor], ...]:
-    """The factors of what is kept, of what enters, of what is shown."""
+    # The factors of what is kept, of what enters, of what is shown.
     first = 4 * layer.in_time.index(place)
     same = layer.gates.same
     gates: list[Factor] = [("gate", same.get(first + gate, first + gate)) for gate in range(4)]
@@ -75,7 +75,7 @@ def _wanted(layer: LstmLayer, place: UnitTime) -> tuple[frozenset[Factor], ...]:
 def _support(
     layer: LstmLayer, e: Node, products: _FactorProducts, verdicts: dict[Any, bool]
 ) -> frozenset[int]:
-    """The products that a node depends on, by ``id``; all else that it depends on shows later."""
+    # The products that a node depends on, by ``id``; all else that it depends on shows later.
     if isinstance(e, int):
         return frozenset()
     known = products.support.get(id(e))
@@ -100,7 +100,7 @@ def _factors(layer: LstmLayer, e: Node, verdicts: dict[Any, bool]) -> frozenset[
 
 
 def _factor(layer: LstmLayer, e: Node, verdicts: dict[Any, bool]) -> Factor | None:
-    """What a factor of a product is: a function of one cell state, or of one sum of two products."""
+    # Factor of a product: a function of one cell state, or of one sum of two products.
     symbol = single_symbol(e)
     if symbol is not None:
         return layer.roles.get(symbol)
@@ -125,8 +125,7 @@ def _factor(layer: LstmLayer, e: Node, verdicts: dict[Any, bool]) -> Factor | No
 
 
 def _same(layer: LstmLayer, e: Node, name: Any, values: Any, wanted: Any, verdicts: dict[Any, bool]) -> bool:
-    """Whether a word, whose leaves are all multiples of one number, is what is wanted of its values."""
-
+    # True if a word, whose leaves are all multiples of one number, equals the wanted function.
     def line(leaf: LinearSum) -> tuple[int, int]:
         return next(iter(leaf.terms().values())), leaf.constant
 
@@ -142,7 +141,7 @@ def _same(layer: LstmLayer, e: Node, name: Any, values: Any, wanted: Any, verdic
 
 
 def _ends(layer: LstmLayer, factors: frozenset[Factor]) -> tuple[int, int]:
-    """The least and the greatest product."""
+    # The least and the greatest product.
     ends = []
     for kind, which in factors:
         if kind == "cell":
@@ -163,7 +162,7 @@ def _alike(
     wanted: Callable[[Any], Any],
     verdicts: dict[Any, bool],
 ) -> bool:
-    """Whether a word is this function, which never falls, of a product."""
+    # True if a word is this monotonic function of a product.
     key = (layer, wanted.__name__, _ends(layer, factors), shape_of(e, _no_leaf, {id(node): "product"}))
     if key not in verdicts:
         low, high = _ends(layer, factors)
@@ -216,7 +215,7 @@ def _is_cell(
 
 
 def _meeting(word: Word, both: frozenset[int], support: dict[int, frozenset[int]]) -> WordOp | None:
-    """The one node that depends on both products, and of which no part does."""
+    # The one node that depends on both products, and of which no part does.
     found: dict[int, WordOp] = {}
     todo: list[Node] = [word]
     while todo:

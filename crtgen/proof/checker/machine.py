@@ -43,8 +43,8 @@ Flags: TypeAlias = tuple[str, Word, Any, Word]
 
 SP, LR, PC = 13, 14, 15
 _NONE: Flags = ("none", 0, 0, 0)
+# Functions of the ABI for numbers of float32 and float64 on cores without an FPU.
 _SOFTWARE_FLOATS = re.compile(r"__aeabi_(c?[fd]|u?[il]2[fd])")
-"""Functions of the ABI for numbers of float32 and float64 on cores without an FPU."""
 PREDICATED = re.compile("v(ldr|str)[bhw]t|vaddt")
 """Instructions of a VPST or VPT block; others are not followed there."""
 
@@ -72,7 +72,7 @@ class Machine:
     """
 
     starts = False
-    """Whether it comes from a reset, and may set up what a function has to leave alone."""
+    """True if it starts from a reset, and may set up what a function must not change."""
 
     def __init__(self, image: DecodedImage, limit: int, timing: CoreTiming = UNKNOWN) -> None:
         self.image, self.limit, self.timing = image, limit, timing
@@ -81,19 +81,19 @@ class Machine:
         self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
         self.flags: Flags = _NONE
         self.greater: tuple[Word, Word] | None = None
-        """What SSUB8 compared byte by byte, for SEL."""
+        """Byte results of SSUB8, for SEL."""
         self.compared: tuple[Word, Word] | None = None
-        """What the FPU compared last."""
+        """Result of the FPU's last comparison."""
         self.predicate: int | None = None
         """Which of 16 bytes take part where an operation asks for it; None: nothing set it."""
         self.conditions: tuple[list[Word], int] | None = None
-        """What the predicate of each lane is, and the bytes of a lane, where that depends on inputs."""
+        """Predicates of lanes that depend on inputs, with the bytes of a lane."""
         self.tail = 0
         """Bytes of an element, within a loop with tail predication."""
         self.block: int | None = None
         """The next instruction of the IT or VPT block that is being run."""
         self.uses_unit = False
-        """Whether an instruction of the FPU or of Helium was run."""
+        """True once an instruction of the FPU or of Helium was run."""
         self.count = self.slack = self.cycles = 0
         self.memory.split = self._split  # type: ignore[method-assign]
         self.sp: Word = self.r[SP]
@@ -101,12 +101,12 @@ class Machine:
         self.lowest = self.memory.floor
         """The lowest place that SP was at."""
         self.unaligned = False
-        """Whether an access was not aligned."""
+        """True once an access was unaligned."""
         self.returns: list[tuple[int, tuple[Word, ...]]] = []
-        """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
+        """Open calls: return address, and r0 to r3 at the call."""
         self.calls: list[CallSite] = []
         self.steps: dict[int, tuple[Step, int, int]] = {}
-        """By address: what runs an instruction, the next address, the most cycles."""
+        """Compiled instructions by address: the step, the next address, the most cycles."""
         self.divisions: dict[tuple[int, int, int, int], Divided] = {}
         self._floats = {at: name for name, at in image.symbols.items() if _SOFTWARE_FLOATS.match(name)}
         self.meetings: dict[int, dict[int, int | None]] = {}
@@ -114,7 +114,7 @@ class Machine:
         self.open: set[tuple[int, int]] = set()
         """Branches of which a way is being run: address and depth of calls."""
         self.nearer: dict[int, int] = {}
-        """Where the ways of a branch meet, if that is before the place that all ways lead to."""
+        """Meeting point of a branch's ways, if it is before the common postdominator."""
 
     # ---- running
 
@@ -267,7 +267,7 @@ class Machine:
     # ---- conditions
 
     def holds(self, c: str) -> bool | WordOp:
-        """Whether a condition holds, or the operation that says it."""
+        """Return True or False for a condition, or the operation that decides it."""
         kind, a, b, carry = self.flags
         if c in ("vs", "vc") or kind == "none":
             raise Refusal(f"flags that are not followed: {c}")
@@ -277,7 +277,7 @@ class Machine:
         return bool(found) if isinstance(found, int) else _condition(found)
 
     def _distance(self, a: LinearSum, b: LinearSum) -> tuple[Word, Word]:
-        """Numbers that compare as two addresses within the stack do, which never wraps; all else as it is."""
+        # Numbers that compare as two addresses within the stack do, which never wraps; all else as it is.
         ends = 4 * self.memory.stack.start, 4 * self.memory.stack.stop
         x, y = place_of(a), place_of(b)
         if x is None or y is None or not all(ends[0] <= at <= ends[1] for at in (x, y)):
@@ -312,7 +312,7 @@ class Machine:
     # ---- what depends on inputs
 
     def _in_block(self, i: DecodedInstruction, step: Step) -> Step:
-        """The step of an instruction in an IT or VPT block, which only the block's own begin leads to."""
+        # The step of an instruction in an IT or VPT block, which only the block's own begin leads to.
         address, after = i.address, self.image.instructions.get(i.following)
         if i.condition:
             step = self._conditional(i, step)
@@ -379,7 +379,7 @@ class Machine:
         return self.branch(holds, pc, taken, following)
 
     def _until(self, first: int, meet: set[int | None]) -> Callable[[], int]:
-        """What runs from an address to where ways meet, or to the return."""
+        # Runs from an address to the meeting point, or to the return.
         depth = len(self.returns)
 
         def run() -> int:
@@ -391,7 +391,7 @@ class Machine:
         return run
 
     def _trace(self, start: "_MachineState", depth: int, first: int, way: tuple[WordOp, bool]) -> list[int]:
-        """The addresses of the same call that a way passes before it is at an open branch again."""
+        # The addresses of the same call that a way passes before it is at an open branch again.
         passed: list[int] = []
 
         def run() -> int:
@@ -438,7 +438,7 @@ class Machine:
     def _way(
         self, run: Callable[[], int], condition: WordOp, holds: bool
     ) -> "tuple[int, _MachineState, dict[int, Changed]]":
-        """Where the way leads, the state there, and the words that it wrote: before and after."""
+        # Destination of a way, the state there, and the words that it wrote: before and after.
         log: dict[int, Content | None] = {}
         self.memory.undo.append(log)
         self.memory.assumed.append((condition, holds))
@@ -511,7 +511,7 @@ class Machine:
             self.memory.merge(i, x, y, pick)
 
     def _merged(self, pick: Callable[[Word, Word], Word], a: Flags, b: Flags) -> Flags:
-        """Of two flags C is followed, and nothing else."""
+        # Of two sets of flags only C is merged.
         try:
             return ("result", unknown(), pick(self._carry_of(a), self._carry_of(b)), 0)
         except Refusal:
@@ -550,7 +550,7 @@ def _of_difference(c: str, a: Word, b: Word, _: Word) -> Word:
 
 
 def _of_sum(c: str, a: Word, b: Word, carry: Word) -> Word:
-    """Of a + b + carry: Z and N are of the word, N differs from V if the sum in the integers is negative."""
+    # Flags of a + b + carry: Z and N of the word; N differs from V if the sum over the integers is negative.
     if c in ("eq", "ne", "mi", "pl"):
         return apply(c, add(add(a, b), carry), 0)
     if c in ("lt", "ge"):
@@ -566,7 +566,7 @@ def _of_sum(c: str, a: Word, b: Word, carry: Word) -> Word:
 
 
 def _of_result(c: str, a: Word, carry: Any, _: Word) -> Word:
-    """Of a logical operation or a shift; V is what it was, which nobody follows."""
+    # Flags of a logical operation or a shift; V is unchanged and not followed.
     if c in ("eq", "ne", "mi", "pl"):
         return apply(c, a, 0)
     if isinstance(carry, tuple):
@@ -583,7 +583,7 @@ def _is_set(flag: Word, wanted: bool) -> Word:
 
 
 def _of_numbers(c: str, a: Word, b: Word, _: Word) -> Word:
-    """Of two numbers of float32; what is no number is followed nowhere."""
+    # Flags of a float32 comparison; NaN is not followed.
     return apply(REAL_CONDITIONS[c], a, b)
 
 
@@ -611,7 +611,7 @@ _PLAIN = frozenset(
 
 
 def _single_target(i: DecodedInstruction) -> int | None:
-    """The register that an instruction writes, where it does nothing else."""
+    # The register that an instruction writes, where it does nothing else.
     from crtgen.proof.checker.operands import REGISTERS
 
     return REGISTERS.get(i.operands[0]) if i.name in _PLAIN else None

@@ -1,8 +1,8 @@
-"""What operations on words compute: one definition, for numbers and for arrays of numbers.
+"""Meaning of operations on words: one definition for numbers and for arrays of numbers.
 
-Arguments and results are signed 32-bit values, as ``int`` or as int64 arrays. Concrete runs and proofs over
-all values of a sum use the same functions, so that a test of the one is a test of the other.
-Names are those of the Armv8-M Architecture Reference Manual where an instruction is meant.
+Arguments and results are signed 32-bit values, as ``int`` or as int64 arrays. Runs on numbers and proofs over
+all values of a sum use the same functions, so a test of one is a test of the other. An operation that is an
+instruction has its name in the Armv8-M Architecture Reference Manual.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ def _flag(v: V) -> V:
 
 
 def _umulhi(a: V, b: V) -> V:
-    """The upper half of the product of unsigned words."""
+    # The upper half of the product of unsigned words.
     a, b = a & M32, b & M32
     if isinstance(a, int) and isinstance(b, int):
         return wrap(a * b >> 32)
@@ -50,13 +50,13 @@ def _umulhi(a: V, b: V) -> V:
 
 
 def _vrshl(v: V, shift: V) -> V:
-    """VRSHL.S32 by a constant: to the left where it is not negative."""
+    # VRSHL.S32 by a constant: to the left where it is not negative.
     n = signed8(int(shift))
     return wrap(v << n) if n >= 0 else (v + (1 << (-n - 1))) >> -n if n > -32 else v * 0
 
 
 def _vrshl_any(v: V, shift: V) -> V:
-    """VRSHL.S32 to the right by an amount that may differ from value to value."""
+    # VRSHL.S32 to the right by an amount that may differ from value to value.
     n = -(((shift + 128) & 255) - 128)
     if isinstance(n, int):
         return _vrshl(v, -n)
@@ -67,8 +67,7 @@ def _vrshl_any(v: V, shift: V) -> V:
 
 
 def _shift(left: bool) -> Callable[[V, V], V]:
-    """LSL or LSR by the lowest byte of a register."""
-
+    # LSL or LSR by the lowest byte of a register.
     def shifted(v: V, n: V) -> V:
         n = n & 255
         small = min(n, 31) if isinstance(n, int) else np.minimum(n, 31)
@@ -108,7 +107,7 @@ def table(values: Sequence[int]) -> int:
 
 
 def _entry(number: V, i: V) -> V:
-    """An index beyond the table is of a value that cannot be."""
+    # An index beyond the table is of a value that cannot be.
     entries = _TABLES[int(number)]
     return entries[clip(i, 0, len(entries) - 1)]
 
@@ -184,8 +183,8 @@ NEGATED = {
 }  # fmt: skip
 
 
+# Results of unsigned comparisons whose operand is 0.
 _OF_ZERO = {"ls": (0, 1), "hi": (0, 0), "cs": (1, 1), "cc": (1, 0)}
-"""What comparisons without a sign are if this operand is 0."""
 
 
 def apply(name: str, *args: Word) -> Word:

@@ -63,26 +63,26 @@ class WordMemory:
         self.words: dict[int, Content] = {}
         self.writable: set[int] = set()
         self.parts: dict[int, int] = {}
-        """Of words that are not whole: which of their bytes may be read and written, a bit each."""
+        """Bytes of incomplete words that may be read and written, a bit each."""
         self.edges: dict[int, list[int | None]] = {}
         """The bytes of words in which constants begin or end; None for one that is not there."""
         self.stack = range(0)
         """Words that compilers keep registers in: nobody looks there for outputs that are stored as words."""
         self.floor = STACK_TOP
-        """Where the stack pointer is."""
+        """Stack pointer."""
         self.unaligned = unaligned
         self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
         self.assumed: list[tuple[WordOp, bool]] = []
-        """What holds, and what does not, on the way that is run."""
+        """Conditions that hold, and that do not, on the current way."""
+        # Numbers of tables that were read and stay as they are, by how they were read.
         self._tables: dict[tuple[object, ...], int] = {}
-        """Numbers of tables that were read and stay as they are, by how they were read."""
         self._tried = TriedIndices()
         for first, data in constant:
             self._load(first, data)
 
     def _load(self, first: int, data: bytes) -> None:
-        """Constants at an address. The words at both ends may have bytes of others, or none."""
+        # Constants at an address. The words at both ends may have bytes of others, or none.
         skipped, whole = -first & 3, max(len(data) - (-first & 3), 0) >> 2
         if whole:
             body = np.frombuffer(data, "<u4", whole, skipped)
@@ -147,9 +147,9 @@ class WordMemory:
         return word_of(tuple(v)) if isinstance(v, list) else v
 
     def table(self, base: int, index: Word, scale: int, read: Callable[[int], Word]) -> Word:
-        """What ``read`` gives at base + (index << scale), of an index that depends on inputs.
+        """Return ``read`` at base + (index << scale), for an index that depends on inputs.
 
-        All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
+        All possible addresses must hold constants. Raises ``Refusal`` if that is not known.
         """
         if isinstance(index, WordOp) and index.name == "lsl":
             inner, by = index.args
@@ -171,7 +171,7 @@ class WordMemory:
         return WordOp("table", number, shifted("lsr", add(index, -low & M32), bits))
 
     def _number(self, entries: Sequence[Word]) -> int:
-        """That of a table with these entries."""
+        # That of a table with these entries.
         values = [signed(entry) for entry in entries if isinstance(entry, int)]
         if len(values) < len(entries):
             raise Refusal("an address depends on an input, and not all there is constant")
@@ -273,7 +273,7 @@ class WordMemory:
         self.words[i] = pair(low, h) if a & 2 else pair(h, high)
 
     def _output(self, v: Word) -> Content:
-        """A word as it is stored, with symbols of outputs in place of what they are proven to be."""
+        # A word as it is stored, with symbols of outputs in place of what they are proven to be.
         if isinstance(v, Bytes):
             return [*self._pair(*v.parts[:2]), *self._pair(*v.parts[2:])]
         if isinstance(v, Halves):
@@ -281,7 +281,7 @@ class WordMemory:
         return self._wide(v, 32)
 
     def _pair(self, low: Byte, high: Byte) -> tuple[Byte, ...]:
-        """Two bytes, which may be of one number of 16 bits."""
+        # Two bytes, which may be of one number of 16 bits.
         if (
             16 in self.sizes
             and isinstance(low, WordByte)
@@ -304,7 +304,7 @@ class WordMemory:
         return v if found is None else found
 
     def _to(self, a: int, size: int) -> int:
-        """The word that ``size`` bytes at an address are in, which the run may write."""
+        # The word that ``size`` bytes at an address are in, which the run may write.
         i = a >> 2
         if a > M32 and a < self.floor:
             raise Refusal(_BELOW)
@@ -322,7 +322,7 @@ class WordMemory:
         return self._seen(byte_word(b), b) if isinstance(b, WordByte) else b
 
     def _seen(self, word: Word, part: WordByte) -> Byte:
-        """Within a branch that depends on inputs a byte need not be what it is in the end."""
+        # Within a branch that depends on inputs a byte need not be what it is in the end.
         if self.undo or _is_symbol(part.word) or not has_leaf(word):
             return part
         found = self.recognise(word, 8)
@@ -339,7 +339,7 @@ class WordMemory:
     # ---- both ways of a branch
 
     def merge(self, i: int, a: Content | None, b: Content | None, pick: Pick) -> None:
-        """Of two contents of a word, that of the way that is taken."""
+        """Merge two contents of a word by the way that is taken."""
         if a is b:
             self.words[i] = a if a is not None else unknown()
             return
@@ -384,7 +384,7 @@ def _range_of_operation(v: WordOp) -> tuple[int, int] | None:
 
 
 def _below_greatest(greatest: Word, one: Word) -> tuple[int, int] | None:
-    """The range of a greatest symbol less one of those that it is the greatest of."""
+    # The range of a greatest symbol less one of those that it is the greatest of.
     symbol, found = single_symbol(one), greatest_of(greatest)
     if symbol is None or found is None or symbol not in found[0]:
         return None
@@ -392,7 +392,7 @@ def _below_greatest(greatest: Word, one: Word) -> tuple[int, int] | None:
 
 
 def _greatest(v: Word) -> int:
-    """What a word is at most, without a sign."""
+    # Upper bound of a word, unsigned.
     bounds = range_of(v)
     return bounds[1] if bounds and bounds[0] >= 0 else M32
 
@@ -404,7 +404,7 @@ def _most(b: Byte) -> int:
 
 
 def _greatest_selected(v: WordOp) -> int:
-    """Of ``x if x < number else y``, too, and the other way round."""
+    # Upper bound, also for ``x if x < number else y`` and its mirror image.
     taken, a, b = v.args
     most = [_greatest(a), _greatest(b)]
     if isinstance(taken, WordOp) and taken.name in ("cc", "cs") and isinstance(taken.args[1], int):

@@ -81,8 +81,8 @@ class Course(NamedTuple):
 
 Leaf = Callable[[LinearSum], Course]
 """Gives the course of a sum that is a leaf, in the integers; it may raise ``Refusal``."""
+# Courses by ``id(node)`` for words read as integers, by ``~id(node)`` for words read as float32.
 _Memo = dict[int, Course | None]
-"""Courses by ``id(node)`` for words read as integers, by ``~id(node)`` for words read as float32."""
 _Of = Callable[[Node, Leaf, _Memo], Course | None]
 
 
@@ -107,7 +107,7 @@ def course_of(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
 
 
 def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Return the course before the check that it fits into 32 bits."""
+    # Return the course before the check that it fits into 32 bits.
     if isinstance(e, LinearSum):
         return leaf(e) if e.terms() else Course(signed(e.constant), signed(e.constant), 0)
     if isinstance(e, WordByte):
@@ -148,7 +148,7 @@ def real_course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
 
 
 def _to_integer(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Return the course of a conversion from float32 to an integer."""
+    # Return the course of a conversion from float32 to an integer.
     x = real_course(e.args[0], leaf, memo)
     return None if x is None else _of_ends(e.name, [x])
 
@@ -193,11 +193,9 @@ def _of_ends(name: str, args: list[Course]) -> Course | None:
 
 
 def _selected(e: WordOp, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
-    """Return the course of ``sel(taken, a, b)``; ``of`` says if a and b are read as integers or floats.
-
-    Either the condition is constant, or it can be written as "node >= limit" for a node that never falls.
-    Then b is taken on the lower part of the range and a on the upper one.
-    """
+    # Return the course of ``sel(taken, a, b)``; ``of`` says if a and b are read as integers or floats. Either
+    # the condition is constant, or it can be written as "node >= limit" for a node that never falls. Then b
+    # is taken on the lower part of the range and a on the upper one.
     taken, a, b = e.args
     if isinstance(taken, WordOp) and taken.name in REAL_NEGATED:
         return _selected_by_real(taken, (a, b), leaf, memo, of)
@@ -229,11 +227,9 @@ def _selected(e: WordOp, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
 
 
 def _as_limit(equal: WordOp, x: Course | None) -> Word:
-    """Rewrite "x == constant" as a comparison that splits the range of x, if x never falls.
-
-    Return 0 if the constant is outside the range, "x >= constant" if it is the upper end, "x <= constant" if
-    it is the lower end, and ``equal`` itself if the constant is within the range or nothing is known.
-    """
+    # Rewrite "x == constant" as a comparison that splits the range of x, if x never falls. Return 0 if the
+    # constant is outside the range, "x >= constant" if it is the upper end, "x <= constant" if it is the
+    # lower end, and ``equal`` itself if the constant is within the range or nothing is known.
     number = equal.args[1]
     if x is None or x.way < 0 or x.high >= 1 << 31 or not isinstance(number, int):
         return equal
@@ -245,7 +241,7 @@ def _as_limit(equal: WordOp, x: Course | None) -> Word:
 
 
 def _above(above: Course | None, below: Course | None, of: _Of) -> Course | None:
-    """Join the courses of the upper and the lower part; None if the value may fall."""
+    # Join the courses of the upper and the lower part; None if the value may fall.
     if above is None or below is None or min(above.way, below.way) < 0:
         return None
     order = int if of is course_of else number_of
@@ -255,7 +251,7 @@ def _above(above: Course | None, below: Course | None, of: _Of) -> Course | None
 def _selected_by_real(
     taken: WordOp, ways: tuple[Word, Word], leaf: Leaf, memo: _Memo, of: _Of
 ) -> Course | None:
-    """Return the course of a choice by "node >= limit" or the like, both float32, the limit constant."""
+    # Return the course of a choice by "node >= limit" or the like, both float32, the limit constant.
     node, limit = taken.args
     x = real_course(node, leaf, memo)
     if not isinstance(limit, int) or x is None or x.way < 0:
@@ -282,10 +278,8 @@ def _selected_by_real(
 
 
 def _limit(taken: Word) -> int | None:
-    """Return n if the condition is "first operand >= n", for a comparison with constants; otherwise None.
-
-    ``sum_ge`` is "a + b + c >= 0" in the integers, as an addition with carry sets the flags.
-    """
+    # Return n if the condition is "first operand >= n", for a comparison with constants; otherwise None.
+    # ``sum_ge`` is "a + b + c >= 0" in the integers, as an addition with carry sets the flags.
     if not isinstance(taken, WordOp) or not all(isinstance(v, int) for v in taken.args[1:]):
         return None
     numbers = [signed(v) for v in taken.args[1:] if isinstance(v, int)]
@@ -296,18 +290,16 @@ def _limit(taken: Word) -> int | None:
 
 
 def _within(memo: _Memo, node: int, course: Course) -> _Memo:
-    """Return a memo for the part of the range where the node with this key keeps to ``course``.
-
-    Known courses stay valid on a part. Entries that are None are dropped, because what may wrap on the whole
-    range may be fine here: ``sxtb(s - 128)`` has a course for s from 0 to 255, and not beyond.
-    """
+    # Return a memo for the part of the range where the node with this key keeps to ``course``. Known courses
+    # stay valid on a part. Entries that are None are dropped, because what may wrap on the whole range may be
+    # fine here: ``sxtb(s - 128)`` has a course for s from 0 to 255, and not beyond.
     known: _Memo = {k: v for k, v in memo.items() if v is not None}
     known[node] = course
     return known
 
 
 def _mapped(x: Course, f: Callable[[int], int]) -> Course:
-    """Return the course of f(x) for a function f that never falls."""
+    # Return the course of f(x) for a function f that never falls.
     return Course(f(x.low), f(x.high), x.way)
 
 
@@ -327,7 +319,7 @@ def _shifted(args: list[Course], f: Callable[[int, int], int]) -> Course | None:
 
 
 def _rounding_shift(args: list[Course]) -> Course | None:
-    """Return the course of VRSHL by a constant: left if the signed byte is positive, otherwise right."""
+    # Return the course of VRSHL by a constant: left if the signed byte is positive, otherwise right.
     x, n = args
     shift = -signed8(n.low)
     if n.low != n.high or shift < -31:
@@ -340,7 +332,7 @@ def _clipped(args: list[Course], low: int, high: int) -> Course:
 
 
 def _inside(args: list[Course], low: int, high: int) -> Course | None:
-    """Return the course of an extension from 8 or 16 bits, which changes nothing if the value fits."""
+    # Return the course of an extension from 8 or 16 bits, which changes nothing if the value fits.
     x = args[0]
     return x if low <= x.low and x.high <= high else None
 
@@ -368,8 +360,8 @@ _RULES: dict[str, Callable[[list[Course]], Course | None]] = {
     "max": lambda a: _extreme(a, max),
 }
 
+# Operations that accept values from 2^31 on: they compute modulo 2^32, or their rule looks at the range.
 _UNSIGNED = frozenset(("add", "sub", "lsl", "lsr", "uxtb", "uxth"))
-"""Operations that accept values from 2^31 on: they compute modulo 2^32, or their rule looks at the range."""
 
 # From the exact product to the result. The saturation of vqrdmulh and vqdmulh is left out: it acts only on
 # -2^31 * -2^31, where the course ends at 2^31 instead of 2^31 - 1, which is one too wide and still a bound.
@@ -387,7 +379,7 @@ _PRODUCTS: dict[str, Callable[[int], int]] = {
 
 
 def _product(name: str, args: list[Course]) -> Course | None:
-    """Return the course of a product with a constant; ``smmla`` and ``smmlar`` add a third operand."""
+    # Return the course of a product with a constant; ``smmla`` and ``smmlar`` add a third operand.
     product = _times(args[0], args[1])
     if product is None:
         return None
@@ -396,7 +388,7 @@ def _product(name: str, args: list[Course]) -> Course | None:
 
 
 def _times(x: Course, y: Course) -> Course | None:
-    """Return the course of the product in the integers; None unless a factor is constant."""
+    # Return the course of the product in the integers; None unless a factor is constant.
     if x.low == x.high:
         x, y = y, x
     if y.low != y.high:
@@ -406,7 +398,7 @@ def _times(x: Course, y: Course) -> Course | None:
 
 
 def _long_shift(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Return the course of the operation ``high``: the lower word of a 64-bit value shifted right by n."""
+    # Return the course of the operation ``high``: the lower word of a 64-bit value shifted right by n.
     high, low, n = e.args
     whole = _long(high, low, leaf, memo)
     return _mapped(whole, lambda v: v >> n) if whole is not None and isinstance(n, int) else None
@@ -438,10 +430,8 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
 
 
 def _long_left(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Return the course of x << n in 64 bits: x << n below, and the bits that leave it, with the sign, above.
-
-    The upper word is the lower word of the pair (x >> 31, x) shifted right by 32 - n.
-    """
+    # Return the course of x << n in 64 bits: x << n below, and the bits that leave it, with the sign, above.
+    # The upper word is the lower word of the pair (x >> 31, x) shifted right by 32 - n.
     x, n = low.args
     if not isinstance(n, int) or high.name != "high" or not _same(high.args[1:], (x, 32 - n)):
         return None
@@ -453,10 +443,8 @@ def _long_left(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | N
 
 
 def _long_sum(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Return the course of a 64-bit value plus a constant.
-
-    The lower words are added; the upper word adds the carry of just that addition, and may add a constant.
-    """
+    # Return the course of a 64-bit value plus a constant. The lower words are added; the upper word adds the
+    # carry of just that addition, and may add a constant.
     rest, carry = high.args
     if not isinstance(carry, WordOp) or carry.name != "carry" or not _same(carry.args, (*low.args, 0)):
         return None
@@ -473,11 +461,9 @@ def _long_sum(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | No
 
 
 def _long_product(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Return the course of a 64-bit value times a constant k from 0 to 2^31 - 1.
-
-    The words of the product are low * k and umulhi(low, k) + high * k. Additions and multiplications may have
-    their operands in either order, so all four combinations are tried.
-    """
+    # Return the course of a 64-bit value times a constant k from 0 to 2^31 - 1. The words of the product are
+    # low * k and umulhi(low, k) + high * k. Additions and multiplications may have their operands in either
+    # order, so all four combinations are tried.
     for x, k in (low.args, low.args[::-1]):
         for first, second in (high.args, high.args[::-1]):
             if (
@@ -496,7 +482,7 @@ def _long_product(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course 
 
 
 def _same(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:
-    """Compare operands: equal constants, or the same object; equal expressions apart count as different."""
+    # Compare operands: equal constants, or the same object; equal expressions apart count as different.
     return len(a) == len(b) and all(
         x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b, strict=True)
     )

@@ -26,7 +26,7 @@ def register(name: str) -> int:
 
 
 def number(text: str) -> int:
-    """Of ``#12`` or ``#-0x3``."""
+    """Parse ``#12`` or ``#-0x3``."""
     if text[0] != "#":
         raise Refusal(f"{text} is no number")
     return int(text[1:], 0)
@@ -53,7 +53,9 @@ def second(m: Machine, tokens: Sequence[str]) -> Callable[[], Word]:
 
 
 def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callable[[], int]:
-    """What a memory operand is; running it writes the base back where the instruction does."""
+    """Return a function that computes a memory operand's address, and writes the base back if the instruction
+    does.
+    """
     match = _MEMORY.fullmatch(", ".join(tokens))
     if not match:
         raise Refusal(f"the address {', '.join(tokens)}")
@@ -141,7 +143,7 @@ def _offset(m: Machine, b: int, offset: int, back: bool) -> Callable[[], int]:
 
 
 def register_list(text: str) -> list[int]:
-    """Of ``{r4, r6-r8, lr}``."""
+    """Parse ``{r4, r6-r8, lr}``."""
     found: list[int] = []
     for part in text.strip(" {}").split(","):
         first, _, last = part.strip().partition("-")

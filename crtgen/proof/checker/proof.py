@@ -34,11 +34,11 @@ __all__ = ["LayerProof", "Proof", "checker_digest", "checker_tools", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
+# Limit for windows: layers span the seam between kept and new data.
 _MOST_AT_SEAMS = 50_000
-"""The same of windows: layers go over the seam between what is kept and what is new."""
 _DEEPEST = 10_000
+# Runs on windows that are full of signal, until what is kept repeats.
 _MOST_MORE = 3
-"""Runs on windows that are full of signal, until what is kept repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class LayerProof:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is proven of an image, and of which bytes.
+    """Result of checking an image: which output bytes are proven, and under which limits.
 
-    ``stopped`` says why the run ended before the function returned; nothing is said of what comes after.
-    ``instructions`` are the least and the most of a run, ``stack`` the bytes that it takes of the stack.
-    ``certificate`` has digests: of the loaded segments, of the model, of the checker.
+    ``stopped`` says why the run ended before the function returned; nothing is claimed about code after that.
+    ``instructions`` are the least and the most of a run, ``stack`` the bytes of stack that it needs.
+    ``certificate`` has digests of the loaded segments, the model and the checker.
     """
 
     model: str
@@ -81,25 +81,29 @@ class Proof:
     seconds: float
     certificate: dict[str, str]
     runs: int
-    """How many after a start have a proof of their own; the last one is that of all later ones."""
+    """Number of runs after a start with a proof of their own; the last one covers all later runs."""
     interrupts: Interrupts
     error: Error | None
-    """How far numbers of float32 are from the network's; None of other networks."""
+    """Error bound of a float32 network; None for other networks."""
     network: Network = field(repr=False, compare=False)
     """Its layers say what they need, and where they found bytes wrong."""
 
     @property
     def is_proven(self) -> bool:
-        """Whether each byte of the result is the network's, for every input, on a core that is reset."""
+        """True if each byte of the result is the network's, for every input, on a core that starts by a
+        reset.
+        """
         return self.is_computed and not self.reset.stopped
 
     @property
     def is_computed(self) -> bool:
-        """Whether each byte is, if a call finds the core and memory as the function needs them."""
+        """True if each byte is the network's, provided that core and memory meet the function's
+        assumptions.
+        """
         return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
 
     def joined(self, first: "Proof") -> "Proof":
-        """Of all runs, where the first one after a start has a proof of its own."""
+        """Join the proofs of the first run after a start and of all later ones."""
         (a, b), (c, d) = self.instructions, first.instructions
         return replace(
             self,
@@ -143,7 +147,7 @@ def prove(
 
 
 def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
-    """The proof with the way from reset to the first of its runs, if these were followed to their ends."""
+    # The proof with the way from reset to the first of its runs, if these were followed to their ends.
     if proof.stopped:
         return proof
     image, machines = runs[0].image, [run.machine for run in runs]
@@ -173,7 +177,7 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
 
 @contextmanager
 def _deep_recursion() -> Iterator[None]:
-    """Expressions are deeper than calls usually are; beyond this a proof stops, and says so."""
+    # Expressions are deeper than calls usually are; beyond this a proof stops, and says so.
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEPEST))
     try:
@@ -186,7 +190,7 @@ _LIBRARIES = ("numpy", "pyelftools", "tflite", "onnx", "protobuf", "flatbuffers"
 
 
 def checker_tools() -> dict[str, str]:
-    """What the checker runs on: versions and digests of decoders, versions of Python and of libraries."""
+    """Return the versions and digests of everything that the checker runs on: decoders, Python, libraries."""
     libraries = ", ".join(f"{name} {_version_of(name)}" for name in _LIBRARIES)
     return {**decoders(), "python": sys.version, "libraries": libraries}
 
@@ -207,7 +211,7 @@ def checker_digest() -> str:
 
 
 def _sliding(image: DecodedImage, model: Path, name: str, timing: CoreTiming, window: SlidingWindow) -> Proof:
-    """The proof of all runs, by that of the first ones, or that of the first run which is not proven."""
+    # The proof of all runs, by that of the first ones, or that of the first run which is not proven.
     start, last = time.process_time(), None
     before: Mapping[int, Content] = MappingProxyType({})
     found: Proof | None = None
@@ -232,7 +236,7 @@ def _sliding(image: DecodedImage, model: Path, name: str, timing: CoreTiming, wi
 
 @contextmanager
 def _readable(model: Path) -> Iterator[None]:
-    """Say of a file that is not followed, or damaged, which it is."""
+    # Say of a file that is not followed, or damaged, which it is.
     try:
         yield
     except Refusal as refusal:
@@ -244,13 +248,13 @@ def _readable(model: Path) -> Iterator[None]:
 
 
 def _network(model: Path, later: bool = False) -> Network:
-    """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
+    # The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed.
     with _readable(model):
         return read_network(model, later)
 
 
 def _forgotten(word: Word, bits: int) -> Word:
-    """What is stored, where nothing is compared: anything."""
+    # A stored value that is not compared: anything.
     return unknown()
 
 
@@ -330,7 +334,7 @@ class _ProofRun:
             raise Refusal("the function does not return 0, by which it says that it ran")
 
     def _put(self, at: int, tensor: int, values: Sequence[Value]) -> None:
-        """Store the values of a tensor: symbols, or numbers."""
+        # Store the values of a tensor: symbols, or numbers.
         memory, bits = self.machine.memory, self.network.file.kind(tensor).bits
         for i, value in enumerate(values):
             word = value & M32 if isinstance(value, int) else value.word
@@ -341,7 +345,7 @@ class _ProofRun:
                 (memory.store if bits == 32 else memory.store_half)(a, word)
 
     def _set_variables(self) -> None:
-        """What the model keeps from run to run."""
+        # Variables that the model keeps from run to run.
         if not self.network.uncompared:
             self.machine.memory.words |= {i: self.before.get(i, 0) for i in self._kept_words()}
         if self.before:
@@ -349,7 +353,7 @@ class _ProofRun:
                 self._put(at, state.read[0], self.network.values(state.read[0]))
 
     def _states(self) -> list[int]:
-        """Where states are: one after the other, aligned alike. Were it wrong, nothing would be proven."""
+        # Addresses of states, contiguous and aligned alike. If this were wrong, the proof would fail.
         if not self.network.states:
             return []
         (first, end), file = self.image.span(f"{self.name}_state"), self.network.file
@@ -364,7 +368,7 @@ class _ProofRun:
         raise Refusal("the image does not say where its states are")
 
     def kept(self) -> list[tuple[int, int]]:
-        """First address and end of each variable of a network that keeps something."""
+        # First address and end of each variable of a network that keeps something.
         keeps = self.network.states or self.network.slides
         return variables(self.image, self.name) if keeps else []
 
@@ -372,7 +376,7 @@ class _ProofRun:
         return [i for first, end in self.kept() for i in range(first >> 2, end + 3 >> 2)]
 
     def variables(self) -> dict[int, Content]:
-        """What these variables are after a run, by address / 4."""
+        # Return the variables' contents after a run, by address / 4.
         return {i: self.machine.memory.words[i] for i in self._kept_words()}
 
     def _check_output(self) -> None:
@@ -392,7 +396,7 @@ class _ProofRun:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
 
     def _count_bounded(self) -> None:
-        """Outputs of float32 that are at their places, up to their error."""
+        # Outputs of float32 that are at their places, up to their error.
         if self.bounds is not None and not self.bounds.network.unbounded:
             ends = places(self.image, self.name, "output", len(self.network.file.outputs))
             values = iter(self.bounds.network.ends)
@@ -428,7 +432,7 @@ class _ProofRun:
         )
 
     def _calls(self) -> "list[tuple[str, int, int]]":
-        """The functions that the network's own calls, with their instructions."""
+        # The functions that the network's own calls, with their instructions.
         m = self.machine
         top = [c for c in m.calls if c.depth == 2]
         ends = [c.before for c in top[1:]] + [(m.count - m.slack, m.count)][: len(top)]

@@ -71,8 +71,7 @@ _ON_REALS: Mapping[str, Callable[..., Any]] = {
 
 
 def _whole(f: Callable[[Any], Any]) -> Callable[[V], V]:
-    """To integers, as far as 32 bits hold them."""
-
+    # To integers, as far as 32 bits hold them.
     def convert(v: V) -> V:
         x = f(number_of(v).astype(np.float64))
         found = np.clip(x, -(2.0**31), 2.0**31 - 1).astype(np.int64)
@@ -132,7 +131,7 @@ REAL_CONDITIONS = {
     "eq": "f_eq", "ne": "f_ne", "mi": "f_lt", "lt": "f_lt", "cc": "f_lt", "pl": "f_ge", "ge": "f_ge",
     "cs": "f_ge", "gt": "f_gt", "hi": "f_gt", "le": "f_le", "ls": "f_le",
 }  # fmt: skip
-"""What conditions say after a comparison of two numbers."""
+"""Meaning of conditions after a comparison of two floats."""
 
 REAL_NEGATED = {
     "f_eq": "f_ne", "f_ne": "f_eq", "f_lt": "f_ge", "f_ge": "f_lt", "f_gt": "f_le", "f_le": "f_gt",

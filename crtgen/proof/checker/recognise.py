@@ -26,10 +26,10 @@ from crtgen.proof.checker.value import M32, LinearSum, Symbol, Word, WordOp
 
 __all__ = ["Recogniser", "source_of"]
 
+# Numbers that are evaluated at once: arrays that caches hold, and that need no new pages.
 _CHUNK = 1 << 14
-"""Numbers that are evaluated at once: arrays that caches hold, and that need no new pages."""
+# Sums of a channel that are tried one by one, where the expression is not known to be monotone.
 _MOST_SUMS = 1 << 25
-"""Sums of a channel that are tried one by one, where the expression is not known to be monotone."""
 
 
 class Recogniser:
@@ -59,7 +59,7 @@ class Recogniser:
         return None
 
     def _value(self, word: Word, bits: int, tried: dict[int, Value | None]) -> Value | None:
-        """The same; ``tried`` are the ways of choices that were looked at, by ``id``."""
+        # ``tried`` are the ways of choices that were looked at, by ``id``.
         if id(word) not in tried:
             tried[id(word)] = self._tried(word, bits, tried)
         return tried[id(word)]
@@ -113,7 +113,7 @@ class Recogniser:
     # ---- functions of one sum
 
     def _of_sum(self, layer: SumLayer, word: Word, found: list[LinearSum]) -> Value | None:
-        """All leaves have to be multiples of one sum of the layer, up to constants."""
+        # All leaves have to be multiples of one sum of the layer, up to constants.
         forms, scales = None, {}
         for leaf in found:
             terms = leaf.terms()
@@ -134,8 +134,7 @@ class Recogniser:
         return None
 
     def _all_sums(self, layer: SumLayer, form: OutputForm, word: Word, scales: dict[int, int]) -> bool:
-        """Whether it is the network's function of every sum that the channel can have."""
-
+        # True if it is the network's function for every sum that the channel can have.
         def line(leaf: LinearSum) -> tuple[int, int]:
             k = scales[id(leaf)] // form.factor
             return k, leaf.constant - k * form.base
@@ -170,8 +169,7 @@ class Recogniser:
         )
 
     def _equal(self, layer: SumLayer, c: Channel, word: Word, line: Any, acc: Any) -> bool:
-        """Whether the lowest byte is the network's output for each of these sums."""
-
+        # True if the lowest byte is the network's output for each of these sums.
         def value(leaf: LinearSum) -> Any:
             k, constant = line(leaf)
             return k * acc + constant
@@ -190,7 +188,7 @@ class Recogniser:
     def _own_sums(
         self, layer: SumLayer, form: OutputForm, word: Word, scales: dict[int, int], leaf: LinearSum
     ) -> bool:
-        """The sums that this output can have, where not all of the channel's are right: at borders."""
+        # The sums that this output can have, where not all of the channel's are right: at borders.
         k = scales[id(leaf)]
         a, b = ((v - leaf.constant) // k for v in leaf.bounds())
         low, high = min(a, b), max(a, b)
@@ -272,7 +270,7 @@ class Recogniser:
         return None
 
     def _is_limited(self, layer: MaxPool, word: Word, node: Node, end: int) -> bool:
-        """Whether the word is the node's value within the layer's limits, for each from ``end`` on."""
+        # True if the word is the node's value within the layer's limits, from ``end`` on.
         if node is word and layer.limits == layer.type[1:]:
             return True
         name = (layer, end, shape_of(word, _no_leaf, {id(node): "greatest"}))
@@ -283,7 +281,7 @@ class Recogniser:
         return self._verdicts[name]
 
     def _of_real(self, layer: RealInput, word: Word, found: list[LinearSum]) -> Value | None:
-        """A function of one number of float32, which is compared in spans of numbers."""
+        # A function of one number of float32, which is compared in spans of numbers.
         symbol = next(iter(found[0].terms()))
         if symbol not in layer.of or any(leaf is not symbol.word for leaf in found):
             return None
@@ -306,7 +304,7 @@ class Recogniser:
 
 
 def source_of(word: Word) -> str:
-    """What a word depends on: first of all what no output may depend on."""
+    """Return a description of what a word depends on, beginning with what no output may depend on."""
     if has_unknown(word):
         return "memory or a register that nothing wrote"
     symbols = [s for leaf in leaves(word) for s in leaf.terms()]

@@ -1,4 +1,6 @@
-"""What the checker does not follow, or found wrong: one kind of exception, so that nothing else is caught."""
+"""The exception for everything that the checker does not follow or finds wrong, so that nothing else is
+caught.
+"""
 
 __all__ = ["Refusal"]
 

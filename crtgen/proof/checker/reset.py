@@ -27,11 +27,11 @@ __all__ = ["MemoryWithDevices", "Needs", "Reset", "StartingCore", "entry_of", "s
 _MOST_INSTRUCTIONS = 20_000_000
 _MOST_ROUNDS = 20
 _ICTR, _CLIDR, _CCSIDR, _MPU_TYPE = 0xE000E004, 0xE000ED78, 0xE000ED80, 0xE000ED90
+# Read-only registers of each core: interrupt words, caches of 16 KiB, regions of the MPU.
 _CORES = (
     {_ICTR: 0, registers.CCR: 0, _CLIDR: 0, _CCSIDR: 0, _MPU_TYPE: 0},
     {_ICTR: 15, registers.CCR: 3 << 16, _CLIDR: 3, _CCSIDR: 127 << 13 | 3 << 3, _MPU_TYPE: 16 << 8},
 )
-"""What registers say that are of the core: words of interrupts, caches of 16 KiB, regions of the MPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What runs of the network take for given: bytes of stack, the FPU, instructions at these addresses.
+    """Assumptions of the network's runs: bytes of stack, the FPU, instructions at these addresses.
 
-    ``zeros`` are first addresses and ends of what has to be 0 at the first call, ``changing`` the words that
-    interrupts may write at any time.
+    ``zeros`` are address ranges that must be 0 at the first call, ``changing`` the words that interrupts may
+    write at any time.
     """
 
     stack: int
@@ -100,14 +100,16 @@ def _followed(machine: "StartingCore", pc: int, name: str) -> Reset:
             _check_memory(image.initial, memory, "main", machine.words.changing)
             ready = True
     if not ready:
-        raise Refusal("it calls the network before main")
+        raise Refusal("start-up code calls the network before main")
     words = machine.words
     used = top - memory.floor
     return Reset(machine.count, words.reads, words.writes, used, top - bottom, vectors)
 
 
 def entry_of(image: DecodedImage) -> int:
-    """Where the core begins, by a vector table in which every handler is Thumb code of the image."""
+    """Return the core's entry point, from a vector table in which every handler is Thumb code of the
+    image.
+    """
     if missing := [n for n in (*_NAMES, *_STACK) if n not in image.symbols]:
         raise Refusal(f"the image has no symbol {missing[0]}")
     vectors, end = image.span("crt_vectors")
@@ -133,8 +135,8 @@ def entry_of(image: DecodedImage) -> int:
 
 
 _NAMES, _STACK = ("crt_vectors", "main"), ("crt_stack_bottom", "crt_stack_top")
+# Bytes of the table that every core has.
 _SYSTEM = 4 * 16
-"""Bytes of the table that every core has."""
 _FLASH_OF_RP2040, _AFTER_SECOND_STAGE = 0x10000000, 0x10000100
 """An RP2040 copies a loader of 256 bytes to RAM and runs it before it looks for the table."""
 
@@ -145,7 +147,7 @@ def _check_memory(
     call: str,
     changing: frozenset[int] = frozenset(),
 ) -> None:
-    """Every variable has its first value, and everything that is copied to RAM is there."""
+    # Every variable has its first value, and everything that is copied to RAM is there.
     for first, data in wanted:
         for i, byte in enumerate(data):
             if first + i >> 2 not in changing and memory.byte(first + i) != byte:
@@ -153,7 +155,7 @@ def _check_memory(
 
 
 def _check_call(machine: "StartingCore", name: str, needs: Needs) -> None:
-    """The network finds what its proof takes for given."""
+    # The network finds what its proof takes for given.
     image, memory = machine.image, machine.memory
     zeros = [(first, bytes(end - first)) for first, end in needs.zeros]
     copied = [(s.address, s.data) for s in image.segments if s.data and s.load != s.address]
@@ -182,7 +184,7 @@ _UNALIGN_TRP = 1 << 3
 
 
 def _check_protection(machine: "StartingCore", code: frozenset[int]) -> None:
-    """The MPU lets code run, constants be read, variables be written."""
+    # The MPU lets code run, constants be read, variables be written.
     image, protection = machine.image, machine.protection()
     spans = [(at, image.instructions[at].following, ("run",)) for at in sorted(code | machine.code)]
     for s in image.segments:
@@ -284,8 +286,8 @@ class MemoryWithDevices(WordMemory):
         self.words[i] = v
 
 
+# Registers of the MPU's regions: RBAR, and RASR or RLAR, by number.
 _REGIONS = 1 << 42
-"""Where the words of the MPU's regions are: RBAR, and RASR or RLAR, by number."""
 
 
 def _is_device(i: int) -> bool:
@@ -335,7 +337,7 @@ class StartingCore(Machine):
         return super().call(target, following)
 
     def register(self, at: int) -> int:
-        """What a register holds. Raises ``Refusal`` if that is not known."""
+        """Return a register's value. Raises ``Refusal`` if it is not known."""
         v = self.words.get(at >> 2)
         if not isinstance(v, int):
             raise Refusal(f"what {registers.NAMES[at]} holds when the network is called is not known")
@@ -346,7 +348,7 @@ class StartingCore(Machine):
         self.memory.store(registers.MSPLIM, word)
 
     def protection(self) -> Protection:
-        """What the MPU allows."""
+        """Return the access rights of the MPU."""
         regions: dict[int, tuple[int, int]] = {}
         for i in [i for i in self.words if i >= _REGIONS]:
             number = i - _REGIONS >> 1
@@ -382,10 +384,8 @@ class StartingCore(Machine):
         return super().branch(holds, pc, taken, following)
 
     def _waited(self, holds: WordOp, pc: int, taken: int) -> bool:
-        """Go round a loop that waits for a device, until each round leaves registers as they were.
-
-        Those that a round changes are unknown. Returns False, and changes nothing, for another kind of loop.
-        """
+        # Go round a loop that waits for a device, until each round leaves registers as they were. Those that
+        # a round changes are unknown. Returns False, and changes nothing, for another kind of loop.
         start, sp = self._state(), self.r[SP]
         written: dict[int, Content | None] = {}
         waits_for = self._compared(holds)
@@ -418,7 +418,7 @@ class StartingCore(Machine):
         return False
 
     def _compared(self, holds: WordOp) -> set[int]:
-        """The registers that are a number once the loop is left: that which is waited for."""
+        # The registers that are a number once the loop is left: that which is waited for.
         kind, waited, value, _ = self.flags
         number = holds.args[1] if holds.name == "ne" and len(holds.args) == 2 else None
         if not isinstance(number, int) or not (kind == "sub" and value == number) | (

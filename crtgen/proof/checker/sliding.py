@@ -33,7 +33,7 @@ class SlidingWindow(NamedTuple):
     step: int
 
     def runs(self, length: int) -> int:
-        """How many runs it takes until a window of so many positions is full of signal."""
+        """Return how many runs fill a window of ``length`` positions."""
         return -(-length // self.step)
 
 
@@ -72,7 +72,7 @@ def _objects(values: Sequence[Value]) -> Any:
 
 
 def kept(span: tuple[int, int], byte: Callable[[int], Byte]) -> list[Kept]:
-    """What the bytes of a state are."""
+    """Return the elements of which a state's bytes consist."""
     return [_named(byte(at)) for at in range(*span)]
 
 
@@ -85,7 +85,7 @@ def _named(byte: Byte) -> Kept:
 
 
 def repeats(before: tuple[Network, list[Kept]], after: tuple[Network, list[Kept]]) -> bool:
-    """Whether each byte of a state is, after two runs, the same element of the window of each."""
+    """Return whether each byte of a state is, after two runs, the same element of each run's window."""
     first, last = _places(before[0]), _places(after[0])
     for (one, i), (other, k) in zip(before[1], after[1], strict=True):
         if isinstance(one, Symbol) and isinstance(other, Symbol):
@@ -97,7 +97,7 @@ def repeats(before: tuple[Network, list[Kept]], after: tuple[Network, list[Kept]
 
 
 def _places(network: Network) -> Mapping[Symbol, set[tuple[int, int]]]:
-    """Where each symbol of a network is: tensors and elements."""
+    # Tensors and elements of each symbol.
     found: dict[Symbol, set[tuple[int, int]]] = {}
     for tensor, values in network.tensors():
         for i, value in enumerate(values):

@@ -25,12 +25,12 @@ _DIFFERENCES = np.arange(-255, 1, dtype=np.int64)
 _CHUNK = 1 << 14
 _MOST_SUMS = 1 << 30
 
+# By shift: the least and the greatest reciprocal, and the rest of the sum that an element uses.
 _Shifts: TypeAlias = dict[int, tuple[int, int, tuple[int, ...]]]
-"""By shift: the least and the greatest reciprocal, and what else an element takes of the sum."""
 
 _MOST_TRIED = 64
+# Functions that are right for all sums, kept for the next run.
 _TRIED: dict[Hashable, _Shifts] = {}
-"""Of functions that are right for all sums, by these and by what they are: the next run has them, too."""
 
 
 def softmax_output(layer: SoftmaxLayer, word: Word, verdicts: dict[Any, bool]) -> int | None:
@@ -64,7 +64,7 @@ def _no_leaf(leaf: LinearSum) -> Any:
 
 @dataclass(eq=False)
 class SoftmaxRow:
-    """What is known of a layer's expressions.
+    """Facts about a layer's expressions.
 
     ``differences`` are the nodes s - M or M - s by id: the symbol and the sign.
     """
@@ -76,7 +76,7 @@ class SoftmaxRow:
     _kept: list[Node] = field(default_factory=list)
 
     def names(self) -> dict[int, Any]:
-        """What differences are called where only their sign matters."""
+        """Return the names of differences whose sign does not matter."""
         return {key: ("difference", sign) for key, (_, sign) in self.differences.items()}
 
     def values(self, d: Any) -> dict[int, Any]:
@@ -130,7 +130,7 @@ class SoftmaxRow:
         return None
 
     def check_total(self, total: WordOp, number: int, verdicts: dict[Any, bool]) -> None:
-        """Whether each symbol adds what the network says, as often as the row has it."""
+        """Check that each symbol adds its term of the network's sum, as often as it is in the row."""
         name = ("total", self.layer.number, number, id(total))
         if name in verdicts:
             return
@@ -169,12 +169,12 @@ class _Element:
         self.product: tuple[Node, Word, Word] | None = None
         """The node of the product, the power and the reciprocal."""
         self.zeros: list[Word] = []
-        """What has to be 0 for it to be their product: the words of signs."""
+        """Words of signs that must be 0 for it to be their product."""
         self._supports: dict[int, tuple[bool, bool]] = {}
         self._find(word)
 
     def _depends(self, e: Node) -> tuple[bool, bool]:
-        """Whether on the sum, whether on the difference."""
+        # Dependence on the sum, and on the difference.
         if isinstance(e, int):
             return False, False
         if id(e) not in self._supports:
@@ -189,7 +189,7 @@ class _Element:
         return self._supports[id(e)]
 
     def _find(self, e: Node) -> None:
-        """The product, and the nodes that depend on the sum alone, from the top."""
+        # The product, and the nodes that depend on the sum alone, from the top.
         on_sum, on_difference = self._depends(e)
         if not on_sum:
             return
@@ -210,7 +210,7 @@ class _Element:
         self.product = e, power, scale
 
     def check(self) -> None:
-        """Raises ``Refusal`` where it is not what the network says."""
+        # Raises ``Refusal`` where it is not what the network says.
         if self.product is None:
             raise Refusal("no product with the reciprocal of softmax's sum is found")
         d, layer = _DIFFERENCES, self.layer
@@ -229,7 +229,7 @@ class _Element:
                 self._along(int(difference), shift, ends, fixed)
 
     def _shifts(self) -> _Shifts:
-        """For all sums. Functions of a sum that were tried for it before are not tried again."""
+        # For all sums. Functions of a sum that were tried before are not tried again.
         assert self.product is not None  # looked at before
         one = int(self.layer.share(np.array([0]))[0])
         sums = range(one, one * self.layer.depth + 1)
@@ -270,7 +270,7 @@ class _Element:
         found[shift] = min(least, int(scales.min())), max(most, int(scales.max())), fixed
 
     def _along(self, d: int, shift: int, ends: tuple[int, int], fixed: dict[int, int]) -> None:
-        """Along all products, from the first to the last."""
+        # Along all products, from the first to the last.
         assert self.product is not None  # looked at before
         low, high = ends
         seeds: dict[int, Course | None] = {k: Course(v, v, 0) for k, v in fixed.items()}
@@ -311,7 +311,7 @@ def rounded_product(e: Node) -> tuple[Word, Word, list[Word]] | None:
 
 
 def _upper_word(upper: Word, product: WordOp) -> tuple[Word, Word, list[Word]] | None:
-    """The factors of a product, where another word is its upper one if what is given besides is 0."""
+    # The factors of a product, where another word is its upper one if what is given besides is 0.
     a, b = product.args
     uppers, zeros = 0, []
     for term in _terms(upper):

@@ -22,8 +22,8 @@ Span: TypeAlias = tuple[Any, Any]
 """Arrays of the least and the greatest: of integers, or the bits of numbers of float32."""
 
 _Memo = dict[int, Span]
+# Spans that are looked at, at most.
 _MOST = 1 << 21
-"""Spans that are looked at, at most."""
 _TOP = 1 << 31
 
 
@@ -36,7 +36,7 @@ def _ordered(corners: list[Any], order: Callable[[Any], Any]) -> Span:
 
 
 def _real(e: Node, leaf: Span, memo: _Memo) -> Span:
-    """Of a word that holds a number."""
+    # A word that holds a float.
     if isinstance(e, int):
         return signed(e), signed(e)
     if isinstance(e, Symbol):
@@ -62,7 +62,7 @@ def _real_operation(e: Node, leaf: Span, memo: _Memo) -> Span:
 
 
 def _whole(e: Node, leaf: Span, memo: _Memo) -> Span:
-    """Of a word that is an integer."""
+    # A word that holds an integer.
     if isinstance(e, int):
         return signed(e), signed(e)
     if isinstance(e, Symbol):
@@ -98,7 +98,7 @@ _LIMITS = {"sxtb": (-0x80, 0x7F), "uxtb": (0, 0xFF), "sxth": (-0x8000, 0x7FFF), 
 
 
 def _inside(span: Span, low: int, high: int) -> Span:
-    """The span, or all that there is where it may wrap."""
+    # The span, or all that there is where it may wrap.
     wraps = (np.asarray(span[0]) < low) | (np.asarray(span[1]) > high)
     return np.where(wraps, low, span[0]), np.where(wraps, high, span[1])
 
@@ -106,7 +106,7 @@ def _inside(span: Span, low: int, high: int) -> Span:
 def _selected(
     e: WordOp, leaf: Span, memo: _Memo, of: Callable[[Node, Span, _Memo], Span], order: Callable[[Any], Any]
 ) -> Span:
-    """Of a choice: both ways, where the condition may be either."""
+    # A choice: both ways, if the condition may be either.
     taken, first, second = e.args
     if not isinstance(taken, WordOp) or taken.name not in REAL_NEGATED:
         raise Refusal("a choice by no comparison of numbers")
@@ -119,7 +119,7 @@ def _selected(
 
 
 def _always(name: str, a: Span, b: Span) -> Any:
-    """Where a comparison holds for all numbers of both spans."""
+    # True if a comparison holds for all numbers of both spans.
     (low, high), (first, last) = map(number_of, a), map(number_of, b)
     always = {
         "f_lt": high < first,

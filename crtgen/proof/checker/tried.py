@@ -18,11 +18,7 @@ Assumed = Iterable[tuple[WordOp, bool]]
 
 
 class _Domain(NamedTuple):
-    """What expressions are functions of, and the least and the greatest value of that.
-
-    It is the symbol, or where there is none, the sum of these terms.
-    """
-
+    # The variable of an expression with its range: a symbol, or if that is None, the sum of these terms.
     terms: dict[Symbol, int]
     symbol: Symbol | None
     low: int
@@ -32,11 +28,11 @@ class _Domain(NamedTuple):
         return s.terms().keys() == self.terms.keys() if self.symbol else s.terms() == self.terms
 
     def line(self, s: LinearSum) -> tuple[int, int]:
-        """How often a leaf has the value, and what it adds."""
+        # Factor of a leaf in the value, and its addend.
         return s.terms()[self.symbol] if self.symbol else 1, s.constant
 
     def within(self, assumed: Assumed) -> list[tuple[WordOp, bool]]:
-        """The conditions that say something of it."""
+        # The conditions that say something of it.
         of = ((condition, holds, leaves(condition)) for condition, holds in assumed)
         return [(condition, holds) for condition, holds, found in of if found and all(map(self.has, found))]
 

@@ -85,7 +85,7 @@ class LinearSum:
         self.constant, self._terms, self._chain = constant, terms, chain
         self._bounds: tuple[int, int] | None = None
         self.length: int = 1 + (chain[0].length if chain and isinstance(chain[0], LinearSum) else 0)
-        """How many links its chain has."""
+        """Number of links in its chain."""
 
     def plus(self, n: int) -> "LinearSum":
         """The sum and a number; terms that are collected are shared."""
@@ -172,11 +172,11 @@ Word: TypeAlias = int | LinearSum | Halves | Bytes | WordOp
 Byte: TypeAlias = int | Symbol | WordByte
 
 STACK_TOP = 1 << 40
-"""Where memory has the stack pointer of the entry."""
+"""Stack pointer at the entry, as an address in memory."""
 
 _STACK = {Symbol(-1, 0, 0, (1 << 29) - 1, 29): 8}
 RETURN_ADDRESS = LinearSum(1, {Symbol(-1, 1, 0, (1 << 31) - 1, 31): 2})
-"""What LR holds at the entry: any address of Thumb code."""
+"""LR at the entry: any address of Thumb code."""
 
 
 def stack_word(place: int) -> LinearSum:

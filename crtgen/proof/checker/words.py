@@ -94,7 +94,7 @@ def _half_bytes(half: Word) -> tuple[Byte, ...]:
 
 
 def _alone(x: LinearSum) -> Symbol | None:
-    """The symbol of a byte, where the sum is one and nothing else."""
+    # The symbol of a byte, where the sum is one and nothing else.
     terms = x.terms()
     if len(terms) == 1 and x.constant == 0:
         ((symbol, k),) = terms.items()
@@ -133,7 +133,7 @@ def word_of(b: tuple[Byte, ...]) -> Word:
 
 
 def _across(b: tuple[WordByte, ...]) -> Word | None:
-    """The upper bytes of one word and the lower ones of another: a shift of the 64 bits."""
+    # The upper bytes of one word and the lower ones of another: a shift of the 64 bits.
     low, high, n = b[0].word, b[3].word, b[0].index
     places = [(p.word is (low if n + i < 4 else high), p.index) for i, p in enumerate(b)]
     whole = n > 0 and places == [(True, n + i & 3) for i in range(4)]
@@ -168,7 +168,7 @@ def halves_of(x: Word) -> tuple[Word, Word]:
 
 
 def _half(v: Word) -> Word:
-    """The lower half of a word, signed."""
+    # The lower half of a word, signed.
     if isinstance(v, int):
         return v
     if isinstance(v, Halves):
@@ -243,7 +243,7 @@ def add(a: Word, b: Word, factor: int = 1) -> Word:
 
 
 def _rounded(upper: Word, bit: Word) -> WordOp | None:
-    """The upper word of a product and the highest bit of the lower one: the product rounded."""
+    # The upper word of a product and the highest bit of the lower one: the product rounded.
     if isinstance(bit, WordOp) and bit.name == "and" and bit.args[1] == 1:
         bit = bit.args[0]
     if (
@@ -371,12 +371,12 @@ def logic(name: str, x: Word, y: Word) -> Word:
 
 
 def _is_sign_mask(x: Word, mask: Word) -> bool:
-    """Check that a mask is ~(x asr 31), or (~x) asr 31: all ones where ``x`` is not negative, else 0."""
+    # Check that a mask is ~(x asr 31), or (~x) asr 31: all ones where ``x`` is not negative, else 0.
     return _inner(_inner(mask, "mvn"), "asr") is x or _inner(_inner(mask, "asr"), "mvn") is x
 
 
 def _inner(e: Word | None, name: str) -> Word | None:
-    """``e`` is the complement (``mvn``) or the sign in all bits (``asr``) of the word that this returns."""
+    # ``e`` is the complement (``mvn``) or the sign in all bits (``asr``) of the word that this returns.
     if not isinstance(e, WordOp) or e.name != name or (name == "asr" and e.args[1] != 31):
         return None
     return e.args[0]
@@ -397,7 +397,7 @@ def _masked(x: Word, mask: int) -> Word:
 
 
 def _masked_sum(x: LinearSum, mask: int) -> Word | None:
-    """The sum without its lowest bits, or these alone, if all terms are multiples of what is above them."""
+    # The sum without its lowest bits, or these alone, if all terms are multiples of what is above them.
     low = mask if mask & mask + 1 == 0 else mask ^ M32
     if low & low + 1 or any(k & low for k in x.terms().values()):
         return None
@@ -406,7 +406,7 @@ def _masked_sum(x: LinearSum, mask: int) -> Word | None:
 
 
 def _together(x: Word, y: Word) -> Word | None:
-    """The word, where of each half, or of each byte, one of the two has only zeros."""
+    # The word, where of each half, or of each byte, one of the two has only zeros.
     p, q = _two_halves(x), _two_halves(y)
     halves = _only_one(p, q) if p and q else None
     if halves is not None:
@@ -416,7 +416,7 @@ def _together(x: Word, y: Word) -> Word | None:
 
 
 def _two_halves(x: Word) -> tuple[Word, ...] | None:
-    """The halves of a word that is put together of two, or of which only the upper one is not 0."""
+    # The halves of a word that is put together of two, or of which only the upper one is not 0.
     if isinstance(x, Halves):
         return x.low, x.high
     if isinstance(x, LinearSum) and all(k & 0xFFFF == 0 for k in (x.constant, *x.terms().values())):
@@ -428,7 +428,7 @@ _Piece = TypeVar("_Piece", Word, Byte)
 
 
 def _only_one(x: tuple[_Piece, ...], y: tuple[_Piece, ...]) -> tuple[_Piece, ...] | None:
-    """Of each two pieces the one that is not 0; None where neither is 0."""
+    # Of each two pieces the one that is not 0; None unless one is 0.
     out = []
     for a, b in zip(x, y, strict=True):
         if not isinstance(a, int) or a:
@@ -440,7 +440,7 @@ def _only_one(x: tuple[_Piece, ...], y: tuple[_Piece, ...]) -> tuple[_Piece, ...
 
 
 def _long_shift(x: Word, y: Word) -> Word | None:
-    """LSR of a low word or-ed with LSL of the high word is a shift of the 64 bits."""
+    # LSR of a low word or-ed with LSL of the high word is a shift of the 64 bits.
     if isinstance(x, WordOp) and isinstance(y, WordOp) and x.name == "lsr" and y.name in ("lsl", "add"):
         n = x.args[1]
         left: Word = y.args[1]
@@ -472,12 +472,12 @@ def select(taken: WordOp, a: Word, b: Word) -> Word:
     return WordOp("sel", taken, a, b)
 
 
+# Those that a choice is written with; of the others the negation is.
 _PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge", "f_eq", "f_gt", "f_ge"))
-"""Those that a choice is written with; of the others the negation is."""
 
 
 def _alike(a: WordOp, b: WordOp) -> bool:
-    """Whether two choices are the same, operation by operation."""
+    # True if two choices are the same, operation by operation.
     memo: dict[int, Hashable] = {}
 
     def shape(e: Word) -> Hashable:

@@ -27,24 +27,24 @@ from crtgen.proof.refute.qemu import at_compute
 
 __all__ = ["Refutation", "refute"]
 
+# Limits of a search in instructions, by the machine that runs them.
 _INSTRUCTIONS = {"QEMU": 2_000_000_000, "the checker": 10_000_000}
-"""How many are spent on a search, by what runs them."""
 _FEWEST, _MOST, _LONGEST = 4, 200, 8
+# A run is given up after this many times the instructions of the proof.
 _MARGIN = 4
-"""How many times the instructions of the proof a run may take before it is given up."""
 
 
+# Inputs to outputs, each with the elements of all tensors one behind the other; true after a start.
 _Run: TypeAlias = Callable[[Numbers, bool], Numbers]
-"""Inputs to outputs, each with the elements of all tensors one behind the other; true after a start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refutation:
-    """How many inputs were tried, by what, and the first that showed something.
+    """Result of a search: inputs tried, the machine, and the first inputs that showed a difference.
 
-    ``inputs`` have the elements of all inputs one behind the other, of each run since a start; a network
-    without states has one. ``wanted`` has all outputs that the network says, ``got`` those of the last run:
-    None where that did not return 0. Without ``inputs`` nothing was found.
+    ``inputs`` have the elements of all inputs, concatenated, of each run since a start; a network without
+    states has one run. ``wanted`` has all outputs of the network, ``got`` those of the last run; None if that
+    did not return 0. Without ``inputs`` no difference was found.
     """
 
     tried: int
@@ -69,7 +69,7 @@ class Refutation:
         return [f"{found}: {says}; {differ} (run by {self.where}, try {self.tried:,})"]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return {
             "tried": self.tried,
             "run_by": self.where,
@@ -93,7 +93,7 @@ class Refutation:
 
 
 def _parts(network: Network, tensors: Sequence[int], x: Numbers) -> list[NDArray[Any]]:
-    """Elements of tensors one behind the other, as arrays of the tensors' types."""
+    # Elements of tensors one behind the other, as arrays of the tensors' types.
     ends = list(accumulate(network.file.size(t) for t in tensors))
     parts = np.split(x, ends[:-1])
     return [part.astype(_type(network, t)) for part, t in zip(parts, tensors, strict=True)]
@@ -126,7 +126,7 @@ def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
 
 
 def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
-    """Tries one after the other; a network with states starts anew after some."""
+    # Tries one after the other; a network with states starts anew after some.
     inputs: list[Numbers] = []
     wanted: list[Numbers] = []
     states = on.first
@@ -149,7 +149,7 @@ def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
 
 @contextmanager
 def _runs(proof: Proof, image: DecodedImage, board: Board | None) -> Iterator[tuple[str, _Run]]:
-    """Who runs the function, and how. After a start all that the model keeps from run to run is 0."""
+    # Who runs the function, and how. After a start all that the model keeps from run to run is 0.
     most = _MARGIN * (proof.instructions[1] + 1_000_000)
     entry, network, name = image.symbols[f"{proof.model}_compute"], proof.network, proof.model
     inputs, outputs = network.file.inputs, network.file.outputs
@@ -174,7 +174,7 @@ def _runs(proof: Proof, image: DecodedImage, board: Board | None) -> Iterator[tu
 
 
 def _core(image: DecodedImage, name: str, most: int) -> Machine:
-    """A core of the checker's, for many runs."""
+    # A core of the checker's, for many runs.
     machine = Machine(image, most)
     allow(machine, name)
     return machine
@@ -186,7 +186,7 @@ def _by_checker(
     written: Sequence[tuple[int, bytes]],
     read: Sequence[tuple[int, int]],
 ) -> list[bytes]:
-    """What a run leaves. What the checker does not follow is a ``Refusal``, and shows nothing."""
+    # Memory after a run. Code that the checker does not follow is a ``Refusal``, and shows nothing.
     machine.count = 0
     for at, data in written:
         for i, byte in enumerate(data):

@@ -12,8 +12,8 @@ from crtgen.proof.refute.numbers import Numbers, OnNumbers
 
 __all__ = ["inputs_to_try"]
 
+# A sum of symbols, and what it should be.
 _Goal: TypeAlias = tuple[dict[Symbol, int], int]
-"""A sum of symbols, and what it should be."""
 
 _CLIMBS = 8
 _MOST_GOALS = 12
@@ -39,7 +39,7 @@ def inputs_to_try(on: OnNumbers, seed: int = 0) -> Iterator[Numbers]:
 
 
 def _missing(on: OnNumbers, layer: Layer) -> Iterator[dict[Symbol, int]]:
-    """The sums of some outputs that are needed and not proven."""
+    # The sums of some outputs that are needed and not proven.
     if not isinstance(layer, SumLayer):
         return
     need = on.network.needed().get(layer.number, set()) - layer.proven_outputs()
@@ -48,7 +48,7 @@ def _missing(on: OnNumbers, layer: Layer) -> Iterator[dict[Symbol, int]]:
 
 
 def _towards(on: OnNumbers, goals: list[_Goal]) -> Iterator[Numbers]:
-    """Inputs that bring the sums nearer to what they should be; the last one is the best that was found."""
+    # Inputs that bring the sums nearer to what they should be; the last one is the best that was found.
     low, high = np.array([(s.low, s.high) for s in on.inputs]).T
     x = (low + high) >> 1
     best, last = x, None
@@ -71,13 +71,13 @@ def _towards(on: OnNumbers, goals: list[_Goal]) -> Iterator[Numbers]:
 
 
 def _off(on: OnNumbers, goals: list[_Goal], numbers: Numbers) -> list[int]:
-    """By how much each sum is too small."""
+    # Difference of each sum from its goal.
     sums = (sum(k * int(numbers[on.places[s]]) for s, k in terms.items()) for terms, _ in goals)
     return [wanted - found for (_, wanted), found in zip(goals, sums, strict=True)]
 
 
 def _exact(on: OnNumbers, goals: list[_Goal], x: Numbers) -> Numbers:
-    """Where sums are of inputs themselves: change these, those with the largest factors first."""
+    # Sums of inputs: changes inputs with the largest factors first.
     x = x.copy()
     for terms, wanted in goals:
         own = {on.places[s]: (k, s) for s, k in terms.items() if k and on.places[s] < len(on.inputs)}

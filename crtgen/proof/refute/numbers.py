@@ -62,7 +62,7 @@ class OnNumbers:
         return self._outputs.read(numbers), self._next.read(numbers)
 
     def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
-        """How much each input pushes the sum of ``wanted`` near these numbers, roughly."""
+        """Return approximate slopes of the sum of ``wanted`` in each input, near these numbers."""
         slopes = np.zeros(numbers.size)
         for symbol, k in wanted.items():
             slopes[self.places[symbol]] += k
@@ -147,7 +147,7 @@ class _NumberSums:
             numbers[self.at[of]] = self.layer.function(c, total[of])
 
     def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
-        """Each output is taken for a line between the ends of its channel, clamped or not."""
+        # Each output is taken for a line between the ends of its channel, clamped or not.
         if not self.at.size:
             return
         own = slopes[self.at]
@@ -172,7 +172,7 @@ class _Pairs:
             numbers[self.at] = self.layer.value(*(cells.read(numbers) for cells in self.operands))
 
     def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
-        """By what a step of 16 of each operand does."""
+        # Effect of a step of 16 in each operand.
         if not self.at.size:
             return
         read = [cells.read(numbers) for cells in self.operands]
@@ -233,5 +233,5 @@ class _Rows:
         numbers[self.at] = made[list(self.own)]
 
     def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
-        """A greater input gives a greater share."""
+        # A greater input gives a greater share.
         np.add.at(slopes, self.inputs.at[list(self.own)], slopes[self.at])

@@ -28,7 +28,7 @@ class Stopped:
     """r0 to r15 there."""
 
     def run(self, written: Iterable[tuple[int, bytes]], read: Iterable[tuple[int, int]]) -> list[bytes]:
-        """What is in the memory to ``read`` (address, bytes) after a run with what is ``written``.
+        """Write memory, run, and return the memory to ``read`` (address, bytes).
 
         Raises ``LinkError`` if the run does not end, ``MismatchError`` if it does not return 0.
         """
@@ -75,7 +75,7 @@ class _Debugger:
         self.ask("qXfer:features:read:target.xml:0,fff")  # without it, QEMU sets no register
 
     def ask(self, text: str) -> str:
-        """Send a packet; gives the answer. Raises ``LinkError`` for an error, and where there is none."""
+        # Send a packet; gives the answer. Raises ``LinkError`` for an error, and where there is none.
         self.line.sendall(f"${text}#{sum(text.encode()) & 255:02x}".encode())
         answer = self._packet()
         if answer[:1] in ("", "E"):
@@ -99,12 +99,10 @@ class _Debugger:
             self.buffer += more
 
     def registers(self) -> list[int]:
-        """r0 to r15."""
         data = bytes.fromhex(self.ask("g")[: 16 * 8])
         return [int.from_bytes(data[i : i + 4], "little") for i in range(0, 64, 4)]
 
     def stop_at(self, address: int) -> None:
-        """Run to an instruction."""
         self.ask(f"Z1,{address:x},2")
         self.ask("c")
         self.ask(f"z1,{address:x},2")

@@ -114,7 +114,7 @@ def test_what_changed_since_the_baseline(planned: Study, tmp_path: Path) -> None
 def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
     path = tmp_path / "old.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="it is no report"):
+    with pytest.raises(UsageError, match="the file is not a report"):
         read_baseline(path)
 
 

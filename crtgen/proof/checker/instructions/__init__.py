@@ -1,4 +1,4 @@
-"""What instructions do: Thumb-2 of Armv6-M to Armv8.1-M, its DSP extension, Helium, and float32."""
+"""Semantics of instructions: Thumb-2 from Armv6-M to Armv8.1-M, the DSP extension, Helium, and float32."""
 
 from crtgen.proof.checker.instructions import (  # noqa: F401  each registers its families
     branches,

@@ -44,7 +44,7 @@ _NOT_IN_BLOCKS = ("it", "cb", "cps", "dls", "wls", "le", "vpst", "vpt")
 
 @family("msr", "cpsid", "cpsie")
 def special(m: Machine, i: DecodedInstruction) -> Step:
-    """Whether interrupts come, and where the stack ends: after a reset only."""
+    """Step of CPS and of MSR to the stack limits: allowed after a reset only."""
     which = i.operands[0].lower()
     if not m.starts or which not in (("msplim", "primask") if i.name == "msr" else ("i",)):
         raise Refusal("a register that is not followed")
@@ -132,7 +132,7 @@ def _count(v: Word) -> int:
 
 
 def _counter(i: DecodedInstruction) -> int:
-    """The register that the count comes from."""
+    # The register that the count comes from.
     n = register(i.operands[1])
     if i.operands[0] != "lr" or n in (SP, PC):
         raise Refusal("a loop that is not counted by LR")

@@ -34,14 +34,14 @@ def _with_flags(*names: str) -> list[str]:
 
 
 def _three(i: DecodedInstruction) -> Sequence[str]:
-    """Destination, first and second operand, where two are written that mean three."""
+    # Destination, first and second operand, where two are written that mean three.
     q = i.operands
     two = len(q) == 2 or (len(q) == 3 and re.match(r"(lsl|lsr|asr|ror) ", q[2]))
     return (q[0], *q) if two else q
 
 
 def _is_plain(tokens: Sequence[str]) -> bool:
-    """Whether an operand leaves the carry alone: no shift, and no number that is a byte rotated."""
+    # True if an operand leaves the carry alone: no shift, and no rotated constant.
     return len(tokens) == 1 and (tokens[0][0] != "#" or 0 <= number(tokens[0]) < 256)
 
 
@@ -112,7 +112,7 @@ def addition(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _address(m: Machine, i: DecodedInstruction, d: int, offset: int) -> Step:
-    """ADR: an address by the program counter."""
+    # ADR: an address by the program counter.
     value = ((i.address + 4) & ~3) + offset
 
     def step() -> None:
@@ -174,7 +174,7 @@ def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
 
 
 def _long_flags(m: Machine, kind: str, a: Word, b: Word) -> Word | None:
-    """The upper word of a sum or difference of 64 bits, of which the flags are that of the lower words."""
+    # The upper word of a sum or difference of 64 bits, of which the flags are that of the lower words.
     was, low, other, carry = m.flags
     if was != kind or carry != 0:
         return None
@@ -259,7 +259,7 @@ def _shift_by_number(m: Machine, kind: str, flags: bool, which: tuple[int, int, 
 
 
 def _last_out(kind: str, v: Word, n: int) -> Word:
-    """The bit that a shift by 1 to 32 moves out."""
+    # The bit that a shift by 1 to 32 moves out.
     if n == 0:
         return unknown()
     place = 32 - n if kind == "lsl" else n - 1
@@ -344,7 +344,7 @@ def unary(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("asrl", "lsll", "lsrl")
 def shift_two(m: Machine, i: DecodedInstruction) -> Step:
-    """Of 64 bits in two registers, by a number."""
+    """Step of a 64-bit shift by a constant, in two registers."""
     low, high, n = register(i.operands[0]), register(i.operands[1]), number(i.operands[2])
     if not 0 < n < 32:
         raise Refusal("a long shift by that much")

@@ -225,8 +225,8 @@ def move_block(m: Machine, i: DecodedInstruction) -> Step:
     return step
 
 
+# A word of a vector register, as objdump names it: q0 is d0 and d1.
 _WORD = re.compile(r"d(\d+)\[([01])\]")
-"""A word of a vector register, as objdump names it: q0 is d0 and d1."""
 
 _LANE = re.compile(r"q([0-7])\[([0-3])\]")
 
@@ -253,7 +253,7 @@ def move(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _move_two(m: Machine, q: Sequence[str]) -> Step:
-    """VMOV q0[2], q0[0], r1, r2: the first register is the lane with the lower number. Or the other way."""
+    # VMOV q0[2], q0[0], r1, r2: the first register is the lane with the lower number. Or the other way.
     to_core = not q[0].startswith("q")
     lanes = [_LANE.fullmatch(name) for name in (q[2:] if to_core else q[:2])]
     if lanes[0] is None or lanes[1] is None:

@@ -59,7 +59,7 @@ def long_accumulate(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _product_of_sum(u: Word, v: Word) -> LinearSum | None:
-    """The product of a number and another one, or a sum that keeps to 32 bits."""
+    # The product of a number and another one, or a sum that keeps to 32 bits.
     if isinstance(u, int):
         u, v = v, u
     if not isinstance(v, int):
@@ -98,7 +98,7 @@ def long_products_of_halves(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _with_product(words: tuple[Word, Word], u: Word, v: Word) -> tuple[Word, Word]:
-    """64 bits and the product of two halves."""
+    # 64 bits and the product of two halves.
     before = as_long(*words)
     made = mac(before, u, v) if before is not None else None
     together = long_words(made) if isinstance(made, LinearSum) else None
@@ -111,7 +111,7 @@ def _with_product(words: tuple[Word, Word], u: Word, v: Word) -> tuple[Word, Wor
 
 
 def _product(u: Word, v: Word, is_signed: bool) -> tuple[Word, Word]:
-    """The lower and the upper word."""
+    # The lower and the upper word.
     if isinstance(u, int) and isinstance(v, int):
         p = signed(u) * signed(v) if is_signed else u * v
         return p & M32, p >> 32 & M32

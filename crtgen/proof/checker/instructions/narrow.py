@@ -87,8 +87,8 @@ def _saturated(bits: int, factor: int) -> _Lane:
     return lambda a, b: apply("ssat", bits, add(a, b, factor))
 
 
+# Operations that are the same for all lane sizes, modulo 2^bits.
 _PLAIN: dict[str, _Lane] = {"vadd": add, "vsub": subtract, "vmul": mul}
-"""What is the same for all sizes of lanes, modulo 2^bits."""
 
 _OF_WORDS = ("vmulh", "vrmulh", "vqrdmulh", "vqdmulh")
 _SIGNED = {"vmax": "max", "vmin": "min"}
@@ -131,7 +131,7 @@ def _each(of: _Lane, u: Word, v: Word, lane: int, raw: bool) -> Word:
 
 
 def _operation(name: str, kind: str, lane: int, last: str) -> _Lane:
-    """The operation on words that hold a signed lane each."""
+    # The operation on words that hold a signed lane each.
     if name in _PLAIN:
         return _PLAIN[name]
     if name in _OF_WORDS and lane == 4 and (kind[0] == "s" or name == "vmulh"):
@@ -165,7 +165,7 @@ def _shift(name: str, kind: str, last: str) -> _Lane:
 
 
 def _by_amount(kind: str) -> _Lane:
-    """By a register or by lanes: to the left, or to the right by what is negative."""
+    # By a register or by lanes: to the left, or to the right if negative.
     if lane_bytes(kind) != 4:
         raise Refusal(f"a shift of {kind} by a register")
 

@@ -24,13 +24,13 @@ from crtgen.proof.checker.words import (
 
 __all__ = ["as_word"]
 
+# Which halves are multiplied.
 _HALVES = {
     "smlabb": ((0, 0),), "smlabt": ((0, 1),), "smlatb": ((1, 0),), "smlatt": ((1, 1),),
     "smulbb": ((0, 0),), "smulbt": ((0, 1),), "smultb": ((1, 0),), "smultt": ((1, 1),),
     "smlad": ((0, 0), (1, 1)), "smladx": ((0, 1), (1, 0)),
     "smuad": ((0, 0), (1, 1)), "smuadx": ((0, 1), (1, 0)),
 }  # fmt: skip
-"""Which halves are multiplied."""
 
 
 def as_word(v: Word) -> Word:
@@ -54,7 +54,7 @@ def products_of_halves(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _rotation(i: DecodedInstruction) -> tuple[tuple[str, ...], int]:
-    """Operands without the rotation, and that in bytes."""
+    # Operands without the rotation, and that in bytes.
     last = i.operands[-1]
     if last.startswith("ror "):
         return i.operands[:-1], number(last[4:]) // 8
@@ -163,7 +163,7 @@ def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _picked(a: Byte, b: Byte, u: Byte, v: Byte) -> Byte:
-    """``u`` where a >= b as signed bytes, else ``v``."""
+    # ``u`` where a >= b as signed bytes, else ``v``.
     if isinstance(a, int) and isinstance(b, int):
         return u if signed8(a) >= signed8(b) else v
     if _same(a, u) and _same(b, v):

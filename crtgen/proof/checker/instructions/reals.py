@@ -35,7 +35,7 @@ def _set(m: Machine, n: int, word: Word) -> None:
 
 
 def _place(m: Machine, name: str) -> tuple[Callable[[], Word], Callable[[Word], None]]:
-    """How a register of the core or of the FPU is read and written."""
+    # Read and write access to a register of the core or of the FPU.
     if name[0] == "s" and name[1:].isdigit():
         n = _single(name)
         return lambda: _get(m, n), lambda word: _set(m, n, word)
@@ -50,14 +50,14 @@ def _place(m: Machine, name: str) -> tuple[Callable[[], Word], Callable[[Word], 
 
 
 def _expanded(code: int) -> int:
-    """The bits of the number that 8 bits of an instruction are (VFPExpandImm)."""
+    # The bits of the number that 8 bits of an instruction are (VFPExpandImm).
     top = 0x3E000000 if code & 0x40 else 0x40000000
     return (code & 0x80) << 24 | top | (code & 0x3F) << 19
 
 
 @family("vmov:s")
 def move(m: Machine, i: DecodedInstruction) -> Step:
-    """Of one word or two, in their order; or a number."""
+    """Step of a move of one or two words, or of a constant."""
     q = i.operands
     if q[1][0] == "#":
         n, word = _single(q[0]), _expanded(number(q[1]))
@@ -82,7 +82,7 @@ def transfer(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vldr", "vstr")
 def transfer_pair(m: Machine, i: DecodedInstruction) -> Step:
-    """Of d0 to d15, two words each."""
+    """Step of a transfer between two core registers and d0 to d15."""
     if i.operands[0][0] != "d":
         raise Refusal("a register that is not followed")
     n, at = 2 * int(i.operands[0][1:]), address(m, i, i.operands[1:])
@@ -189,7 +189,7 @@ def chained(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _known_to_all(m: Machine) -> None:
-    """Of Armv7E-M, an M7 has these, an M4 has not."""
+    # An M7 has these instructions of Armv7E-M, an M4 has not.
     if m.image.architecture == "armv7e-m":
         raise Refusal("an instruction that not every core of the architecture has")
 

@@ -18,7 +18,7 @@ _FAMILIES: dict[str, Family] = {}
 
 
 def family(*names: str) -> Callable[[Family], Family]:
-    """What makes a step of the instructions with these names.
+    """Register a function that makes the steps of the instructions with these names.
 
     ``vadd:s`` is VADD of float32, ``vadd:q`` that of Helium's lanes.
     """
@@ -50,7 +50,7 @@ _GATHER = re.compile(r"\[\w+, (q\d)\b.*|\[(q\d)\b.*")
 
 
 def _is_unpredictable(i: DecodedInstruction) -> bool:
-    """Whether a register is two results, or a result and the base that is written back (UNPREDICTABLE)."""
+    # UNPREDICTABLE: a register is written twice, or is both a result and the base that is written back.
     q = i.operands
     if (_TWO_RESULTS.fullmatch(i.name) or (i.name == "vmov" and len(q) == 4)) and q[0] == q[1]:
         return True
@@ -67,7 +67,7 @@ def _is_unpredictable(i: DecodedInstruction) -> bool:
 
 
 def _of_reals(i: DecodedInstruction) -> str:
-    """What the name of an instruction has behind it where it is about numbers of float32."""
+    # Suffix of an instruction's name for float32.
     if i.name[0] != "v":
         return ""
     if i.name == "vmrs" and i.operands[0] == "APSR_nzcv":

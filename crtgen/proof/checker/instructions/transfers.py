@@ -15,7 +15,7 @@ __all__ = ["aligned_base"]
 
 @family("ldr", "ldrb", "ldrsb", "ldrh", "ldrsh")
 def load(m: Machine, i: DecodedInstruction) -> Step:
-    """Of an entry of a constant table, too, where the index depends on an input."""
+    """Step of a load, also from a constant table whose index depends on an input."""
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     if d == PC:
         return lambda: m.leave(memory.load(at()))
@@ -116,7 +116,7 @@ def load_many(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _block(i: DecodedInstruction) -> tuple[int, list[int], bool]:
-    """Base, registers, and whether the base is written back."""
+    # Base, registers, and whether the base is written back.
     if i.name in ("push", "pop"):
         return SP, register_list(i.operands[0]), True
     base = i.operands[0]

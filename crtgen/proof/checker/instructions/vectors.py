@@ -38,7 +38,7 @@ def transfer(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def _places(m: Machine, i: DecodedInstruction, size: int, lane: int) -> tuple[Callable[[], list[int]], bool]:
-    """The address of each element, and whether they follow each other."""
+    # The address of each element, and whether they follow each other.
     text = ", ".join(i.operands[1:])
     of_vector, indexed = _OF_VECTOR.fullmatch(text), _INDEXED.fullmatch(text)
     if of_vector:
@@ -114,7 +114,7 @@ def _load(
 
 
 def _gather(m: Machine, d: int, match: re.Match[str], form: tuple[int, int, bool], predicated: bool) -> Step:
-    """Elements at offsets that may depend on inputs: entries of a table."""
+    # Elements at offsets that may depend on inputs: entries of a table.
     base, q, scale = register(match[1]), vector(match[2]), int(match[3] or 0)
     lane, element = form[1], _element(m, form)
 
@@ -143,7 +143,7 @@ def _unsigned_lanes(w: Word, lane: int) -> list[Word]:
 
 
 def _element(m: Machine, form: tuple[int, int, bool]) -> Callable[[int], Word]:
-    """What loads an element: its bytes, those of the lane, and whether it has a sign."""
+    # Loads an element: its bytes, the lane's bytes, signed or not.
     size, lane, is_signed = form
     memory = m.memory
 
@@ -157,7 +157,6 @@ def _element(m: Machine, form: tuple[int, int, bool]) -> Callable[[int], Word]:
 
 
 def _packed(v: Sequence[Word], lane: int) -> list[Word]:
-    """Lanes as words."""
     if lane == 4:
         return list(v)
     if lane == 2:
@@ -202,8 +201,8 @@ def _store(
     return step
 
 
+# Which of 16 words of memory each of VLD40 to VLD43 moves, one for each beat.
 _GROUPS = ((0, 1, 10, 11), (2, 3, 12, 13), (4, 5, 14, 15), (6, 7, 8, 9))
-"""Which of 16 words of memory each of VLD40 to VLD43 moves, one for each beat."""
 
 
 @family(*(f"v{way}4{k}" for way in ("ld", "st") for k in range(4)))

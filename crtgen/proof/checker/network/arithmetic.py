@@ -62,7 +62,7 @@ def requantize(acc: Ints, multiplier: int, exponent: int) -> Any:
 
 
 def requantize_long(acc: Ints, multiplier: int, exponent: int) -> Any:
-    """The same of 64 bits: the multiplier is rounded to 15 bits, and the product once."""
+    """Requantise a 64-bit sum: the multiplier is rounded to 15 bits, and the product once."""
     reduced = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
     return (acc * reduced + (1 << (14 - exponent))) >> (15 - exponent)
 
@@ -103,7 +103,7 @@ def exp_negative(a: Any, bits: int) -> Any:
 
 
 def _exp_of_quarter(a: Any) -> Any:
-    """exp of -1/4 to 0, in Q0."""
+    # exp of -1/4 to 0, in Q0.
     x = a + (1 << 28)
     x2 = high_mul(x, x)
     x3, x4 = high_mul(x2, x), high_mul(x2, x2)
@@ -117,7 +117,7 @@ def reciprocal(a: Any) -> Any:
 
 
 def _twice_reciprocal(a: Any) -> Any:
-    """2 / (1 + a) with two integer bits, by three steps of Newton's."""
+    # 2 / (1 + a) with two integer bits, by three steps of Newton's.
     total = a + _TOP
     half = np.where(total >= 0, total + 1, total - 1) // 2
     x = 1515870810 + high_mul(half, -1010580540)

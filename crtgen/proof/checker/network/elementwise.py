@@ -38,8 +38,8 @@ __all__ = [
 
 _B = tflite.BuiltinOperator
 _ACTIVATIONS = {_B.RELU: 1, _B.RELU_N1_TO_1: 2, _B.RELU6: 3}
+# Values of an element that are tried one by one, to see whether a function falls.
 _MOST = 1 << 16
-"""Values of an element that are tried one by one, to see whether a function falls."""
 
 
 class ElementLayer(SumLayer):
@@ -94,7 +94,7 @@ class ElementLayer(SumLayer):
         return np.broadcast_to(self.value(*(acc if k is None else np.int64(k) for k in channel)), acc.shape)
 
     def part(self, which: int, v: Any) -> Any:
-        """What an operand brings in."""
+        """Return the contribution of an operand."""
         raise NotImplementedError
 
     def last(self, joined: Any) -> Any:
@@ -102,7 +102,7 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def _rises(self) -> bool:
-        """Of one operand: as all of its values say; of more than can be tried, it does."""
+        # Decided by all values of one operand; assumed if there are too many to try.
         if len(self.all_of) > 1:
             return False
         ((low, high),) = self.all_of
@@ -208,7 +208,7 @@ class Sigmoid(ElementLayer):
 
 
 def _table_factor(scale: float) -> tuple[int, int]:
-    """What an input is multiplied with and shifted by, to be in steps of 1 / (3 * 4096)."""
+    # Multiplier and shift that convert an input to steps of 1 / (3 * 4096).
     power = round(np.log2(scale))
     if abs(np.log2(scale) - power) < 1e-3 and power + 12 in (0, 1):
         return 3 << power + 12, 0
@@ -246,7 +246,7 @@ class HardSwishLayer(ElementLayer):
         x = operands[0] << 7
         (factor, exponent), (relu_factor, relu_exponent) = self.output, self.relu
         if exponent > 0:
-            raise Refusal("its output's scale is too fine for its input's")
+            raise Refusal("the output's scale is too fine for the input's")
         made = _high_mul16(x, factor)
         share = _shifted16(x, relu_exponent - 1) if relu_exponent > 0 else x
         share = _high_mul16(share, relu_factor)
@@ -256,7 +256,7 @@ class HardSwishLayer(ElementLayer):
 
 
 def _high_mul16(a: Any, multiplier: int) -> Any:
-    """A multiplier of 31 bits is rounded to 15 before."""
+    # A multiplier of 31 bits is rounded to 15 before.
     product = a * min((multiplier + (1 << 15)) >> 16, 0x7FFF)
     return _towards_zero(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)))
 

@@ -58,7 +58,7 @@ class NetworkOperator:
 
     @property
     def name(self) -> str:
-        """As TFLite calls it."""
+        """Name in TFLite."""
         return str(_NAMES.get(self.code, f"operator {self.code}"))
 
     @property
@@ -81,7 +81,9 @@ class NetworkOperator:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What lives from run to run: the tensors that read it, the one that is assigned, and the first value."""
+    """A variable that lives from run to run: tensors that read it, the tensor that is assigned, the first
+    value.
+    """
 
     read: tuple[int, ...]
     assigned: int
@@ -103,7 +105,9 @@ class ModelFile:
                 "the file of its network can be proven by itself"
             )
         if path.suffix.lower() in (".tar", ".so", ".o"):
-            raise Refusal("its code is not crtgen's, and no file says what it computes: nothing is compared")
+            raise Refusal(
+                "the code is not crtgen's, and no file says what it computes, so nothing is compared"
+            )
         if self.data[4:8] != b"TFL3":
             raise CorruptModelError("no .tflite file: a proof starts from one", where=str(path))
         try:
@@ -148,7 +152,7 @@ class ModelFile:
         return known + [Variable((t,), ~t, np.full(self.size(t), self.zero_point(t))) for t in kept]
 
     def _names(self, operators: Any) -> tuple[dict[int, bytes], dict[int, list[tuple[int, int]]]]:
-        """The variable that a handle names; of reads and assignments the handle and the tensor."""
+        # The variable that a handle names; of reads and assignments the handle and the tensor.
         b, names = tflite.BuiltinOperator, dict[int, bytes]()
         pairs: dict[int, list[tuple[int, int]]] = {b.READ_VARIABLE: [], b.ASSIGN_VARIABLE: []}
         for operator in operators:
@@ -168,7 +172,7 @@ class ModelFile:
         return _shape(self._tensor(tensor))
 
     def size(self, tensor: int) -> int:
-        """How many elements it has."""
+        """Return the number of elements."""
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 
     def type(self, tensor: int) -> int:
@@ -221,7 +225,7 @@ class ModelFile:
         return int(q.ZeroPointAsNumpy()[0])
 
     def limits(self, tensor: int, activation: int) -> tuple[int, int]:
-        """What an activation leaves of the type: NONE, RELU, RELU_N1_TO_1 or RELU6."""
+        """Return the range of the type within an activation: NONE, RELU, RELU_N1_TO_1 or RELU6."""
         kind = self.kind(tensor)
         if not activation:
             return kind.low, kind.high

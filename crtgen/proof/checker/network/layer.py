@@ -1,4 +1,4 @@
-"""What all layers have: the symbols of their outputs, and which of these are proven."""
+"""Common parts of all layers: the symbols of their outputs, and which of these are proven."""
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
@@ -24,7 +24,7 @@ class Layer:
     """
 
     is_move = False
-    """Whether its outputs are bytes of its inputs, so that nothing has to be proven of it."""
+    """True if its outputs are copies of input bytes, so that there is nothing to prove."""
 
     def __init__(self, network: "Network", operator: NetworkOperator) -> None:
         self.network, self.operator = network, operator
@@ -35,7 +35,7 @@ class Layer:
         self.same: dict[int, int] = {}
         self.reasons: list[str] = []
         self.wrong: list[list[tuple[dict[Symbol, int], int]]] = []
-        """Where bytes are not the network's: sums of symbols, and what all of them are there."""
+        """Sums of symbols at bytes that differ from the network, and the value that all of them have."""
         self.evaluations = 0
         self.kept: list[object] = []
         """Expressions that verdicts name by their ``id``."""

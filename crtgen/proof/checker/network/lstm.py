@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["CELL", "FORGET", "INPUT", "OUTPUT", "LstmLayer", "UnitTime"]
 
 INPUT, FORGET, CELL, OUTPUT = range(4)
+# Inputs of peepholes, a projection, norms.
 _LEFT_OUT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
-"""Inputs of peepholes, a projection, norms."""
 _HIDDEN, _CELLS = 18, 19
 
 
@@ -49,8 +49,7 @@ def short(v: Any) -> Any:
 
 
 class _GateProducts(SumLayer):
-    """What the input, or the hidden state, brings to each gate: int16 of each row, time, gate and unit."""
-
+    # Products of the input, or of the hidden state, for each gate: int16 of each row, time, gate and unit.
     def __init__(self, lstm: "LstmLayer", first: int, biased: bool) -> None:
         super().__init__(lstm.network, replace(lstm.operator, outputs=lstm.operator.outputs[:1]))
         self.lstm, self.biased, f = lstm, biased, lstm.file
@@ -62,7 +61,7 @@ class _GateProducts(SumLayer):
         self.factors = [quantized_multiplier(s * 4096) for s in scales]
         self.biases = [f.constant(t) for t in self.operator.inputs[12:16]]
         if any(a is None for a in (*self.weights, *self.biases)):
-            raise Refusal("its weights and biases have to be constant")
+            raise Refusal("weights and biases must be constant")
         self.size = lstm.steps * 4
         self.limits = -0x8000, 0x7FFF
         kind = f.kind(given)
@@ -93,7 +92,7 @@ class _GateProducts(SumLayer):
         return int((low + bias).min()), int((high + bias).max())
 
     def numbers(self, x: Ints) -> list[Any]:
-        """For each gate what rows of elements bring to all units."""
+        # For each gate, the products of all units with rows of elements.
         bases = (b if self.biased else 0 for b in self.biases)
         pairs = zip(self.weights, bases, strict=True)
         return [self.function(gate, (x - self.zero) @ w.T + b) for gate, (w, b) in enumerate(pairs)]
@@ -211,7 +210,7 @@ class LstmLayer(Layer):
 
     @cached_property
     def roles(self) -> dict[Value, tuple[str, Any]]:
-        """What symbols are: ("cell", place) or ("gate", its number)."""
+        """Role of each symbol: ("cell", place) or ("gate", its number)."""
         gates = [*enumerate(self.network.prepared(self.gates))]
         cells: dict[Value, tuple[str, Any]] = {v: ("cell", place) for place, v in self.cell.items()}
         return cells | {v: ("gate", i) for i, v in reversed(gates)}
@@ -227,7 +226,7 @@ class LstmLayer(Layer):
         return self.cell[place]
 
     def index_of(self, place: UnitTime) -> int:
-        """Where a hidden state is among the outputs."""
+        """Return the index of a hidden state among the outputs."""
         row, time, unit = place
         first = time * self.rows + row if self.time_first else row * self.times + time
         return first * self.units + unit
@@ -257,26 +256,26 @@ class LstmLayer(Layer):
     # ---- what is made of products
 
     def remembered(self, product: Any) -> Any:
-        """Of forget gate times cell state."""
+        """Scale forget gate times cell state."""
         return short(requantize(product, *self.to_keep))
 
     def entering(self, product: Any) -> Any:
-        """Of input gate times cell gate."""
+        """Scale input gate times cell gate."""
         return short(requantize(product, *self.to_cell))
 
     def first_cell(self, product: Any) -> Any:
-        """Of input gate times cell gate, where nothing was kept."""
+        """Scale input gate times cell gate for the first time step."""
         return self.next_cell(self.entering(product))
 
     def next_cell(self, total: Any) -> Any:
-        """Of the sum of these two."""
+        """Saturate the sum of these two."""
         return np.clip(short(total), -self.clip, self.clip)
 
     def tanh(self, cell: Any) -> Any:
-        """Of a cell state, as a number of 15 bits and a sign."""
+        """Apply tanh to a cell state; the result has 15 bits and a sign."""
         factor, shift = self.of_tanh
         return sigmoid16((cell * factor + (1 << shift >> 1)) >> shift, is_tanh=True)
 
     def next_hidden(self, product: Any) -> Any:
-        """Of output gate times tanh."""
+        """Scale output gate times tanh."""
         return np.clip(requantize(product, *self.to_hidden) + self.zero, *self.limits)

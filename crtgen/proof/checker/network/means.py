@@ -23,7 +23,7 @@ class AveragePool(SumLayer):
         o = self.operator.options(tflite.Pool2DOptions)
         x, kind = self.operator.inputs[0], self.type
         if self.file.kind(x) != kind:
-            raise Refusal("its input has to be of the type of its output")
+            raise Refusal("input and output must have the same type")
         self.limits = self.file.limits(self.operator.output, o.FusedActivationFunction())
         where, _ = windows(self, (o.FilterHeight(), o.FilterWidth()), o, (1, 1))
         values, depth = self.network.values(x), self.file.shape(x)[-1]
@@ -69,7 +69,7 @@ def reduced(layer: Layer) -> Any:
     x, axes = layer.operator.inputs
     along, array = layer.file.constant(axes), layer.network.array(x)
     if along is None:
-        raise Refusal("its axes have to be constant")
+        raise Refusal("axes must be constant")
     axis = tuple(sorted({int(a) % array.ndim for a in along.ravel()}))
     return np.moveaxis(array, axis, range(-len(axis), 0)).reshape(layer.size, -1)
 
@@ -97,7 +97,7 @@ class Bilinear(SumLayer):
 
 
 def _between(size: int, out: int, corners: bool, centers: bool) -> list[tuple[tuple[int, int], ...]]:
-    """For each place the two elements that it is between, and their shares of 1024."""
+    # For each position, its two neighbours and their weights in 1/1024.
     scale = ((size << 10) + out // 2) // out
     if corners and out > 1:
         scale = (1024 * (size - 1) + (out - 1) // 2) // (out - 1)

@@ -30,14 +30,14 @@ class Move(Layer):
         for x in tensors:
             moved = [y for y in self.operator.outputs if x >= 0 and f.has_scale(x) and f.has_scale(y)]
             if any((f.scale(x), f.zero_point(x)) != (f.scale(y), f.zero_point(y)) for y in moved):
-                raise Refusal("it changes the scale, which is not followed yet")
+                raise Refusal("a change of the scale is not followed yet")
         made = MOVES[self.operator.code](self)
         parts = made if isinstance(made, list) else [made]
         values: list[Value] = [
             v if isinstance(v, Symbol) else int(v) for part in parts for v in np.ravel(part)
         ]
         if len(values) != self.size:
-            raise Refusal("its output has another size than its shape")
+            raise Refusal("the size of the output does not fit its shape")
         self.proven.update(range(self.size))
         return values
 
@@ -136,7 +136,6 @@ def _shape(m: Move) -> Array:
 
 
 def _nearest(m: Move) -> Array:
-    """ResizeNearestNeighbor, with places in float32."""
     o, x = m.operator.options(tflite.ResizeNearestNeighborOptions), m.array(0)
     for axis, size in enumerate(m.numbers(1), 1):
         x = np.take(x, _places(x.shape[axis], size, o.AlignCorners(), o.HalfPixelCenters()), axis)

@@ -103,7 +103,7 @@ class Network:
         for tensor in self.file.inputs:
             self._given[tensor] = list(window) or self._symbols(tensor)
         self.fed = {t: list(new) if new else values for t, values in self._given.items()}
-        """What the image gets of each input."""
+        """Elements that the image receives of each input."""
         self.states = self.file.variables()
         for state in self.states:
             values: list[Value] = [int(v) for v in state.first]
@@ -134,7 +134,7 @@ class Network:
         return kind(self, operator)
 
     def _note_readers(self, layer: Layer) -> None:
-        """Who reads the symbols of a tensor: through layers that move bytes, too."""
+        # Who reads the symbols of a tensor: through layers that move bytes, too.
         sources = [self._sources.get(t, frozenset((t,))) for t in layer.data_inputs()]
         origins = frozenset[int]().union(*sources)
         if layer.is_move:
@@ -146,7 +146,7 @@ class Network:
             self.readers.setdefault(tensor, []).extend(followers)
 
     def _composed(self, layer: Layer) -> list[Layer]:
-        """What follows at once: functions of one element, one after the other."""
+        # Element-wise functions that directly follow, one after the other.
         found: list[Layer] = []
         while isinstance(layer, SumLayer):
             after = [
@@ -204,7 +204,7 @@ class Network:
         yield from ((layer.operator.output, layer.values) for layer in self.layers if layer.values)
 
     def _offset(self, layer: Layer, tensor: int) -> int:
-        """Where a tensor begins among the outputs of its layer."""
+        # Offset of a tensor among the outputs of its layer.
         outputs = layer.operator.outputs
         return sum(self.file.size(t) for t in outputs[: outputs.index(tensor)])
 
@@ -221,7 +221,7 @@ class Network:
         return [*self.file.outputs, *(state.assigned for state in self.states)]
 
     def needed(self) -> dict[int, set[int]]:
-        """By layer's number: the outputs that the results depend on."""
+        """Return, by layer, the outputs that the results depend on."""
         need: dict[int, set[int]] = {}
         for tensor in self.results:
             self._need(need, tensor, range(self.file.size(tensor)))

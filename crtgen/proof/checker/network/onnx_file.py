@@ -21,8 +21,8 @@ __all__ = ["OnnxFile", "OnnxOperator", "Scaled"]
 
 _BYTE, _REAL = ElementType(8, -128, 127), ElementType(32, -(1 << 31), (1 << 31) - 1)
 _WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
+# Operators that may follow before the result is quantised.
 _FUNCTIONS = frozenset(("Relu", "Clip"))
-"""What an operator may have behind it before its result is quantised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class OnnxOperator:
 
     @property
     def name(self) -> str:
-        """As ONNX calls it."""
+        """Name in ONNX."""
         return self.code
 
     @property
@@ -80,10 +80,10 @@ class OnnxFile:
         }
         self._names: list[str] = []
         self._scales: dict[int, Scaled] = {}
+        # Quantised tensor or constant behind each output of a DequantizeLinear, by name.
         self._read: dict[str, int | Scaled] = {}
-        """By the name of what DequantizeLinear makes: the tensor that it reads, or a constant."""
+        # Operators whose results are not quantised yet, by the name of their output.
         self._open: dict[str, OnnxOperator] = {}
-        """Operators whose results are not quantised yet, by the name of their output."""
         self.operators: list[OnnxOperator] = []
         given = [v.name for v in graph.input if v.name not in self._arrays]
         self.inputs = [self._real(name) for name in given]
@@ -129,7 +129,7 @@ class OnnxFile:
         self._open[node.output[0]] = made
 
     def _cut(self, node: Any, attributes: dict[str, Any]) -> None:
-        """RELU or Clip behind an operator."""
+        # RELU or Clip behind an operator.
         before = self._open.pop(node.input[0])
         low, high = 0.0, np.inf
         if node.op_type == "Clip":
@@ -175,7 +175,7 @@ class OnnxFile:
             )
 
     def _scale(self, node: Any) -> tuple[Any, int]:
-        """The scales, and the zero point as it is for int8. Of several, all have to be the same."""
+        # The scales, and the zero point as it is for int8. Of several, all have to be the same.
         scale = np.asarray(self._constant(node.input[1]), np.float32)
         if len(node.input) < 3 or not node.input[2]:
             raise Refusal("a quantisation without a zero point")
@@ -193,7 +193,7 @@ class OnnxFile:
 
     @staticmethod
     def _whole(data: Any) -> Any:
-        """A constant as int64, less 128 if it is of uint8."""
+        # A constant as int64, less 128 if it is of uint8.
         if data.dtype not in (np.int8, np.uint8, np.int32):
             raise Refusal(f"a constant of {data.dtype}")
         return data.astype(np.int64) - 128 * (data.dtype == np.uint8)
@@ -225,7 +225,7 @@ class OnnxFile:
         return self._shapes[self._names[tensor]]
 
     def size(self, tensor: int) -> int:
-        """How many elements it has."""
+        """Return the number of elements."""
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 
     def kind(self, tensor: int) -> ElementType:

@@ -25,8 +25,7 @@ _INFINITY = 0x7F800000
 
 
 class _Onnx(Layer):
-    """What layers of an ONNX file have."""
-
+    # Common parts of layers of an ONNX file.
     operator: OnnxOperator  # type: ignore[assignment]
 
     @property
@@ -39,7 +38,7 @@ class _Onnx(Layer):
         return self.operator.attributes.get(name, default)
 
     def cut(self) -> tuple[int, int]:
-        """What Relu or Clip behind the operator leaves of the type."""
+        # Limits of the type after a Relu or Clip.
         y, (low, high) = self.operator.output, self.operator.limits
         ends = [self.type.low, self.type.high]
         for k, end in enumerate((low, high)):
@@ -49,10 +48,9 @@ class _Onnx(Layer):
         return ends[0], ends[1]
 
     def only(self, *names: str) -> None:
-        """Refuse attributes other than these."""
         other = set(self.operator.attributes) - set(names)
         if other:
-            raise Refusal(f"its attributes {', '.join(sorted(other))}")
+            raise Refusal(f"attributes that are not followed: {', '.join(sorted(other))}")
 
 
 class RealInput(SumLayer, _Onnx):
@@ -80,7 +78,7 @@ class RealInput(SumLayer, _Onnx):
         return np.where(k >= 0, k, -(1 << 31) - k)
 
     def function(self, channel: Channel, acc: Ints) -> Any:
-        """Of the bits of numbers."""
+        """Return the function of float bits."""
         with np.errstate(over="ignore"):
             steps = np.rint(number_of(acc) / self.scale).astype(np.float64)
         return np.clip(steps + self.zero, self.type.low, self.type.high).astype(np.int64)
@@ -122,10 +120,10 @@ class _OnnxWeighted(_Scaled):
     """With weights and a bias, and a factor for each output channel."""
 
     def read(self, place: int, axis: int) -> tuple[Ints, Ints]:
-        """Weights with the output channels in front, less their zero point, and biases."""
+        # Weights with the output channels in front, less their zero point, and biases.
         self.begin()
         if len(self.operator.inputs) != 1 or place not in self.operator.constants:
-            raise Refusal("its weights have to be constant")
+            raise Refusal("weights must be constant")
         found, x = self.operator.constants[place], self.operator.inputs[0]
         weights = np.moveaxis(self._whole(found) - found.zero, axis, 0)
         channels = len(weights)
@@ -143,7 +141,7 @@ class _OnnxWeighted(_Scaled):
         return np.asarray(found.data)
 
     def _biases(self, place: int, channels: int, scales: Any) -> Ints:
-        """Integers in steps of the sums."""
+        # Integers in steps of the sums.
         if place not in self.operator.constants:
             return np.zeros(channels, np.int64)
         found = self.operator.constants[place]
@@ -157,7 +155,7 @@ class _OnnxWeighted(_Scaled):
         return bool(self.factors[one] == self.factors[other])
 
     def range_of(self, taps: Sequence[Value], weights: Ints, bias: int) -> tuple[int, int]:
-        """All sums of a channel, where each tap may be any of the values or in the padding."""
+        # All sums of a channel, where each tap may be any of the values or in the padding.
         zero = self.source.zero_point(self.operator.inputs[0])
         low, high = bounds_of(taps)
         a, b = (int(low.min()) - zero) * weights, (int(high.max()) - zero) * weights
@@ -173,7 +171,7 @@ class OnnxConvolution(_OnnxWeighted):
         weights, biases = self.read(1, 0)
         x, values = self.operator.inputs[0], self.network.array(self.operator.inputs[0])
         if values.ndim != 4 or weights.ndim != 4 or values.shape[0] != 1:
-            raise Refusal("its input has to be one image")
+            raise Refusal("the input must be a single image")
         channels, depth = weights.shape[:2]
         each = channels // self.attribute("group", 1)
         if channels % each or values.shape[1] != depth * (channels // each):
@@ -193,7 +191,7 @@ class OnnxConvolution(_OnnxWeighted):
                     yield at, c, *terms_of(base, cells)
 
     def _axes(self, shape: tuple[int, ...], weights: tuple[int, ...]) -> list[list[list[tuple[int, int]]]]:
-        """Along rows and columns: for each output the cells within the input, with their places."""
+        # Along rows and columns: for each output the cells within the input, with their places.
         return axes_of(self, shape, weights[2:], self.attribute("dilations", [1, 1]))
 
 
@@ -230,7 +228,7 @@ class GlobalAverage(_Scaled):
         self.begin()
         values, x = self.network.array(self.operator.inputs[0]), self.operator.inputs[0]
         if values.ndim < 3 or values.shape[0] != 1:
-            raise Refusal("its input has to be one image")
+            raise Refusal("the input must be a single image")
         rows = values.reshape(values.shape[1], -1)
         count, zero = rows.shape[1], self.source.zero_point(x)
         whole = np.float32(self.source.scale(self.operator.output) * np.float32(count))
@@ -249,7 +247,7 @@ class Average(_Scaled):
         self.begin()
         values, x = self.network.array(self.operator.inputs[0]), self.operator.inputs[0]
         if values.ndim != 4 or values.shape[0] != 1 or any(self.attribute("pads", ())):
-            raise Refusal("its input has to be one image, without padding")
+            raise Refusal("the input must be a single image, without padding")
         kernel, zero = self.attribute("kernel_shape", []), self.source.zero_point(x)
         rows, columns = axes_of(self, values.shape, kernel, (1, 1))
         count = int(np.prod(kernel))
@@ -277,7 +275,7 @@ class OnnxMaxPool(MaxPool, _Onnx):
         self.limits = self.cut()
         values = self.network.array(self.operator.inputs[0])
         if values.ndim != 4 or values.shape[0] != 1:
-            raise Refusal("its input has to be one image")
+            raise Refusal("the input must be a single image")
         self.by_set, self.sets = {}, []
         dilations = self.attribute("dilations", [1, 1])
         rows, columns = axes_of(self, values.shape, self.attribute("kernel_shape", []), dilations)
@@ -328,7 +326,7 @@ class OnnxUnary(_Scaled):
             yield i, 0, *terms_of(0, [(value, 1)])
 
     def function(self, channel: Channel, acc: Ints) -> Any:
-        """As both quantisations say: a product and a quotient of float32."""
+        """Apply both quantisations: a product and a quotient in float32."""
         real = (acc - self.first).astype(np.float32) * self.scales[0]
         return np.clip(np.rint(real / self.scales[1]) + self.zero, *self.limits).astype(np.int64)
 
@@ -359,7 +357,7 @@ def same_scale(layer: _Onnx) -> None:
     """Refuse another scale behind the layer than before it."""
     f, x, y = layer.source, layer.operator.inputs[0], layer.operator.output
     if (f.scale(x), f.zero_point(x)) != (f.scale(y), f.zero_point(y)):
-        raise Refusal("it changes the scale, which is not followed yet")
+        raise Refusal("a change of the scale is not followed yet")
 
 
 def axes_of(

@@ -30,7 +30,7 @@ class MaxPool(Layer):
         o = self.operator.options(tflite.Pool2DOptions)
         x, y = self.operator.inputs[0], self.operator.output
         if self.file.kind(x) != self.type:
-            raise Refusal("its input has to be of the type of its output")
+            raise Refusal("input and output must have the same type")
         self.limits = self.file.limits(y, o.FusedActivationFunction())
         where, _ = windows(self, (o.FilterHeight(), o.FilterWidth()), o, (1, 1))
         values, depth = self.network.values(x), self.file.shape(x)[-1]
@@ -65,13 +65,13 @@ class SoftmaxLayer(Layer):
     """Rows along the last axis. The functions are TFLite Micro's, in gemmlowp's fixed point."""
 
     seen: Any = None
-    """What the recogniser knows of it."""
+    """Facts that the recogniser found."""
 
     def prepare(self) -> list[Value]:
         f, x, y = self.file, self.operator.inputs[0], self.operator.output
         beta = self.operator.options(tflite.SoftmaxOptions).Beta()
         if f.kind(x) != self.type or self.type.low != -128 or f.zero_point(y) != -128:
-            raise Refusal("its input and output have to be int8, the output's zero point -128")
+            raise Refusal("input and output must be int8, with the output's zero point at -128")
         scaled = min(float(np.float32(beta)) * f.scale(x) * (1 << 26), float((1 << 31) - 1))
         self.multiplier, self.shift = quantized_multiplier(scaled)
         if self.shift < 0:
@@ -102,7 +102,7 @@ class SoftmaxLayer(Layer):
         return np.where(difference >= self.least, exp_negative(scaled, 5), 0)
 
     def share(self, difference: Ints) -> Any:
-        """What an element adds to the sum, which has 12 integer bits."""
+        """Return an element's term of the sum, which has 12 integer bits."""
         return np.where(difference >= self.least, rounded_shift(self.power(difference), 12), 0)
 
     def scale_of(self, total: Ints) -> tuple[Any, Any]:

@@ -21,8 +21,8 @@ from crtgen.proof.checker.value import Symbol
 __all__ = ["LinearForm", "RealLayer", "RealNetwork", "in_units"]
 
 _B = tflite.BuiltinOperator
+# By activation: NONE, RELU, RELU_N1_TO_1, RELU6.
 _LIMITS = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
-"""By activation: NONE, RELU, RELU_N1_TO_1, RELU6."""
 _ONE = 1 << 149
 
 Limits = tuple[float, float]
@@ -47,7 +47,7 @@ class LinearForm(NamedTuple):
         return LinearForm(self.constant // divisor, frozenset((s, k // divisor) for s, k in self.terms))
 
     def key(self) -> Key:
-        """What few lines of a layer have in common: the constant, the first symbol and its factor."""
+        """Return a key that few lines of a layer share: the constant, the first symbol and its factor."""
         first, factor = min(self.terms, key=lambda term: _place(term[0]), default=(None, 0))
         return self.constant, first, factor, self.divisor
 
@@ -96,7 +96,7 @@ def _place(s: Symbol) -> tuple[int, int]:
 
 
 def _cells(values: Iterable[tuple[Value, int]]) -> list[tuple[Symbol, int]]:
-    """In the order of their places, without the zeros of padding."""
+    # In the order of their places, without the zeros of padding.
     found = [(v, number) for v, number in values if isinstance(v, Symbol)]
     return sorted(found, key=lambda cell: _place(cell[0]))
 
@@ -118,11 +118,11 @@ class RealLayer(Layer):
             new = Symbol(self.operator.output, i, REAL.low, REAL.high, REAL.bits)
             values.append(new if equal is None else values[equal])
         if len(values) != self.size:
-            raise Refusal("its output has another size than its shape")
+            raise Refusal("the size of the output does not fit its shape")
         return values
 
     def sums(self) -> Iterator[RealSum]:
-        """What each output is, before limits; these are set."""
+        """Yield each output before limits; sets the limits."""
         raise NotImplementedError
 
     def find(self, line: LinearForm, key: Key, limits: Limits) -> Symbol | None:
@@ -136,7 +136,7 @@ class RealLayer(Layer):
     def activate(self, activation: int) -> None:
         """Limits of TFLite's activation with this number."""
         if activation not in _LIMITS:
-            raise Refusal("its activation is not followed")
+            raise Refusal("this activation is not followed")
         self.limits = _LIMITS[activation]
 
     def read(self, channel_axis: int) -> tuple[Any, list[int]]:
@@ -145,7 +145,7 @@ class RealLayer(Layer):
         weights = self.file.constant(w)
         biases = self.file.constant(bias[0]) if bias and bias[0] >= 0 else None
         if weights is None or weights.dtype != np.float32 or (bias and bias[0] >= 0 and biases is None):
-            raise Refusal("its weights are not constants of float32")
+            raise Refusal("weights are not float32 constants")
         channels = weights.shape[channel_axis]
         if channel_axis:
             weights = np.moveaxis(weights, channel_axis, 0)[..., None]

@@ -35,7 +35,7 @@ def fingerprint(terms: Mapping[Symbol, int]) -> int:
 
 
 Channel: TypeAlias = Hashable
-"""What outputs have in common that have the same function."""
+"""Common data of outputs with the same function."""
 
 Summed: TypeAlias = tuple[int, Channel, int, dict[Symbol, int]]
 
@@ -58,7 +58,7 @@ class SumLayer(Layer):
     limits: tuple[int, int]
 
     rises = True
-    """Whether the function never falls. If it may, each sum is looked at."""
+    """True if the function is non-decreasing. Otherwise each sum is looked at."""
 
     def prepare(self) -> list[Value]:
         self.forms, self._steps, self._ends = {}, {}, {}
@@ -69,15 +69,15 @@ class SumLayer(Layer):
         return result
 
     def sums(self) -> Iterator[Summed]:
-        """Of each output: index, channel, constant and coefficients of its sum. Sets ``ranges`` before."""
+        """Yield index, channel, constant and coefficients of each output's sum. Sets ``ranges`` first."""
         raise NotImplementedError
 
     def function(self, channel: Channel, acc: Ints) -> Any:
-        """What the network makes of sums."""
+        """Return the network's function of sums."""
         raise NotImplementedError
 
     def alike(self, one: Channel, other: Channel) -> bool:
-        """Whether the functions of two channels are the same."""
+        """Return whether the functions of two channels are equal."""
         return one == other
 
     def _enter(self, result: list[Value], i: int, c: Channel, base: int, terms: dict[Symbol, int]) -> Value:

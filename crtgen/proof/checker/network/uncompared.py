@@ -17,11 +17,11 @@ REAL = ElementType(32, -(1 << 31), (1 << 31) - 1)
 
 class _File(ModelFile):
     def kind(self, tensor: int) -> ElementType:
-        """Of float32, the bits of a number."""
+        # Float32 is the bits of a number.
         return REAL if self.type(tensor) == tflite.TensorType.FLOAT32 else super().kind(tensor)
 
     def zero_point(self, tensor: int) -> int:
-        """Numbers of float32 are what they say."""
+        # Numbers of float32 are what they say.
         return 0 if self.type(tensor) == tflite.TensorType.FLOAT32 else super().zero_point(tensor)
 
 

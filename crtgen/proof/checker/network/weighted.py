@@ -21,16 +21,16 @@ class _Weighted(SumLayer):
     """The axis of output channels in the weights."""
 
     def read(self, activation: int) -> Ints:
-        """The weights; biases, factors and limits are set."""
+        # The weights; biases, factors and limits are set.
         f, y = self.file, self.operator.output
         x, w, bias = self.tensors()
         weights = f.constant(w)
         if weights is None or f.kind(x) != self.type:
-            raise Refusal("its weights have to be constant, its input of the type of the output")
+            raise Refusal("weights must be constant, and input and output must have the same type")
         channels = weights.shape[self.weight_axis]
         self.biases = np.zeros(channels, np.int64) if bias < 0 else f.constant(bias)
         if self.biases is None:
-            raise Refusal("its bias has to be constant")
+            raise Refusal("the bias must be constant")
         self.is_long = bias >= 0 and f.type(bias) == tflite.TensorType.INT64
         self.limits, self.zero = f.limits(y, activation), f.zero_point(y)
         self.input_zero = f.zero_point(x)
@@ -38,7 +38,7 @@ class _Weighted(SumLayer):
         return np.asarray(weights)
 
     def tensors(self) -> tuple[int, int, int]:
-        """Input, weights and bias; -1 for no bias."""
+        # Input, weights and bias; -1 for no bias.
         x, w, *bias = self.operator.inputs
         return x, w, bias[0] if bias else -1
 
@@ -57,11 +57,9 @@ class _Weighted(SumLayer):
         return self.factors[one] == self.factors[other]
 
     def sums_of(self, where: list[Window], weights: Ints, padded: bool) -> Iterator[Summed]:
-        """Of each place its window: cells of the input with their taps.
-
-        ``weights`` are output channels x taps x input channels. Where these are fewer than the input has, the
-        output channels are in as many groups as the input has times as many.
-        """
+        # The window of each position: cells of the input with their taps. ``weights`` are output channels x
+        # taps x input channels. If they have fewer input channels than the input, output channels are in
+        # groups.
         values = self.network.values(self.data_inputs()[0])
         channels, _, depth = weights.shape
         all_of = self.file.shape(self.data_inputs()[0])[-1]
@@ -90,7 +88,7 @@ class _Weighted(SumLayer):
     def _range(
         self, c: int, weights: Ints, first: int, ends: tuple[Ints, Ints], padded: bool
     ) -> tuple[int, int]:
-        """All sums of a channel; where a tap may be in the padding it may add 0."""
+        # All sums of a channel; where a tap may be in the padding it may add 0.
         part = slice(first, first + weights.shape[1])
         a, b = ((e[part] - self.input_zero) * weights for e in ends)
         low, high = np.minimum(a, b), np.maximum(a, b)

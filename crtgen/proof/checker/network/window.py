@@ -8,7 +8,7 @@ from crtgen.proof.checker.refusal import Refusal
 __all__ = ["Window", "spread_windows", "windows"]
 
 Window: TypeAlias = list[tuple[int, int]]
-"""Of each cell within the input: its place there, and its place in the kernel."""
+"""Pairs of indices, one for each cell within the input: in the input, and in the kernel."""
 
 _SAME = 0
 
@@ -22,7 +22,7 @@ def windows(
     """
     shape, out = layer.file.shape(layer.operator.inputs[0]), layer.file.shape(layer.operator.output)
     if len(shape) != 4 or len(out) != 4:
-        raise Refusal("its input has to have four dimensions")
+        raise Refusal("the input must have four dimensions")
     strides = o.StrideH(), o.StrideW()
     rows = _axis(shape[1], out[1], kernel[0], strides[0], dilation[0], o.Padding())
     columns = _axis(shape[2], out[2], kernel[1], strides[1], dilation[1], o.Padding())
@@ -44,7 +44,7 @@ def _of_all_images(
 
 
 def _axis(size: int, out: int, kernel: int, stride: int, dilation: int, padding: int) -> list[Window]:
-    """Along one axis: for each output the cells within the input, with their places in the kernel."""
+    # Along one axis: for each output the cells within the input, with their places in the kernel.
     missing = max((out - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     before = missing // 2 if padding == _SAME else 0
     return [
@@ -54,10 +54,10 @@ def _axis(size: int, out: int, kernel: int, stride: int, dilation: int, padding:
 
 
 def spread_windows(layer: Layer, kernel: tuple[int, int], o: Any) -> list[Window]:
-    """The same of a transposed convolution: ``p * stride - before + k`` is the place that a tap adds to."""
+    """Return the windows of a transposed convolution: a tap adds to position ``p * stride - before + k``."""
     shape, out = layer.file.shape(layer.data_inputs()[0]), layer.file.shape(layer.operator.output)
     if len(shape) != 4 or len(out) != 4:
-        raise Refusal("its input has to have four dimensions")
+        raise Refusal("the input must have four dimensions")
     rows = _spread_axis(shape[1], out[1], kernel[0], o.StrideH(), o.Padding())
     columns = _spread_axis(shape[2], out[2], kernel[1], o.StrideW(), o.Padding())
     return _of_all_images(shape, rows, columns, kernel[1])

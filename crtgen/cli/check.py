@@ -31,7 +31,8 @@ from crtgen.lab.measure.lock import (
     write_lock,
 )
 from crtgen.lab.settings import ModelSettings
-from crtgen.proof.certificate import lines_of, own_proof, proof_key, prove_built
+from crtgen.proof.certificate import own_proof, proof_key, prove_built
+from crtgen.proof.printed import lines_of
 
 __all__ = ["command"]
 

@@ -11,16 +11,9 @@ from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.proof.certificate import (
-    as_dict,
-    depth_of,
-    functions_of,
-    lines_of,
-    timing_of,
-    window_of,
-    worst_header,
-)
+from crtgen.proof.certificate import depth_of, timing_of, window_of
 from crtgen.proof.checker import UNKNOWN, Error, Proof, prove
+from crtgen.proof.printed import as_dict, functions_of, lines_of, worst_header
 from crtgen.proof.refute import Refutation, refute
 
 __all__ = ["command"]

@@ -1,13 +1,7 @@
-"""Forms of a proof: text, JSON, a C header of worst cases; and the check that an earlier proof still
-holds.
-"""
+"""Proofs of built images, and the key by which a proof is kept while nothing changes that it depends on."""
 
 import hashlib
-import re
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from crtgen import api
 from crtgen.base import files
@@ -16,7 +10,6 @@ from crtgen.network.passes import Sliding
 from crtgen.proof.checker import (
     UNKNOWN,
     CoreTiming,
-    Error,
     Proof,
     SlidingWindow,
     checker_digest,
@@ -24,18 +17,7 @@ from crtgen.proof.checker import (
     prove,
 )
 
-__all__ = [
-    "as_dict",
-    "depth_of",
-    "functions_of",
-    "lines_of",
-    "own_proof",
-    "proof_key",
-    "prove_built",
-    "timing_of",
-    "window_of",
-    "worst_header",
-]
+__all__ = ["depth_of", "own_proof", "proof_key", "prove_built", "timing_of", "window_of"]
 
 
 def timing_of(board: Board) -> CoreTiming:
@@ -83,151 +65,3 @@ def own_proof(key: str) -> str:
     """
     tools = "\n".join(f"{name}: {tool}" for name, tool in sorted(checker_tools().items()))
     return f"proof {key} {hashlib.sha256(tools.encode()).hexdigest()}"
-
-
-def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
-    """The least and the most instructions in each function that the network's own calls."""
-    found: dict[str, tuple[int, int]] = {}
-    for name, least, most in proof.calls:
-        before = found.get(name, (0, 0))
-        found[name] = before[0] + least, before[1] + most
-    return found
-
-
-def lines_of(proof: Proof) -> list[str]:
-    """Say what was checked and what could not be; the last line is the verdict."""
-    if proof.stopped:
-        return [
-            f"it stopped at {proof.stopped}",
-            f"{proof.model}: not checked, the run could not be followed to its end",
-        ]
-    least, most = proof.instructions
-    count = (
-        f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
-    )
-    verdict, last = "checked", "each is the network's for every input"
-    if proof.network.slides:
-        last = "each is the network's on every window of every signal"
-    if proof.network.uncompared and proof.reset.stopped:
-        verdict, last = "not checked: reset", proof.reset.stopped
-    elif proof.network.uncompared:
-        verdict, last = "memory is checked", proof.network.uncompared
-        if proof.error is not None:
-            last += _error(proof.error, proof.outputs)
-    elif proof.is_computed and not proof.is_proven:
-        verdict = "not checked: reset"
-        last = f"each is the network's if the core is started as the function needs it; {proof.reset.stopped}"
-    elif not proof.is_proven:
-        verdict, last = "not checked", "the rest is not"
-        if proof.first_reason:
-            last = f"the first that is not recognised: {proof.first_reason}"
-    alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"
-    return [
-        *([] if "llvm" in proof.certificate else [alone]),
-        "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
-        "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
-        f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
-        f"reset: {_reset(proof)}",
-        *([] if proof.reset.stopped else [f"interrupts: {_interrupts(proof)}"]),
-        *(
-            [f"runs: {proof.runs} after a start, of which the last is any later one"]
-            if proof.runs > 1
-            else []
-        ),
-        f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
-    ]
-
-
-def _cycles(proof: Proof) -> str:
-    if not proof.cycles:
-        return ""
-    waits = f"waits {proof.timing.waits} cycles for each word" if proof.timing.waits else "never waits"
-    alone = "" if proof.timing.is_published else ", one instruction after the other"
-    return f", at most {proof.cycles:,} cycles ({proof.timing.core}{alone}, memory {waits})"
-
-
-def _error(error: Error, outputs: int) -> str:
-    if error.reason:
-        return f"; no bound of their error: {error.reason}"
-    which = "each is" if error.outputs == outputs else f"{error.outputs:,} are"
-    inputs = f"inputs from -{error.reach:g} to {error.reach:g}"
-    return f" bit by bit; {which} within {error.most:.3g} of the network's for {inputs}"
-
-
-def _reset(proof: Proof) -> str:
-    reset = proof.reset
-    if reset.stopped:
-        return reset.stopped
-    return (
-        f"from the vector table at {reset.vectors:#x} to main, where variables and copied code "
-        "are what they ought to be, and to the call; "
-        f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} bytes in use, the "
-        f"network's {proof.stack:,} and those of interrupts fit into the stack's {reset.reserved:,}, apart "
-        "from the arena"
-    )
-
-
-def _interrupts(proof: Proof) -> str:
-    found = proof.interrupts
-    if not found.handlers:
-        return "there are no handlers but that of faults"
-    count = "1 handler" if found.handlers == 1 else f"{found.handlers} handlers"
-    return (
-        f"{count}, followed from any state: nothing of the network's is written, registers are given back; "
-        f"at most {found.stack:,} bytes of stack, one within the other"
-    )
-
-
-def as_dict(proof: Proof) -> dict[str, Any]:
-    """Return a dict for JSON."""
-    return {
-        "model": proof.model,
-        "architecture": proof.architecture,
-        "proven": proof.is_proven,
-        "outputs": proof.outputs,
-        "outputs_proven": proof.outputs_proven,
-        "stopped": proof.stopped or None,
-        "forgotten_bytes": proof.forgotten,
-        "first_reason": proof.first_reason or None,
-        "memory_safe": not proof.stopped and not proof.reset.stopped,
-        "registers_kept": not proof.stopped,
-        "instructions": {"least": proof.instructions[0], "most": proof.instructions[1]},
-        "cycles": {"most": proof.cycles, **asdict(proof.timing)} if proof.cycles else None,
-        "calls": [{"function": f, "least": a, "most": b} for f, a, b in proof.calls],
-        "stack_bytes": proof.stack,
-        "reset": asdict(proof.reset),
-        "interrupts": {"handlers": proof.interrupts.handlers, "stack_bytes": proof.interrupts.stack},
-        "runs": proof.runs,
-        "error": None if proof.error is None else asdict(proof.error),
-        "layers": [asdict(layer) for layer in proof.layers],
-        "cpu_seconds": round(proof.seconds, 2),
-        "certificate": proof.certificate,
-    }
-
-
-def worst_header(proof: Proof) -> str:
-    """A C header with the worst case of a proven image."""
-    name = re.sub(r"\W", "_", proof.model).upper()
-    figures = {"INSTRUCTIONS": proof.instructions[1], "STACK": proof.stack}
-    if proof.cycles:
-        figures["CYCLES"] = proof.cycles
-    core, waits = proof.timing.core, proof.timing.waits
-    of = ""
-    if proof.cycles:
-        alone = "" if proof.timing.is_published else ", each instruction alone"
-        of = f"\n * Cycles are those of {core}{alone}, with {waits} wait states at every word."
-    return f"""/*
- * The worst case of an inference, {proof.model}_compute, with its bytes of stack.{of}
- * Proven by crtgen prove of the image whose loaded segments have the SHA-256
- * {proof.certificate["image_sha256"]}. Generated: do not edit.
- */
-#ifndef {name}_WORST_H
-#define {name}_WORST_H
-
-{_defines(name, figures)}
-#endif
-"""
-
-
-def _defines(name: str, figures: Mapping[str, int]) -> str:
-    return "".join(f"#define {name}_WORST_{what} {value}\n" for what, value in figures.items())

@@ -24,7 +24,8 @@ from crtgen.lab.html.bill import bill_of_materials
 from crtgen.lab.html.page import render_page
 from crtgen.lab.html.parts import environment
 from crtgen.lab.html.study import Study
-from crtgen.proof.certificate import as_dict, depth_of, lines_of, prove_built, worst_header
+from crtgen.proof.certificate import depth_of, prove_built
+from crtgen.proof.printed import as_dict, lines_of, worst_header
 
 __all__ = ["Claim", "claims_of_image", "collect", "loops_of_c", "write_evidence"]
 

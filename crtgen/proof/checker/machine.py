@@ -76,7 +76,7 @@ class Machine:
 
     def __init__(self, image: DecodedImage, limit: int, timing: CoreTiming = UNKNOWN) -> None:
         self.image, self.limit, self.timing = image, limit, timing
-        self.memory = WordMemory(image.constant, image.unaligned)
+        self.memory = WordMemory(image.constant, image.unaligned, self._split)
         self.r: list[Word] = [unknown() for _ in range(16)]
         self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
         self.flags: Flags = _NONE
@@ -95,7 +95,6 @@ class Machine:
         self.uses_unit = False
         """True once an instruction of the FPU or of Helium was run."""
         self.count = self.slack = self.cycles = 0
-        self.memory.split = self._split  # type: ignore[method-assign]
         self.sp: Word = self.r[SP]
         """SP after the last instruction."""
         self.lowest = self.memory.floor

@@ -43,11 +43,13 @@ from crtgen.proof.checker.words import (
     word_of,
 )
 
-__all__ = ["Content", "WordMemory"]
+__all__ = ["Content", "Recognise", "WordMemory"]
 
 _LONGEST_TABLE = 1024
 
 Content: TypeAlias = Word | list[Byte]
+Recognise: TypeAlias = Callable[[Word, int], Word | None]
+"""Return what the lowest bits of a stored word are: a symbol, a number, or None if they are no output."""
 Pick: TypeAlias = Callable[[Word, Word], Word]
 
 
@@ -59,7 +61,15 @@ class WordMemory:
     outputs have. A byte that is none is forgotten; words and halves may be what kernels keep for later.
     """
 
-    def __init__(self, constant: Iterable[tuple[int, bytes]], unaligned: bool) -> None:
+    def __init__(
+        self,
+        constant: Iterable[tuple[int, bytes]],
+        unaligned: bool,
+        split: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.recognise: Recognise = lambda word, bits: None
+        self.split = split
+        """Called before each access whose alignment matters."""
         self.words: dict[int, Content] = {}
         self.writable: set[int] = set()
         self.parts: dict[int, int] = {}
@@ -92,10 +102,6 @@ class WordMemory:
             edge[first + k & 3] = data[k]
             if None not in edge:
                 self.words[first + k >> 2] = int.from_bytes(bytes(b or 0 for b in edge), "little")
-
-    def recognise(self, word: Word, bits: int) -> Word | None:
-        """To be replaced: nothing is an output."""
-        return None
 
     def allow(self, first: int, end: int) -> None:
         """Let a run write there. What is there before is unknown."""
@@ -327,9 +333,6 @@ class WordMemory:
             return part
         found = self.recognise(word, 8)
         return WordByte(unknown(), 0) if found is None else low_byte(found)
-
-    def split(self) -> None:
-        """To be replaced: an access was not aligned."""
 
     def _aligned(self, a: int, size: int) -> None:
         self.split()

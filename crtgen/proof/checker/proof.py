@@ -275,7 +275,8 @@ class _ProofRun:
     ) -> None:
         self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
-        self.recogniser = Recogniser(network, _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN)
+        limit = _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN
+        self.recogniser = Recogniser(network, limit, self.machine.rename)
         self.found = self.bounded = 0
         self.bounds = Bounds(network, reach) if isinstance(network, RealNetwork) else None
 
@@ -314,13 +315,12 @@ class _ProofRun:
 
     def _run(self) -> None:
         memory, file = self.machine.memory, self.network.file
-        memory.recognise = self.recogniser.output  # type: ignore[method-assign]
-        self.recogniser.rename = self.machine.rename  # type: ignore[method-assign]
+        memory.recognise = self.recogniser.output
         memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
         if self.bounds is not None and self.bounds.network.sums:
-            memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))  # type: ignore[method-assign]
+            memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))
         elif self.network.uncompared:
-            memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]
+            memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))
         self._set_variables()
         for tensor, at in zip(
             file.inputs, places(self.image, self.name, "input", len(file.inputs)), strict=True

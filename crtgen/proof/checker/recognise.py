@@ -1,6 +1,7 @@
 """Which output of which layer is it that is stored? A proof for every input, or nothing."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -36,17 +37,16 @@ class Recogniser:
     """Looks at what is stored: bytes, halves, words.
 
     A byte that is no output of any layer is forgotten: what depends on it is not proven. ``forgotten`` counts
-    them, up to ``limit``.
+    them, up to ``limit``. ``rename`` is told that all bits of a word are a symbol.
     """
 
-    def __init__(self, network: Network, limit: int) -> None:
-        self.network, self.limit = network, limit
+    def __init__(
+        self, network: Network, limit: int, rename: Callable[[Word, Word], None] = lambda word, symbol: None
+    ) -> None:
+        self.network, self.limit, self.rename = network, limit, rename
         self.forgotten = 0
         self.first_reason = ""
         self._verdicts: dict[Any, bool] = {}
-
-    def rename(self, word: Word, symbol: Word) -> None:
-        """To be replaced: a word is the symbol, all of its bits."""
 
     def output(self, word: Word, bits: int) -> Word | None:
         """The symbol of an output, or a number, that the lowest bits of ``word`` are proven to be."""

@@ -311,11 +311,10 @@ class StartingCore(Machine):
     ) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
         self.memory = memory = MemoryWithDevices(
-            image.loaded if constants is None else constants, image.unaligned
+            image.loaded if constants is None else constants, image.unaligned, self._split
         )
         memory.core, memory.is_v7 = core, not image.architecture.startswith("armv8")
         memory.has_helium = image.architecture == "armv8.1-m.main"
-        memory.split = self._split  # type: ignore[method-assign]
         self.words = self.memory.words = _Words(self.memory.words)
         for first, end in image.variable if constants is None else ():
             self.memory.allow(first, end)

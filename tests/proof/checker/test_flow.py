@@ -8,8 +8,8 @@ import pytest
 
 from crtgen import api
 from crtgen.network.ops import all_cases
-from crtgen.proof.certificate import lines_of
 from crtgen.proof.checker import Proof, prove
+from crtgen.proof.printed import lines_of
 from tests.network.frontends.compressed import coding, maximum, packed_bits
 from tests.network.frontends.flow import MODELS, add, boolean, floats, loop
 from tests.network.ops import oracle

@@ -14,10 +14,11 @@ from crtgen.base.errors import UnsupportedError
 from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.network.passes import Sliding
-from crtgen.proof.certificate import lines_of, prove_built
+from crtgen.proof.certificate import prove_built
 from crtgen.proof.checker import SlidingWindow, prove
 from crtgen.proof.checker.network.layer import Value
 from crtgen.proof.checker.sliding import repeats, windows
+from crtgen.proof.printed import lines_of
 from tests.support import model_path, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 

@@ -2,18 +2,28 @@
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from crtgen.proof.checker.network.file import ElementType, ModelFile, NetworkOperator
 from crtgen.proof.checker.value import Symbol
 
-if TYPE_CHECKING:
-    from crtgen.proof.checker.network.network import Network
-
-__all__ = ["Layer", "Value"]
+__all__ = ["Layer", "Tensors", "Value"]
 
 Value: TypeAlias = int | Symbol
 """An element of a tensor: a symbol, or a number that it is for every input."""
+
+
+class Tensors(Protocol):
+    """The network as its layers see it: ``Network`` prepares them, and they ask it for their inputs."""
+
+    file: ModelFile
+
+    def values(self, tensor: int) -> list[Value]: ...
+    def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]": ...
+    def prepared(self, layer: "Layer") -> list[Value]: ...
+    def shared(self, layer: "Layer", output: int, function: Hashable, symbol: Symbol) -> Symbol: ...
 
 
 class Layer:
@@ -26,7 +36,7 @@ class Layer:
     is_move = False
     """True if its outputs are copies of input bytes, so that there is nothing to prove."""
 
-    def __init__(self, network: "Network", operator: NetworkOperator) -> None:
+    def __init__(self, network: Tensors, operator: NetworkOperator) -> None:
         self.network, self.operator = network, operator
         self.number, self.name = operator.number, operator.name
         self.size = sum(network.file.size(t) for t in operator.outputs)

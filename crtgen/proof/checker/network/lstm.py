@@ -11,7 +11,7 @@ where each product is rounded to 16 bits, and sums are clamped to these.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tflite
@@ -19,13 +19,10 @@ import tflite
 from crtgen.proof.checker.network.arithmetic import Ints, quantized_multiplier, requantize, requantize_long
 from crtgen.proof.checker.network.elementwise import sigmoid16
 from crtgen.proof.checker.network.file import ElementType, NetworkOperator
-from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.layer import Layer, Tensors, Value
 from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, terms_of
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Symbol
-
-if TYPE_CHECKING:
-    from crtgen.proof.checker.network.network import Network
 
 __all__ = ["CELL", "FORGET", "INPUT", "OUTPUT", "LstmLayer", "UnitTime"]
 
@@ -134,7 +131,7 @@ class LstmLayer(Layer):
     ``hidden`` and ``cell`` are symbols by their place, or numbers.
     """
 
-    def __init__(self, network: "Network", operator: NetworkOperator) -> None:
+    def __init__(self, network: Tensors, operator: NetworkOperator) -> None:
         super().__init__(network, operator)
         f, inputs = self.file, operator.inputs
         o = operator.options(tflite.UnidirectionalSequenceLSTMOptions)

@@ -1,7 +1,16 @@
-"""Runs the code of an image on symbolic values.
+"""A core that runs machine code on symbolic words, instruction by instruction.
 
-Addresses and control flow are numbers: shapes are. Where a branch depends on an input, both ways are run to
-where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
+Registers and memory hold words that may depend on symbols. Control flow may not: an address, a jump or a
+condition is either the same for every input, or both ways of the branch are run and their results are merged
+word by word (``sel(condition, a, b)``) at the point where they meet again (``flow``). A loop whose number of
+rounds depends on an input is refused.
+
+Each instruction is compiled once, when it is first reached, to a Python function; loops then cost a call per
+instruction. ``count`` adds up the most instructions of a run and ``slack`` what the shorter ways save, so a
+run takes from ``count - slack`` to ``count`` instructions; ``cycles`` is the upper bound of ``cycles``.
+
+IT and VPT blocks, the tail of a predicated loop, and the loop counter are state of the machine, as on a core:
+a branch into a block, or code that reads LR after a loop, sees what the core would see.
 """
 
 import re

@@ -1,4 +1,28 @@
-"""The proof of an image: run the network's function on symbols, and see what stands at its output."""
+"""Proof that an image computes its network: run the machine code on symbols, and compare what it stores.
+
+The inputs of the network are symbols, one per element, each with its range. The code of ``<model>_compute``
+is run instruction by instruction, as on a core, but on symbolic words (``value``). Whenever it stores a byte,
+the ``Recogniser`` asks if that expression is the output of some layer for every value of its inputs. If it
+is, the memory gets a new symbol: the layer's output. So a network of forty layers is never one huge
+expression; each layer is compared on its own, with the outputs of earlier layers as its symbols.
+
+Example: a fully connected layer with weights 3 and -2. The code loads the symbols a and b, and an expression
+grows until a byte is stored:
+
+    mla    3*a - 2*b + 40               a LinearSum: coefficients, in whatever order the code adds
+    smmul  (3*a - 2*b + 40) * M >> 32   a WordOp on that sum
+    ssat   saturated to 8 bits
+    strb   -> output 7 of layer 2, for every sum from -598 to 677
+
+At the end, each byte at the address of the network's output must be the symbol of that output. Everything
+else that has to hold is checked on the way, and fails with a ``Refusal``: loads and stores within the image's
+memory, no jump or address that depends on an input, registers and stack as they were. The verdict also needs
+the way from reset (``reset``) and the interrupt handlers (``interrupts``), since they decide in which state
+the function is called.
+
+A network with states is run from two starts: from states of 0, and from any states. ``flow`` and ``machine``
+join both ways of a branch that depends on an input.
+"""
 
 import hashlib
 import struct

@@ -1,4 +1,27 @@
-"""Which output of which layer is it that is stored? A proof for every input, or nothing."""
+"""Recognition: which output of which layer is the byte that is stored?
+
+A stored expression depends on symbols, and the layers that read these symbols are the candidates. What has to
+be shown depends on the kind of the layer:
+
+- A layer of sums (convolution, fully connected, mean, ...): every leaf of the expression must be a multiple
+  of one of the layer's sums. Sums are found by a fingerprint of their coefficients. Then the expression is a
+  function of one integer, and it is compared with the network's function for every value that the sum can
+  have.
+- An element-wise layer of two operands: the function of two integers is compared for all pairs, or in parts.
+- A maximum: the set of symbols is compared, and the limits.
+- Softmax and LSTM have modules of their own.
+
+Comparing all values of a sum is exact but can be slow. If both functions never fall, the ends of the
+intervals on which the network's function is constant suffice (``monotone``). If neither applies and there are
+more than ``_MOST_SUMS`` values, the byte is not proven.
+
+Verdicts are kept by layer, channel and the *shape* of the expression, in which sums are named by factor and
+offset only: the thousands of outputs of a channel have a few shapes, so each is compared once.
+
+A byte that no layer has as an output is forgotten: it may be an intermediate value, of which the final output
+does not depend in the end. If the final output does depend on it, that output is not proven. So recognition
+may miss an output, but what it accepts is equal for every input.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,18 @@
-"""Operations on words that keep sums as sums, and bytes and halves as such, wherever that is exact."""
+"""Operations on symbolic words, in forms that keep what recognition needs.
+
+An expression tree of every instruction would be correct and useless: no rule could see that four shifted
+bytes are a word that was loaded, or that two accumulators of SMLAD are one sum. So each operation looks for
+the most telling form that is *equal modulo 2^32 for every value of the symbols*:
+
+- Additions, and multiplications by constants, stay a ``LinearSum``, exact over the integers.
+- Packing and unpacking (UXTB, SXTB16, PKHBT, BFI, shifts by 8) stay ``Bytes`` or ``Halves``, so that a byte
+  that went through registers is the same ``Symbol`` when it is stored.
+- Everything else becomes a ``WordOp``: an operation of ``meaning`` on words, evaluated later.
+
+A rule may only be applied if its condition is shown, not assumed. Example: ``x & ~(x asr 31)`` is max(x, 0)
+because ``x asr 31`` is a mask of the sign; with any other shift it is not, and the rule checks the shift. If
+no rule applies, the operation stays as it is, which is always right.
+"""
 
 from collections.abc import Hashable
 from typing import TypeVar

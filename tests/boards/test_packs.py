@@ -121,7 +121,7 @@ def test_a_pack_is_an_archive_with_a_description(pack: Path, tmp_path: Path) -> 
     assert chip_board("ACME411", archive).clock == 100_000_000
     empty = tmp_path / "empty.pack"
     zipfile.ZipFile(empty, "w").close()
-    with pytest.raises(UsageError, match=r"it holds no \.pdsc"):
+    with pytest.raises(UsageError, match=r"the pack contains no \.pdsc"):
         chip_board("ACME411", empty)
 
 

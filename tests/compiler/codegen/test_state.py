@@ -111,7 +111,7 @@ def test_what_becomes_of_a_state_is_checked() -> None:
     for states, message in (
         ([], "does not say what becomes of the state total"),
         ([("total", "sum"), ("total", "y")], "names a state twice"),
-        ([("total", "sum"), ("x", "sum")], "x, which is none"),
+        ([("total", "sum"), ("x", "sum")], "x, which is not a value"),
     ):
         with pytest.raises(CorruptModelError, match=message):
             Graph.build("g", values, nodes, ["x"], ["y"], states)

@@ -126,6 +126,6 @@ def test_a_lock_that_was_broken_off_is_free(tmp_path: Path, monkeypatch: pytest.
 def test_an_unfinished_project_is_not_built(tmp_path: Path) -> None:
     target = toy_project("host", "server")
     assert broken_off(lambda: target.extract(tmp_path / "p"), 12, KILL)
-    with pytest.raises(UsageError, match="not written to its end") as caught:
+    with pytest.raises(UsageError, match="not written completely") as caught:
         build_project(tmp_path / "p")
     assert caught.value.hint == "generate the project again"

@@ -93,7 +93,7 @@ def test_what_is_wrong_before_anything_runs(tmp_path: Path) -> None:
     for arguments, said in (
         ((tmp_path / "none.toml",), "the sweep cannot be read"),
         ((file, "--export", tmp_path / "x.xls"), "no kind of table"),
-        ((file, "--export", tmp_path / "x" / "x.csv"), "directory does not exist"),
+        ((file, "--export", tmp_path / "x" / "x.csv"), "the directory of this path does not exist"),
     ):
         assert said in crtgen("sweep", *arguments, "--store", tmp_path / "s.db", code=code)["message"]
     (tmp_path / "a").write_bytes(b"")

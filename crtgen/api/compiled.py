@@ -87,7 +87,6 @@ class Compiled:
 
     @property
     def reports(self) -> tuple["Report", ...]:
-        """Reports of all models."""
         infos = [module.info for module in self.modules]
         return report.reports_of(infos, self.board, self.request.optimize, self.plans)
 

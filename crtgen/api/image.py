@@ -118,7 +118,6 @@ class Image:
 
     @property
     def board(self) -> str:
-        """Name of the board."""
         return self.built.board
 
     @property

@@ -59,7 +59,7 @@ class Endpoint(Generic[Answer]):
             yield "#endif"
 
     def line(self) -> str:
-        """Its line in SPEC.md."""
+        """Return the function's line in SPEC.md."""
         word = _WORDS.get(self.answer)
         result = f"{word}: {self.result}" if word else self.result
         absent = f"; absent without `{self.only}`" if self.only else ""

@@ -53,7 +53,6 @@ def code_digest() -> str:
 
 
 def templates_dir() -> Path:
-    """Directory of the Jinja2 templates."""
     return _data("templates")
 
 
@@ -102,7 +101,6 @@ def license_file() -> Path:
 
 
 def zephyr_app_dir() -> Path:
-    """Directory of the Zephyr application."""
     return _data("zephyr_app")
 
 

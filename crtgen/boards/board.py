@@ -92,7 +92,7 @@ class Memory:
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """First address after it."""
         return self.origin + self.size
 
 
@@ -123,7 +123,6 @@ class Uart:
 
     @property
     def irqs(self) -> tuple[int, ...]:
-        """Its interrupts."""
         return (self.irq,) if self.error_irq is None else (self.irq, self.error_irq)
 
     @property
@@ -270,7 +269,6 @@ class Board:
 
     @property
     def first_vector(self) -> int:
-        """Address of the vector table."""
         offset = BOOTS[self.boot].vectors if self.boot else 0
         return self.memory(self.vectors).origin + offset
 
@@ -344,7 +342,6 @@ class Board:
         return self.memory(self.data).size if self.data else 0
 
     def memory(self, name: str) -> Memory:
-        """The memory of that name."""
         return next(m for m in self.memories if m.name == name)
 
     def free(self, memory: Memory) -> int:

@@ -46,7 +46,7 @@ class Slot:
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """First address after it."""
         return self.origin + self.size
 
 

@@ -21,7 +21,7 @@ __all__ = ["generators", "passes", "places", "pool_size", "shapes", "sliding", "
 
 
 def places(pairs: Sequence[str]) -> dict[str, str]:
-    """``PART=MEMORY`` pairs as a table."""
+    """Parse ``PART=MEMORY`` pairs."""
     table = {}
     for pair in pairs:
         part, equals, memory = pair.partition("=")
@@ -54,7 +54,7 @@ def passes(fold: bool) -> "tuple[Pass, ...]":
 
 
 def sliding(given: tuple[str, str] | None) -> "Sliding | None":
-    """``axis=1 step=2``, in any order."""
+    """Parse ``axis=1 step=2``, in any order."""
     from crtgen.network.passes import Sliding
 
     if given is None:
@@ -96,7 +96,7 @@ def tuned(file: Path | None) -> "tuple[Tuned, ...]":
 
 
 def shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-    """``INPUT=1,96,96,3`` as a mapping."""
+    """Parse ``INPUT=1,96,96,3``."""
     found: dict[str, tuple[int, ...]] = {}
     for text in given or ():
         name, equals, lengths = text.rpartition("=")

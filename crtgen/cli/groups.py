@@ -201,8 +201,6 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Generating:
-    """Options of projects."""
-
     platform: options.Platform = None
     target: options.Target = "c"
     place: options.Place = None
@@ -225,7 +223,7 @@ class Generating:
         watched: Mapping[str, DriftReference] = MappingProxyType({}),
         slot: str = "",
     ) -> api.GeneratedProject:
-        """The project; see ``Compiled.generate``."""
+        """Generate the project; see ``Compiled.generate``."""
         pool, blocks = choices.pool_size(self.pool)
         return compiled.generate(
             type,
@@ -250,8 +248,6 @@ class Generating:
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """Options of builds."""
-
     toolchain: options.Toolchain = None
     directory: options.Directory = None
     trust: options.Trust = False

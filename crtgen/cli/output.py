@@ -54,8 +54,6 @@ def note(line: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Destination of a command's result."""
-
     as_json: bool
 
     def result(self, data: dict[str, Any], render: Callable[[Console], None]) -> None:

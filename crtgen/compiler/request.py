@@ -99,7 +99,6 @@ class Request:
 
     @property
     def level(self) -> Level:
-        """The level that ``optimize`` names."""
         return find_level(self.optimize)
 
     @property

@@ -125,7 +125,6 @@ class Session:
 
     @property
     def models(self) -> tuple[ModelInfo, ...]:
-        """The models in the image."""
         return self.image.manifest.models
 
     def model(self, name: str | None = None) -> ModelInfo:

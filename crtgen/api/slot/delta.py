@@ -59,7 +59,6 @@ class Delta:
 
     @property
     def data(self) -> bytes:
-        """Content of the delta file."""
         head = (self.base_origin, self.base_crc, self.origin, self.size, self.crc, len(self.runs))
         runs = (_RUN.pack(offset, len(data)) + data for offset, data in self.runs)
         return _HEAD.pack(DELTA_MAGIC, *head) + b"".join(runs)

@@ -38,8 +38,7 @@ Answer = dict[str, Any]
 
 
 class _RefusedError(Exception):
-    """A request that is none."""
-
+    # Not a request.
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code

@@ -69,7 +69,7 @@ class Externals:
         return about
 
     def files(self) -> Iterator[KernelFileView]:
-        """A file for each module."""
+        """Yield a file for each module."""
         for module, found in self.found.items():
             kernels = [kernel for kernel, _ in found.kernels]
             yield KernelFileView(

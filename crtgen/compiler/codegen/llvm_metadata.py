@@ -115,7 +115,6 @@ class _ModuleBuilder:
         ir.IRBuilder(entry.append_basic_block()).ret(module)
 
     def signatures(self, view: MetadataView) -> None:
-        """Define the table of signatures."""
         rows = [
             ir.Constant(
                 _ARGUMENT, [_I32(a.nbytes), ir.Constant(_DTYPE, [_I8(a.code), _I8(a.bits), _I16(a.lanes)])]

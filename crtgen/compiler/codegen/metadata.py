@@ -235,7 +235,7 @@ def _tensor_info(value: Interface) -> TensorInfo:
 
 
 def metadata_source(registry: Registry) -> str:
-    """The module in C."""
+    """Return the metadata module in C."""
     return render(
         "metadata.c.j2",
         m=describe(registry),

@@ -84,7 +84,7 @@ def c_identifier(text: str) -> str:
 
 
 def param_symbol(*words: str) -> str:
-    """The symbol of a constant."""
+    """Return the symbol of a constant."""
     return PARAM + "_".join(words)
 
 

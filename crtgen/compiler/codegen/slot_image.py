@@ -133,7 +133,6 @@ class SlotImage:
 
     @property
     def data(self) -> bytes:
-        """Content of the file."""
         return self.image + self.signature
 
     @classmethod

@@ -63,7 +63,7 @@ class ArrayView:
 
     @property
     def rows(self) -> Iterator[str]:
-        """Its initialisers, line by line."""
+        """Yield its initialisers, line by line."""
         return rows_of(self.const.data)
 
 

@@ -77,7 +77,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Call:
-    """One operator."""
+    """A call of one operator."""
 
     node: Node
 
@@ -198,7 +198,7 @@ class Outside:
 
     @classmethod
     def of(cls, graph: Graph) -> "Outside":
-        """The states of a model."""
+        """Return the states of a model as values outside of its arena."""
         return cls(tuple(before for before, _ in graph.states), graph.states)
 
 
@@ -265,7 +265,6 @@ class Plan:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of all states."""
         return max((slot.offset + slot.size for slot in self.states.values()), default=0)
 
     def all_steps(self) -> Iterator[Step]:
@@ -280,7 +279,7 @@ class Plan:
         return signature_of(step.item, self.graph)
 
     def macs(self, step: Step) -> int:
-        """Multiplications of inputs with weights."""
+        """Return the multiplications of inputs with weights."""
         return macs_of(step.item, self.graph)
 
 
@@ -290,7 +289,7 @@ def signature_of(item: Item, graph: Graph) -> Signature:
 
 
 def macs_of(item: Item, graph: Graph) -> int:
-    """Multiplications of inputs with weights."""
+    """Return the multiplications of inputs with weights."""
     return sum(node.op.macs(graph.signature(node)) for node in item.nodes)
 
 

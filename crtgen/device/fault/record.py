@@ -58,7 +58,6 @@ class Fault:
 
     @property
     def stack_size(self) -> int:
-        """Bytes of the stack."""
         return max(0, self.stack_top - self.stack_bottom)
 
     @property

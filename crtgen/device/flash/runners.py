@@ -74,7 +74,6 @@ class FlashJob:
 
     @property
     def build(self) -> Path:
-        """Zephyr's build directory."""
         return self.image.parent.parent
 
     @property

@@ -62,7 +62,7 @@ class RemoteFunction:
         return self._client.call(self, args, timeout)
 
     def close(self) -> None:
-        """Give the handle back."""
+        """Release the handle."""
         self._client.free_handle(self.handle)
 
 
@@ -128,7 +128,7 @@ class RemoteTensor:
         self._client.copy_to(self.tensor, array)
 
     def read(self) -> Array:
-        """Copy it from the device."""
+        """Copy the tensor from the device."""
         return self._client.copy_from(self.tensor)
 
     def close(self) -> None:

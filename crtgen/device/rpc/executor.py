@@ -49,12 +49,10 @@ class AotExecutor:
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs."""
         return self.module.call(endpoints.GET_NUM_INPUTS)
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs."""
         return self.module.call(endpoints.GET_NUM_OUTPUTS)
 
     def input_index(self, name: str) -> int:
@@ -65,7 +63,6 @@ class AotExecutor:
         return index
 
     def input_name(self, index: int) -> str:
-        """Name of an input."""
         return self.module.call(endpoints.GET_INPUT_NAME, index)
 
     def input(self, key: int | str) -> RemoteTensor:

@@ -61,7 +61,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Leave the loop; no answer."""
+    """Leave the server's loop; there is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class RemoteException:
-    """The answer when it failed."""
+    """Answer to a request that failed."""
 
     text: str
 

@@ -332,4 +332,4 @@ class ServerStream:
         self._inbox += self._server.receive(data)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no resource to release."""

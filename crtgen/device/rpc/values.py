@@ -31,8 +31,6 @@ __all__ = [
 
 
 class TypeCode(IntEnum):
-    """The type of an argument."""
-
     INT = 0
     UINT = 1
     FLOAT = 2
@@ -83,7 +81,6 @@ class DataType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one element."""
         return (self.bits * self.lanes + 7) // 8
 
 
@@ -107,7 +104,6 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
         return prod(self.shape) * self.dtype.nbytes
 
 
@@ -191,11 +187,11 @@ class Reader:
         self.offset = 0
 
     def fail(self, what: str) -> ProtocolError:
-        """An error at this place."""
+        """Return an error about this position."""
         return ProtocolError(f"{what}, at byte {self.offset} of a packet of {len(self._data)} bytes")
 
     def take(self, size: int, what: str) -> bytes:
-        """That many bytes."""
+        """Read ``size`` bytes."""
         left = len(self._data) - self.offset
         if size > left:
             raise self.fail(f"{what} needs {size} bytes, {left} are left")
@@ -203,11 +199,11 @@ class Reader:
         return self._data[self.offset - size : self.offset]
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Read all remaining bytes."""
         return self.take(len(self._data) - self.offset, "the rest")
 
     def unpack(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
-        """Fields of a fixed layout."""
+        """Read fields of a fixed layout."""
         return layout.unpack(self.take(layout.size, what))
 
     def i32(self, what: str) -> int:
@@ -219,15 +215,15 @@ class Reader:
         return int(self.unpack(_U64, what)[0])
 
     def sized(self, what: str) -> bytes:
-        """Bytes behind their length."""
+        """Read bytes that follow their length."""
         return self.take(self.u64(f"the length of {what}"), what)
 
     def text(self, what: str) -> str:
-        """A string behind its length."""
+        """Read a string that follows its length."""
         return self.sized(what).decode(errors="backslashreplace")
 
     def tensor(self) -> Tensor:
-        """See ``pack_tensor``."""
+        """Read a tensor; see ``pack_tensor``."""
         data, device_type, device_id, ndim, *dtype = self.unpack(_TENSOR, "a tensor")
         if not 0 <= ndim <= min(MOST_DIMENSIONS, 1 + (len(self._data) - self.offset) // 8):
             raise self.fail(f"a tensor cannot have {ndim} dimensions")
@@ -237,7 +233,7 @@ class Reader:
         return Tensor(data, tuple(shape), DataType(*dtype), Device(device_type, device_id), byte_offset)
 
     def args(self) -> Args:
-        """A packed sequence."""
+        """Read a packed sequence."""
         number = self.i32("the number of arguments")
         if not 0 <= number <= (len(self._data) - self.offset) // 4:
             raise self.fail(f"there cannot be {number} arguments")

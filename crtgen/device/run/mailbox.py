@@ -81,7 +81,6 @@ class MailboxStream:
         return data
 
     def write(self, data: bytes) -> None:
-        """Send everything."""
         rest = memoryview(data)
         deadline = time.monotonic() + WRITE_TIMEOUT
         while rest:

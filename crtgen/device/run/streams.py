@@ -259,7 +259,6 @@ class SerialStream:
                 raise _closed(str(error), self.name) from error
 
     def write(self, data: bytes) -> None:
-        """Send everything."""
         try:
             self._port.write(data)
         except serial.SerialTimeoutException as error:
@@ -268,7 +267,6 @@ class SerialStream:
             raise _closed(str(error), self.name) from error
 
     def close(self) -> None:
-        """Close the port."""
         with suppress(OSError):
             self._port.close()
 

@@ -38,7 +38,6 @@ class Content:
 
     @property
     def origin(self) -> int:
-        """The first address."""
         return self.blocks[0][0]
 
     @property

@@ -29,7 +29,6 @@ class BuiltImage:
 
     @property
     def board(self) -> str:
-        """Name of the board."""
         return self.manifest.board
 
     @property

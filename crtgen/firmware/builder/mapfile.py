@@ -31,7 +31,6 @@ def read_map(path: Path) -> tuple[Piece, ...]:
 
 
 def find_piece(pieces: tuple[Piece, ...], address: int) -> Piece | None:
-    """The piece that holds ``address``."""
     i = bisect_right(pieces, address, key=lambda piece: piece.address)
     if i and address < pieces[i - 1].address + pieces[i - 1].size:
         return pieces[i - 1]

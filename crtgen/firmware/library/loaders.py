@@ -140,7 +140,7 @@ def read_body(reader: StreamReader, key: str, name: str) -> Module:
 
 
 def write_body(writer: StreamWriter, module: Module) -> None:
-    """The counterpart of ``read_body``."""
+    """Write what ``read_body`` reads."""
     match module:
         case ConstLoader():
             _write_const_loader(writer, module)

@@ -49,7 +49,7 @@ def read_ndarray(reader: StreamReader) -> NDArray:
 
 
 def write_ndarray(writer: StreamWriter, value: NDArray) -> None:
-    """The counterpart of ``read_ndarray``."""
+    """Write what ``read_ndarray`` reads."""
     dtype, shape = value.dtype, value.array.shape
     data = np.ascontiguousarray(value.array).astype(dtype.numpy, copy=False).tobytes()
     writer.u64(_ARRAY_MAGIC)

@@ -24,7 +24,7 @@ class StreamReader:
 
     @property
     def left(self) -> int:
-        """Bytes not read yet."""
+        """Number of bytes not read yet."""
         return len(self._data) - self._at
 
     def fail(self, reason: str) -> CorruptModelError:
@@ -32,7 +32,7 @@ class StreamReader:
         return CorruptModelError(f"{reason} (byte {self._at} of {len(self._data)})", where=self._where)
 
     def take(self, count: int, what: str) -> bytes:
-        """The next ``count`` bytes."""
+        """Read ``count`` bytes."""
         if count > self.left:
             raise self.fail(f"{what} needs {count} bytes and {self.left} are left")
         piece = self._data[self._at : self._at + count]
@@ -51,7 +51,7 @@ class StreamReader:
         return self.take(self.u64(f"the length of {what}"), what)
 
     def text(self, what: str) -> str:
-        """A string in UTF-8."""
+        """Read a string in UTF-8."""
         data = self.raw(what)
         try:
             return data.decode()

@@ -112,7 +112,6 @@ class FirmwareRequest:
 
     @property
     def stack(self) -> int:
-        """Bytes for the stack."""
         return self.options.stack or 0
 
     @property

@@ -120,7 +120,7 @@ def digest_of(pieces: Iterable[bytes]) -> str:
 
 
 def manifest_text(manifest: Manifest) -> bytes:
-    """The file."""
+    """Return the content of the manifest file."""
     return _ADAPTER.dump_json(manifest, indent=1) + b"\n"
 
 

@@ -103,7 +103,7 @@ def library_file(
 
 
 def read_me(firmware: FirmwareRequest, title: str, version: str, models: tuple[object, ...]) -> str:
-    """``README.md``."""
+    """Return the text of ``README.md``."""
     view = _ZephyrReadmeView(
         title=title,
         version=version,

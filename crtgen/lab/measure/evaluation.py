@@ -100,7 +100,7 @@ class Evaluation:
 
     @property
     def text(self) -> str:
-        """The result in a line."""
+        """The result in one line."""
         match self.result:
             case Classified() as result:
                 right = sum(row[i] for i, row in enumerate(result.confusion))

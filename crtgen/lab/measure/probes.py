@@ -121,7 +121,7 @@ def expected(probe: Probe, board: Board, *, waits: bool) -> Expected:
 
 
 def modules(board: Board) -> tuple[CModule, ...]:
-    """A model for each probe."""
+    """Return a model for each probe."""
     return tuple(_module(probe, board) for probe in (*PROBES, ENDING))
 
 

@@ -62,7 +62,6 @@ class Subject:
 
     @property
     def output(self) -> Value:
-        """The output that is evaluated."""
         return self.model.outputs[0]
 
     @property
@@ -132,7 +131,7 @@ def runs_in(pipeline: JoinedPipeline, samples: Array, where: str) -> list[Array]
 
 
 def reference(model: api.Model) -> Run:
-    """The numpy reference."""
+    """Return a run of the numpy reference."""
 
     def run(inputs: Sequence[Array]) -> list[Array]:
         return [y[0] for y in model.graph.run([[x] for x in inputs])]

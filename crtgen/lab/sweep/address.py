@@ -24,7 +24,6 @@ _CODEGEN = "codegen:"
 
 
 def content_digest(data: bytes) -> str:
-    """SHA-256, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -289,7 +289,7 @@ class JobStore:
         }
 
     def retry(self, sweep: SweepInfo) -> None:
-        """Jobs that failed wait again."""
+        """Set failed jobs back to waiting."""
         with self._transaction():
             changed = self._db.execute(
                 "UPDATE job SET state = 'waiting' WHERE state = 'failed'"

@@ -180,7 +180,6 @@ PRESETS: Mapping[str, FeatureSettings] = MappingProxyType(
     | {name: VibrationSettings(**values) for name, values in _VIBRATION.items()}
     | {"image": ImageSettings()}
 )
-"""The settings of each preset."""
 
 
 def settings_of(preset: str) -> FeatureSettings:

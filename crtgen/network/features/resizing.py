@@ -57,7 +57,7 @@ class Spans:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The operands."""
+        """Operands of the generated operator."""
         return self.weights, self.first, self.widths
 
 

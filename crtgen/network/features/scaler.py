@@ -35,7 +35,6 @@ class Scaler:
 
     @property
     def factors(self) -> npt.NDArray[np.float32]:
-        """Factors of the differences."""
         return (1 / self.scale.astype(np.float64)).astype(np.float32)
 
 

@@ -308,7 +308,7 @@ class VibrationSettings:
 
     @property
     def width(self) -> int:
-        """Numbers of a window."""
+        """Values per window."""
         bins = self.kept[1] - self.kept[0] + 2 if self.bins else 0
         return self.axes * (len(self.statistics) + bins)
 
@@ -378,7 +378,7 @@ class ImageSettings:
 
     @property
     def rate(self) -> int:
-        """Rows in a second."""
+        """Rows per second."""
         return self.frames * self.frame_height
 
 

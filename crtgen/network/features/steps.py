@@ -41,7 +41,7 @@ PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.L
 """Index of the sample before the first one of a frame."""
 
 PARTS = ("weights", "first", "widths")
-"""The tables of bands."""
+"""Names of the tables of bands."""
 
 
 def around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.NDArray[np.float64]:
@@ -115,11 +115,11 @@ class Steps(ABC):
 
     @abstractmethod
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
-        """The outputs of an operator."""
+        """Apply an operator and return its outputs."""
 
     @abstractmethod
     def constant(self, name: str, data: Array) -> Handle:
-        """A constant."""
+        """Add a constant."""
 
     @abstractmethod
     def state(self, key: str, initial: Array) -> Handle:
@@ -147,7 +147,7 @@ class Steps(ABC):
         )
 
     def number(self, value: float) -> Handle:
-        """A constant of one float32."""
+        """Add a constant."""
         return self.constant("number", np.array(value, np.float32))
 
 

@@ -108,7 +108,7 @@ class GraphBuilder:
             return default
 
     def output(self, tensor: NamedTensor, default: str) -> str:
-        """The name of an output."""
+        """Return the name of an output."""
         try:
             value = self.value(tensor, identifier(tensor.name, default))
             check_tensor(replace(tensor, shape=value.shape, dtype=value.dtype))
@@ -244,7 +244,6 @@ class GraphBuilder:
         self._tensors[tensor.key] = value
 
     def named(self, name: str) -> Value:
-        """The value of that name."""
         return self._values[name]
 
     def stored(self, value: Value) -> Value:

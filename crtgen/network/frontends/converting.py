@@ -26,13 +26,11 @@ class FileLayer(Generic[Tensor]):
     __slots__ = ()
 
     longest: ClassVar[int]
-    """Longest constant vector of integers."""
 
     inputs: tuple[Tensor | None, ...]
 
     @property
     def x(self) -> Tensor:
-        """The first input."""
         return self.tensor(0)
 
     @property

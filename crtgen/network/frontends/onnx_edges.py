@@ -112,7 +112,7 @@ class Links:
         return cls(dict(graph.tensors), producers, readers, graph.outputs)
 
     def data(self, name: str) -> Array | None:
-        """A constant of that name."""
+        """Return a constant; None if there is none of this name."""
         return self.tensors[name].data if name else None
 
     def is_alone(self, name: str, *codes: str) -> bool:

@@ -76,7 +76,6 @@ class FileNode:
 
     @property
     def graphs(self) -> tuple["OnnxFileGraph", ...]:
-        """Its subgraphs."""
         return tuple(a for a in self.attributes.values() if isinstance(a, OnnxFileGraph))
 
     @property
@@ -342,7 +341,6 @@ def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def constant(name: str, array: Array) -> NamedTensor:
-    """A constant of that name."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return _typed(name, tuple(array.shape), kind, array)
 

@@ -37,7 +37,7 @@ class OnnxFlow:
         """Add the nodes of a graph that an output follows from."""
 
     def count(self) -> None:
-        """One node more."""
+        """Count one more node."""
         self._count += 1
         if self._count > _MOST_NODES:
             raise UnsupportedError(f"the graph has more than {_MOST_NODES:,} nodes", where=self.where)

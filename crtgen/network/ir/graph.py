@@ -28,12 +28,10 @@ class Signature:
 
     @property
     def x(self) -> Value:
-        """The first input."""
         return self.inputs[0]
 
     @property
     def y(self) -> Value:
-        """The first output."""
         return self.outputs[0]
 
 

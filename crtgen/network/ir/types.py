@@ -37,7 +37,6 @@ class DType(Enum):
 
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
-        """The numpy dtype."""
         return np.dtype("int8" if self is DType.INT4 else self.value)
 
     @property
@@ -184,5 +183,5 @@ class Value:
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """``1x49x10x1``; a scalar is ``scalar``."""
+    """Return a shape as text: ``1x49x10x1``; a scalar is ``scalar``."""
     return "x".join(map(str, shape)) or "scalar"

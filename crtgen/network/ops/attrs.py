@@ -128,7 +128,7 @@ def _outputs(length: int, taps: int, step: int, spread: int) -> int:
 
 
 def require(condition: bool, reason: str) -> None:
-    """``ValueError`` with ``reason`` unless ``condition``."""
+    """Raise ``ValueError`` with ``reason`` unless ``condition``."""
     if not condition:
         raise ValueError(reason)
 

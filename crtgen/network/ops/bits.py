@@ -15,8 +15,7 @@ __all__ = ["BitAnd", "BitCast", "BitNot", "BitOr", "BitXor", "Bitwise", "Shift",
 
 
 class _Bits(Elementwise):
-    """Integers that mean themselves."""
-
+    # Unquantised integers.
     __slots__ = ()
 
     def require_types(self, inputs: Sequence[Value]) -> None:

@@ -177,8 +177,6 @@ class Extreme(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Maximum(Extreme):
-    """The greater one."""
-
     name: ClassVar[str] = "maximum"
     sign: ClassVar[str] = ">"
 
@@ -188,8 +186,6 @@ class Maximum(Extreme):
 
 @dataclass(frozen=True, slots=True)
 class Minimum(Extreme):
-    """The lesser one."""
-
     name: ClassVar[str] = "minimum"
     sign: ClassVar[str] = "<"
 

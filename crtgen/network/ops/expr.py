@@ -80,7 +80,7 @@ class Expr:
 
     @property
     def extent(self) -> int:
-        """The greatest distance from zero."""
+        """Largest absolute value."""
         return max(-self.low, self.high)
 
     @property
@@ -140,12 +140,10 @@ class Expr:
 
 
 def number(value: int) -> Expr:
-    """A constant."""
     return Expr("number", (), value, value)
 
 
 def operand(sig: Signature, place: int = 0) -> Expr:
-    """An element of an input."""
     limits = np.iinfo(sig.inputs[place].dtype.value)
     return Expr("operand", (), int(limits.min), int(limits.max), place=place)
 

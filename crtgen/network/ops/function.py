@@ -79,7 +79,7 @@ class AbsParams:
 
 @dataclass(frozen=True, slots=True)
 class Abs(RealFunction):
-    """The distance from zero."""
+    """Absolute value."""
 
     name: ClassVar[str] = "abs"
 

@@ -106,7 +106,7 @@ class Dequantize(Op):
         return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> AffineParams:
-        """The input's quantisation."""
+        """Return the input's quantisation."""
         x = tensor_quant(sig.x)
         return AffineParams(x.scale, x.zero_point)
 

@@ -124,8 +124,6 @@ class Total(Reduction):
 
 @dataclass(frozen=True, slots=True)
 class Mean(Total):
-    """The mean over ``axes``."""
-
     name: ClassVar[str] = "mean"
     divides: ClassVar[bool] = True
 
@@ -138,8 +136,6 @@ class Mean(Total):
 
 @dataclass(frozen=True, slots=True)
 class Sum(Total):
-    """The sum over ``axes``."""
-
     name: ClassVar[str] = "sum"
     divides: ClassVar[bool] = False
 
@@ -160,8 +156,6 @@ class Greatest(Reduction):
 
 @dataclass(frozen=True, slots=True)
 class ReduceMax(Greatest):
-    """The greatest number along ``axes``."""
-
     name: ClassVar[str] = "reduce_max"
     sign: ClassVar[str] = ">"
 
@@ -174,8 +168,6 @@ class ReduceMax(Greatest):
 
 @dataclass(frozen=True, slots=True)
 class ReduceMin(Greatest):
-    """The least number along ``axes``."""
-
     name: ClassVar[str] = "reduce_min"
     sign: ClassVar[str] = "<"
 

@@ -51,7 +51,7 @@ class Scatter(Op):
 
     @abstractmethod
     def check(self, x: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...]) -> None:
-        """``ValueError`` unless these shapes fit."""
+        """Raise ``ValueError`` unless these shapes fit."""
 
     @abstractmethod
     def places(self, sig: Signature, indices: Index) -> Index:

@@ -217,7 +217,7 @@ class Banded:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The operands."""
+        """Operands of the generated operator."""
         return self.weights, self.first, self.widths
 
 

@@ -117,7 +117,6 @@ class Stacker(Op):
 
     @property
     def frames(self) -> int:
-        """Frames of a stack."""
         return self.left + 1 + self.right
 
     def infer(self, inputs: Sequence[Value]) -> _Outputs:

@@ -38,7 +38,7 @@ class Change:
     values: tuple[Value, ...] = ()
 
     def apply(self, graph: Graph) -> Graph:
-        """The rewritten graph, verified."""
+        """Return the rewritten graph, verified."""
         nodes = [self.nodes.get(node.name, node) for node in graph.nodes]
         table = {**graph.values, **{value.name: value for value in self.values}}
         renamed = [self._renamed(node) for node in nodes if node is not None]
@@ -63,7 +63,6 @@ class Pass(ABC):
         """The rewritten graph, and a note for each rewrite."""
 
     def run(self, graph: Graph) -> Graph:
-        """The rewritten graph."""
         return self.rewrite(graph)[0]
 
 

@@ -68,7 +68,7 @@ class JoinedPipeline:
 
     @property
     def rate(self) -> int:
-        """Samples in a second."""
+        """Samples per second."""
         return self.settings.rate
 
     @property
@@ -302,8 +302,7 @@ class _Window:
 
 @dataclass(slots=True)
 class _Joined:
-    """Features, and what follows them."""
-
+    # Features, and the network after them.
     steps: GraphSteps
     features: Handle
     window: _Window

@@ -7,28 +7,28 @@ __all__ = ["count", "labels", "names", "natural", "number", "one_of"]
 
 
 def count(value: Any) -> int:
-    """An integer above 0."""
+    """Check for a positive integer."""
     if type(value) is not int or not 0 < value < 1 << 31:
         raise ValueError(f"{value!r} is no whole number above 0")
     return value
 
 
 def natural(value: Any) -> int:
-    """An integer from 0 on."""
+    """Check for an integer from 0 on."""
     if type(value) is not int or not 0 <= value < 1 << 31:
         raise ValueError(f"{value!r} is no whole number from 0 on")
     return value
 
 
 def number(value: Any) -> float:
-    """A real number."""
+    """Check for a finite float."""
     if type(value) not in (int, float) or not abs(value) < 1e9:
         raise ValueError(f"{value!r} is no number")
     return float(value)
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """A list of names."""
+    """Check for a list of names."""
     if not isinstance(value, list) or not all(isinstance(name, str) and name.isprintable() for name in value):
         raise ValueError("the value is not a list of names")
     return tuple(value)
@@ -43,7 +43,7 @@ def labels(value: Any) -> tuple[int | str, ...]:
 
 
 def one_of(*known: str) -> Callable[[Any], str]:
-    """A parser of some texts."""
+    """Return a check for one of several texts."""
 
     def parse(value: Any) -> str:
         if value not in known:

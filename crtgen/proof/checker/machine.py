@@ -105,7 +105,6 @@ class Machine:
         """True once an instruction of the FPU or of Helium was run."""
         self.count = self.slack = self.cycles = 0
         self.sp: Word = self.r[SP]
-        """SP after the last instruction."""
         self.lowest = self.memory.floor
         """The lowest place that SP was at."""
         self.unaligned = False

@@ -79,7 +79,6 @@ class WordMemory:
         self.stack = range(0)
         """Words that compilers keep registers in: nobody looks there for outputs that are stored as words."""
         self.floor = STACK_TOP
-        """Stack pointer."""
         self.unaligned = unaligned
         self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
@@ -138,7 +137,7 @@ class WordMemory:
         return word
 
     def load(self, a: Word) -> Word:
-        """A word."""
+        """Load a word."""
         a = _address(a)
         if a & 3:
             self._aligned(a, 4)
@@ -206,7 +205,7 @@ class WordMemory:
         return byte_word(self.byte(a))
 
     def half(self, a: Word, signed: bool) -> Word:
-        """A halfword as a word."""
+        """Load a halfword and extend it."""
         a = _address(a)
         if a & 1:
             self._aligned(a, 2)
@@ -235,7 +234,7 @@ class WordMemory:
     # ---- stores
 
     def store(self, a: Word, v: Word) -> None:
-        """A word."""
+        """Store a word."""
         a = _address(a)
         if a & 3:
             self._aligned(a, 4)

@@ -26,7 +26,6 @@ def register(name: str) -> int:
 
 
 def number(text: str) -> int:
-    """Parse ``#12`` or ``#-0x3``."""
     if text[0] != "#":
         raise Refusal(f"{text} is no number")
     return int(text[1:], 0)

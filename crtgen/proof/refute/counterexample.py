@@ -55,7 +55,7 @@ class Refutation:
     reason: str = ""
 
     def lines(self) -> list[str]:
-        """In words."""
+        """Say the result in words."""
         if not self.inputs:
             why = f" ({self.reason})" if self.reason else ""
             return [f"no input was found that differs, in {self.tried:,} tries{why}"]

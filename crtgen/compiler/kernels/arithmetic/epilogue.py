@@ -55,7 +55,6 @@ class Epilogue:
 
     @property
     def y_type(self) -> str:
-        """The type of outputs."""
         return self.x_type if self.scale else self.sum_type
 
     def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:

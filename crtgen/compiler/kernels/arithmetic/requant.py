@@ -152,7 +152,7 @@ class Rescale:
         return factors
 
     def apply(self, acc: Int64) -> Int64:
-        """The result for ``acc[..., O]``."""
+        """Return the results for ``acc[..., O]``."""
         if self.factors is not None:
             whole = rounded_product(acc, self.factors)
             return np.clip(whole + self.zero_point, self.act_min, self.act_max)

@@ -94,15 +94,13 @@ class Function:
         return self._take(among, role, 1)[0]
 
     def cores(self, role: str, count: int, among: Iterable[str] = CORE) -> tuple[str, ...]:
-        """Take ``count`` general registers."""
         return self._take(among, role, count)
 
     def vector(self, role: str, among: Iterable[str] = _VECTORS) -> str:
-        """A vector that is free."""
+        """Take a free vector."""
         return self._take(among, role, 1)[0]
 
     def vectors(self, role: str, count: int) -> tuple[str, ...]:
-        """Take ``count`` vectors."""
         return self._take(_VECTORS, role, count)
 
     def singles(self, role: str, count: int) -> tuple[str, ...]:
@@ -110,7 +108,7 @@ class Function:
         return self._take(_SINGLES, role, count)
 
     def free(self, *registers: str) -> None:
-        """Give registers back."""
+        """Release registers."""
         self._taken -= set(registers)
 
     def moved(self, register: str, role: str, among: Iterable[str] = CORE) -> str:
@@ -198,7 +196,7 @@ class Function:
         return label
 
     def place(self, label: str) -> None:
-        """The label is here."""
+        """Put the label here."""
         self._close()
         self._label = Label(label)
 

@@ -121,7 +121,7 @@ class Clock:
         return at + (full and self.issued > 0)
 
     def issue(self, demand: Demand) -> None:
-        """The instruction is next."""
+        """Let the next instruction begin."""
         at, timing = self.start(demand), demand.timing
         self.issued = timing.slots + (self.issued if at == self.now else 0)
         self.now = at
@@ -132,7 +132,7 @@ class Clock:
             self.ready[word] = at + late
 
     def run(self, demands: Iterable[Demand]) -> None:
-        """All of these."""
+        """Let instructions begin, one after the other."""
         for demand in demands:
             self.issue(demand)
 

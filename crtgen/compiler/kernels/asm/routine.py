@@ -71,12 +71,11 @@ class BasicBlock:
 
     @property
     def straight(self) -> tuple[Instruction, ...]:
-        """Without the branch."""
+        """Instructions without the branch at the end."""
         return self.lines[: len(self.lines) - self.branches]
 
     @property
     def end(self) -> tuple[Instruction, ...]:
-        """The branch."""
         return self.lines[len(self.lines) - self.branches :]
 
     def runs(self, rounds: Mapping[str, float]) -> float:
@@ -116,7 +115,6 @@ class StackFrame:
 
     @property
     def end(self) -> tuple[Instruction, ...]:
-        """The epilogue, which returns."""
         drop = self.local + 4 * len(self.kept)
         lines = [Instruction("add", ("sp", "sp", f"#{drop}"))] if drop else []
         lines += [_list("vpop", _doubles(self.vectors))] if self.vectors else []
@@ -203,7 +201,6 @@ class Routine:
 
     @property
     def body(self) -> Iterator[Line]:
-        """Labels and instructions."""
         for block in self.blocks:
             if block.label:
                 yield block.label
@@ -224,7 +221,6 @@ class Routine:
 
     @property
     def stack(self) -> int:
-        """Bytes."""
         return self.frame.bytes
 
     @cached_property
@@ -276,7 +272,7 @@ class Runs:
 
     @classmethod
     def sum(cls, runs: "Iterable[Runs]") -> "Runs":
-        """Return the sum of several."""
+        """Return the sum of several runs."""
         return cls(tuple(call for each in runs for call in each.calls))
 
     @property

@@ -16,7 +16,6 @@ class Writer:
     f: Function
 
     def write(self) -> None:
-        """Append all instructions."""
         raise NotImplementedError
 
     @classmethod

@@ -53,7 +53,6 @@ class BaseDenseView:
 
     @property
     def words(self) -> int:
-        """Words of all constants."""
         shared = self.shared_words * (1 + (self.ragged and self.blocks > 1))
         return self.blocks * self.block.block_words + shared
 

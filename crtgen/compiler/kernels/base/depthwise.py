@@ -33,7 +33,6 @@ class RingView:
 
     @property
     def words(self) -> int:
-        """Words of constants."""
         return self.row.channels * self.row.stream_words
 
 

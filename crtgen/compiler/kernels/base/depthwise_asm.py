@@ -17,8 +17,6 @@ _END = 3  # the parameter that is kept
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseRow(RingRow):
-    """Outputs of int8."""
-
     epilogue: LongProducts | Limbs
 
     @property

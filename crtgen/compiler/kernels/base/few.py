@@ -91,7 +91,6 @@ class _BaseFewWriter:
             f("bne", again)
 
     def some(self, count: int) -> None:
-        """Append ``count`` inputs."""
         f, step = self.f, len(self.places)
         for number in range(count):
             x, weights = self.places[number % step]

@@ -55,7 +55,6 @@ class BasePairsView:
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes of a tile's words."""
         return 4 * self.group.step_words * self.group.steps
 
     @property

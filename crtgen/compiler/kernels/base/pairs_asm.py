@@ -38,7 +38,6 @@ class Wide:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of a channel."""
         return -(-self.steps // 2) * 4
 
     @property
@@ -142,7 +141,6 @@ class Narrow:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of both channels."""
         return 2 * _CHANNELS * self.steps
 
 

@@ -67,7 +67,6 @@ class DspConvView:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of an output pixel."""
         return self.channels * self.size
 
     @property

@@ -73,7 +73,6 @@ class WindowedView:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of an output pixel."""
         return self.channels * self.size
 
     @property

@@ -91,7 +91,6 @@ class DspEpilogue:
 
     @property
     def store(self) -> str:
-        """Mnemonic that stores an output."""
         return {8: "strb", 16: "strh", 32: "str"}[self.bits]
 
     def append_all(

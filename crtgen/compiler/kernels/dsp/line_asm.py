@@ -73,7 +73,6 @@ class LineOutputs:
 
     @property
     def size(self) -> int:
-        """Bytes of an output."""
         return self.epilogue.bits // 8
 
     @property

@@ -53,7 +53,6 @@ class WeightStream:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of an output pixel."""
         return self.channels * self.epilogue.bits // 8
 
     @property

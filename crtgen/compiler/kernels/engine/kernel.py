@@ -133,7 +133,6 @@ class Const:
 
     @property
     def c_type(self) -> str:
-        """C type of an element."""
         return {"float32": "float", "bool": "bool"}.get(self.dtype, f"{self.dtype}_t")
 
     @property

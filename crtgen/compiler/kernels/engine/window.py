@@ -128,7 +128,6 @@ class WindowShape:
 
     @property
     def pixels(self) -> int:
-        """Output pixels of all images."""
         return self.batch * self.out_height * self.out_width
 
     def inside(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

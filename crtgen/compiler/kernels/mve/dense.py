@@ -53,8 +53,6 @@ class MveDenseView:
 
 
 class _MveDenseWriter(Writer):
-    """``dense(x, y, weights)``."""
-
     def __init__(self, k: MveDenseView) -> None:
         self.k = k
         self.f = f = Function(

@@ -185,7 +185,7 @@ def _clamp(f: Function, clamp: tuple[int, int], bits: int) -> Callable[[str], No
 
 
 def spread(f: Function, vector: str, value: int, bits: int = 32) -> None:
-    """A number in every lane."""
+    """Set every lane to a number."""
     number = f.constant("a number", value)
     f(f"vdup.{bits}", vector, number)
     f.free(number)
@@ -301,7 +301,7 @@ def _single(f: Function, factor: float, zero_point: int) -> Callable[[str], None
 
 
 def narrow(f: Function, vector: str) -> None:
-    """Words saturated to int8."""
+    """Saturate words to int8."""
     f("vqmovnb.s32", vector, vector)
     f("vqmovnb.s16", vector, vector)
 

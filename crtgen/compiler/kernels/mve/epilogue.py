@@ -53,12 +53,10 @@ class MveEpilogue:
 
     @property
     def output_size(self) -> int:
-        """Bytes of an output."""
         return 4 if self.is_sum else self.size
 
     @property
     def bits(self) -> int:
-        """Bits of an output."""
         return 8 * self.size
 
     @property

@@ -85,7 +85,7 @@ def _of_two(
 
 @design(Relu, types=(DType.FLOAT32,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """float32; None for others."""
+    """Clamp of float32; None for others."""
 
     def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs

@@ -69,7 +69,7 @@ class GatheredWindows:
 
     @property
     def calls(self) -> int:
-        """In a line."""
+        """Calls per row of outputs."""
         return self.whole + 1
 
     def counts(self, height: int) -> tuple[tuple[int, int], ...]:

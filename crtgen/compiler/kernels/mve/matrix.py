@@ -116,12 +116,10 @@ class MicroRow:
 
     @property
     def size(self) -> int:
-        """Bytes of an input."""
         return self.epilogue.size
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of a pixel's outputs."""
         return self.outputs * self.epilogue.output_size
 
     @property

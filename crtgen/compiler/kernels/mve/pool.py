@@ -47,7 +47,6 @@ class MvePoolView:
 
     @property
     def lanes(self) -> int:
-        """Lanes of a vector."""
         return LANES // self.size
 
     @property

@@ -25,7 +25,6 @@ class Ring:
 
     @classmethod
     def of(cls, window: WindowShape, fill: int) -> "Ring":
-        """The ring of a window."""
         pitch = -(-window.columns * window.channels // 4) * 4
         seen = max(0, min(window.width, window.columns - window.left))
         return cls(window.rows, pitch, window.left * window.channels, seen * window.channels, fill)

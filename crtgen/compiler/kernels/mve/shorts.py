@@ -81,7 +81,6 @@ def _pair(o: Operands, way: Reading, dtypes: tuple[DType, DType]) -> tuple[str, 
 
 @design(Add, Sub, types=(DType.INT16,), needs="mve", weights=None)
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Sums and differences."""
     p, way = op.parameters(sig), walk(sig)
     if isinstance(p, FusedAddParams):
         return None
@@ -111,7 +110,6 @@ def _sum(o: Operands, name: str, p: AddParams, way: Reading) -> ElementSteps:
 
 @design(Mul, types=(DType.INT16,), needs="mve", weights=None)
 def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
-    """Products."""
     p, way = op.parameters(sig), walk(sig)
 
     def steps(o: Operands) -> ElementSteps:
@@ -133,7 +131,6 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Relu, types=(DType.INT16,), needs="mve")
 def relu(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """Clamps."""
     p = op.parameters(sig)
     return _rescaled("mve clamp", sig, target, (p.multiplier, p.shift), (0, 0), (p.act_min, p.act_max))
 

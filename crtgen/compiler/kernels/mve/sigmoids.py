@@ -13,7 +13,7 @@ __all__ = ["SigmoidOf", "sigmoid"]
 
 @design(Logistic, Tanh, types=(DType.INT16,), needs="mve")
 def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | None:
-    """Four at a time."""
+    """Logistic and tanh, four elements at a time."""
     p, logistic = op.parameters(sig), isinstance(op, Logistic)
     assert isinstance(p, Sigmoid16Params)
     places, slopes = sigmoid_places(logistic)
@@ -82,5 +82,5 @@ class SigmoidOf:
         f("vshr.s32", x, x, f"#{self.shift}")
 
     def free(self) -> None:
-        """Gives the registers back."""
+        """Release the registers."""
         self.f.free(*self.spare, self.limit, self.between, self.other, self.factor, self.middle)

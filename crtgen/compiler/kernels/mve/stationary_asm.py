@@ -26,12 +26,10 @@ class Stationary:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of a pixel's outputs."""
         return self.outputs
 
     @property
     def routine(self) -> Routine:
-        """Its assembly."""
         return chunk_of_pixels(self)
 
     def runs(self, calls: int, pixels: int) -> Runs:

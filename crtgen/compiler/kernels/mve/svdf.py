@@ -52,7 +52,6 @@ class MemoriesView:
 
     @property
     def vectors(self) -> int:
-        """Vectors of a memory."""
         return -(-self.length * self.size // LANES)
 
     @property

@@ -50,7 +50,6 @@ class BinaryConvView(PackedPoolView):
 
 @design(PackSigns)
 def pack_signs(op: PackSigns, sig: Signature, target: Target) -> Kernel:
-    """Bit by bit."""
     *_, channels = sig.x.shape
     zero = op.zero(sig)
     real = sig.x.dtype.numpy.kind == "f"
@@ -63,7 +62,6 @@ def pack_signs(op: PackSigns, sig: Signature, target: Target) -> Kernel:
 
 @design(UnpackSigns)
 def unpack_signs(op: UnpackSigns, sig: Signature, target: Target) -> Kernel:
-    """Bit by bit."""
     view = SignsView(sig.y.elements // op.channels, op.channels, sig.x.shape[-1])
     work = Work().block("number", sig.y.elements).block("row", view.rows)
     return Kernel("unpack signs", "unpack_signs.c.j2", view, work=work)

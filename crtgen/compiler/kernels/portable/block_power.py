@@ -48,7 +48,7 @@ class BlockView:
 
     @property
     def apart(self) -> tuple[int, int]:
-        """All of them."""
+        """The first and the last number of both."""
         used = [pair for pair in (self.low, self.high) if pair[0] <= pair[1]]
         return min(pair[0] for pair in used), max(pair[1] for pair in used)
 

@@ -51,7 +51,7 @@ def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
 
 @design(Abs, types=(DType.INT16,))
 def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
-    """Plain int16."""
+    """Absolute values of unquantised int16; None for others."""
     return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")]) if is_plain(sig.x) else None
 
 
@@ -78,25 +78,21 @@ def interpolation(op: Interpolation, sig: Signature, target: Target) -> Kernel:
 
 @design(LogicalNot, weights=None)
 def logical_not(op: LogicalNot, sig: Signature, target: Target) -> Kernel:
-    """One truth value."""
     return elements(sig, "not", ["!a"])
 
 
 @design(Logical, weights=None)
 def logical(op: Logical, sig: Signature, target: Target) -> Kernel:
-    """Two truth values."""
     return elements(sig, op.name, [f"a {op.sign} b"])
 
 
 @design(Bitwise, weights=None)
 def bitwise(op: Bitwise, sig: Signature, target: Target) -> Kernel:
-    """Each bit of two numbers."""
     return elements(sig, op.name, [stored(sig.y, f"a {op.sign} b")])
 
 
 @design(BitNot, weights=None)
 def bit_not(op: BitNot, sig: Signature, target: Target) -> Kernel:
-    """Each bit of a number."""
     return elements(sig, op.name, [stored(sig.y, "~a")])
 
 
@@ -180,7 +176,6 @@ def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Maximum, Minimum, weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel:
-    """One of two numbers."""
     return elements(sig, op.name, [stored(sig.y, f"(a {op.sign} b) ? a : b")])
 
 
@@ -239,7 +234,6 @@ def floor_mod(op: FloorMod, sig: Signature, target: Target) -> Kernel:
 
 @design(Pow, types=_REAL, weights=None)
 def power(op: Pow, sig: Signature, target: Target) -> Kernel:
-    """Any power."""
     return elements(sig, "pow", ["crt_powf(a, b)"])
 
 
@@ -253,11 +247,9 @@ def squared_difference(op: SquaredDifference, sig: Signature, target: Target) ->
 
 @design(AddN, types=_REAL, weights=None)
 def add_n(op: AddN, sig: Signature, target: Target) -> Kernel:
-    """All operands at once."""
     return elements(sig, "add n", [" + ".join(chr(ord("a") + i) for i in range(len(sig.inputs)))])
 
 
 @design(Prelu, types=_REAL, weights=None)
 def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel:
-    """Below zero, times a slope."""
     return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"])

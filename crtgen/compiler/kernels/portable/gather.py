@@ -44,7 +44,7 @@ def _index(dtype: DType, name: str, most: int) -> str:
 
 @design(Gather, weights=None)
 def gather(op: Gather, sig: Signature, target: Target) -> Kernel:
-    """A copy for each index."""
+    """GATHER: a copy for each index."""
     batch, outer, length, run = op.sizes(sig)
     (x, indices), consts = operands(sig)
     count = sig.inputs[1].elements // batch
@@ -57,7 +57,7 @@ def gather(op: Gather, sig: Signature, target: Target) -> Kernel:
 
 @design(GatherNd, weights=None)
 def gather_nd(op: GatherNd, sig: Signature, target: Target) -> Kernel:
-    """A copy for each place."""
+    """GATHER_ND: a copy for each index vector."""
     (x, indices), consts = operands(sig)
     strides = op.strides(sig)
     count = sig.inputs[1].elements // len(strides)

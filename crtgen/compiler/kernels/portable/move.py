@@ -79,13 +79,13 @@ class ResizeView:
 
 @design(Reshape)
 def reshape(op: Reshape, sig: Signature, target: Target) -> Kernel:
-    """Nothing moves."""
+    """RESHAPE: no code, the output is the input."""
     return Kernel(design="alias", template="", view=None)
 
 
 @design(Identity, weights=None)
 def identity(op: Identity, sig: Signature, target: Target) -> Kernel:
-    """All of it at once."""
+    """Copy of a whole tensor."""
     return _move("copy", op, sig)
 
 
@@ -130,13 +130,13 @@ def pad_with(op: PadWith, sig: Signature, target: Target) -> Kernel:
 
 @design(BroadcastTo)
 def broadcast_to(op: BroadcastTo, sig: Signature, target: Target) -> Kernel:
-    """Elements again and again."""
+    """BROADCAST_TO by repeated copies."""
     return _move("broadcast", op, sig)
 
 
 @design(MirrorPad)
 def mirror_pad(op: MirrorPad, sig: Signature, target: Target) -> Kernel:
-    """The inside and its mirrors."""
+    """MIRROR_PAD: the input, then its mirror images."""
     return _move("mirror pad", op, sig)
 
 

@@ -34,7 +34,6 @@ class PixelView:
 
     @property
     def pixels(self) -> int:
-        """All of them."""
         return self.rows * self.columns
 
 
@@ -98,7 +97,7 @@ def _over(sig: Signature, begins: _Longs) -> tuple[InPlace, ...]:
 
 @design(Unpack565)
 def unpack565(op: Unpack565, sig: Signature, target: Target) -> Kernel:
-    """One pixel after the other."""
+    """RGB565 to bytes, pixel by pixel."""
     return _pixels("unpack565", op, sig, _over(sig, np.arange(sig.y.elements) // 3))
 
 
@@ -116,7 +115,7 @@ def demosaic(op: Demosaic, sig: Signature, target: Target) -> Kernel:
 
 @design(Grey)
 def grey(op: Grey, sig: Signature, target: Target) -> Kernel:
-    """One pixel after the other."""
+    """Grey value, pixel by pixel."""
     return _pixels("grey", op, sig, (InPlace(),))
 
 
@@ -195,7 +194,7 @@ def blend(op: Blend, sig: Signature, target: Target) -> Kernel:
 
 @design(ByteTable, weights=(1,))
 def byte_table(op: ByteTable, sig: Signature, target: Target) -> Kernel:
-    """A load each."""
+    """One table load per byte."""
     table = sig.inputs[1]
     channels = sig.x.shape[-1] if table.shape[0] > 1 else 1
     view = TableView(op, sig.x.elements // channels, channels, table.shape[0], sig.y.dtype.c_name)

@@ -36,7 +36,7 @@ def every_output(op: Op, sig: Signature) -> Const:
 
 @design(Relu, types=(DType.FLOAT32,))
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel:
-    """float32."""
+    """Clamp of float32."""
     epilogue = float_epilogue(op.kind)
     result = f"crt_maxf(a, {epilogue.low})" if epilogue.low else "a"
     return elements(sig, "clamp", [f"crt_minf({result}, {epilogue.high})" if epilogue.high else result])

@@ -50,7 +50,6 @@ class PoolView:
 
 @design(AveragePool2d, MaxPool2d, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kernel:
-    """A pooling of any shape."""
     window = WindowShape.of(op, sig)
     low, high = _limits(op, sig)
     average = isinstance(op, AveragePool2d)

@@ -39,7 +39,6 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 
 def bilinear_view(op: ResizeBilinear, sig: Signature) -> BilinearView:
-    """Sizes and types."""
     batch, real = sig.x.shape[0], scheme_of(sig.x).is_real
     return BilinearView(
         batch=batch,

@@ -46,7 +46,6 @@ def scatter_nd(op: ScatterNd, sig: Signature, target: Target) -> Kernel:
 
 @design(ScatterElements, weights=None)
 def scatter_elements(op: ScatterElements, sig: Signature, target: Target) -> Kernel:
-    """One element for each index."""
     (_, indices, _), _ = operands(sig)
     shape, strides = sig.inputs[1].shape, strides_of(sig.x.shape)
     own = tuple(0 if a == op.axis else s for a, s in enumerate(strides))

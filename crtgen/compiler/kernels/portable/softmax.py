@@ -94,7 +94,7 @@ class LogSoftmaxView:
 
 @design(Softmax, types=(DType.INT16,))
 def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """int16 by two tables."""
+    """Softmax of int16 by two tables."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)
@@ -154,7 +154,7 @@ def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
 
 @design(LogSoftmax, types=(DType.FLOAT32,))
 def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
-    """float32."""
+    """Logarithm of softmax in float32."""
     depth = sig.x.shape[-1]
     view = FloatSoftmaxView(sig.x.elements // depth, depth, "")
     work = Work().block("row", view.rows).block("element", sig.x.elements)

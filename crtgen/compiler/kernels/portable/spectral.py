@@ -117,7 +117,7 @@ def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel:
 
 @design(RoundedRatio, to=DType.INT8, types=(DType.INT16,))
 def rounded_ratio(op: RoundedRatio, sig: Signature, target: Target) -> Kernel:
-    """In 32 bits."""
+    """Rounded ratio in 32 bits."""
     view = RatioView(op, sig.y.elements, plus(op.zero_point))
     work = Work().block("number", sig.y.elements)
     return Kernel("rounded_ratio", "spectral/rounded_ratio.c.j2", view, inplace=(InPlace(),), work=work)

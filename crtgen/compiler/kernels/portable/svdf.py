@@ -37,7 +37,6 @@ class SvdfView:
 
 @design(Svdf, types=(DType.INT8, DType.FLOAT32), weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
-    """SVDF of any size."""
     x, feature, time, _, state = sig.inputs
     view = svdf_view(op, sig)
     names = ("feature", "time", "bias")

@@ -61,7 +61,7 @@ class OnnxLayer(FileLayer[NamedTensor]):
 
     @property
     def rank(self) -> int:
-        """Dimensions of the first input."""
+        """Number of dimensions of the first input."""
         return len(self.x.shape)
 
     def listed(self, name: str, position: int) -> list[int] | None:
@@ -75,7 +75,7 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return self.axis(self.whole("axis", default), self.rank)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute, or its default."""
+        """Return an attribute, or its default."""
         return self.node.attributes.get(name, default)
 
     def whole(self, name: str, default: int = 0) -> int:
@@ -146,7 +146,7 @@ def ask_for_room(shape: Iterable[int]) -> None:
 
 
 def number(value: float, dtype: DType = DType.FLOAT32) -> Array:
-    """A number as a constant."""
+    """Return a number as a constant."""
     return np.array(value, dtype.numpy)
 
 

@@ -41,7 +41,7 @@ class ImageWindow:
 
     @property
     def around(self) -> Padding:
-        """All the padding."""
+        """Padding at all sides, ``ceil_mode`` included."""
         a, b = self.padding, self.beyond
         return Padding(a.top, a.bottom + b.bottom, a.left, a.right + b.right)
 
@@ -79,7 +79,7 @@ class AxisWindow:
 
     @property
     def outputs(self) -> int:
-        """Places that the window has."""
+        """Number of positions of the window."""
         room = self.length + self.before + self.after + self.beyond - (self.taps - 1) * self.dilation - 1
         if room < 0:
             raise ValueError(f"a window of {self.taps} does not fit into {self.length}")
@@ -153,7 +153,7 @@ class ConvStorage:
         return data
 
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
-        """The operator that is computed."""
+        """Return the operator that is computed."""
         return op
 
 

@@ -75,7 +75,6 @@ class TfliteLayer(FileLayer[FileTensor]):
         return single(float(value))
 
     def activation(self) -> Activation:
-        """The fused activation."""
         number = self.option("FusedActivationFunction")
         activation = _ACTIVATIONS.get(number, f"number {number}")
         if not isinstance(activation, Activation):

@@ -63,7 +63,6 @@ class NetworkOperator:
 
     @property
     def output(self) -> int:
-        """The first of its outputs."""
         return self.outputs[0] if self.outputs else -1
 
     @property

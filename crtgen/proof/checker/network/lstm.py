@@ -41,7 +41,7 @@ class UnitTime(NamedTuple):
 
 
 def short(v: Any) -> Any:
-    """Clamped to 16 bits."""
+    """Clamp to 16 bits."""
     return np.clip(v, -0x8000, 0x7FFF)
 
 

@@ -233,7 +233,7 @@ class OnnxFile:
         return _BYTE if tensor in self._scales else _REAL
 
     def constant(self, tensor: int) -> None:
-        """Constants are no tensors here."""
+        """Return None: constants are no tensors in these files."""
 
     def scale(self, tensor: int) -> Any:
         """The scale of a quantised tensor, float32."""

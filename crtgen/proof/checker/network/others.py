@@ -117,7 +117,7 @@ class SoftmaxLayer(Layer):
         return np.where(difference >= self.least, np.clip(share, -128, 127), -128)
 
     def reference(self, x: Ints) -> Any:
-        """A row, for tests."""
+        """Return the reference of a row, for tests."""
         difference = x - x.max()
         scale, shift = self.scale_of(np.array([self.share(difference).sum()], np.int64))
         return self.output(difference, high_mul(self.power(difference), scale), shift)

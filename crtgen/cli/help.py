@@ -45,7 +45,7 @@ _SELDOM = frozenset(
     )
 )
 
-# Commands with so many options have the others shown at once.
+# A command with at most this many options shows all of them in its short help.
 _MOST = 12
 
 

@@ -176,7 +176,7 @@ def _figures(report: Report, size: SizeReport) -> Rows:
 
 
 def _values(interface: Interface, array: Array, labels: Sequence[str]) -> list[str]:
-    # The values as real numbers; for a vector of several, the largest first, with indices or labels.
+    # Dequantised values; those of a vector with the largest first, with indices or labels.
     flat = array.ravel()
     if interface.quant is not None and interface.quant.axis is None:
         real = (flat.astype(np.float64) - interface.quant.zero_point) * interface.quant.scale

@@ -1,4 +1,4 @@
-"""What a DMA that fetches weights would save: bounds by the model, as docs/performance-log.md has them."""
+"""Savings from a DMA that fetches weights: bounds by the cycle model, listed in docs/performance-log.md."""
 
 import pytest
 

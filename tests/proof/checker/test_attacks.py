@@ -40,7 +40,7 @@ def relu(text: str) -> dict[str, str]:
 
 
 def wide(text: str) -> dict[str, str]:
-    """The same of the element times 256."""
+    """Element 0 times 256, by other instructions: from r0 to r0."""
     return relu(f"lsls r0, r0, #8 ; {text} ; asrs r0, r0, #8")
 
 
@@ -121,7 +121,7 @@ def test_a_symbol_that_lies(name: str, value: int, size: int | None, reason: str
 
 
 OFFSET, ADDRESS, LOAD, STORED, SIZE, FLAGS = 4, 8, 12, 16, 20, 24
-"""Where fields of a program header are."""
+"""Offsets of the fields in a program header."""
 
 
 def _put(data: bytearray, place: int, number: int) -> None:
@@ -133,7 +133,7 @@ def _get(data: bytearray, place: int) -> int:
 
 
 def _other_code(data: bytearray, headers: list[int]) -> None:
-    """What is loaded has ``movs r0, #0 ; bx lr`` for the network; sections still have the right code."""
+    """Load ``movs r0, #0 ; bx lr`` instead of the network; sections still have the right code."""
     code, at = headers[0], len(data)
     first, size = _get(data, code + OFFSET), _get(data, code + STORED)
     loaded = data[first : first + size]

@@ -1,4 +1,4 @@
-"""What the MPU allows by the last region that has an address (PMSAv7), or the only one (PMSAv8)."""
+"""Rights by the MPU: of the last region that has an address (PMSAv7), or of the only one (PMSAv8)."""
 
 import pytest
 

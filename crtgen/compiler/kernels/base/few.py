@@ -34,7 +34,7 @@ def _ordered(weights: Int8) -> Array:
 
 @lru_cache(maxsize=256)
 def _sums(unroll: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
-    # ``sums(x, weights, sums)``, with so many inputs in a round.
+    # ``sums(x, weights, sums)``, with ``unroll`` inputs in a round.
     f = Function(
         "sums",
         "const int8_t *x",

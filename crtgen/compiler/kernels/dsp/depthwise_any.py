@@ -125,7 +125,7 @@ def _view(
     packed: bool,
     most: int,
 ) -> WindowedView:
-    # At ``most`` so many taps of several rows are written out.
+    # At most ``most`` taps of several rows are written out.
     walk = Walk.of(window, zero_point, at_once=1, repeats=expansion.repeats if expansion else 1)
     pitch = walk.rows.pitch if walk.rows else window.pitch
     row_step, step = window.dilation_y * pitch, window.dilation_x * window.channels
@@ -157,7 +157,7 @@ def _view(
 
 
 def _taken(rows: int, columns: int, unroll: int) -> int:
-    # Instructions of four channels where so many rows are written out: two taps are 13, one alone 8.
+    # Instructions of four channels if ``unroll`` rows are written out: two taps are 13, one alone 8.
     def some(rows: int) -> int:
         pairs, alone = divmod(rows * columns, 2)
         return 13 * pairs + 8 * alone

@@ -170,7 +170,7 @@ class _Taps(Writer):
         self.f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
 
     def _halves(self, word: int, taps: str, apart: int) -> None:
-        # The two inputs of a word, each times a weight; their channels are so many ``apart``.
+        # The two inputs of a word, each times a weight; their channels are ``apart`` channels apart.
         first = word if apart > 1 else 2 * word
         for operation, total in (("smlabb", self.sums[first]), ("smlatt", self.sums[first + apart])):
             self.f(operation, total, self.inputs[word], taps, total)

@@ -70,7 +70,7 @@ def _graph(content: bytes) -> Graph:
 @pytest.mark.cc
 @pytest.mark.parametrize("name", ["mlp", "scaled", "logistic"])
 def test_classifiers(name: str, tmp_path: Path) -> None:
-    """By the references, and as C on a host."""
+    """Compare the references, and the C on a host, with scikit-learn."""
     model, data = _fitted(name)
     graph = _graph(_exported(model, data, zipmap=False))
     wanted = model.predict_proba(data[:20])

@@ -163,6 +163,8 @@ _BECOMES: Mapping[str, str] = {
     "COMPLEX_ABS": "sqrt",
     "CONCATENATION": "concat",
     "CONV_2D": "conv2d",
+    "CONV_3D": "conv2d",
+    "CUSTOM Convolution2DTransposeBias": "conv2d",
     "DEPTHWISE_CONV_2D": "depthwise_conv2d",
     "DEPTH_TO_SPACE": "transpose",
     "EMBEDDING_LOOKUP": "gather",
@@ -177,6 +179,7 @@ _BECOMES: Mapping[str, str] = {
     "RESIZE_NEAREST_NEIGHBOR": "resize_nearest",
     "REVERSE_V2": "strided_slice",
     "RFFT2D": "rfft",
+    "SELECT": "select",
     "SELECT_V2": "select",
     "SIGN": "select",
     "SLICE": "strided_slice",
@@ -195,7 +198,7 @@ _BECOMES: Mapping[str, str] = {
 
 _KNOWN_EARLY = ("BROADCAST_ARGS", "FILL", "SHAPE", "ZEROS_LIKE")
 _ORDER = ("float32", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool")
-_TYPES_FROM_OUTPUT = ("EMBEDDING_LOOKUP", "SELECT_V2", "SPLIT", "TRANSPOSE_CONV")
+_TYPES_FROM_OUTPUT = ("EMBEDDING_LOOKUP", "SELECT", "SELECT_V2", "SPLIT", "TRANSPOSE_CONV")
 
 _HEAD = """# Operators of TensorFlow Lite
 

@@ -15,6 +15,7 @@ from crtgen.network.frontends.tflite_compressed import decoded
 from crtgen.network.frontends.tflite_convert import CONVERTERS, TfliteLayer, option_fields
 from crtgen.network.frontends.tflite_file import FileOperator, TfliteFileGraph, read
 from crtgen.network.frontends.tflite_flow import FLOW, TfliteFlow, flow_fields, needed
+from crtgen.network.frontends.tflite_lists import with_updates
 from crtgen.network.frontends.tflite_signed import signed
 from crtgen.network.ir import Graph
 
@@ -41,7 +42,7 @@ def load_tflite(
     with budget.spending(where):
         data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
         found = read(data, where, {**option_fields(), **flow_fields()})
-        graphs = tuple(paired(signed(decoded(graph, where))) for graph in found)
+        graphs = tuple(with_updates(paired(signed(decoded(graph, where)))) for graph in found)
         return _TfliteImporter(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 

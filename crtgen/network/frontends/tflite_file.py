@@ -299,10 +299,14 @@ def _options(table: str, fields: tuple[str, ...], raw: Any) -> Mapping[str, Any]
 
 
 def _custom_options(data: bytes) -> Mapping[str, Any]:
-    # The numbers and lists of numbers in a flexbuffer's map; none if it is no map.
-    root = flexbuffers.GetRoot(data)
-    if not root.IsMap:
-        return {}
+    # The numbers and lists of numbers in a flexbuffer's map; if it is no map, the bytes themselves.
+    try:
+        root = flexbuffers.GetRoot(data)
+        is_map = bool(root.IsMap)
+    except ValueError:
+        is_map = False
+    if not is_map:
+        return {"bytes": data}
     found: dict[str, Any] = {}
     for key in root.AsMap.Keys:
         value = root.AsMap[key.AsKey]

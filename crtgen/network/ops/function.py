@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import erf
+from math import erf, erfc, pi
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +30,8 @@ __all__ = [
     "Erf",
     "Exp",
     "Floor",
+    "Gelu",
+    "GeluTanh",
     "HardSwish",
     "Log",
     "LogicalNot",
@@ -299,6 +301,28 @@ class HardSwish(RealFunction):
 
 
 @dataclass(frozen=True, slots=True)
+class Gelu(RealFunction):
+    """``x * P(X <= x)`` for a normal distribution: ``x / 2 * erfc(-x / sqrt(2))``."""
+
+    name: ClassVar[str] = "gelu"
+
+    def _real(self, x: Numbers) -> Numbers:
+        shares = [erfc(-number * 0.5**0.5) for number in x.reshape(-1)]
+        return np.asarray(0.5 * x * np.array(shares).reshape(x.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class GeluTanh(RealFunction):
+    """Gelu's approximation: ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``."""
+
+    name: ClassVar[str] = "gelu_tanh"
+
+    def _real(self, x: Numbers) -> Numbers:
+        inner = (2 / pi) ** 0.5 * (x + 0.044715 * x**3)
+        return np.asarray(0.5 * x * (1 + np.tanh(inner)))
+
+
+@dataclass(frozen=True, slots=True)
 class LogicalNot(Elementwise):
     """True where the input is not."""
 
@@ -348,6 +372,8 @@ def _float_cases() -> Iterator[Case]:
     yield make("f32", Exp(), [x], limits={"x": (-20, 20)})
     yield make("f32_onnx", Erf(), [x], limits={"x": (-5, 5)})
     yield make("f32_onnx", Atan(), [x], limits={"x": (-20, 20)})
+    for gelu in (Gelu(), GeluTanh()):
+        yield make("f32_onnx", gelu, [x], limits={"x": (-6, 6)})
     yield make("f32", Round(), [x], limits={"x": (-6, 6)})
     yield make("f32", Log(), [x], limits={"x": (1e-3, 50)})
     yield make("f32_near_one", Log(), [x], limits={"x": (0.9, 1.1)})

@@ -203,7 +203,7 @@ _ONES = np.ones((1, 2), np.float32)
         ),
         (
             _single("DEQUANTIZE", [Tensor("x", [1], "float16"), Tensor("y", [1], "float32")]),
-            "FLOAT16 to FLOAT32",
+            "a tensor of FLOAT16 that is computed at run time",
         ),
         (_single("RELU", [Tensor("x", [1], "int8"), Tensor("y", [1], "int8")]), "int8 without quantisation"),
         (_single("RELU", [Tensor("x", [0], "float32"), Tensor("y", [1], "float32")]), "'x' is empty"),

@@ -32,6 +32,8 @@ _FUNCTIONS = {
     "erf": "crt_erff(a)",
     "exp": "crt_expf(a)",
     "floor": "crt_floorf(a)",
+    "gelu": "(0.5f * a) * (1.0f + crt_erff(a * 0.707106781f))",
+    "gelu_tanh": "(0.5f * a) * (1.0f + crt_tanhf(0.797884561f * (a + (((0.044715f * a) * a) * a))))",
     "hard_swish": "a * crt_minf(crt_maxf(a + 3.0f, 0.0f), 6.0f) * 0.166666667f",
     "log": "crt_logf(a)",
     "neg": "-a",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from crtgen.network.frontends.builder import Converted, RefusedOperator
+from crtgen.network.frontends.builder import Converted, KnownOutput, RefusedOperator, Result
 from crtgen.network.frontends.remainder import floor_remainder
 from crtgen.network.frontends.tflite_convert.layer import (
     Convert,
@@ -14,7 +14,7 @@ from crtgen.network.frontends.tflite_convert.layer import (
     same,
     unary,
 )
-from crtgen.network.ir import DType
+from crtgen.network.ir import DType, shape_text
 from crtgen.network.ops import (
     Activation,
     Add,
@@ -104,6 +104,26 @@ def _typed(kind: type[Cast] | type[Quantize]) -> Convert:
     return convert
 
 
+def _dequantize(layer: TfliteLayer) -> Result:
+    # Constants of float16 become float32; nothing else of float16 is in memory.
+    if layer.x.dtype is DType.FLOAT16:
+        return KnownOutput(layer.constant(0, "values of float16").astype(np.float32))
+    return Converted(Dequantize(), (layer.x,))
+
+
+def _select(layer: TfliteLayer) -> Converted:
+    # One condition for all elements, for each, or for each row along the first axis.
+    condition, a, b = (layer.tensor(i) for i in range(3))
+    if a.shape != b.shape:
+        raise ValueError(f"a choice between {shape_text(a.shape)} and {shape_text(b.shape)}")
+    if condition.shape in (a.shape, ()):
+        return Converted(Select(), (condition, a, b), ("operand", "other"))
+    if condition.shape != a.shape[:1]:
+        raise ValueError(f"a condition of {shape_text(condition.shape)} for {shape_text(a.shape)}")
+    rows = Converted(Reshape((a.shape[0], *(1 for _ in a.shape[1:]))), (condition,))
+    return Converted(Select(), (rows, a, b), ("operand", "other"))
+
+
 def _leaky_relu(layer: TfliteLayer) -> Converted:
     alpha = float(layer.option("Alpha"))
     if not np.isfinite(alpha):
@@ -147,7 +167,7 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "CEIL": TfliteConverter(unary(Ceil()), ("ceil",), types=_REAL),
     "COS": TfliteConverter(unary(Cos()), ("cos",), types=_REAL),
     "DEQUANTIZE": TfliteConverter(
-        unary(Dequantize()), ("dequantize",), types=pairs((_I8, _I16, _U8), (_F32,))
+        _dequantize, ("dequantize",), types=pairs((_I8, _I16, _U8, DType.FLOAT16), (_F32,))
     ),
     "DIV": TfliteConverter(_binary(Div), ("div",), "DivOptions", _FUSED, same(_F32, _I8, _I32)),
     "ELU": TfliteConverter(unary(Elu()), ("elu",)),
@@ -176,7 +196,8 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "RELU6": TfliteConverter(_relu6, ("relu6",), types=_SHORT),
     "RELU_N1_TO_1": TfliteConverter(unary(Relu(Activation.RELU_N1_1)), ("relu_n1_to_1",)),
     "ROUND": TfliteConverter(unary(Round()), ("round",), types=_REAL),
-    "SELECT_V2": TfliteConverter(_operands(Select()), ("select",), types=pairs((_BOOL,), (_F32, _I8, _I16))),
+    "SELECT": TfliteConverter(_select, ("select",), types=pairs((_BOOL,), DType)),
+    "SELECT_V2": TfliteConverter(_operands(Select()), ("select",), types=pairs((_BOOL,), DType)),
     "SIN": TfliteConverter(unary(Sin()), ("sin",), types=_REAL),
     "SOFTMAX": TfliteConverter(_softmax, ("softmax",), "SoftmaxOptions", ("Beta",), _SHORT | {(_I8, _I16)}),
     "LOG_SOFTMAX": TfliteConverter(unary(LogSoftmax()), ("log_softmax",)),

@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from crtgen.network.frontends.builder import Converted, KnownOutput, RefusedOperator
+from crtgen.network.frontends.refusals import NotConstant
 from crtgen.network.frontends.tflite_convert.layer import (
     PLAIN,
     Convert,
@@ -144,6 +145,8 @@ def _slice(layer: TfliteLayer) -> Converted:
         raise ValueError(f"a slice of {len(sizes)} axes on {len(shape)}")
     if layer.tensor(1).data is None:
         size = tuple(have if n == -1 else n for n, have in zip(sizes, layer.y.shape, strict=True))
+        if -1 in size:
+            raise NotConstant("lengths that are computed at run time; supported: constants")
         return Converted(DynamicSlice(size), (layer.x, layer.tensor(1)), ("begin",))
     begins = tuple(layer.integers(1, "begins"))
     ends = tuple(d if n == -1 else b + n for b, n, d in zip(begins, sizes, shape, strict=True))

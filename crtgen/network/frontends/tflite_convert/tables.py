@@ -7,8 +7,8 @@ import numpy as np
 
 from crtgen.network.frontends.builder import Converted
 from crtgen.network.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
-from crtgen.network.ir import Array, DType, Op, Quant
-from crtgen.network.ops.function import Exp, Log
+from crtgen.network.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.network.ops.function import Exp, Gelu, GeluTanh, Log
 from crtgen.network.ops.interpolation import Interpolation, Reals, table_of
 from crtgen.network.ops.lookup import Lookup
 from crtgen.network.ops.scheme import INT8, INT16
@@ -63,9 +63,25 @@ def _log(x: Reals, y: Quant, dtype: DType) -> Reals:
     return np.where(x <= 0, least, np.log(np.where(x <= 0, 1, x).astype(np.float64)).astype(np.float32))
 
 
+def _of_reals(op: Op) -> Callable[[Reals, Quant, DType], Reals]:
+    # The function of an operator of real numbers, rounded to float32.
+    def function(x: Reals, y: Quant, dtype: DType) -> Reals:
+        value = Value("x", x.shape, DType.FLOAT32)
+        (made,) = op.reference(Signature((value,), (value,)), [x])
+        return made.astype(np.float32)
+
+    return function
+
+
+def _gelu(layer: TfliteLayer) -> Converted:
+    op = GeluTanh() if layer.option("Approximate") else Gelu()
+    return _Function(op, _of_reals(op)).convert(layer)
+
+
 _TYPES = same(DType.FLOAT32, DType.INT8, DType.INT16)
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "EXP": TfliteConverter(_Function(Exp(), _exp).convert, ("exp",), types=_TYPES),
+    "GELU": TfliteConverter(_gelu, ("gelu",), "GeluOptions", ("Approximate",), _TYPES),
     "LOG": TfliteConverter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
 }

@@ -1,5 +1,6 @@
 """Layers with weights, and poolings."""
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -232,12 +233,21 @@ def _transpose_conv(layer: TfliteLayer) -> Converted:
     ``r + s * d`` of the weights: for each r a convolution with stride 1, of every s-th row of the weights
     backwards. Rows beyond the weights are zero.
     """
-    x, stride = layer.tensor(2), layer.pair("Stride")
     size = layer.y.shape if layer.x.data is None else tuple(layer.integers(0, "lengths of the output"))
+    return _turned(layer, layer.tensor(2), size, _weights(layer, 1, 2), layer.activation())
+
+
+def _turned(
+    layer: TfliteLayer,
+    x: FileTensor,
+    size: tuple[int, ...],
+    weights: _TypedWeights,
+    activation: Activation,
+) -> Converted:
+    stride = layer.pair("Stride")
     if not len(size) == len(x.shape) == len(layer.tensor(1).shape) == 4 or min(*stride, *size) < 1:
         raise ValueError(f"{shape_text(size)} outputs of {shape_text(x.shape)}, with the stride {stride}")
     _, height, width, _ = size
-    weights = _weights(layer, 1, 2)
     outputs, *taps, _ = weights.array.shape
     same = layer.padding((taps[0], taps[1]), stride, size=(height, width))
     starts = (same.top, same.left)
@@ -249,7 +259,7 @@ def _transpose_conv(layer: TfliteLayer) -> Converted:
     if min(before) < 0:
         raise RefusedOperator(f"padding {same} of a window of {taps}; supported: less than the window")
     padding = Padding(before[0], after[0], before[1], after[1])
-    conv = Conv2d((1, 1), padding, activation=layer.activation())
+    conv = Conv2d((1, 1), padding, activation=activation)
     made = Converted(conv, (x, *_blocks(weights, stride, blocks)), ("weights", "bias"), quant=layer.y.quant)
     rows, columns = padding.output_size((x.shape[1], x.shape[2]), (blocks[0], blocks[1]), (1, 1))
     apart = Converted(Reshape((x.shape[0], rows, columns, *stride, outputs)), (made,))
@@ -258,6 +268,37 @@ def _transpose_conv(layer: TfliteLayer) -> Converted:
     corner = [p - f * s for p, f, s in zip(starts, first, stride, strict=True)]
     end = (x.shape[0], corner[0] + height, corner[1] + width, outputs)
     return Converted(StridedSlice((0, *corner, 0), end, (1,) * 4), (whole,))
+
+
+def _transpose_conv_with_bias(layer: TfliteLayer) -> Converted:
+    """MediaPipe's own operator, whose options are the bytes of a struct of C: padding and both strides.
+
+    With padding SAME the output is as large as TensorFlow's gradient of a convolution makes it, which is less
+    than input times stride if the window is shorter than the stride.
+    """
+    padding, *stride = _words(layer, 3)
+    named = replace(
+        layer.operator, options={"Padding": padding - 1, "StrideW": stride[0], "StrideH": stride[1]}
+    )
+    layer, x = replace(layer, operator=named), layer.x
+    if len(x.shape) != 4 or len(layer.tensor(1).shape) != 4 or padding not in (1, 2) or min(stride) < 1:
+        raise ValueError(f"padding {padding}, stride {stride} of {shape_text(x.shape)}")
+    lengths = []
+    for length, taps, step in zip(
+        x.shape[1:3], layer.tensor(1).shape[1:3], layer.pair("Stride"), strict=True
+    ):
+        cut = max(0, taps - (length - 1) % step - 1) if padding == 1 else 0
+        lengths.append(step * (length - 1) + taps - cut)
+    size = (x.shape[0], *lengths, layer.tensor(1).shape[0])
+    return _turned(layer, x, size, _weights(layer), Activation.NONE)
+
+
+def _words(layer: TfliteLayer, count: int) -> list[int]:
+    # The first integers of 32 bits of a custom operator's options.
+    data = layer.option("bytes")
+    if not isinstance(data, bytes) or len(data) < 4 * count:
+        raise ValueError(f"options that are not {count} integers of 32 bits")
+    return list(struct.unpack_from(f"<{count}i", data))
 
 
 def _blocks(weights: _TypedWeights, stride: tuple[int, int], blocks: list[int]) -> tuple[Value, Value]:
@@ -364,6 +405,9 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
         "TransposeConvOptions",
         ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
         pairs([DType.INT32], [scheme.activations for scheme in _COMPUTED]),
+    ),
+    "CUSTOM Convolution2DTransposeBias": TfliteConverter(
+        _transpose_conv_with_bias, ("conv2d_transpose",), types=same(DType.FLOAT32)
     ),
     "MAX_POOL_2D": TfliteConverter(
         _pool(MaxPool2d),

@@ -174,7 +174,10 @@ _BECOMES: Mapping[str, str] = {
     "PACK": "concat",
     "PADV2": "pad",
     "REAL": "strided_slice",
+    "REDUCE_ANY": "reduce_all",
+    "REDUCE_PROD": "cumsum",
     "RELU6": "relu",
+    "RELU_0_TO_1": "relu",
     "RELU_N1_TO_1": "relu",
     "RESIZE_NEAREST_NEIGHBOR": "resize_nearest",
     "REVERSE_V2": "strided_slice",
@@ -221,8 +224,11 @@ the DSP extension (M4, M7, M33, M85), **F** with the FPU of M4, M7 and M33, **H*
   REDUCE_MAX of int8 need equal quantisation of inputs and output. All this is TFLite Micro's behaviour.
 - Networks in uint8, from converters before 2020, become int8 networks, exactly; only inputs and outputs
   stay uint8. Weights whose distance from the zero point needs nine bits are summed in two parts, which
-  takes more time and memory. Averages of an even number of pixels, RESIZE_BILINEAR and others that round
-  uint8 differently are refused.
+  takes more time and memory. RESIZE_BILINEAR of uint8 is computed in float32 and averages of an even number
+  of pixels in int16, as TensorFlow Lite's kernels round them.
+- Operators and types that TFLite Micro lacks equal TensorFlow Lite 2.21's reference kernels.
+- A list that a loop fills, as Keras' GRU, LSTM and SimpleRNN have it with `return_sequences`, is updated row
+  by row, in place.
 
 | operator | types | TFLite Micro |
 |---|---|---|

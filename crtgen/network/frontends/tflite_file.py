@@ -44,6 +44,11 @@ class FileTensor(NamedTensor):
 
     is_sparse: bool = False
 
+    @property
+    def is_unsigned(self) -> bool:
+        """True if the file stores uint8, whatever it became."""
+        return self.type_name == DType.UINT8.name
+
 
 @dataclass(frozen=True, slots=True)
 class FileOperator:

@@ -17,19 +17,21 @@ __all__ = ["signed"]
 
 # fmt: off
 # Operators whose results of uint8 are those of int8 and 128: compared with TFLite's reference kernels.
-# RESIZE_BILINEAR, RELU6 with another scale and L2_NORMALIZATION compute in another way.
+# RESIZE_BILINEAR, RELU6 with another scale and averages of even windows have converters that ask for the type
+# in the file; L2_NORMALIZATION computes in another way.
 _COMPUTES = frozenset((
-    "ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "HARD_SWISH", "LEAKY_RELU",
-    "LOGISTIC", "MAXIMUM", "MAX_POOL_2D", "MEAN", "MINIMUM", "MUL", "SOFTMAX", "SUB", "TANH",
+    "ADD", "ARG_MAX", "ARG_MIN", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DIV", "EQUAL",
+    "FULLY_CONNECTED", "GELU", "GREATER", "GREATER_EQUAL", "HARD_SWISH", "LEAKY_RELU", "LESS", "LESS_EQUAL",
+    "LOGISTIC", "MAXIMUM", "MAX_POOL_2D", "MEAN", "MINIMUM", "MUL", "NOT_EQUAL", "PRELU", "REDUCE_MAX",
+    "REDUCE_MIN", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "RESIZE_BILINEAR", "SOFTMAX", "SUB", "TANH",
     "TRANSPOSE_CONV",
 ))
 
 # Operators that keep numbers, compare them, or convert them, of either type.
 _MOVES = frozenset((
-    "ARG_MAX", "ARG_MIN", "BATCH_TO_SPACE_ND", "CONCATENATION", "DEPTH_TO_SPACE", "DEQUANTIZE", "EQUAL",
-    "EXPAND_DIMS", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MIRROR_PAD", "NOT_EQUAL", "PACK", "PAD",
-    "PADV2", "QUANTIZE", "RESHAPE", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH",
-    "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK",
+    "BATCH_TO_SPACE_ND", "CONCATENATION", "DEPTH_TO_SPACE", "DEQUANTIZE", "EXPAND_DIMS", "MIRROR_PAD", "PACK",
+    "PAD", "PADV2", "QUANTIZE", "RESHAPE", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPACE_TO_BATCH_ND",
+    "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK",
 ))
 # fmt: on
 

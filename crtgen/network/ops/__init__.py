@@ -97,7 +97,7 @@ from crtgen.network.ops.reduce import (
     Total,
 )
 from crtgen.network.ops.resample import Blend, ByteTable, Resample
-from crtgen.network.ops.resize import ResizeBilinear, ResizeNearest
+from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes, ResizeNearest
 from crtgen.network.ops.scatter import Scatter, ScatterElements, ScatterNd
 from crtgen.network.ops.scheme import FLOAT32, INT8, INT16, UINT8, Scheme, scheme_of
 from crtgen.network.ops.shape import Concat, Identity, Pad, Reshape, StridedSlice, Transpose
@@ -263,6 +263,7 @@ __all__ = [
     "Resample",
     "Reshape",
     "ResizeBilinear",
+    "ResizeBytes",
     "ResizeNearest",
     "Rfft",
     "Round",

@@ -369,7 +369,7 @@ def cases() -> Iterator[Case]:
     yield make("int16_relu6", Relu(Activation.RELU6), [int16s("x", (3, 35))])
     for alpha in (0.3, -0.25):
         yield make(f"int16_{alpha}", LeakyRelu(alpha), [int16s("x", (3, 211))], Quant.tensor(0.0006))
-    for kind in (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1):
+    for kind in (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1, Activation.RELU_0_1):
         name, x = kind.value, int8s("x", (1, 5, 3, 11), 0.06, -9)
         yield make(name, Relu(kind), [x])
         yield make(f"{name}_requantised", Relu(kind), [x], Quant.tensor(0.023, -128))

@@ -31,13 +31,18 @@ class Activation(Enum):
     RELU = "relu"
     RELU6 = "relu6"
     RELU_N1_1 = "relu_n1_1"
+    RELU_0_1 = "relu_0_1"
 
     def float_range(self) -> tuple[float, float]:
         """Lowest and highest real value; without a bound, the infinities."""
         inf = float("inf")
-        return {"none": (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0), "relu_n1_1": (-1.0, 1.0)}[
-            self.value
-        ]
+        return {
+            "none": (-inf, inf),
+            "relu": (0.0, inf),
+            "relu6": (0.0, 6.0),
+            "relu_n1_1": (-1.0, 1.0),
+            "relu_0_1": (0.0, 1.0),
+        }[self.value]
 
     def quantized_range(self, value: Value) -> tuple[int, int]:
         """Lowest and highest number of a quantised output, as ``CalculateActivationRangeQuantized``."""

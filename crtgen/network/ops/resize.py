@@ -14,7 +14,7 @@ from crtgen.network.ops.fixedpoint import rounding_divide_by_pot
 from crtgen.network.ops.scheme import scheme_of
 from crtgen.network.ops.traits import Channelwise
 
-__all__ = ["Lines", "ResizeBilinear", "ResizeNearest", "cases"]
+__all__ = ["Lines", "ResizeBilinear", "ResizeBytes", "ResizeNearest", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,48 @@ class ResizeBilinear(Channelwise):
         return (rounding_divide_by_pot(total.astype(np.int64), 2 * _BITS).astype(sig.y.dtype.numpy),)
 
 
+@dataclass(frozen=True, slots=True)
+class ResizeBytes(Channelwise):
+    """Bilinear resizing of uint8 less 128 as TFLite computes it: in float32, each pixel's share in turn.
+
+    int8 images are resized in integers instead, which differs by a step now and then.
+    """
+
+    name: ClassVar[str] = "resize_bytes"
+    unscaled: ClassVar[bool] = True
+
+    size: tuple[int, int]
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        require(x.dtype is DType.INT8, f"the input is {x.dtype.value} instead of int8")
+        require(len(x.shape) == 4, "the input must have four dimensions")
+        return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+
+    def lines(self, sig: Signature) -> tuple[Lines, Lines]:
+        """Return the interpolation along rows and along columns."""
+        real = ResizeBilinear(self.size, self.align_corners, self.half_pixel_centers)
+        rows, columns = (
+            real.lines(have, want) for have, want in zip(sig.x.shape[1:3], self.size, strict=True)
+        )
+        return rows, columns
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        rows, columns = self.lines(sig)
+        x, one = arrays[0].astype(np.float32) + np.float32(128), np.float32(1)
+        down = rows.part.astype(np.float32)[:, None, None]
+        across = columns.part.astype(np.float32)[:, None]
+        above, below = x[:, rows.lower], x[:, rows.upper]
+        total = (above[:, :, columns.lower] * (one - down)) * (one - across)
+        total = total + (below[:, :, columns.lower] * down) * (one - across)
+        total = total + (above[:, :, columns.upper] * (one - down)) * across
+        total = total + (below[:, :, columns.upper] * down) * across
+        return (((total + np.float32(0.5)).astype(np.int32) - 128).astype(np.int8),)
+
+
 _BITS = 10
 _ONE = 1 << _BITS
 
@@ -149,6 +191,12 @@ def cases() -> Iterator[Case]:
         yield make(f"{name}aligned", ResizeBilinear((7, 9), align_corners=True), [value])
         yield make(f"{name}centres", ResizeBilinear((2, 11), half_pixel_centers=True), [value])
         yield make(f"{name}single", ResizeBilinear((1, 1), align_corners=True), [value])
+    yield make("broken_own", ResizeBytes((7, 4)), [x])
+    yield make("aligned_own", ResizeBytes((7, 9), align_corners=True), [x])
+    yield make("centres_own", ResizeBytes((5, 11), half_pixel_centers=True), [x])
+    short = int16s("x", (1, 3, 5, 4))
+    yield make("int16_broken", ResizeBilinear((7, 4)), [short])
+    yield make("int16_centres", ResizeBilinear((4, 11), half_pixel_centers=True), [short])
     yield make("int16", ResizeNearest((5, 5)), [int16s("x", (1, 3, 4, 2))])
     yield make("twice", ResizeNearest((6, 10)), [x])
     yield make("broken", ResizeNearest((7, 4)), [x])

@@ -1,15 +1,18 @@
 """Operators of TFLite that TFLite Micro has not, against their definitions in TensorFlow's documentation."""
 
+import struct
 from zlib import crc32
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from crtgen.base.errors import CorruptModelError
 from crtgen.network.frontends import load_tflite
 from crtgen.network.ir import Array
 from tests.tflite_builder import Model, Operator, Tensor
+
+Reals = NDArray[np.float32]
 
 
 def _run(
@@ -98,3 +101,58 @@ def test_functions_by_a_table_need_scales() -> None:
     x = np.zeros((4,), np.int16)
     with pytest.raises(CorruptModelError, match="not quantised"):
         _run("LOG", [x], [((4,), "int16")])
+
+
+def _spread(x: Reals, w: Reals, bias: Reals, stride: tuple[int, int], same: bool) -> Reals:
+    """MediaPipe's definition: each input pixel is added to the outputs that its window covers."""
+    sizes, before = [], []
+    for length, taps, step in zip(x.shape[1:3], w.shape[1:3], stride, strict=True):
+        cut = max(0, taps - (length - 1) % step - 1) if same else 0
+        sizes.append(step * (length - 1) + taps - cut)
+        before.append(cut // 2)
+    made: Reals = np.zeros((x.shape[0], *sizes, w.shape[0]), np.float32) + bias
+    for i, j, a, b in np.ndindex(*x.shape[1:3], *w.shape[1:3]):
+        row, column = i * stride[0] - before[0] + a, j * stride[1] - before[1] + b
+        if 0 <= row < sizes[0] and 0 <= column < sizes[1]:
+            made[:, row, column] += x[:, i, j] @ w[:, a, b].T
+    return made
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize(
+    ("image", "window", "stride"),
+    [((4, 5), (2, 2), (2, 2)), ((3, 4), (3, 4), (2, 1)), ((2, 3), (5, 2), (3, 3)), ((1, 2), (1, 2), (2, 3))],
+)
+def test_transposed_convolution_with_bias_of_mediapipe(
+    image: tuple[int, int], window: tuple[int, int], stride: tuple[int, int], same: bool
+) -> None:
+    random = np.random.default_rng(3)
+    x, w, bias = (
+        random.normal(size=shape).astype(np.float32) for shape in ((2, *image, 3), (4, *window, 3), (4,))
+    )
+    expected = _spread(x, w, bias, stride, same)
+    tensors = [
+        Tensor("x", x.shape, "float32"),
+        Tensor("w", w.shape, "float32", data=w),
+        Tensor("bias", bias.shape, "float32", data=bias),
+        Tensor("y", expected.shape, "float32"),
+    ]
+    custom = struct.pack("<3i", 1 if same else 2, stride[1], stride[0])
+    code = "CUSTOM Convolution2DTransposeBias"
+    model = Model(tensors, [Operator(code, ["x", "w", "bias"], ["y"], custom=custom)], ["x"], ["y"])
+    ((y,),) = load_tflite(model.to_bytes()).run([(x,)])
+    np.testing.assert_allclose(y.astype(np.float32), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("custom", [b"", b"\1\0\0\0\2\0\0\0", struct.pack("<3i", 3, 2, 2)])
+def test_options_of_mediapipe_that_are_wrong(custom: bytes) -> None:
+    w = np.ones((1, 2, 2, 1), np.float32)
+    tensors = [
+        Tensor("x", (1, 2, 2, 1), "float32"),
+        Tensor("w", w.shape, "float32", data=w),
+        Tensor("y", (1, 4, 4, 1), "float32"),
+    ]
+    code = "CUSTOM Convolution2DTransposeBias"
+    model = Model(tensors, [Operator(code, ["x", "w"], ["y"], custom=custom)], ["x"], ["y"])
+    with pytest.raises(CorruptModelError, match="Convolution2DTransposeBias"):
+        load_tflite(model.to_bytes())

@@ -9,14 +9,14 @@ from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.network.ir import Array, DType, Signature
 from crtgen.network.ops import scheme_of
-from crtgen.network.ops.resize import Lines, ResizeBilinear
+from crtgen.network.ops.resize import Lines, ResizeBilinear, ResizeBytes
 
 __all__ = ["BilinearView", "bilinear_consts", "bilinear_view"]
 
 
 @dataclass(frozen=True, slots=True)
 class BilinearView:
-    """Images of ``height`` times ``width`` elements; ``number`` is the C type in which is computed."""
+    """Images of ``elements`` each; ``number`` is the C type of sums of two rows, ``wide`` of four."""
 
     batch: int
     elements: int
@@ -25,10 +25,11 @@ class BilinearView:
     out_width: int
     type: str
     number: str
+    wide: str
     real: bool
 
 
-@design(ResizeBilinear, types=(DType.INT8, DType.FLOAT32))
+@design(ResizeBilinear, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     """Two rows, two columns, and the shares of the latter ones, from tables."""
     kind, channels = sig.x.dtype.value, sig.x.shape[3]
@@ -38,7 +39,15 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     return Kernel("bilinear", "resize_bilinear.c.j2", view, bilinear_consts(op, sig), work=work)
 
 
-def bilinear_view(op: ResizeBilinear, sig: Signature) -> BilinearView:
+@design(ResizeBytes, types=(DType.INT8,))
+def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
+    """Four products of float32 for each byte."""
+    work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // sig.x.shape[3])
+    consts = _consts(sig, *op.lines(sig))
+    return Kernel("bytes by floats", "resize_bytes.c.j2", bilinear_view(op, sig), consts, work=work)
+
+
+def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearView:
     batch, real = sig.x.shape[0], scheme_of(sig.x).is_real
     return BilinearView(
         batch=batch,
@@ -48,13 +57,17 @@ def bilinear_view(op: ResizeBilinear, sig: Signature) -> BilinearView:
         out_width=op.size[1],
         type=sig.x.dtype.c_name,
         number="float" if real else "int32_t",
+        wide="int64_t" if sig.x.dtype is DType.INT16 else "",
         real=real,
     )
 
 
 def bilinear_consts(op: ResizeBilinear, sig: Signature) -> tuple[Const, ...]:
     """Places of rows and columns, and shares."""
-    rows, columns = op.parameters(sig)
+    return _consts(sig, *op.parameters(sig))
+
+
+def _consts(sig: Signature, rows: Lines, columns: Lines) -> tuple[Const, ...]:
     _, _, width, channels = sig.x.shape
     return (
         Const.of("rows", _places(rows, width * channels), 4, "of the upper and lower row: first element"),

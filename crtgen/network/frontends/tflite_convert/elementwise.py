@@ -14,6 +14,7 @@ from crtgen.network.frontends.tflite_convert.layer import (
     same,
     unary,
 )
+from crtgen.network.frontends.tflite_file import FileTensor
 from crtgen.network.ir import DType, shape_text
 from crtgen.network.ops import (
     Activation,
@@ -84,6 +85,31 @@ def _operands(op: Elementwise) -> Convert:
     return convert
 
 
+def _less_than_zero(x: FileTensor) -> Converted:
+    assert x.dtype is not None
+    return Converted(Sub(), (np.zeros((), x.dtype.numpy), x))
+
+
+def _abs(layer: TfliteLayer) -> Converted:
+    # The least integer has no opposite, and stays.
+    if layer.x.dtype is DType.INT32:
+        return Converted(Maximum(), (_less_than_zero(layer.x), layer.x), ("other",))
+    return Converted(Abs(), (layer.x,))
+
+
+def _neg(layer: TfliteLayer) -> Converted:
+    return Converted(Neg(), (layer.x,)) if layer.x.dtype is DType.FLOAT32 else _less_than_zero(layer.x)
+
+
+def _floor_div(layer: TfliteLayer) -> Converted:
+    # Integers: what is left without the remainder is divided without one.
+    a, b = layer.tensor(0), layer.tensor(1)
+    if layer.x.dtype is not DType.INT32:
+        return Converted(FloorDiv(), (a, b), ("divisor",))
+    whole = Converted(Sub(), (a, floor_remainder(a, b, DType.INT32)))
+    return Converted(Div(), (whole, b), ("divisor",))
+
+
 def _floor_mod(layer: TfliteLayer) -> Converted:
     a, b = layer.tensor(0), layer.tensor(1)
     if layer.x.dtype is DType.INT32:
@@ -141,8 +167,13 @@ def _softmax(layer: TfliteLayer) -> Converted:
 
 def _relu6(layer: TfliteLayer) -> Converted:
     # A clamp in the numbers of the input, which the output takes as they are: as TFLite Micro does it.
+    # TensorFlow Lite, which alone has uint8, rescales them.
     clamp = Converted(Relu(Activation.RELU6), (layer.x,))
-    return clamp if layer.x.quant == layer.y.quant else Converted(Reshape(layer.x.shape), (clamp,))
+    return (
+        clamp
+        if layer.x.quant == layer.y.quant or layer.x.is_unsigned
+        else Converted(Reshape(layer.x.shape), (clamp,))
+    )
 
 
 _FUSED = ("FusedActivationFunction",)
@@ -160,7 +191,7 @@ _QUANTISED = (
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "RSQRT": TfliteConverter(unary(Rsqrt()), ("rsqrt",), types=_SHORT),
-    "ABS": TfliteConverter(unary(Abs()), ("abs",), types=_SHORT),
+    "ABS": TfliteConverter(_abs, ("abs",), types=_WHOLE),
     "ADD": TfliteConverter(_binary(Add), ("add",), "AddOptions", _FUSED, _WHOLE),
     "ADD_N": TfliteConverter(_add_n, ("add_n",)),
     "CAST": TfliteConverter(_typed(Cast), ("cast",), types=pairs(_CAST, _CAST)),
@@ -169,11 +200,11 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "DEQUANTIZE": TfliteConverter(
         _dequantize, ("dequantize",), types=pairs((_I8, _I16, _U8, DType.FLOAT16), (_F32,))
     ),
-    "DIV": TfliteConverter(_binary(Div), ("div",), "DivOptions", _FUSED, same(_F32, _I8, _I32)),
+    "DIV": TfliteConverter(_binary(Div), ("div",), "DivOptions", _FUSED, _WHOLE),
     "ELU": TfliteConverter(unary(Elu()), ("elu",)),
     "EQUAL": TfliteConverter(_operands(Equal()), ("equal",), types=_ORDERED | {(_BOOL, _BOOL)}),
     "FLOOR": TfliteConverter(unary(Floor()), ("floor",), types=_REAL),
-    "FLOOR_DIV": TfliteConverter(_operands(FloorDiv()), ("floor_div",), types=_REAL),
+    "FLOOR_DIV": TfliteConverter(_floor_div, ("floor_div",), types=same(_F32, _I32)),
     "FLOOR_MOD": TfliteConverter(_floor_mod, ("floor_mod",), types=_REAL | {(_I32, _I32)}),
     "GREATER": TfliteConverter(_operands(Greater()), ("greater",), types=_ORDERED),
     "GREATER_EQUAL": TfliteConverter(_operands(GreaterEqual()), ("greater_equal",), types=_ORDERED),
@@ -188,12 +219,13 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "MAXIMUM": TfliteConverter(_operands(Maximum()), ("maximum",), types=same(_F32, _I8, _I16, _I32, _I64)),
     "MINIMUM": TfliteConverter(_operands(Minimum()), ("minimum",), types=same(_F32, _I8, _I16, _I32, _I64)),
     "MUL": TfliteConverter(_binary(Mul), ("mul",), "MulOptions", _FUSED, _WHOLE),
-    "NEG": TfliteConverter(unary(Neg()), ("neg",), types=_REAL),
+    "NEG": TfliteConverter(_neg, ("neg",), types=same(_F32, _I32, _I64)),
     "NOT_EQUAL": TfliteConverter(_operands(NotEqual()), ("not_equal",), types=_ORDERED | {(_BOOL, _BOOL)}),
     "PRELU": TfliteConverter(_operands(Prelu()), ("prelu",), types=_SHORT),
     "QUANTIZE": TfliteConverter(_typed(Quantize), ("quantize",), types=_QUANTISED),
     "RELU": TfliteConverter(unary(Relu(Activation.RELU)), ("relu", "re_lu"), types=_SHORT),
     "RELU6": TfliteConverter(_relu6, ("relu6",), types=_SHORT),
+    "RELU_0_TO_1": TfliteConverter(unary(Relu(Activation.RELU_0_1)), ("relu_0_to_1",)),
     "RELU_N1_TO_1": TfliteConverter(unary(Relu(Activation.RELU_N1_1)), ("relu_n1_to_1",)),
     "ROUND": TfliteConverter(unary(Round()), ("round",), types=_REAL),
     "SELECT": TfliteConverter(_select, ("select",), types=pairs((_BOOL,), DType)),

@@ -1,6 +1,6 @@
 """Operators that move elements."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
@@ -9,7 +9,6 @@ from crtgen.network.frontends.builder import Converted, KnownOutput, RefusedOper
 from crtgen.network.frontends.refusals import NotConstant
 from crtgen.network.frontends.tflite_convert.layer import (
     PLAIN,
-    Convert,
     TfliteConverter,
     TfliteLayer,
     pairs,
@@ -19,7 +18,7 @@ from crtgen.network.ir import DType, shape_text
 from crtgen.network.ops import Activation, Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 from crtgen.network.ops.compare import Maximum
 from crtgen.network.ops.gather import DynamicSlice, DynamicUpdateSlice
-from crtgen.network.ops.resize import ResizeBilinear
+from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes
 from crtgen.network.ops.spread import BroadcastTo, MirrorPad
 
 __all__ = ["CONVERTERS"]
@@ -176,7 +175,13 @@ def _concat(layer: TfliteLayer) -> Converted:
     return Converted(Concat(axis), layer.operands, roles)
 
 
-def _resize(kind: type[ResizeNearest] | type[ResizeBilinear]) -> Convert:
+def _bilinear(layer: TfliteLayer) -> Converted:
+    return _resize(ResizeBytes if layer.x.is_unsigned else ResizeBilinear)(layer)
+
+
+def _resize(
+    kind: type[ResizeNearest] | type[ResizeBilinear] | type[ResizeBytes],
+) -> Callable[[TfliteLayer], Converted]:
     def convert(layer: TfliteLayer) -> Converted:
         size = layer.integers(1, "sizes")
         if len(size) != 2 or min(size) < 1:
@@ -188,6 +193,7 @@ def _resize(kind: type[ResizeNearest] | type[ResizeBilinear]) -> Convert:
 
 
 _JOIN = ("Axis", "FusedActivationFunction")
+_SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
 _SLICE = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
 _RESIZE = ("AlignCorners", "HalfPixelCenters")
 
@@ -205,7 +211,7 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "PADV2": TfliteConverter(_pad_v2, ("pad",), types=PLAIN),
     "RESHAPE": TfliteConverter(_reshape, ("reshape", "flatten"), types=PLAIN),
     "RESIZE_BILINEAR": TfliteConverter(
-        _resize(ResizeBilinear), ("resize_bilinear", "up_sampling2d"), "ResizeBilinearOptions", _RESIZE
+        _bilinear, ("resize_bilinear", "up_sampling2d"), "ResizeBilinearOptions", _RESIZE, _SHORT
     ),
     "RESIZE_NEAREST_NEIGHBOR": TfliteConverter(
         _resize(ResizeNearest),

@@ -1,11 +1,13 @@
 """Reductions, running sums, norms and products of matrices."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from crtgen.network.frontends.builder import Converted, RefusedOperator
+from crtgen.network.frontends.builder import Converted, NamedTensor, RefusedOperator
 from crtgen.network.frontends.tflite_convert.layer import Convert, TfliteConverter, TfliteLayer, pairs, same
 from crtgen.network.ir import DType
-from crtgen.network.ops import Activation, Mean
+from crtgen.network.ops import Activation, Mean, Reshape, StridedSlice
+from crtgen.network.ops.function import LogicalNot
 from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.normalize import CumSum, L2Normalization
 from crtgen.network.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
@@ -13,7 +15,9 @@ from crtgen.network.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin,
 __all__ = ["CONVERTERS"]
 
 
-def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] | type[All]) -> Convert:
+def _reduction(
+    kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] | type[All],
+) -> Callable[[TfliteLayer], Converted]:
     def convert(layer: TfliteLayer) -> Converted:
         rank = len(layer.x.shape)
         axes = sorted({layer.axis(a, rank) for a in layer.integers(1, "axes")})
@@ -22,6 +26,27 @@ def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] 
         return Converted(kind(tuple(axes), bool(layer.option("KeepDims"))), (layer.x,))
 
     return convert
+
+
+def _product(layer: TfliteLayer) -> Converted:
+    # The last running product along each axis in turn.
+    axes = sorted({layer.axis(a, len(layer.x.shape)) for a in layer.integers(1, "axes")})
+    made: NamedTensor | Converted = layer.x
+    shape = list(layer.x.shape)
+    for axis in axes:
+        begin = tuple(d - 1 if a == axis else 0 for a, d in enumerate(shape))
+        running = Converted(CumSum(axis, product=True), (made,))
+        made = Converted(StridedSlice(begin, tuple(shape), (1,) * len(shape)), (running,))
+        shape[axis] = 1
+    keep = bool(layer.option("KeepDims"))
+    return Converted(Reshape(tuple(d for a, d in enumerate(shape) if keep or a not in axes)), (made,))
+
+
+def _any(layer: TfliteLayer) -> Converted:
+    # Not all are false.
+    all_false = _reduction(All)(layer)
+    none = replace(all_false, operands=(Converted(LogicalNot(), (layer.x,)),))
+    return Converted(LogicalNot(), (none,))
 
 
 def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
@@ -52,7 +77,9 @@ def _batch_matmul(layer: TfliteLayer) -> Converted:
 _REDUCER = ("ReducerOptions", ("KeepDims",))
 _NUMBERS = (DType.FLOAT32, DType.INT8)
 _SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
-_PLACES = pairs(_NUMBERS, (DType.INT32,))
+_WHOLE = (DType.INT32, DType.INT64)
+_EVERY = _SHORT | same(*_WHOLE)
+_PLACES = pairs((*_NUMBERS, DType.INT32), (DType.INT32,))
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "ARG_MAX": TfliteConverter(_arg(ArgMax), ("arg_max",), types=_PLACES),
@@ -60,13 +87,17 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "BATCH_MATMUL": TfliteConverter(
         _batch_matmul, ("batch_matmul", "matmul"), "BatchMatMulOptions", ("AdjX", "AdjY"), _SHORT
     ),
-    "CUMSUM": TfliteConverter(_cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse")),
+    "CUMSUM": TfliteConverter(
+        _cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse"), same(*_NUMBERS, *_WHOLE)
+    ),
     "L2_NORMALIZATION": TfliteConverter(
         _l2_normalization, ("l2_normalization",), "L2NormOptions", ("FusedActivationFunction",)
     ),
     "MEAN": TfliteConverter(_reduction(Mean), ("mean", "global_average_pooling2d"), *_REDUCER, _SHORT),
     "REDUCE_ALL": TfliteConverter(_reduction(All), ("reduce_all",), *_REDUCER, same(DType.BOOL)),
-    "REDUCE_MAX": TfliteConverter(_reduction(ReduceMax), ("reduce_max",), *_REDUCER),
-    "REDUCE_MIN": TfliteConverter(_reduction(ReduceMin), ("reduce_min",), *_REDUCER),
-    "SUM": TfliteConverter(_reduction(Sum), ("sum",), *_REDUCER, _SHORT),
+    "REDUCE_ANY": TfliteConverter(_any, ("reduce_any",), *_REDUCER, same(DType.BOOL)),
+    "REDUCE_MAX": TfliteConverter(_reduction(ReduceMax), ("reduce_max",), *_REDUCER, _EVERY),
+    "REDUCE_MIN": TfliteConverter(_reduction(ReduceMin), ("reduce_min",), *_REDUCER, _EVERY),
+    "REDUCE_PROD": TfliteConverter(_product, ("reduce_prod",), *_REDUCER, same(DType.FLOAT32, *_WHOLE)),
+    "SUM": TfliteConverter(_reduction(Sum), ("sum",), *_REDUCER, _EVERY),
 }

@@ -80,7 +80,7 @@ def _symmetric(tensor: FileTensor, dense: bool, wide: bool) -> tuple[Array, Quan
     array, quant = cast(Array, tensor.data), tensor.quant
     if quant is None or not any(quant.zero_points):
         return array, quant
-    if (dense or _is_unsigned(tensor)) and len(quant.scales) == 1:
+    if (dense or tensor.is_unsigned) and len(quant.scales) == 1:
         made = array.astype(np.int64) - quant.zero_point
         info = np.iinfo(array.dtype.name)
         if made.size and (made.min() < info.min or made.max() > info.max):
@@ -93,11 +93,6 @@ def _symmetric(tensor: FileTensor, dense: bool, wide: bool) -> tuple[Array, Quan
             )
         array = made.astype(array.dtype)
     return array, Quant(quant.scales, (0,) * len(quant.scales), quant.axis)
-
-
-def _is_unsigned(tensor: FileTensor) -> bool:
-    # True if the file stores uint8.
-    return tensor.type_name == DType.UINT8.name
 
 
 def _single_product(x: FileTensor, quant: Quant | None) -> Quant | None:
@@ -122,8 +117,8 @@ def _weights(
         text = "; ".join(f"{s.weights.name} on {s.activations.name}" for s in _COMPUTED)
         raise RefusedOperator(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
     layer.constant(at, "weights")
-    weights, quant = _symmetric(w, dense, wide and _is_unsigned(w))
-    if _is_unsigned(w) and not dense and len(w.quant.scales if w.quant else ()) == 1:
+    weights, quant = _symmetric(w, dense, wide and w.is_unsigned)
+    if w.is_unsigned and not dense and len(w.quant.scales if w.quant else ()) == 1:
         quant = _single_product(x, quant)
     last = layer.operator.code == "DEPTHWISE_CONV_2D"  # its channels are behind the window
     dtype, channels = _dtype(w, weights, scheme), w.shape[-1 if last else 0] if w.shape else 1
@@ -357,13 +352,28 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Conve
         height, width = int(layer.option("FilterHeight")), int(layer.option("FilterWidth"))
         stride = layer.pair("Stride")
         padding = layer.padding((height, width), stride)
+        op = kind((height, width), stride, padding, layer.activation())
         even = padding != NO_PADDING or height * width % 2 == 0
-        if kind is AveragePool2d and even and _is_unsigned(layer.x):
-            reason = "averages of an even number of UINT8, whose halves are rounded up"
-            raise RefusedOperator(f"{reason}; supported: windows of an odd number, without padding")
-        return Converted(kind((height, width), stride, padding, layer.activation()), (layer.x,))
+        if isinstance(op, AveragePool2d) and even and layer.x.is_unsigned:
+            return _rounded_up(layer, op)
+        return Converted(op, (layer.x,))
 
     return convert
+
+
+def _rounded_up(layer: TfliteLayer, op: AveragePool2d) -> Converted:
+    """Averages of bytes, whose halves are rounded up, not away from zero: as int16 that is not negative."""
+    x, y = layer.x, layer.y.quant
+    if y is None:
+        raise ValueError("the output has no scale")
+    byte, short = Quant.tensor(y.scale, INT8.low), Quant.tensor(y.scale)
+    counted = Converted(Reshape(x.shape), (x,), quant=byte)
+    wide = Converted(Quantize(DType.INT16), (counted,), quant=short)
+    average = Converted(replace(op, activation=Activation.NONE), (wide,), quant=short)
+    narrow = Converted(Quantize(DType.INT8), (average,), quant=byte)
+    rows, columns = op.padding.output_size((x.shape[1], x.shape[2]), op.window, op.stride)
+    bytes_ = Converted(Reshape((x.shape[0], rows, columns, x.shape[3])), (narrow,), quant=y)
+    return bytes_ if op.activation is Activation.NONE else Converted(Relu(op.activation), (bytes_,))
 
 
 _LAYERS = same(*(scheme.activations for scheme in _COMPUTED))

@@ -32,6 +32,8 @@ from crtgen.network.ops.function import (
     Elu,
     Exp,
     Floor,
+    Gelu,
+    GeluTanh,
     HardSwish,
     Log,
     LogicalNot,
@@ -47,8 +49,8 @@ from crtgen.network.ops.interpolation import Interpolation
 __all__ = ["COMPARISONS", "FUNCTIONS", "QUOTIENTS", "comparisons", "functions", "pairs", "quotients", "units"]
 
 FUNCTIONS: tuple[type[Op], ...] = (
-    Abs, Cast, Ceil, Cos, Elu, Exp, Floor, HardSwish, Interpolation, Log, Neg, Round, Rsqrt, Sin, Sqrt,
-    Square,
+    Abs, Cast, Ceil, Cos, Elu, Exp, Floor, Gelu, GeluTanh, HardSwish, Interpolation, Log, Neg, Round, Rsqrt,
+    Sin, Sqrt, Square,
 )  # fmt: skip
 COMPARISONS: tuple[type[Op], ...] = (
     Equal, Greater, GreaterEqual, Less, LessEqual, LogicalAnd, LogicalNot, LogicalOr, Maximum, Minimum,
@@ -120,7 +122,7 @@ def _values(draw: st.DrawFn, dtypes: Sequence[DType]) -> list[Value]:
 def functions(draw: st.DrawFn) -> Case:
     """Functions of one element: float32, and int8 or int16 where there are such."""
     real: list[Op] = [Abs(), Neg(), Square(), Floor(), Ceil(), Round(), Elu(), HardSwish(), Exp(), Log()]
-    real += [Sin(), Cos(), Sqrt(), Rsqrt()]
+    real += [Sin(), Cos(), Sqrt(), Rsqrt(), Gelu(), GeluTanh()]
     dtype = draw(st.sampled_from([_F32, _F32, _F32, _I8, _I8, _I16]))
     if dtype is _I8 and draw(st.booleans()):
         return _cast(draw)

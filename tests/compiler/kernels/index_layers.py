@@ -7,13 +7,13 @@ from crtgen.network.ir import DType, Op, Quant, Value
 from crtgen.network.ops import Case
 from crtgen.network.ops.case import make
 from crtgen.network.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, GatherNd
-from crtgen.network.ops.resize import ResizeBilinear
+from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes
 from crtgen.network.ops.spread import BroadcastTo, MirrorPad
 
 __all__ = ["INDEXED", "REPEATED", "indexed", "repeated"]
 
 INDEXED: tuple[type[Op], ...] = (Gather, GatherNd, DynamicSlice, DynamicUpdateSlice)
-REPEATED: tuple[type[Op], ...] = (BroadcastTo, MirrorPad, ResizeBilinear)
+REPEATED: tuple[type[Op], ...] = (BroadcastTo, MirrorPad, ResizeBilinear, ResizeBytes)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
 
 
@@ -54,10 +54,11 @@ def indexed(draw: st.DrawFn) -> Case:
 def repeated(draw: st.DrawFn) -> Case:
     """Elements that are broadcast, mirrored, or mixed with their neighbours."""
     kind = draw(st.sampled_from(REPEATED))
-    if kind is ResizeBilinear:
-        x = _value("x", _shape(draw, 4), draw(st.sampled_from([DType.INT8, DType.FLOAT32])))
+    if kind in (ResizeBilinear, ResizeBytes):
+        types = [DType.INT8, DType.INT16, DType.FLOAT32] if kind is ResizeBilinear else [DType.INT8]
+        x = _value("x", _shape(draw, 4), draw(st.sampled_from(types)))
         rule = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
-        return make("drawn", ResizeBilinear((draw(st.integers(1, 12)), draw(st.integers(1, 12))), *rule), [x])
+        return make("drawn", kind((draw(st.integers(1, 12)), draw(st.integers(1, 12))), *rule), [x])
     shape, dtype = _shape(draw), draw(_types)
     if kind is BroadcastTo:
         to = (*_shape(draw, 0, 1), *shape)

@@ -14,7 +14,7 @@ from crtgen.network.ops import all_cases
 from tests.network.ops import oracle
 from tests.support import model_path
 
-_CASES = (c for c in all_cases() if not c.name.endswith(("_onnx", "_larq", "_features")))
+_CASES = (c for c in all_cases() if not c.name.endswith(("_onnx", "_larq", "_features", "_uint8")))
 _SMALL = {c.name: oracle.model(c.graph()) for c in _CASES}
 _MODELS = ("hello_world_int8", "kws_int8", "ic01_float32")
 

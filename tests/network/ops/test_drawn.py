@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from crtgen.network.ops import Case
+from crtgen.network.ops import Activation, Case
+from crtgen.network.ops.function import Gelu, GeluTanh
 from crtgen.network.ops.lookup_softmax import LookupSoftmax
 from crtgen.network.ops.rescaling import by_float
+from crtgen.network.ops.resize import ResizeBytes
 from tests.compiler.kernels.drawn import draw
 from tests.compiler.kernels.layers import KINDS
 from tests.network.ops import oracle
@@ -27,7 +29,12 @@ _EACH = 25
 
 
 def _is_of_onnx(case: Case) -> bool:
-    return isinstance(case.op, LookupSoftmax) or by_float(case.sig.y)
+    activation = getattr(case.op, "activation", Activation.NONE)  # TFLite fuses all but RELU_0_TO_1
+    return (
+        isinstance(case.op, LookupSoftmax | ResizeBytes | Gelu | GeluTanh)
+        or by_float(case.sig.y)
+        or activation is Activation.RELU_0_1
+    )
 
 
 @pytest.mark.parametrize("kind", _KINDS)

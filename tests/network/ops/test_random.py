@@ -29,12 +29,13 @@ from crtgen.network.ops import (
 )
 from crtgen.network.ops.case import int8s, make, weights_and_bias
 from tests.network.ops import oracle
+from tests.network.ops.oracle.writer import ACTIVATIONS
 
 _EXAMPLES = settings(max_examples=100, deadline=None)
 _sizes = st.integers(1, 9)
 _channels = st.integers(1, 6)
 _zeros = st.integers(-128, 127)
-_activations = st.sampled_from(Activation)
+_activations = st.sampled_from(tuple(ACTIVATIONS))
 _seeds = st.integers(0, 1000)
 
 

@@ -58,7 +58,12 @@ def _softmax(writer: Writer, node: Node, sig: Signature) -> Written:
 
 def _relu(writer: Writer, node: Node, sig: Signature) -> Written:
     op: Any = node.op
-    code = {Activation.RELU: "RELU", Activation.RELU6: "RELU6", Activation.RELU_N1_1: "RELU_N1_TO_1"}
+    code = {
+        Activation.RELU: "RELU",
+        Activation.RELU6: "RELU6",
+        Activation.RELU_N1_1: "RELU_N1_TO_1",
+        Activation.RELU_0_1: "RELU_0_TO_1",
+    }
     return code[op.kind], None, []
 
 

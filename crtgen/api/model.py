@@ -27,8 +27,8 @@ from crtgen.firmware.library import (
     StoredNetwork,
     load_package,
     stored_network,
+    with_graph_executor,
 )
-from crtgen.firmware.library.own_graph import own_graph
 from crtgen.network import frontends
 from crtgen.network.ir import DType, Graph, Value, shape_text
 from crtgen.network.passes import Rewrite, channels_last, run_passes, slide, with_io
@@ -275,7 +275,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
             )
         beside = [part.module for part in parts]
         module = generate_c(plan, model.name, beside, request.board.core, model.pipeline)
-        parts.append(own_graph(plan, module) if request.executor == "graph" else Linkable(module))
+        parts.append(with_graph_executor(plan, module) if request.executor == "graph" else Linkable(module))
     _refuse_twins(parts)
     constants = sum(param.nbytes for part in parts for param in part.module.params)
     largest = max((part.module.info.arena for part in parts), default=0)  # one arena may serve all

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api
+from crtgen.api.tvm.relay import Relay, read_relay, size_of
 from crtgen.base.errors import UnsupportedError, UsageError
 from crtgen.firmware.library import Archive, MlfModel
-from crtgen.firmware.library.relay import Relay, read_relay, size_of
 from crtgen.network.ir import Graph, Value
 
 __all__ = ["Migrated", "migrate"]

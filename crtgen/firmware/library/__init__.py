@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         write_archive,
     )
     from crtgen.firmware.library.module import Module
+    from crtgen.firmware.library.own_graph import with_graph_executor
     from crtgen.firmware.library.package import SUFFIXES, Package, load_package
     from crtgen.firmware.library.params import NDArray, read_params, write_params
     from crtgen.firmware.library.stored import (
@@ -59,6 +60,7 @@ __all__ = [
     "static_modules",
     "store_model",
     "stored_network",
+    "with_graph_executor",
     "write_archive",
     "write_params",
 ]

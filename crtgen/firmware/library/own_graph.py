@@ -27,10 +27,10 @@ from crtgen.firmware.library.graph_json import read_graph_json
 from crtgen.firmware.library.imported import Linkable
 from crtgen.network.ir import Value
 
-__all__ = ["own_graph"]
+__all__ = ["with_graph_executor"]
 
 
-def own_graph(plan: Plan, module: CModule) -> Linkable:
+def with_graph_executor(plan: Plan, module: CModule) -> Linkable:
     """The module that ``generate_c`` made of the plan, with the graph executor instead of its own calls.
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.

@@ -18,7 +18,7 @@ from crtgen.compiler.level import LEVELS
 from crtgen.compiler.plan import Plan
 from crtgen.compiler.request import RequestFields
 from crtgen.device.run import Site
-from crtgen.firmware.library.mlf import export_time
+from crtgen.firmware.library import export_time
 from crtgen.lab.measure.benchmark import measure_model
 from crtgen.lab.measure.evaluation import Evaluation, evaluate_here
 from crtgen.lab.measure.fit import Fit, FitChoice, Fits

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from crtgen.api.tvm.migrate import migrate
+from crtgen.api.tvm.relay import read_relay
 from crtgen.base.errors import UnsupportedError, UsageError
 from crtgen.cli.app import app
-from crtgen.firmware.library.relay import read_relay
 from tests.support import ROOT, model_path, models_dir
 
 pytestmark = pytest.mark.models

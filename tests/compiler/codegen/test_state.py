@@ -11,7 +11,7 @@ from crtgen.base.resources import runtime_dir
 from crtgen.compiler.codegen import generate_c
 from crtgen.compiler.kernels import Target, select
 from crtgen.compiler.plan import Plan, loop_over_rows, make_plan
-from crtgen.firmware.library.own_graph import own_graph
+from crtgen.firmware.library.own_graph import with_graph_executor
 from crtgen.network.ir import Array, DType, Graph, Node, Quant, Storage, Value
 from crtgen.network.ops import Add, Relu, Reshape
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
@@ -133,4 +133,4 @@ def test_a_view_of_a_state_lies_where_the_state_does() -> None:
 def test_the_graph_executor_has_no_states() -> None:
     plan = planned(counter())
     with pytest.raises(UnsupportedError, match="the graph executor has no states"):
-        own_graph(plan, generate_c(plan, "counter"))
+        with_graph_executor(plan, generate_c(plan, "counter"))

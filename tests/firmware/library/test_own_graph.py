@@ -14,7 +14,7 @@ from crtgen.compiler.codegen import generate_c
 from crtgen.compiler.kernels import Target, select
 from crtgen.compiler.plan import Plan, make_plan
 from crtgen.firmware.library.graph_json import read_graph_json
-from crtgen.firmware.library.own_graph import own_graph
+from crtgen.firmware.library.own_graph import with_graph_executor
 from crtgen.lab.measure.verification import verify
 from crtgen.network.ir import DType, Graph, Node, Quant, Value
 from crtgen.network.ops import Relu
@@ -93,7 +93,7 @@ def test_sixty_operators_need_less_than_a_kilobyte(tmp_path: Path) -> None:
     """Constants of the executor on a Cortex-M4; at most 16 bytes per call, no heap, no text of the graph."""
     gcc = require_tool("arm-none-eabi-gcc")
     plan = chain(60)
-    part = own_graph(plan, generate_c(plan, "chain"))
+    part = with_graph_executor(plan, generate_c(plan, "chain"))
     assert len(part.module.info.layers) == 60
     for name, text in part.module.files.items():
         (tmp_path / name).write_text(text)
@@ -118,13 +118,13 @@ def test_sixty_operators_need_less_than_a_kilobyte(tmp_path: Path) -> None:
 
 def test_equal_layers_share_a_function() -> None:
     plan = chain(60)
-    part = own_graph(plan, generate_c(plan, "chain"))
+    part = with_graph_executor(plan, generate_c(plan, "chain"))
     assert [f.name for f in part.module.functions] == ["tvmgen_chain_n0"]
 
 
 def test_the_graph_json_is_what_others_read() -> None:
     plan = two_layers()
-    part = own_graph(plan, generate_c(plan, "net"))
+    part = with_graph_executor(plan, generate_c(plan, "net"))
     graph = read_graph_json(part.graph_json)
     assert [node.function for node in graph.nodes] == [
         "",

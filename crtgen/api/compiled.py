@@ -163,7 +163,10 @@ class Compiled:
         ``SOURCE_DATE_EPOCH`` sets the time in it.
         """
         if len(self.plans) != len(self.parts):
-            raise UsageError("models that are code already cannot be archived again")
+            raise UsageError(
+                "models that are code already cannot be archived again",
+                hint="keep the archive that they came from",
+            )
         time = export_time()
         rows = zip(self.parts, self.plans, self.sources, strict=True)
         image = (metadata_files(self.modules)[METADATA_FILE], registry_source())

@@ -178,11 +178,19 @@ def load(
     file = Path(path)
     if file.suffix == PIPELINE:
         if params or graph or shapes or io or channels:
-            raise UsageError("a pipeline says itself what its network gets", where=str(path))
+            raise UsageError(
+                "a pipeline says itself what its network gets",
+                where=str(path),
+                hint="leave --shape, --io, --channels, --params and --graph out",
+            )
         return _pipeline(file)
     if file.name.endswith(SUFFIXES):
         if shapes or io or channels:
-            raise UsageError("code has the inputs and outputs that it was made for", where=str(path))
+            raise UsageError(
+                "code has the inputs and outputs that it was made for",
+                where=str(path),
+                hint="leave --shape, --io and --channels out, or name the file that it was made of",
+            )
         with budget.spending(str(path)):
             package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
         if isinstance(trust, str) and trust not in ("", package.digest):
@@ -194,7 +202,11 @@ def load(
             )
         return Imported(package, bool(trust) or is_allowed(package.digest))
     if params or graph:
-        raise UsageError("parameters and a graph belong to an exported library", where=str(path))
+        raise UsageError(
+            "parameters and a graph belong to an exported library",
+            where=str(path),
+            hint="leave --params and --graph out",
+        )
     with seen() as files:
         read = frontends.load(file, shapes=shapes or {})
     made = _channels_last(read, file, channels) if channels else read
@@ -318,7 +330,11 @@ def _whole(models: Sequence[Model | Imported], request: Request) -> dict[str, Re
 
 def _check_slides(model: Model | Imported, request: Request, *, alone: bool) -> None:
     if isinstance(model, Imported):
-        raise UsageError("code that is made already cannot slide", where=model.name)
+        raise UsageError(
+            "code that is made already cannot slide",
+            where=model.name,
+            hint="slide the .tflite or .onnx that it was made of",
+        )
     if model.pipeline is not None:
         hint = "leave --sliding out"
         raise UsageError("a pipeline slides by itself, by its hop", where=model.name, hint=hint)

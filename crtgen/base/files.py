@@ -98,7 +98,11 @@ def read(path: Path, what: str = "the file") -> bytes:
             if len(data) > size:  # it grows, or does not say how long it is
                 data += file.read(limit + 1 - len(data))
     except OSError as error:
-        raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"{what} cannot be read: {error.strerror}",
+            where=str(path),
+            hint="check the path and the permissions",
+        ) from error
     if len(data) > limit:
         raise _too_large(path, what, len(data))
     budget.current().take(len(data), what)
@@ -112,7 +116,11 @@ def opened(path: Path, what: str) -> IO[bytes]:
     try:
         return open(_regular(path, os.O_RDONLY, what), "rb")
     except OSError as error:
-        raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"{what} cannot be read: {error.strerror}",
+            where=str(path),
+            hint="check the path and the permissions",
+        ) from error
 
 
 def read_start(path: Path, size: int) -> bytes:
@@ -124,7 +132,11 @@ def read_start(path: Path, size: int) -> bytes:
         with open(_regular(path, os.O_RDONLY | _NOFOLLOW, "the file"), "rb") as file:
             return file.read(size)
     except OSError as error:
-        raise UsageError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"the file cannot be read: {error.strerror}",
+            where=str(path),
+            hint="check the path and the permissions",
+        ) from error
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -141,7 +153,11 @@ def write_new(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise UsageError(f"the file cannot be written: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"the file cannot be written: {error.strerror}",
+            where=str(path),
+            hint="check the permissions, and that the disk has room",
+        ) from error
 
 
 def _regular(path: Path, flags: int, what: str) -> int:
@@ -166,7 +182,7 @@ def read_text(path: Path, what: str = "the file") -> str:
     try:
         return read(path, what).decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{what} is not UTF-8", where=str(path)) from error
+        raise UsageError(f"{what} is not UTF-8", where=str(path), hint="save it as UTF-8") from error
 
 
 def digest(path: Path) -> str:
@@ -175,7 +191,11 @@ def digest(path: Path) -> str:
         with open(_regular(path, os.O_RDONLY, "the file"), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UsageError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"the file cannot be read: {error.strerror}",
+            where=str(path),
+            hint="check the path and the permissions",
+        ) from error
 
 
 def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, private: bool = False) -> None:
@@ -201,7 +221,11 @@ def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, pr
     except OSError as error:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise UsageError(f"the file cannot be written: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"the file cannot be written: {error.strerror}",
+            where=str(path),
+            hint="check the permissions, and that the disk has room",
+        ) from error
 
 
 def check_writable(path: Path) -> None:
@@ -223,7 +247,11 @@ def remove(path: Path) -> None:
     try:
         _remove(path)
     except OSError as error:
-        raise UsageError(f"the path cannot be removed: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"the path cannot be removed: {error.strerror}",
+            where=str(path),
+            hint="check the permissions of its folder",
+        ) from error
 
 
 def _remove(path: Path) -> None:
@@ -244,7 +272,9 @@ def make_directory(path: Path) -> None:
             directory.mkdir(exist_ok=True)
         except OSError as error:
             raise UsageError(
-                f"the directory cannot be made: {error.strerror}", where=str(directory)
+                f"the directory cannot be made: {error.strerror}",
+                where=str(directory),
+                hint="check the permissions, and that no file has its name",
             ) from error
 
 
@@ -261,7 +291,11 @@ def private_directory(name: str) -> Path:
             directory.mkdir(mode=0o700)
         status = directory.lstat()
     except OSError as error:
-        raise UsageError(f"the directory cannot be made: {error.strerror}", where=str(directory)) from error
+        raise UsageError(
+            f"the directory cannot be made: {error.strerror}",
+            where=str(directory),
+            hint="check the permissions, and that no file has its name",
+        ) from error
     mine = not hasattr(os, "getuid") or (status.st_uid == user and not status.st_mode & 0o077)
     if not stat.S_ISDIR(status.st_mode) or not mine:
         hint = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
@@ -276,7 +310,11 @@ def opened_lock(path: Path) -> Iterator[IO[str]]:
     try:
         descriptor = _regular(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, "the lock")
     except OSError as error:
-        raise UsageError(f"the lock cannot be opened: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"the lock cannot be opened: {error.strerror}",
+            where=str(path),
+            hint="check the permissions of its folder",
+        ) from error
     with open(descriptor, "r+", encoding="utf-8") as file:
         yield file
 

@@ -71,7 +71,11 @@ def chip_board(name: str, pack: Path | None = None) -> Board:
         for chip in _chips(file):
             if chip.name.lower() == wanted.lower():
                 if not _CHIP.fullmatch(chip.name):
-                    raise UsageError(f"no chip can be called {chip.name!r}", where=str(file))
+                    raise UsageError(
+                        f"no chip can be called {chip.name!r}",
+                        where=str(file),
+                        hint="a name has letters, digits, '-', '_' and '.'",
+                    )
                 return _board(chip, core, file)
             known[chip.name] = None
     close = get_close_matches(wanted.upper(), known, n=3)
@@ -103,7 +107,11 @@ def _description(file: Path) -> bytes:
     with opened_zip(file, "the CMSIS pack", data=content) as members:
         found = [name for name in members.names if name.lower().endswith(".pdsc")]
         if not found:
-            raise UsageError("the pack contains no .pdsc file", where=str(file))
+            raise UsageError(
+                "the pack contains no .pdsc file",
+                where=str(file),
+                hint="download the pack again from its maker",
+            )
         return members.read(found[0])
 
 
@@ -119,7 +127,11 @@ def _board(chip: _Chip, core: str, file: Path) -> Board:
     memories = tuple(_memories(chip, core, where))
     flash, ram = (_largest(memories, kind) for kind in ("flash", "ram"))
     if flash is None or ram is None:
-        raise UsageError("the pack says nothing of its flash or RAM", where=where)
+        raise UsageError(
+            "the pack says nothing of its flash or RAM",
+            where=where,
+            hint="write a board file by hand: docs/new-board.md",
+        )
     found = _core(processor, where)
     return Board(
         name=chip.name.lower(),
@@ -158,7 +170,11 @@ def _number(text: str, where: str) -> int:
     try:
         return int(text, 0)
     except ValueError as error:
-        raise UsageError(f'"{text}" is no number', where=where) from error
+        raise UsageError(
+            f'"{text}" is no number',
+            where=where,
+            hint="the pack's .pdsc file is damaged, or newer than this reader: report it",
+        ) from error
 
 
 def _core(processor: Mapping[str, str], where: str) -> Core:
@@ -178,7 +194,11 @@ def _core(processor: Mapping[str, str], where: str) -> Core:
     found = CORES.get("+".join((name, *lacks)))
     if found is None:
         without = f" without {' and '.join(lacks)}" if lacks else ""
-        raise UsageError(f"no code is made for a {said or 'core of no name'}{without}", where=where)
+        raise UsageError(
+            f"no code is made for a {said or 'core of no name'}{without}",
+            where=where,
+            hint="docs/boards.md lists the cores",
+        )
     return found
 
 

@@ -54,7 +54,8 @@ def command(
         external = coding.codegen or coding.cmsis_nn or coding.fallback
         if rpc and (layers or pareto or len(models) > 1 or external):
             raise UsageError(
-                "--rpc measures the RPC with one model, without --layers, --pareto and --codegen"
+                "--rpc measures the RPC with one model, without --layers, --pareto and --codegen",
+                hint="leave the other options out",
             )
         boards = battery.boards([find_board(name) for name in board or ["mps2_an386"]])
         site = Site(simulate=simulate)

@@ -35,7 +35,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         if output.suffix != ".tar":
-            raise UsageError("an archive is called .tar", where=str(output))
+            raise UsageError("an archive is called .tar", where=str(output), hint="for example -o model.tar")
         files.check_writable(output)
         with out.stage() as say:
             compiled = compiling.compile([reading.load(model) for model in models], say, place=place or ())

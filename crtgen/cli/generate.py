@@ -257,7 +257,9 @@ def _watched(file: Path | None, layers: str, compiled: "api.Compiled") -> dict[s
             raise UsageError("--watch-layers needs data of usual runs", hint="name it with --watch")
         return {}
     if len(compiled.plans) != 1 or len(compiled.modules) != 1:
-        raise UsageError("--watch is for one network", where=str(file))
+        raise UsageError(
+            "--watch is for one network", where=str(file), hint="leave --watch out, or generate one model"
+        )
     info = compiled.modules[0].info
     return {info.name: usual(file, info, compiled.plans[0], [n for n in layers.split(",") if n])}
 
@@ -273,5 +275,9 @@ def _samples(
         raise UsageError("--input is for one model", hint="leave it out: the inputs are then a pattern")
     given = read_inputs(file, models[0].inputs)
     if given.is_sequence:
-        raise UsageError("a sequence of runs; supported here: one run", where=given.source)
+        raise UsageError(
+            "a sequence of runs; supported here: one run",
+            where=given.source,
+            hint="give a file with one array per input",
+        )
     return {models[0].name: given.runs[0]}

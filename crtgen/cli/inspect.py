@@ -45,7 +45,11 @@ def command(
             compiled = compiling.compile([loaded], say, place=place or ())
         reports, trees = compiled.reports, compiled.trees
         if any(report.graph is None for report in reports) and (graph or arena):
-            raise UsageError("code has no graph and no plan to show", where=str(model))
+            raise UsageError(
+                "code has no graph and no plan to show",
+                where=str(model),
+                hint="name the .tflite or .onnx that it was made of",
+            )
 
         def render(console: Console) -> None:
             for report in reports:

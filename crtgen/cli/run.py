@@ -132,7 +132,11 @@ def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path
     lengths = [prod(output.shape) for output in outputs]
     if names and len(names) not in lengths:
         wanted = " or ".join(map(str, lengths))
-        raise UsageError(f"{len(names)} names, for outputs of {wanted} elements", where=str(file))
+        raise UsageError(
+            f"{len(names)} names, for outputs of {wanted} elements",
+            where=str(file),
+            hint="one name per element, a line each",
+        )
 
 
 def _given(

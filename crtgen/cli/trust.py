@@ -144,7 +144,7 @@ def _agree(requests: Sequence[_Request], yes: bool) -> None:
     if not _somebody_is_there():
         raise UsageError("nobody is there to be asked", hint="read the lines above, then: crtgen trust --yes")
     if not typer.confirm("Allow this?", err=True):
-        raise UsageError("nothing was allowed")
+        raise UsageError("nothing was allowed", hint="answer y to go on")
 
 
 def _somebody_is_there() -> bool:

@@ -95,7 +95,11 @@ class Request:
             has = f"it has {', '.join(memories)}" if memories else "leave --place out: it is for bare metal"
             raise UsageError(f"the board has no memory {name}", where=self.board.name, hint=has)
         if part == "arena" and memories[name].kind != "ram":
-            raise UsageError(f"the arena is written, but {name} is flash", where=self.board.name)
+            raise UsageError(
+                f"the arena is written, but {name} is flash",
+                where=self.board.name,
+                hint="name a memory of the kind ram",
+            )
 
     @property
     def level(self) -> Level:

@@ -125,7 +125,9 @@ def read_tuned(path: Path) -> tuple[Tuned, ...]:
     keys = [entry.key for entry in entries]
     for key in keys:
         if keys.count(key) > 1:
-            raise UsageError(f"{', '.join(key)} is there twice", where=str(path))
+            raise UsageError(
+                f"{', '.join(key)} is there twice", where=str(path), hint="remove one of the two entries"
+            )
     return entries
 
 

@@ -314,13 +314,17 @@ def _other_image(how: str) -> ProtocolError:
 
 def _check(interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
     if len(arrays) != len(interfaces):
-        raise UsageError(f"{len(arrays)} inputs were given, the model has {len(interfaces)}")
+        raise UsageError(
+            f"{len(arrays)} inputs were given, the model has {len(interfaces)}",
+            hint="give one array per input, in their order",
+        )
     for interface, array in zip(interfaces, arrays, strict=True):
         given = np.asarray(array)
         if given.shape != interface.shape or given.dtype != interface.dtype.numpy:
             raise UsageError(
                 f"the input {interface.name} is {shape_text(interface.shape)} {interface.dtype.value},"
-                f" not {shape_text(given.shape)} {given.dtype}"
+                f" not {shape_text(given.shape)} {given.dtype}",
+                hint="convert the array, or give floats, which are quantised",
             )
         if given.dtype.kind == "f" and np.isnan(given).any():
             place = ", ".join(map(str, np.argwhere(np.isnan(given))[0]))

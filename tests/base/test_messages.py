@@ -34,6 +34,21 @@ def test_a_class_of_errors_has_its_usual_hint() -> None:
     assert UsageError("x").hint == ""
 
 
+def test_what_a_user_did_wrong_comes_with_a_next_step() -> None:
+    """Corrupt and unsupported files have a usual hint; each ``UsageError`` needs one of its own.
+
+    Exempt are two that pass on a message of which the words say what is expected.
+    """
+    found = []
+    for path in sorted((ROOT / "crtgen").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "UsageError":
+                continue
+            if "hint" not in {keyword.arg for keyword in node.keywords}:
+                found.append(str(path.relative_to(ROOT)))
+    assert found == ["crtgen/base/toml.py", "crtgen/cli/app.py"]
+
+
 _RIDDLES = re.compile(r"(What|How|Whether|Of|By|For|Where|As|The same|So many|In place of)\b")
 
 

@@ -93,7 +93,10 @@ class Delta:
         """The new image, with its signature, of the old one. Raises ``UsageError`` for another old one."""
         image = old[: self.size]
         if len(old) not in (self.size, self.size + SIGNATURE_BYTES) or zlib.crc32(image) != self.base_crc:
-            raise UsageError("the delta is for another image than that")
+            raise UsageError(
+                "the delta is for another image than that",
+                hint="make it anew: --since names the image that the device holds",
+            )
         made = bytearray(image)
         for offset, data in self.runs:
             made[offset : offset + len(data)] = data

@@ -25,7 +25,9 @@ def sign(image: SlotImage, key: Path) -> SlotImage:
         found = load_pem_private_key(read(key, "the key"), password=None)
     except (ValueError, TypeError) as error:
         raise UsageError(
-            "the file is not a private key in PEM format without a password", where=str(key)
+            "the file is not a private key in PEM format without a password",
+            where=str(key),
+            hint="openssl genpkey -algorithm ed25519 -out key.pem makes one",
         ) from error
     if not isinstance(found, Ed25519PrivateKey):
         hint = "openssl genpkey -algorithm ed25519 makes one"

@@ -48,7 +48,10 @@ def push(client: Client, image: SlotImage | Delta, *, commit: bool = True, say: 
     slot = _slot_at(state, image.origin)
     size = image.end if isinstance(image, Delta) else len(image.data)
     if size > state.places[slot].size:
-        raise UsageError(f"the image has {size:,} bytes, the slot {state.places[slot].size:,}")
+        raise UsageError(
+            f"the image has {size:,} bytes, the slot {state.places[slot].size:,}",
+            hint="--optimize size makes it smaller; docs/slots.md says how to make slots larger",
+        )
     base = _slot_at(state, image.base_origin) if isinstance(image, Delta) else slot
     parts = image.parts() if isinstance(image, Delta) else ((0, image.data),)
     say("erasing")

@@ -18,6 +18,10 @@ def parse_xml(data: bytes, path: Path, what: str) -> Element:
     """The root of a document in UTF-8 without entities of its own. Raises ``UsageError``."""
     with foreign(path, what) as spent:
         if b"<!ENTITY" in data or b"\0" in data:
-            raise UsageError(f"{what} declares entities, or is not UTF-8", where=str(path))
+            raise UsageError(
+                f"{what} declares entities, or is not UTF-8",
+                where=str(path),
+                hint="save it as UTF-8 and without a DOCTYPE",
+            )
         spent.hold(_PER_ELEMENT * data.count(b"<"), "elements of XML")
         return ElementTree.fromstring(data)

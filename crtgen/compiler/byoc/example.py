@@ -40,11 +40,16 @@ class ExampleJson(Generator):
     def create(cls, options: Mapping[str, str]) -> Self:
         unknown = options.keys() - {"operators"}
         if unknown:
-            raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
+            raise UsageError(
+                f"the code generator {cls.name} has no option {min(unknown)}",
+                hint="docs/byoc.md lists its options",
+            )
         operators = options.get("operators", "+".join(OPERATORS)).split("+")
         if not set(operators) <= set(OPERATORS):
             raise UsageError(
-                f"the generator supports only the operators {', '.join(OPERATORS)}", where=cls.name
+                f"the generator supports only the operators {', '.join(OPERATORS)}",
+                where=cls.name,
+                hint="name some of these in its option",
             )
         return cls(operators)
 

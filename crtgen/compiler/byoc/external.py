@@ -68,7 +68,9 @@ def external(op: External, sig: Signature, target: Target) -> Kernel:
     for name in names:
         if not name.isidentifier() or names.count(name) > 1:
             raise UsageError(
-                f"{name!r} is not the name of a constant, or occurs twice", where=op.generator.name
+                f"{name!r} is not the name of a constant, or occurs twice",
+                where=op.generator.name,
+                hint="Const names are C identifiers, each used once",
             )
     return Kernel(
         design=op.generator.name,

@@ -36,9 +36,15 @@ def find_generator(name: str, options: Mapping[str, str] | None = None) -> Gener
     try:
         kind = next(iter(found)).load()
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"the code generator {name} cannot be loaded: {error}") from error
+        raise UsageError(
+            f"the code generator {name} cannot be loaded: {error}",
+            hint="install its package again, and what it imports",
+        ) from error
     if not (isinstance(kind, type) and issubclass(kind, Generator)):
-        raise UsageError(f"the code generator {name} is not a subclass of crtgen.compiler.byoc.Generator")
+        raise UsageError(
+            f"the code generator {name} is not a subclass of crtgen.compiler.byoc.Generator",
+            hint="its entry point in crtgen.codegen names another object",
+        )
     own = dict(options or {})
     instance, device = own.pop("as", ""), own.pop("device", "")
     generator = kind.create(own)
@@ -64,6 +70,10 @@ def read_generator(text: str, settings: Mapping[str, Mapping[str, str]] | None =
     for pair in rest.split(",") if rest else ():
         key, equals, value = pair.partition("=")
         if not key or not equals or key in options:
-            raise UsageError(f"{pair!r} is not an option, or occurs twice", where=text)
+            raise UsageError(
+                f"{pair!r} is not an option, or occurs twice",
+                where=text,
+                hint="options are NAME=VALUE, separated by commas",
+            )
         options[key] = value
     return find_generator(name, {**(settings or {}).get(name, {}), **options})

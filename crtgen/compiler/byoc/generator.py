@@ -62,7 +62,10 @@ class Generator(ABC):
     def create(cls, options: Mapping[str, str]) -> Self:
         """The generator with options of the user's; ``UsageError`` for one that it does not know."""
         for name in options:
-            raise UsageError(f"the code generator {cls.name} has no option {name}")
+            raise UsageError(
+                f"the code generator {cls.name} has no option {name}",
+                hint="leave it out, or look for its name in the generator's documentation",
+            )
         return cls()
 
     @property

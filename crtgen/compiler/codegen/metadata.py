@@ -112,14 +112,21 @@ class Registry:
         for function in self.functions:
             if not function.name or "\0" in function.name:
                 what = "contains NUL" if function.name else "is empty"
-                raise UsageError(f"the function name {function.name!r} {what}", where=function.symbol)
+                raise UsageError(
+                    f"the function name {function.name!r} {what}",
+                    where=function.symbol,
+                    hint="rename the model or the function",
+                )
         _refuse_twice("function", (f.name for f in self.functions))
         symbols = [f.symbol for f in self.functions if f.symbol not in self.own_symbols]
         symbols += [*self.own_symbols, *(p.symbol for p in self.params)]
         _refuse_twice("symbol", symbols)
         _refuse_twice("model", (m.name for m in self.models))
         if len(self.functions) > _MOST_FUNCTIONS:
-            raise UsageError(f"{len(self.functions)} functions are more than {_MOST_FUNCTIONS}")
+            raise UsageError(
+                f"{len(self.functions)} functions are more than {_MOST_FUNCTIONS}",
+                hint="split the models over several modules",
+            )
 
 
 def _lookups(modules: Sequence[CModule]) -> Iterable[ParameterLookup]:

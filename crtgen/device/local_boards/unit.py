@@ -111,7 +111,9 @@ def _read(file: Path) -> tuple[tuple[LocalBoard, ...], str]:
     text = files.read_text(file, "the hardware map")
     entries = parse_yaml(text, file, "the hardware map")
     if not isinstance(entries, list):
-        raise UsageError("a hardware map is a list of boards", where=str(file))
+        raise UsageError(
+            "a hardware map is a list of boards", where=str(file), hint="docs/flashing.md has an example"
+        )
     units = (_unit(entry, f"{file}: entry {number}") for number, entry in enumerate(entries, 1))
     return tuple(unit for unit in units if unit is not None), trust.digest(text.encode())
 
@@ -127,7 +129,11 @@ def _asks(units: Iterable[LocalBoard]) -> tuple[str, ...]:
 
 def _unit(entry: Any, where: str) -> LocalBoard | None:
     if not isinstance(entry, dict):
-        raise UsageError("an entry is a table with platform, id and serial", where=where)
+        raise UsageError(
+            "an entry is a table with platform, id and serial",
+            where=where,
+            hint="docs/flashing.md has an example",
+        )
     if not entry.get("connected", False):
         return None
     try:
@@ -136,7 +142,7 @@ def _unit(entry: Any, where: str) -> LocalBoard | None:
         raise UsageError(f"platform: {error.message}", where=where, hint=error.hint) from error
     baud = entry.get("baud", 0)
     if not isinstance(baud, int):
-        raise UsageError("baud: a whole number is wanted", where=where)
+        raise UsageError("baud: a whole number is wanted", where=where, hint="for example baud: 115200")
     return LocalBoard(
         boards=(board.name,),
         serial=DeviceText(str(entry.get("id") or "")),
@@ -156,7 +162,9 @@ def _command(value: Any, where: str) -> str:
         reason = "the words of a command are wanted"
     except ValueError as error:
         reason = str(error)
-    raise UsageError(f"reset: {reason}", where=where)
+    raise UsageError(
+        f"reset: {reason}", where=where, hint="quote it as a shell would, for example: openocd -f board.cfg"
+    )
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

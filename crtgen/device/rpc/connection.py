@@ -84,7 +84,10 @@ class RemoteModule:
         """The function of that name. Raises ``UsageError`` when the module has none."""
         found = self.get_function(name)
         if found is None:
-            raise UsageError(f"the module on the device has no function {name}")
+            raise UsageError(
+                f"the module on the device has no function {name}",
+                hint="crtgen generate with the model, then flash the board",
+            )
         return found
 
     def call(
@@ -274,6 +277,7 @@ class Connection:
             raise UsageError(
                 f"an array of {source.dtype} {source.shape} for a tensor of {dtype} {tensor.shape}",
                 where="device",
+                hint="copy from an array of the tensor's shape and type",
             )
         data = source.astype(dtype, copy=False).tobytes()
         for _ in self._copies(tensor):

@@ -38,7 +38,10 @@ class AotExecutor:
         module = connection.call(create, (library, Device(), name), again=0.0)
         library.close()
         if not isinstance(module, RemoteModule):
-            raise UsageError(f"the device has no model {name}")
+            raise UsageError(
+                f"the device has no model {name}",
+                hint="generate the firmware again with this model, and flash it",
+            )
         return cls(connection, module)
 
     def __enter__(self) -> Self:
@@ -59,7 +62,7 @@ class AotExecutor:
         """Index of an input. Raises ``UsageError`` when the model has none of that name."""
         index = self.module.call(endpoints.GET_INPUT_INDEX, name)
         if index < 0:
-            raise UsageError(f"the model has no input {name}")
+            raise UsageError(f"the model has no input {name}", hint="crtgen inspect lists the inputs")
         return index
 
     def input_name(self, index: int) -> str:
@@ -106,5 +109,5 @@ class AotExecutor:
         # Asked for each time: the device then knows which model is used, and may refuse.
         found = self.module.call(getter, index)
         if not isinstance(found, RemoteTensor):
-            raise UsageError(f"the model has no tensor {index} for {getter.name}")
+            raise UsageError(f"the model has no tensor {index} for {getter.name}", hint="count from 0")
         return self._tensors.setdefault((getter.name, index), found)

@@ -133,7 +133,7 @@ def _pack_int(value: int) -> tuple[TypeCode, bytes]:
         return TypeCode.INT, _I64.pack(value)
     if 0 <= value < 1 << 64:
         return TypeCode.UINT, _U64.pack(value)
-    raise UsageError(f"{value} does not fit into 64 bits")
+    raise UsageError(f"{value} does not fit into 64 bits", hint="send it in an array, or as a float")
 
 
 def _pack_dtype(value: DataType) -> tuple[TypeCode, bytes]:
@@ -172,7 +172,10 @@ def pack_args(args: Args) -> bytes:
     for arg in args:
         packer = _PACKERS.get(type(arg))
         if packer is None:
-            raise UsageError(f"a {type(arg).__name__} cannot be an argument of a remote function")
+            raise UsageError(
+                f"a {type(arg).__name__} cannot be an argument of a remote function",
+                hint="send an int, a float, a str, bytes or an array of the device",
+            )
         code, value = packer(arg)
         codes.append(code)
         values.append(value)

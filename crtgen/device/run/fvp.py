@@ -43,7 +43,11 @@ def find_fvp(board: Board, program: Path | None = None) -> Path:
     Raises ``ToolMissingError`` if it is not there, ``UsageError`` if the board has none.
     """
     if board.fvp is None:
-        raise UsageError("no FVP simulates this board", where=board.name)
+        raise UsageError(
+            "no FVP simulates this board",
+            where=board.name,
+            hint="corstone300_fvp is a board that one simulates",
+        )
     named = str(program) if program else os.environ.get(VARIABLE)
     path = shutil.which(named or board.fvp.program)
     if path is None:

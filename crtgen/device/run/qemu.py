@@ -82,5 +82,9 @@ def _command(image: Path, board: Board, counting: bool) -> list[str]:
 
 def _machine(board: Board) -> Qemu:
     if board.qemu is None:
-        raise UsageError("QEMU does not simulate this board", where=board.name)
+        raise UsageError(
+            "QEMU does not simulate this board",
+            where=board.name,
+            hint="crtgen boards lists those that run in QEMU",
+        )
     return board.qemu

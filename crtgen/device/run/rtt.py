@@ -81,5 +81,7 @@ def _address(image: Path) -> int:
                 for symbol in table.get_symbol_by_name(_SYMBOL) or ():
                     return int(symbol["st_value"])
     except (OSError, ELFError) as error:
-        raise UsageError(f"the file is not an ELF file: {error}", where=str(image)) from error
+        raise UsageError(
+            f"the file is not an ELF file: {error}", where=str(image), hint="name the .elf of the build"
+        ) from error
     raise UsageError("the image has no RTT", where=str(image), hint="generate it with --rtt")

@@ -107,7 +107,11 @@ def analyse_stack(
     if not code.functions:
         return None
     if root not in code.functions:
-        raise UsageError(f"the image has no function {root}", where=str(elf))
+        raise UsageError(
+            f"the image has no function {root}",
+            where=str(elf),
+            hint="build it without link-time optimisation, and keep its symbols",
+        )
     handlers = [name for name in code.vectors if name not in (root, *faults)]
     walk = _Walk(code, read_frames(build), indirect or {})
     deepest = walk.visit(root)

@@ -230,7 +230,10 @@ def write_archive(archive: Archive) -> bytes:
     models = sorted(archive.models, key=lambda m: m.name)
     names = [symbol_stem(model.name) for model in models]
     if not names or len(set(names)) != len(names):
-        raise UsageError(f"an archive needs models with different names; these are {names}")
+        raise UsageError(
+            f"an archive needs models with different names; these are {names}",
+            hint="give each model its own --name",
+        )
     files = {path: data for model in models for path, data in _model_files(model).items()}
     files["metadata.json"] = write_metadata([m.metadata for m in models]).encode()
     data = write_tar(files, max(int(m.metadata.export_datetime.timestamp()) for m in models))

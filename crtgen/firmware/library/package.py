@@ -127,7 +127,11 @@ def load_package(path: Path, params: Path | None = None, graph: Path | None = No
     stem = next((name.removesuffix(s) for s in SUFFIXES if name.endswith(s)), path.stem)
     if path.suffix != ".so" and "metadata.json" in read_tar(data, str(path)):
         if params or graph:
-            raise UsageError("an archive has its own graph and parameters", where=str(path))
+            raise UsageError(
+                "an archive has its own graph and parameters",
+                where=str(path),
+                hint="leave --params and --graph out",
+            )
         return Package(c_identifier(stem), str(path), read_archive(data, str(path)), digest(data))
     library = read_exported(data, str(path))
     params = params or _beside(path, f"{stem}.params")

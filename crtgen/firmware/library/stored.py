@@ -190,7 +190,11 @@ def _external(libraries: Sequence[SourceLibrary]) -> dict[str, bytes]:
     for library in libraries:
         for path, data in library.files:
             if files.setdefault(f"{library.name}/{path}", data) != data:
-                raise UsageError(f"there are two versions of {path}", where=library.name)
+                raise UsageError(
+                    f"there are two versions of {path}",
+                    where=library.name,
+                    hint="their contents differ: rename one of them",
+                )
     return files
 
 

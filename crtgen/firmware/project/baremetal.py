@@ -362,5 +362,9 @@ def _memory(memory: Memory, size: int) -> _MemoryView:
 
 def _devices(board: Board) -> tuple[Uart, Timer]:
     if board.uart is None or board.timer is None:
-        raise UsageError("the board has no UART or no timer", where=board.name)
+        raise UsageError(
+            "the board has no UART or no timer",
+            where=board.name,
+            hint="--type library makes code without a main",
+        )
     return board.uart, board.timer

@@ -70,7 +70,7 @@ class FirmwareRequest:
         if self.type not in TYPES:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
         if not self.modules:
-            raise UsageError("a project needs a model", where=self.board.name)
+            raise UsageError("a project needs a model", where=self.board.name, hint="name a model")
         if self.receive_buffer < RECEIVE_LEAST:
             raise UsageError(
                 f"a receive buffer of {self.receive_buffer} B is too small",
@@ -85,7 +85,8 @@ class FirmwareRequest:
             self._check_benchmark()
         if self.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
             raise UsageError(
-                "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more"
+                "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more",
+                hint="for example --stack 2048 --pool 4096",
             )
 
     @property
@@ -213,13 +214,17 @@ class FirmwareRequest:
         if self.type == "slot":
             self.board.slots.find(self.options.slot)
             if len(self.modules) != 1:
-                raise UsageError("a slot holds one model", where=self.options.slot)
+                raise UsageError(
+                    "a slot holds one model", where=self.options.slot, hint="make one slot image per model"
+                )
             return
         if (self.type, self.platform) != ("server", "baremetal"):
             where = f"{self.type}, {self.platform}"
             raise UsageError("slots are for servers on bare metal", where=where, hint="without --slots")
         if len(self.modules) == _SERVER_MODELS:
-            raise UsageError(f"a server has {_SERVER_MODELS} models, that in a slot among them")
+            raise UsageError(
+                f"a server has {_SERVER_MODELS} models, that in a slot among them", hint="leave one out"
+            )
 
     def _check_rtt(self) -> None:
         # RTT needs a probe that can read the memory and sees the same bytes as the core.

@@ -182,7 +182,11 @@ def _external_files(firmware: FirmwareRequest) -> dict[str, bytes]:
         for path, data in library.files:
             name = f"{_EXTERNAL}/{library.name}/{path}"
             if files.setdefault(name, data) != data:
-                raise UsageError(f"there are two versions of {path}", where=library.name)
+                raise UsageError(
+                    f"there are two versions of {path}",
+                    where=library.name,
+                    hint="their contents differ: rename one of them",
+                )
     return files
 
 

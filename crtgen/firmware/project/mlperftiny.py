@@ -49,7 +49,9 @@ class BenchmarkView:
 def benchmark(models: tuple[ModelInfo, ...], where: str) -> BenchmarkView:
     """Raises ``UsageError`` for what is no network of the benchmark."""
     if len(models) != 1:
-        raise UsageError(f"the benchmark is of one model, not of {len(models)}", where=where)
+        raise UsageError(
+            f"the benchmark is of one model, not of {len(models)}", where=where, hint="name one model"
+        )
     (info,) = models
     named = _NAME.match(info.name)
     if named is None:
@@ -57,14 +59,26 @@ def benchmark(models: tuple[ModelInfo, ...], where: str) -> BenchmarkView:
         raise UsageError("the model is none of MLPerf Tiny's", where=info.name, hint=hint)
     name = f"{named[1]}01"
     if len(info.inputs) != 1 or len(info.outputs) != 1:
-        raise UsageError("a network of MLPerf Tiny has one input and one output", where=info.name)
+        raise UsageError(
+            "a network of MLPerf Tiny has one input and one output",
+            where=info.name,
+            hint="docs/models.md says where the benchmark's models are",
+        )
     given, result = info.inputs[0], info.outputs[0]
     types = (DType.INT8, DType.FLOAT32) if name == _REAL else (DType.INT8,)
     if given.dtype not in types or result.dtype is not given.dtype:
         wanted = " or ".join(dtype.value for dtype in types)
-        raise UsageError(f"{name} takes and gives {wanted} here, not {given.dtype.value}", where=info.name)
+        raise UsageError(
+            f"{name} takes and gives {wanted} here, not {given.dtype.value}",
+            where=info.name,
+            hint="take the model of the benchmark's release, quantised to these types",
+        )
     if name == _REAL and _count(given) != _count(result):
-        raise UsageError("the output has to be as long as the input", where=info.name)
+        raise UsageError(
+            "the output has to be as long as the input",
+            where=info.name,
+            hint="take the autoencoder of the benchmark's release",
+        )
     return _view(name, given, result, info.kept_inputs)
 
 

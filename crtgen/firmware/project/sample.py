@@ -50,7 +50,10 @@ def sample_files(firmware: FirmwareRequest) -> dict[str, str]:
     """``sample.c`` and ``sample.h`` of a standalone program. Raises ``UsageError`` for a wrong sample."""
     unknown = sorted(set(firmware.samples) - {info.name for info in firmware.models})
     if unknown:
-        raise UsageError(f"a sample is for {unknown[0]}, which is not a model of the project")
+        raise UsageError(
+            f"a sample is for {unknown[0]}, which is not a model of the project",
+            hint="name one of the project's models",
+        )
     arrays: list[_ArrayView] = []
     models: list[_SampleModelView] = []
     for info in firmware.models:
@@ -67,13 +70,18 @@ def sample_files(firmware: FirmwareRequest) -> dict[str, str]:
 
 def _checked(info: ModelInfo, given: Sequence[Array]) -> Sequence[Array]:
     if len(given) != len(info.inputs):
-        raise UsageError(f"{len(given)} sample arrays for {len(info.inputs)} inputs", where=info.name)
+        raise UsageError(
+            f"{len(given)} sample arrays for {len(info.inputs)} inputs",
+            where=info.name,
+            hint="give one array per input",
+        )
     for interface, array in zip(info.inputs, given, strict=True):
         if array.shape != interface.shape or array.dtype != interface.dtype.numpy:
             raise UsageError(
                 f"the sample is {shape_text(array.shape)} {array.dtype}, "
                 f"the input is {shape_text(interface.shape)} {interface.dtype.value}",
                 where=f"{info.name}: {interface.name}",
+                hint="convert the array to the input's shape and type",
             )
     return given
 

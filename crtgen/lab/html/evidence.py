@@ -58,7 +58,9 @@ class LoopEvidence:
 def check_folder(folder: Path) -> None:
     """Raises ``UsageError`` where evidence cannot go: the folder has to be new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError("evidence goes into a new or empty folder", where=str(folder))
+        raise UsageError(
+            "evidence goes into a new or empty folder", where=str(folder), hint="name a new folder with -o"
+        )
 
 
 def write_evidence(folder: Path, evidence: Mapping[str, bytes]) -> None:

@@ -53,7 +53,11 @@ def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[L
         for ours, theirs in zip(graph.inputs, other.inputs, strict=False)
     ]
     if len(graph.inputs) != len(other.inputs) or None in orders:
-        raise UsageError("the inputs of both networks have other shapes", where=other.name)
+        raise UsageError(
+            "the inputs of both networks have other shapes",
+            where=other.name,
+            hint="compare networks that take the same inputs",
+        )
     known = [order for order in orders if order is not None]
     both = [(node, name) for node in graph.nodes for name in node.outputs if _is_in_both(name, graph, other)]
     if not both:

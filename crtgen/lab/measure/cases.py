@@ -221,7 +221,11 @@ def _case(
         for i, interface in enumerate(interfaces):
             key = f"{stem}_{kind}{i}"
             if key not in arrays:
-                raise UsageError(f"no array {key}", where=where)
+                raise UsageError(
+                    f"no array {key}",
+                    where=where,
+                    hint="each case needs all inputs and outputs: docs/tutorials/own-network.md",
+                )
             found.append(_checked(arrays[key], interface, f"{where}: {key}"))
         return tuple(found)
 
@@ -299,7 +303,7 @@ def compare(
 
 def _load(path: Path) -> dict[str, Array]:
     if not path.exists():
-        raise UsageError("no such file", where=str(path))
+        raise UsageError("no such file", where=str(path), hint="check the path")
     return read_arrays(path, "the arrays")
 
 
@@ -310,7 +314,11 @@ def _quantized(array: Array, interface: Interface, where: str) -> Array:
         return array
     if np.isnan(array).any():
         count = int(np.isnan(array).sum())
-        raise UsageError(f"{count} of {array.size} values are NaN, for which no integer stands", where=where)
+        raise UsageError(
+            f"{count} of {array.size} values are NaN, for which no integer stands",
+            where=where,
+            hint="remove the NaN from the file",
+        )
     scaled = array.astype(np.float32) / np.float32(quant.scale)
     rounded = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)) + quant.zero_point
     limits = np.iinfo(interface.dtype.value)
@@ -321,7 +329,11 @@ def _quantized(array: Array, interface: Interface, where: str) -> Array:
 def _checked(array: Array, interface: Interface, where: str) -> Array:
     if tuple(array.shape) != interface.shape:
         wanted = shape_text(interface.shape)
-        raise UsageError(f"shape {shape_text(array.shape)}, but {interface.name} has {wanted}", where=where)
+        raise UsageError(
+            f"shape {shape_text(array.shape)}, but {interface.name} has {wanted}",
+            where=where,
+            hint="reshape the array, or leave out cases of another shape",
+        )
     if array.dtype.newbyteorder("=") != interface.dtype.numpy:
         hint = "--quantize-input makes it round(x / scale) + zero_point; `crtgen inspect` shows both"
         raise UsageError(

@@ -196,10 +196,18 @@ def _normal_or_not(data: Path) -> list[Clip]:
         names.sort(key=lambda name: name != NORMAL)
         clips = read_clips(data, names)
         if names[0] != NORMAL:
-            raise UsageError(f'the folder has no subfolder "{NORMAL}"', where=str(data))
+            raise UsageError(
+                f'the folder has no subfolder "{NORMAL}"',
+                where=str(data),
+                hint="put recordings of normal operation into it",
+            )
     clips = [replace(clip, label=min(clip.label, 1)) for clip in clips]
     if len({clip.label for clip in clips}) < 2:
-        raise UsageError("the folder needs recordings of normal operation and of anomalies", where=str(data))
+        raise UsageError(
+            "the folder needs recordings of normal operation and of anomalies",
+            where=str(data),
+            hint="put recordings into its subfolders, one folder per kind",
+        )
     return clips
 
 

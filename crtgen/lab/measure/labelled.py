@@ -80,7 +80,11 @@ def read_recordings(path: Path) -> list[Recording]:
         if not any(cells) or (number == 1 and cells[:1] == ["file"]):
             continue
         if len(cells) != 3 or not cells[0]:
-            raise UsageError(f"row {number} is not file,start,stop", where=str(path))
+            raise UsageError(
+                f"row {number} is not file,start,stop",
+                where=str(path),
+                hint="a row is for example clap.wav,0.5,1.25",
+            )
         events = found.setdefault(path.parent / cells[0], [])
         if cells[1] or cells[2]:
             events.append(_span(cells, number, path))
@@ -95,5 +99,9 @@ def _span(cells: Sequence[str], number: int, path: Path) -> tuple[float, float]:
     except ValueError:
         start, stop = 0.0, -1.0
     if not 0 <= start <= stop < 1e7:
-        raise UsageError(f"row {number}: from {cells[1]} to {cells[2]} s", where=str(path))
+        raise UsageError(
+            f"row {number}: from {cells[1]} to {cells[2]} s",
+            where=str(path),
+            hint="the start comes before the stop",
+        )
     return start, stop

@@ -190,7 +190,11 @@ def over(budget: Mapping[str, int], entry: LockEntry, before: LockEntry | None =
     for metric, allowed in budget.items():
         actual = entry.figures.get(metric)
         if actual is None:
-            raise UsageError(f"{metric} is not known there", where=f"{entry.model} on {entry.board}")
+            raise UsageError(
+                f"{metric} is not known there",
+                where=f"{entry.model} on {entry.board}",
+                hint="crtgen check --update writes the lock anew",
+            )
         if actual > allowed:
             blame = _blame(before or replace(entry, layers={}), entry) if metric == "instructions" else ()
             found.append(Excess(entry.model, entry.board, metric, allowed, actual, blame))

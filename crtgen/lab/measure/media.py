@@ -59,7 +59,9 @@ def _picture(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[A
     height, width, channels, first = _image_of(interface, path)
     mean, std = scaling.of(interface)
     if not std:
-        raise UsageError("--std is 0", where=str(path))
+        raise UsageError(
+            "--std is 0", where=str(path), hint="name the divisor that training used, or leave it out"
+        )
     picture, size = read_picture(path, (width, height), grey=channels == 1)
     real = ((picture.astype(np.float32) - np.float32(mean)) / np.float32(std)).reshape(
         height, width, channels
@@ -78,7 +80,11 @@ def _image_of(interface: Interface, path: Path) -> tuple[int, int, int, bool]:
         return shape[2], shape[3], shape[1], True
     if len(shape) == 3 and shape[0] == 1:
         return shape[1], shape[2], 1, False
-    raise UsageError(f"{interface.name} is {shape_text(shape)}: that is no picture", where=str(path))
+    raise UsageError(
+        f"{interface.name} is {shape_text(shape)}: that is no picture",
+        where=str(path),
+        hint="give an array (.npy, .npz) for this input",
+    )
 
 
 def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
@@ -97,7 +103,7 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
             hint="describe which ones in a pipeline (docs/pipelines.md), or give them as .npy",
         )
     if not len(mono):
-        raise UsageError("the recording has no samples", where=str(path))
+        raise UsageError("the recording has no samples", where=str(path), hint="record it again")
     runs = -(-len(mono) // count)
     padded = np.zeros(runs * count, np.float32)
     padded[: len(mono)] = mono
@@ -119,7 +125,11 @@ def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:
     for number, row in enumerate(rows, 1):
         values = _numbers(row)
         if values is None or len(values) != len(rows[0]):
-            raise UsageError(f"row {number} is not of {len(rows[0])} numbers", where=str(path))
+            raise UsageError(
+                f"row {number} is not of {len(rows[0])} numbers",
+                where=str(path),
+                hint="every row has the same number of values, separated by commas",
+            )
         lines.append(values)
     table = np.array(lines, np.float32)
     if table.size == count:

@@ -32,7 +32,7 @@ def mean_power(path: Path, volts: float | None = None) -> float:
     """
     with budget.spending(str(path)) as spent:
         if not path.exists():
-            raise UsageError("there is no such file", where=str(path))
+            raise UsageError("there is no such file", where=str(path), hint="check the path")
         if path.stat().st_size > budget.memory_limit():
             hint = f"export less of it, or crtgen --limit-memory {path.stat().st_size} allows it"
             raise UsageError("the recording is too large", where=str(path), hint=hint)
@@ -41,7 +41,11 @@ def mean_power(path: Path, volts: float | None = None) -> float:
             watts = read(path, volts)
         spent.check()
     if not 0 < watts < 1e3:
-        raise UsageError(f"a mean of {watts:g} W is no power of a board", where=str(path))
+        raise UsageError(
+            f"a mean of {watts:g} W is no power of a board",
+            where=str(path),
+            hint="name the unit in the file's header, and check its sign",
+        )
     return watts
 
 

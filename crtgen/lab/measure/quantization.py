@@ -100,11 +100,15 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
     """
     if model.suffix != ".onnx" or output.suffix != ".onnx":
         raise UsageError(
-            "quantize reads and writes .onnx", where=str(model if model.suffix != ".onnx" else output)
+            "quantize reads and writes .onnx",
+            where=str(model if model.suffix != ".onnx" else output),
+            hint="quantise a .tflite where it is exported: TensorFlow's converter does",
         )
     loaded = api.load(model)
     if not isinstance(loaded, api.Model):
-        raise UsageError("the model is code, not a network", where=str(model))
+        raise UsageError(
+            "the model is code, not a network", where=str(model), hint="name the .onnx that it was made of"
+        )
     names = _inputs(model)
     runs = read_inputs(calibrate, [interface_of(v) for v in loaded.inputs]).runs
     cases = [dict(zip(names, run, strict=True)) for run in runs]
@@ -122,7 +126,11 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
             found = _compared(real, near, _layers(prepared, made, cases, folder), lost)
         except Exception as error:  # ONNX Runtime has exceptions of its own for what it does not take
             reason = " ".join(str(error).split())[:300]
-            raise UsageError(f"ONNX Runtime cannot quantise it: {reason}", where=str(model)) from error
+            raise UsageError(
+                f"ONNX Runtime cannot quantise it: {reason}",
+                where=str(model),
+                hint="simplify the model at its export, or quantise it there",
+            ) from error
         files.write(output, made.read_bytes())
     return found
 

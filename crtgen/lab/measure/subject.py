@@ -43,17 +43,29 @@ class Subject:
         pipeline = model.pipeline
         if pipeline is None:
             if len(model.inputs) != 1:
-                raise UsageError(f"the model has {len(model.inputs)} inputs, expected one", where=model.name)
+                raise UsageError(
+                    f"the model has {len(model.inputs)} inputs, expected one",
+                    where=model.name,
+                    hint="name a model with one input, or a pipeline",
+                )
             made = cls(model, tuple(names), scaling)
         else:
             if pipeline.decision is None or pipeline.decision.boxes is not None:
                 hint = "describe features, network and a decision on scores: docs/pipelines.md"
                 raise UsageError("the pipeline has no decision on scores", where=model.name, hint=hint)
             if names or scaling != _AS_IT_SUITS:
-                raise UsageError("a pipeline has its own labels and pixels", where=model.name)
+                raise UsageError(
+                    "a pipeline has its own labels and pixels",
+                    where=model.name,
+                    hint="leave --labels, --mean and --std out",
+                )
             made = cls(model, pipeline.decision.names, scaling)
         if made.names and len(made.names) != max(made.count, 2):
-            raise UsageError(f"{len(made.names)} labels for {made.count} outputs", where=model.name)
+            raise UsageError(
+                f"{len(made.names)} labels for {made.count} outputs",
+                where=model.name,
+                hint="one label per output, a line each",
+            )
         return made
 
     @property
@@ -117,7 +129,7 @@ def runs_in(pipeline: JoinedPipeline, samples: Array, where: str) -> list[Array]
         what = (
             f"samples of {samples.dtype}, shape {samples.shape}, where the sensor gives {wanted.dtype.value}"
         )
-        raise UsageError(what, where=where)
+        raise UsageError(what, where=where, hint="record or convert the data again: docs/pipelines.md")
     try:
         runs = runs_of(pipeline, samples)
     except UsageError as error:

@@ -167,7 +167,11 @@ class JobStore:
 
     def _check_tables(self) -> None:
         if self._pragma("application_id") != _APPLICATION:
-            raise UsageError("the file is a database, but not a store of sweeps", where=str(self.path))
+            raise UsageError(
+                "the file is a database, but not a store of sweeps",
+                where=str(self.path),
+                hint="name a new file for the store",
+            )
         if (version := self._pragma("user_version")) != _VERSION:
             raise UsageError(
                 f"the store is of version {version}, this crtgen knows {_VERSION}",

@@ -159,7 +159,10 @@ class Features:
         first = -(-rows // every) * every - rows
         starts = range(first, len(found) - rows + 1, every)
         if not starts:
-            raise UsageError(f"{len(found)} rows of features are fewer than the {rows + first} of a window")
+            raise UsageError(
+                f"{len(found)} rows of features are fewer than the {rows + first} of a window",
+                hint="give a longer signal",
+            )
         return np.stack([found[start : start + rows] for start in starts])
 
     def _whole_windows(self, signal: Array, settings: SoundSettings, rows: int, every: int) -> Array:
@@ -167,7 +170,9 @@ class Features:
         length = settings.frame + (rows - 1) * settings.hop
         starts = range(0, len(signal) - length + 1, every * settings.hop)
         if not starts:
-            raise UsageError(f"{len(signal)} samples are fewer than the {length} of a window")
+            raise UsageError(
+                f"{len(signal)} samples are fewer than the {length} of a window", hint="give a longer signal"
+            )
         return np.stack([self.transform(signal[start : start + length]) for start in starts])
 
     def quantized(self, signals: Any) -> npt.NDArray[np.int8]:
@@ -225,7 +230,9 @@ class Features:
         if count == 1:
             return rows
         if len(rows) < count:
-            raise UsageError(f"{len(rows)} frames are fewer than a stack of {count}")
+            raise UsageError(
+                f"{len(rows)} frames are fewer than a stack of {count}", hint="give a longer signal"
+            )
         return np.hstack([rows[i : len(rows) - count + 1 + i] for i in range(count)])
 
 

@@ -52,10 +52,16 @@ def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places, int
         assert isinstance(settings, MelSettings)
         reflects = settings.pad == "reflect"
         if reflects and len(signal) <= around:
-            raise UsageError(f"{len(signal)} samples cannot be reflected over {around}")
+            raise UsageError(
+                f"{len(signal)} samples cannot be reflected over {around}",
+                hint="give a longer signal, or another kind of padding",
+            )
         signal = np.pad(signal, around, mode="reflect" if reflects else "constant")
     starts = starts_of(settings, len(signal))
     if not len(starts):
-        raise UsageError(f"a signal of {len(signal)} samples has no frame of {settings.span}")
+        raise UsageError(
+            f"a signal of {len(signal)} samples has no frame of {settings.span}",
+            hint="give a longer signal, or a shorter frame",
+        )
     missing = int(starts[-1]) - offset(settings) + settings.span - len(signal)
     return np.pad(signal, (0, max(missing, 0))), starts, end

@@ -100,7 +100,10 @@ def like(function: Callable[[npt.NDArray[np.int16]], Any], signal: npt.NDArray[n
     starts = list(_starts(wanted))
     found = [(_difference(features, signal, wanted), features) for features in starts]
     if not found or min(d for d, _ in found) == np.inf:
-        raise UsageError(f"no preset gives features of shape {wanted.shape} of {len(signal)} samples")
+        raise UsageError(
+            f"no preset gives features of shape {wanted.shape} of {len(signal)} samples",
+            hint="write a [features] table by hand: docs/features.md",
+        )
     difference, features = min(found, key=lambda pair: pair[0])
     steps: list[tuple[str, Any, float]] = []
     while difference > _EQUAL:

@@ -53,7 +53,11 @@ def read_scaler(path: Path) -> Scaler:
     check_numbers("mean", mean, (width,), path, _HINT)
     check_numbers("scale", scale, (width,), path, _HINT)
     if not (scale > 0).all():
-        raise UsageError("a scale is not above 0", where=str(path))
+        raise UsageError(
+            "a scale is not above 0",
+            where=str(path),
+            hint="fit the scaler again on data that vary in each column",
+        )
     return Scaler(mean.astype(np.float32), scale.astype(np.float32))
 
 
@@ -68,7 +72,7 @@ def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
     stack = settings.stack if isinstance(settings, MelSettings) else 1
     if scaler is not None and scaler.mean.size != settings.width // stack:
         what = f"it has {scaler.mean.size} numbers, a row {settings.width // stack}"
-        raise UsageError(what, where="[features] scaler")
+        raise UsageError(what, where="[features] scaler", hint="fit the scaler on features of this width")
 
 
 def scaled(steps: Steps, rows: Handle, scaler: Scaler | None) -> Handle:

@@ -64,7 +64,11 @@ def unwrap(path: Path) -> Wrapped:
             f"the file holds {len(found)} models: {names}", where=str(path), hint="take out the one you mean"
         )
     what = "no .tflite, no .onnx and no array" if archive else "no array of bytes"
-    raise UsageError(f"the file holds no model: {what} that is one", where=str(path))
+    raise UsageError(
+        f"the file holds no model: {what} that is one",
+        where=str(path),
+        hint="unpack it and name the .tflite or .onnx within",
+    )
 
 
 def _in_source(name: str, text: bytes) -> Iterator[Wrapped]:

@@ -87,9 +87,17 @@ def is_affordable(graph: Graph) -> bool:
 def _check(graph: Graph, inputs: Mapping[str, tuple[int, int]]) -> None:
     for name, (low, high) in inputs.items():
         if name not in graph.inputs or graph.values[name].dtype is not INT8.activations:
-            raise UsageError(f"{name} is not an int8 input of the network", where=graph.name)
+            raise UsageError(
+                f"{name} is not an int8 input of the network",
+                where=graph.name,
+                hint="crtgen inspect lists the inputs",
+            )
         if not INT8.low <= low <= high <= INT8.high:
-            raise UsageError(f"{low}..{high} is not a range within int8", where=f"{graph.name}: {name}")
+            raise UsageError(
+                f"{low}..{high} is not a range within int8",
+                where=f"{graph.name}: {name}",
+                hint="-128..127 is the widest",
+            )
 
 
 def _apply(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Interval | None:

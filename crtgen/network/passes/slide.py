@@ -110,7 +110,11 @@ def slide(graph: Graph, sliding: Sliding, *, frugal: bool = False) -> tuple[Grap
 def _check(graph: Graph, sliding: Sliding) -> None:
     if len(graph.inputs) != 1 or graph.states:
         what = "it keeps state already" if graph.states else f"it has {len(graph.inputs)} inputs"
-        raise UsageError(f"{what}: a window slides over the one input of a network", where=graph.name)
+        raise UsageError(
+            f"{what}: a window slides over the one input of a network",
+            where=graph.name,
+            hint="leave --sliding out",
+        )
     shape = graph.values[graph.inputs[0]].shape
     if not 0 <= sliding.axis < len(shape):
         raise UsageError(

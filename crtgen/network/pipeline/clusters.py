@@ -29,6 +29,6 @@ def read_clusters(path: Path) -> Clusters:
     check_numbers("mean", mean, (width,), path, _HINT)
     check_numbers("scale", scale, (width,), path, _HINT)
     if not (scale > 0).all():
-        raise UsageError("a scale is not above 0", where=str(path))
+        raise UsageError("a scale is not above 0", where=str(path), hint="leave out features that never vary")
     parts = (array.astype(np.float32) for array in (centroids, radii, mean, scale))
     return Clusters(*parts)

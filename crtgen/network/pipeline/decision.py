@@ -100,7 +100,9 @@ class Decision:
         for what, listed in (("labels", self.names), ("label", self.labels)):
             twice = [each for each in listed if listed.count(each) > 1]
             if twice:
-                raise UsageError(f"[decision] {what}: two are called {twice[0]!r}")
+                raise UsageError(
+                    f"[decision] {what}: two are called {twice[0]!r}", hint="give each its own name"
+                )
         for name in ("average", "patience", "top"):
             _check_runs(f"[decision] {'top_k' if name == 'top' else name}", getattr(self, name))
         for name in ("quiet", "ignore"):

@@ -88,7 +88,11 @@ def _description(root: TomlTable, file: Path) -> Description:
     beside = None if gate is None else _beside(gate, file)
     decision = root.section("decision")
     if beside is not None and (path is None or decision is None):
-        raise UsageError("a [gate] goes with a [network] and a [decision]", where=str(file))
+        raise UsageError(
+            "a [gate] goes with a [network] and a [decision]",
+            where=str(file),
+            hint="add the missing table, or leave the [gate] out",
+        )
     made = (
         None
         if decision is None

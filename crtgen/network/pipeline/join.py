@@ -102,7 +102,11 @@ def join(description: Description, network: Graph | None, gate: Graph | None = N
     try:
         made = _joined(description, _Networks(network, gate))
     except ValueError as error:  # what an operator says of its shapes
-        raise UsageError(f"such features cannot be computed: {error}", where=description.name) from error
+        raise UsageError(
+            f"such features cannot be computed: {error}",
+            where=description.name,
+            hint="docs/features.md says which values go together",
+        ) from error
     return replace(made, again=lambda other: join(replace(description, settings=other), network, gate))
 
 
@@ -149,10 +153,16 @@ def _of_vibrations(
 def _of_frames(description: Description, settings: ImageSettings, networks: _Networks) -> JoinedPipeline:
     network = networks.main
     if networks.gate is not None:
-        raise UsageError("pixels become what one network takes: there is no gate", where="[gate] file")
+        raise UsageError(
+            "pixels become what one network takes: there is no gate",
+            where="[gate] file",
+            hint="leave the [gate] out",
+        )
     if network is not None and len(network.inputs) != 1:
         raise UsageError(
-            f"the network has {len(network.inputs)} inputs, but a picture goes into one", where=network.name
+            f"the network has {len(network.inputs)} inputs, but a picture goes into one",
+            where=network.name,
+            hint="export the network with one input",
         )
     target = None if network is None else network.values[network.inputs[0]]
     steps = GraphSteps(frame_value(settings), [0], networks.names)
@@ -192,7 +202,10 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     ends = _Joined(steps, features, replace(window, step=rows))
     graph = ends.graph(description, networks)
     if whole and lead(settings):
-        raise UsageError("[features] pad: a window that moves over a stream has nothing around it")
+        raise UsageError(
+            "[features] pad: a window that moves over a stream has nothing around it",
+            hint='leave pad out, or set per = "window"',
+        )
     ahead = lead(settings) - offset(settings)
     return JoinedPipeline(
         graph=graph,
@@ -242,18 +255,26 @@ def _check_decision(made: JoinedPipeline) -> None:
     count = made.output.elements - (decision.gate is not None)
     if decision.boxes is not None:
         if not isinstance(made.settings, ImageSettings):
-            raise UsageError("boxes are found in pictures", where=f"{graph.name}: [decision] boxes")
+            raise UsageError(
+                "boxes are found in pictures",
+                where=f"{graph.name}: [decision] boxes",
+                hint="leave boxes out, or begin the pipeline with an [image] table",
+            )
         count = layout_of(decision, made.output, graph.name).labels
     for label in decision.labels:
         if label >= count:
             where = f"{graph.name}: [decision] label"
-            raise UsageError(f"label {label} of {count}, counted from 0", where=where)
+            raise UsageError(
+                f"label {label} of {count}, counted from 0",
+                where=where,
+                hint="name a label that the output has",
+            )
     if decision.names and len(decision.names) != count:
         what = f"{len(decision.names)} names for {count} outputs"
-        raise UsageError(what, where=f"{graph.name}: [decision] labels")
+        raise UsageError(what, where=f"{graph.name}: [decision] labels", hint="name each output once")
     if decision.top > len(decision.labels or range(count)):
         what = f"the {decision.top} best of {len(decision.labels or range(count))} labels"
-        raise UsageError(what, where=f"{graph.name}: [decision] top_k")
+        raise UsageError(what, where=f"{graph.name}: [decision] top_k", hint="lower top_k")
 
 
 def _input(network: Graph | None) -> Value:
@@ -279,7 +300,9 @@ class _Window:
         single = width // stack
         if len(network.inputs) != 1:
             raise UsageError(
-                f"the network has {len(network.inputs)} inputs, but features go into one", where=network.name
+                f"the network has {len(network.inputs)} inputs, but features go into one",
+                where=network.name,
+                hint="export the network with one input",
             )
         x = network.values[network.inputs[0]]
         if x.elements % single:
@@ -295,7 +318,9 @@ class _Window:
             return cls(rows, rows)
         if every > rows:
             raise UsageError(
-                f"the network would miss rows: its window has only {rows}", where="[network] every"
+                f"the network would miss rows: its window has only {rows}",
+                where="[network] every",
+                hint="lower every to the number of rows, or below",
             )
         return cls(rows, every)
 
@@ -328,7 +353,11 @@ class _Joined:
         gate, prefix = networks.gate, "gate_"
         assert gate is not None
         if len(gate.inputs) != 1 or gate.values[gate.inputs[0]].elements != _input(networks.main).elements:
-            raise UsageError("the input of the gate differs from that of [network]", where="[gate] file")
+            raise UsageError(
+                "the input of the gate differs from that of [network]",
+                where="[gate] file",
+                hint="export both networks with the same input",
+            )
         while any(f"{prefix}{name}" in networks.names for name in networks.names):
             prefix += "_"
         return self._scores(_prefixed(gate, prefix), "")[1]
@@ -363,7 +392,7 @@ class _Joined:
             return self.steps.one(Cast(DType.FLOAT32), self.features)
         if self.features.dtype is not DType.FLOAT32 or x.quant is None:
             what = f"its input is {x.dtype.value}, the features are {self.features.dtype.value}"
-            raise UsageError(what, where=x.name)
+            raise UsageError(what, where=x.name, hint="export the network with an input of that type")
         return self.steps.one(Quantize(x.dtype), self.features, quant=x.quant)
 
     def _slid(self, network: Graph) -> Graph | None:

@@ -42,7 +42,9 @@ def distance(steps: GraphSteps, x: Handle, clusters: Clusters) -> Handle:
     count, width = clusters.centroids.shape
     if x.elements != width:
         what = f"centroids of {width} numbers for {x.elements}"
-        raise UsageError(what, where="[decision] clusters")
+        raise UsageError(
+            what, where="[decision] clusters", hint="fit the clusters on the output of this network"
+        )
     row = steps.one(Reshape((1, width)), _real(steps, x))
     units = steps.one(Sub(), row, steps.constant("mean", clusters.mean.reshape(1, width)))
     factors = (1 / clusters.scale.astype(np.float64)).astype(np.float32)
@@ -58,7 +60,11 @@ def distance(steps: GraphSteps, x: Handle, clusters: Clusters) -> Handle:
 def with_gate(steps: GraphSteps, output: Handle, gate: Handle, label: int) -> Handle:
     """The scores, and behind them the one of a second network: as they are if both are stored alike."""
     if label >= gate.elements:
-        raise UsageError(f"label {label} of {gate.elements}, counted from 0", where="[gate] label")
+        raise UsageError(
+            f"label {label} of {gate.elements}, counted from 0",
+            where="[gate] label",
+            hint="name an output that the gate has",
+        )
     pair = [output, gate]
     if (output.dtype, output.quant) != (gate.dtype, gate.quant):
         pair = [_real(steps, each) for each in pair]

@@ -62,7 +62,10 @@ def runs_of(pipeline: JoinedPipeline, samples: Array) -> list[Array]:
     count = (len(signal) - pipeline.span) // pipeline.hop + 1
     if len(signal) < pipeline.span:
         needed = pipeline.span - pipeline.before + pipeline.skip
-        raise UsageError(f"{len(samples)} samples are fewer than the {needed} of the first run")
+        raise UsageError(
+            f"{len(samples)} samples are fewer than the {needed} of the first run",
+            hint="give a longer recording",
+        )
     return [signal[i * pipeline.hop : i * pipeline.hop + pipeline.span] for i in range(count)]
 
 
@@ -80,7 +83,9 @@ def events_of(pipeline: JoinedPipeline, outputs: Sequence[Array]) -> list[Event]
     Raises ``UsageError`` for a pipeline that decides nothing.
     """
     if pipeline.decision is None:
-        raise UsageError("the pipeline has no [decision]", where=pipeline.graph.name)
+        raise UsageError(
+            "the pipeline has no [decision]", where=pipeline.graph.name, hint="add a [decision] table"
+        )
     size = pipeline.picture
     decider = Decider(pipeline.decision, pipeline.output, pipeline.rate, pipeline.hop, *size)
     pairs = list(zip(outputs, times_of(pipeline), strict=False))[pipeline.warm :]

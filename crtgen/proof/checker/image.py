@@ -157,21 +157,31 @@ def read_image(path: Path) -> DecodedImage:
         with path.open("rb") as file:
             return _read(path, ELFFile(file))
     except OSError as error:
-        raise UsageError(str(error.strerror), where=str(path)) from None
+        raise UsageError(
+            str(error.strerror), where=str(path), hint="check the path and the permissions"
+        ) from None
     except (ELFError, UnicodeDecodeError, KeyError, ValueError) as error:
-        raise UsageError(f"no ELF file that can be read: {error}", where=str(path)) from None
+        raise UsageError(
+            f"no ELF file that can be read: {error}", where=str(path), hint="name the .elf of a build"
+        ) from None
 
 
 def _read(path: Path, elf: ELFFile) -> DecodedImage:
     table = elf.get_section_by_name(".symtab")
     attributes = elf.get_section_by_name(".ARM.attributes")
     if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection) or attributes is None:
-        raise UsageError("no image for Cortex-M with symbols", where=str(path))
+        raise UsageError(
+            "no image for Cortex-M with symbols",
+            where=str(path),
+            hint="name the .elf of a build, not stripped",
+        )
     tags = _attributes(attributes)
     architecture = _ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1))
     if architecture is None:
         raise UsageError(
-            "the build attributes of the image name no core that the checker knows", where=str(path)
+            "the build attributes of the image name no core that the checker knows",
+            where=str(path),
+            hint="docs/prove.md lists the cores",
         )
     segments = _segments(path, elf)
     _compare_sections(path, elf, segments)
@@ -215,7 +225,11 @@ def _compare_sections(path: Path, elf: ELFFile, segments: Iterable[Segment]) -> 
             for s in segments
         ):
             said = f"its section {section.name} at {first:#x} does not hold what its segments load there"
-            raise UsageError(said, where=str(path))
+            raise UsageError(
+                said,
+                where=str(path),
+                hint="link the image again; a tool that changes sections alone makes such files",
+            )
 
 
 # PF_W, of a segment that may be written.
@@ -235,10 +249,18 @@ def _segments(path: Path, elf: ELFFile) -> tuple[Segment, ...]:
     for spans in (stored, used):
         for (_, end), (first, _) in pairwise(spans):
             if first < end:
-                raise UsageError(f"two of its segments have bytes at {first:#x}", where=str(path))
+                raise UsageError(
+                    f"two of its segments have bytes at {first:#x}",
+                    where=str(path),
+                    hint="mend the linker script",
+                )
     for s in found:
         if len(s.data) > s.size or max(s.end, s.load + len(s.data)) > 1 << 32:
-            raise UsageError(f"the segment at {s.address:#x} is larger than it says", where=str(path))
+            raise UsageError(
+                f"the segment at {s.address:#x} is larger than it says",
+                where=str(path),
+                hint="link the image again",
+            )
     return tuple(found)
 
 
@@ -265,7 +287,7 @@ def _decode(
     command = [tool("objdump"), "-d", "-z", "--no-show-raw-insn", "-m", known, str(path.resolve())]
     code, output = run_to_end(command, time_limit=_SECONDS)
     if code != 0:
-        raise UsageError("objdump cannot read it", where=str(path))
+        raise UsageError("objdump cannot read it", where=str(path), hint="build the image again")
     data = tuple(constant)
     block: list[str] = []
     found = {}

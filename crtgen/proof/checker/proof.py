@@ -266,7 +266,9 @@ def _readable(model: Path) -> Iterator[None]:
     except Refusal as refusal:
         raise UnsupportedError(str(refusal), where=str(model)) from None
     except OSError as error:
-        raise UsageError(str(error.strerror), where=str(model)) from None
+        raise UsageError(
+            str(error.strerror), where=str(model), hint="check the path and the permissions"
+        ) from None
     except (struct.error, LookupError, ValueError, TypeError, AttributeError) as error:
         raise CorruptModelError(f"the file cannot be read: {error}", where=str(model)) from None
 

@@ -77,7 +77,10 @@ class CmsisNn(Generator):
     def create(cls, options: Mapping[str, str]) -> Self:
         unknown = options.keys() - {"path"}
         if unknown:
-            raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
+            raise UsageError(
+                f"the code generator {cls.name} has no option {min(unknown)}",
+                hint="docs/byoc.md lists its options",
+            )
         return cls(options.get("path", ""))
 
     def version(self) -> str:

@@ -118,7 +118,11 @@ class CmsisSources:
         try:
             call = getattr(self._compiled, function)
         except AttributeError as error:
-            raise UsageError(f"this CMSIS-NN has no function {function}", where=str(self.root)) from error
+            raise UsageError(
+                f"this CMSIS-NN has no function {function}",
+                where=str(self.root),
+                hint="CMSIS_NN_PATH names a checkout that is too old: take a newer one",
+            ) from error
         given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else ctypes.c_int(a) for a in arguments]
         call.restype = ctypes.c_int32
         return int(call(*given))

@@ -51,7 +51,7 @@ __all__ = ["Compiled"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compiled:
-    """Models compiled as ``request`` says: a module of C for each, in ``parts``, a plan for each ``Model``.
+    """Models compiled as ``request`` says: for each ``Model`` a module of C in ``parts``, and a plan.
 
     ``untrusted`` is a file whose code may not be compiled or run; empty if there is none.
     """
@@ -103,12 +103,14 @@ class Compiled:
         watched: Mapping[str, DriftReference] | None = None,
         **options: Unpack[OptionFields],
     ) -> GeneratedProject:
-        """The firmware project, in memory. ``type`` is one of ``crtgen.firmware.project.options.TYPES``.
+        """Generate the firmware project, in memory. ``type`` is one of
+        ``crtgen.firmware.project.options.TYPES``.
 
-        ``options`` are the other fields of ``crtgen.firmware.project.Options``: ``platform``, ``target``
-        and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
-        any fills its inputs with a pattern, which takes no flash. ``watched`` has for each model's name what
-        it should meet, measured by ``crtgen.lab.measure.drift.make_reference``: servers count what it does.
+        ``options`` are the other fields of ``crtgen.firmware.project.Options``: ``platform``, ``target`` and
+        so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
+        samples fills its inputs with a pattern, which takes no flash. ``watched`` maps a model's name to its
+        usual inputs, measured by ``crtgen.lab.measure.drift.make_reference``; a server then counts how its
+        inputs differ.
         """
         firmware = self._firmware(ProjectOptions(type, **options), samples or {}, watched or {})
         if self._is_estimated(firmware):
@@ -157,10 +159,10 @@ class Compiled:
         return {info.name: next(iter(graph.run([pattern(info)]))) for info, graph in infos}
 
     def archive(self) -> bytes:
-        """The models as an archive in Model Library Format, version 7; equal models give equal bytes.
+        """Return an archive of the models in Model Library Format, version 7. Equal models give equal bytes.
 
-        The networks go along that were read from one file each: ``Imported.networks`` has them again.
-        ``SOURCE_DATE_EPOCH`` sets the time in it.
+        A network that was read from one file is stored with the archive; ``Imported.networks`` reads it
+        again. ``SOURCE_DATE_EPOCH`` sets the archive's time.
         """
         if len(self.plans) != len(self.parts):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""From a firmware project to an image on its board: what is generated, extracted, built and run."""
+"""From a firmware project to an image on its board: generated, extracted, built, run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,16 +42,16 @@ class GeneratedProject:
         return f"<Generated {made.name}, {made.type} for {made.board}: {len(made.files)} files>"
 
     def extract(self, directory: str | Path, *, force: bool = False) -> "Extracted":
-        """Write it to ``directory``, which has to be empty or an earlier project of crtgen's.
+        """Write the project to ``directory``, which has to be empty or an earlier project of crtgen's.
 
-        Files that were edited since are kept, see ``Extracted.kept``, unless with ``force``.
+        Files that the user edited are kept (``Extracted.kept``) unless ``force`` is set.
         """
         path = Path(directory)
         kept = self.project.extract(path, force=force)
         return Extracted(path, kept, self.untrusted, self.plans)
 
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
-        """Build it in a temporary directory that lives as long as the image."""
+        """Build the project in a temporary directory that lives as long as the image."""
         require_trust(self.untrusted)
         temporary = TemporaryFolder()
         self.project.extract(temporary.path)
@@ -70,14 +70,13 @@ class Extracted:
 
     directory: Path
     kept: tuple[str, ...] = ()
-    """Generated files that were edited since; they were not overwritten."""
+    """Generated files that the user edited; they were not overwritten."""
     untrusted: str = ""
-    """A file whose code in it may not be compiled."""
     plans: tuple["Plan", ...] = field(default=(), repr=False)
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
-        """Build it, or what has changed of it, and measure the image."""
+        """Build what has changed, and measure the image."""
         require_trust(self.untrusted)
         built = builder.build_project(self.directory, toolchain=toolchain, progress=say)
         size = builder.measure(built)
@@ -85,7 +84,7 @@ class Extracted:
         return Image(built, size, self.plans, self._temporary)
 
     def built(self) -> "Image | None":
-        """The image of the last build; None if nothing was built."""
+        """Return the image of the last build; None if there is none."""
         found = builder.built_image(self.directory)
         return Image(found, builder.measure(found), self.plans, self._temporary) if found else None
 
@@ -99,7 +98,7 @@ class Image:
     plans: tuple["Plan", ...] = ()
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
     known: tuple["Report", ...] = ()
-    """The reports, where they were made before."""
+    """Reports that were made before."""
 
     def __repr__(self) -> str:
         sizes = self.size.sizes
@@ -108,12 +107,11 @@ class Image:
 
     @property
     def path(self) -> Path:
-        """The ELF."""
         return self.built.path
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The ELF, and what there is of the same as ``.bin``, ``.hex`` and ``.uf2``."""
+        """The ELF, and its ``.bin``, ``.hex`` and ``.uf2`` if they exist."""
         return self.built.files
 
     @property
@@ -136,10 +134,10 @@ class Image:
         site: "Site | None" = None,
         prepare: "Callable[[Client], object] | None" = None,
     ) -> "Session":
-        """Start it on its board and connect; a context manager that stops it again.
+        """Start the image on its board and connect; the context manager stops it again.
 
-        The image for a slot is run by a device that runs, of which ``site`` has the port: ``prepare`` is
-        called when it is connected, and pushes it.
+        An image for a slot runs on a device that is running already, at the port of ``site``: once connected,
+        ``prepare`` is called and pushes the image.
         """
         from crtgen.device.session import Session
 
@@ -159,6 +157,6 @@ def require_trust(where: str) -> None:
 
 
 def open_project(directory: str | Path) -> Extracted:
-    """A project that was generated before. Raises ``UsageError`` if the directory holds none."""
+    """Open a project that was generated before. Raises ``UsageError`` if the directory holds none."""
     read_manifest(Path(directory))
     return Extracted(Path(directory))

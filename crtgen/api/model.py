@@ -1,5 +1,3 @@
-"""Models as files hold them, and how they are compiled."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,12 +37,12 @@ __all__ = ["Imported", "Model", "compile", "load", "load_network"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Model:
-    """A network as its file has it. ``notes`` are what to know of how the file was taken."""
+    """A network as its file has it. ``notes`` say how the file was understood."""
 
     graph: Graph
     notes: tuple[str, ...] = ()
     source: Source | None = None
-    """Its file, if that is all that it was read from."""
+    """Its file, if the network was read from that file alone."""
     pipeline: JoinedPipeline | None = None
     """The steps before and after the network, if the file is a pipeline from samples to events."""
 
@@ -62,11 +60,11 @@ class Model:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """The outputs, as the inputs."""
+        """The outputs, described as the inputs are."""
         return tuple(self.graph.values[name] for name in self.graph.outputs)
 
     def summary(self) -> str:
-        """Inputs, layers with the shapes of their outputs, and outputs: a line each."""
+        """Describe inputs, layers with the shapes of their outputs, and outputs, a line each."""
         rows = [("input", v.name, shape_text(v.shape), v.dtype.value) for v in self.inputs]
         for node in self.graph.nodes:
             made = self.graph.values[node.outputs[0]]
@@ -106,7 +104,7 @@ class Imported:
         return self.package.name
 
     def networks(self) -> tuple[Model, ...]:
-        """The networks that the models were compiled from, if crtgen wrote the archive, and has them."""
+        """Return the networks that crtgen stored with an archive of its own."""
         content = self.package.content
         models = content.models if isinstance(content, Archive) else ()
         found = [stored_network(model, self.package.where) for model in models]
@@ -118,7 +116,7 @@ class Imported:
                 raise
 
     def compile(self, board: str | Board = "mps2_an386", **choices: Unpack[RequestFields]) -> Compiled:
-        """Make them part of an image for a board; what cannot be is refused by name."""
+        """Make the models part of an image for a board. Raises ``UnsupportedError`` naming what cannot be."""
         return compile([self], board, **choices)
 
 
@@ -131,9 +129,9 @@ def _stored(folder: Path, network: StoredNetwork, data: bytes) -> Model:
 
 
 def load_network(path: str | Path, model: str | None = None, **options: Any) -> Model:
-    """Read the network of a model file, or the only one, or that of ``model``, of an archive of crtgen's.
+    """Read the network of a model file, or of an archive of crtgen's: its only one, or that of ``model``.
 
-    ``options`` are those of ``load``. Raises ``UnsupportedError`` for code that has no network with it.
+    ``options`` are those of ``load``. Raises ``UnsupportedError`` for code without its network.
     """
     loaded = load(path, **options)
     if isinstance(loaded, Model):
@@ -164,16 +162,15 @@ def load(
 ) -> Model | Imported:
     """Read a model file, a pipeline, an archive of models, or an exported library.
 
-    Reading, compiling to C and generating run nothing that is in the file. An archive and a library hold
-    code: ``trust`` says that it may be compiled and run, or that the file of this digest may
-    (``"sha256:..."``; another file is then an error). What ``crtgen trust`` allowed needs no word.
+    Reading, compiling to C and generating run nothing from the file. An archive or a library holds code:
+    ``trust`` says that this code may be compiled and run. ``trust="sha256:..."`` says so for the file of this
+    digest only; another file is then an error. ``crtgen trust`` gives the same permission.
 
-    ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
-    beside it by name. ``shapes`` are those of a model's inputs, by name, where they are to be others than
-    in the file: a batch, or lengths that the file leaves open. ``io`` is ``int8`` or ``uint8`` where
-    quantised inputs and outputs are to have that type, ``channels`` is ``last`` where images of an ONNX model
-    are to be ``[N, H, W, C]``. Raises ``ModelError`` with the place of
-    whatever is wrong with the file.
+    ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, unless files of the
+    same name beside it hold them. ``shapes`` sets input shapes by name: another batch, or lengths that the
+    file leaves open. ``io`` (``int8`` or ``uint8``) sets the type of quantised inputs and outputs.
+    ``channels="last"`` makes images of an ONNX model ``[N, H, W, C]``. Raises ``ModelError`` with the place
+    of an error in the file.
     """
     file = Path(path)
     if file.suffix == PIPELINE:
@@ -254,8 +251,8 @@ def compile(
 ) -> Compiled:
     """Compile one or several models into one image for a board.
 
-    ``choices`` are the other fields of ``crtgen.compiler.request.Request``: ``optimize``, ``executor``
-    and so on. What is made of the models later, from projects to reports, has them from here.
+    ``choices`` are the other fields of ``crtgen.compiler.request.Request``: ``optimize``, ``executor`` and so
+    on. They hold for everything that is made of the models later, from projects to reports.
     """
     request = Request(find_board(board) if isinstance(board, str) else board, **choices)
     graphs = [model.graph for model in models if isinstance(model, Model)]

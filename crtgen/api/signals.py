@@ -1,4 +1,4 @@
-"""A pipeline from Python: from samples to events by numpy, on this computer or on a board."""
+"""A pipeline from Python: samples to events, by numpy on this computer or on a board."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The file that a network was read from."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256

@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 DEFAULT_MEMORY = 384 << 20
-"""Bytes, beside the 120 MB of the program itself: microcontrollers have no models that need as many."""
+"""Default limit in bytes, beside the 120 MB of the program itself. Models for microcontrollers stay far
+below.
+"""
 
 DEFAULT_SECONDS = 120
 CALL = 20_000
@@ -63,13 +65,13 @@ def limit_seconds(seconds: int = DEFAULT_SECONDS) -> None:
 
 
 def memory_limit(divisor: int = 1) -> int:
-    """The share of the memory that one of ``divisor`` things may take, in bytes."""
+    """Return the bytes that one of ``divisor`` files may take."""
     return _memory // divisor
 
 
 @dataclass(slots=True)
 class Budget:
-    """The rest of the limits for one load; ``where`` is the file, ``place`` the part of it in progress.
+    """What is left of the limits for one load. ``where`` is the file, ``place`` the part of it in progress.
 
     ``taken`` counts bytes and never decreases; ``spent`` counts operations of about a nanosecond each.
     """
@@ -83,7 +85,7 @@ class Budget:
     _start: float = field(default_factory=time.thread_time)
 
     def take(self, nbytes: int, what: str) -> None:
-        """Ask for memory; ``UnsupportedError`` if there is not as much left."""
+        """Count ``nbytes`` as taken. Raises ``UnsupportedError`` if the limit is exceeded."""
         self.hold(nbytes, what)
         self.taken += nbytes
 
@@ -95,7 +97,7 @@ class Budget:
             raise self._over(reason, f"crtgen --limit-memory {_round_up(total)} allows it")
 
     def compute(self, operations: int, what: str) -> None:
-        """Ask for operations; ``UnsupportedError`` if there are not as many left, or no time."""
+        """Count operations as spent. Raises ``UnsupportedError`` if the limit, or the time, is exceeded."""
         most = self.seconds * _OPERATIONS
         if self.spent + operations > most:
             needed = -(-(self.spent + operations) // _OPERATIONS)
@@ -105,7 +107,7 @@ class Budget:
         self.check()
 
     def check(self) -> None:
-        """``UnsupportedError`` if the time is over."""
+        """Raise ``UnsupportedError`` if the time is over."""
         if time.thread_time() - self._start > self.seconds:
             hint = f"crtgen --limit-seconds {5 * self.seconds} allows more"
             raise self._over(f"the load takes more than {self.seconds} seconds", hint)
@@ -154,13 +156,13 @@ _current: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 def current() -> Budget:
-    """The budget of the load that goes on; one without limits where none does."""
+    """Return the budget of the load in progress, or one without limits."""
     return _current.get() or _FREE
 
 
 @contextmanager
 def spending(where: str, taken: int = 0) -> Iterator[Budget]:
-    """One budget for all that is done within, the one around it if there is one.
+    """Give a new budget to all that is done within, or the one that is in force already.
 
     ``taken`` are bytes that are held already.
     """

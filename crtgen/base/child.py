@@ -39,9 +39,9 @@ _READ_AHEAD = 8
 
 
 class Child(subprocess.Popen[bytes]):
-    """A program with a process group of its own; ``end`` ends everything in it.
+    """A program in a process group of its own; ``end`` ends the whole group.
 
-    With ``most_written`` the system ends a program that writes a file of more bytes. It inherits the
+    A program that writes a file of more than ``most_written`` bytes is ended by the system. It inherits the
     descriptors ``shared``, and has temporary files where this process has them, whatever ``TMPDIR`` says.
     """
 
@@ -117,7 +117,7 @@ def run_to_end(
     directory: Path | None = None,
     each: Callable[[str], None] = lambda line: None,
 ) -> tuple[int | None, str]:
-    """Exit code and output of a program without input; ``each`` gets every line of it as it comes.
+    """Run a program without input; return its exit code and output. ``each`` gets every line as it comes.
 
     The exit code is None if the program, with all that it started, was ended after ``time_limit`` seconds.
     """
@@ -155,7 +155,7 @@ def _read(child: Child, chunks: "Queue[bytes]") -> None:
 
 
 class _ChildOutput:
-    """Keeps the text, and gives its lines to ``each``; a very long one in pieces."""
+    """Collects the output, and passes its lines to ``each``; a very long line in pieces."""
 
     def __init__(self, each: Callable[[str], None]) -> None:
         self._each = each

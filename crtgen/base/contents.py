@@ -1,4 +1,4 @@
-"""Contents of files by name, of which long ones are made while they are read."""
+"""Contents of files by name. Long contents are made piece by piece while they are read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
@@ -12,7 +12,7 @@ Maker: TypeAlias = Callable[[], Iterable[T]]
 
 
 class Contents(Mapping[str, T]):
-    """Contents by name. A long one is made each time that it is read: it need never be in memory as a whole.
+    """Contents of files by name. A long content is made each time that it is read, and never held as a whole.
 
     ``entries`` are the contents, and the makers of long ones.
     """
@@ -26,7 +26,6 @@ class Contents(Mapping[str, T]):
         return contents if isinstance(contents, Contents) else cls(contents)
 
     def pieces(self, name: str) -> Iterator[T]:
-        """The content, a piece at a time."""
         entry = self.entries[name]
         if callable(entry):
             yield from entry()

@@ -21,7 +21,7 @@ LETTERS = {
     "executor": "m",
     "input": "n",  # its name or its index
 }
-"""The kinds of arguments, and their letters in the table of the C runtime."""
+"""Kinds of arguments, each with its letter in the table of the C runtime."""
 
 _WORDS: dict[type, str] = {int: "int", str: "text", bytes: "bytes"}
 
@@ -46,11 +46,9 @@ class Endpoint(Generic[Answer]):
 
     @property
     def letters(self) -> str:
-        """The kinds of the arguments, a letter each."""
         return "".join(LETTERS[arg.split()[0]] for arg in self.args if not arg.startswith("optional "))
 
     def rows(self) -> Iterator[str]:
-        """Its entry in the table of the C runtime."""
         if self.only:
             yield f"#ifdef {self.only}"
         name = f'"{self.name}\\0" "{self.letters}"' if self.letters else f'"{self.name}\\0"'
@@ -59,7 +57,6 @@ class Endpoint(Generic[Answer]):
             yield "#endif"
 
     def line(self) -> str:
-        """Return the function's line in SPEC.md."""
         word = _WORDS.get(self.answer)
         result = f"{word}: {self.result}" if word else self.result
         absent = f"; absent without `{self.only}`" if self.only else ""
@@ -291,7 +288,7 @@ GLOBALS = (
     SLOT_CONFIRM,
     SLOT_REVERT,
 )
-"""The functions that belong to no module, in the order of their handles."""
+"""Functions that belong to no module, in the order of their handles."""
 
 GET_INPUT = Endpoint("get_input", ("input",), object, "the tensor", "crt_executor_get_input", repeatable=True)
 GET_INPUT_INDEX = Endpoint(
@@ -365,4 +362,4 @@ EXECUTOR = (
     RESET,
     GET_INPUT_INFO,
 )
-"""The functions of an executor, in the order of their handles."""
+"""Functions of an executor, in the order of their handles."""

@@ -73,7 +73,7 @@ class CrtgenError(Exception):
 
 
 class UsageError(CrtgenError):
-    """An argument that cannot be meant: an unknown board, a wrong shape, a file that is not there."""
+    """A wrong argument: an unknown board, a wrong shape, a file that is not there."""
 
     exit_code = 2
 
@@ -119,7 +119,7 @@ class FlashError(CrtgenError):
 
 
 class LinkError(CrtgenError):
-    """Something on the way between the host and the device."""
+    """The connection between host and device failed."""
 
     exit_code = 7
 

@@ -1,8 +1,8 @@
-"""Every file operation that has to survive: reading with bounds, writing beside and renaming, locks.
+"""File operations that must not lose or mix data: bounded reads, atomic writes, locks.
 
-Reading takes regular files only, so that nothing waits for ever, and no more of them than the memory allows.
-Writing never shows half a file: the content goes into a new file beside, which then takes the name. Each call
-of the system goes through ``step``, which a test can break at the n-th of them.
+Only regular files are read, so that nothing waits for ever, and no more of them than the memory limit allows.
+A file is written under a temporary name and then renamed, so that nobody sees half of it. Each system call
+goes through ``step``, which a test can make fail at the n-th call.
 """
 
 import hashlib
@@ -50,10 +50,9 @@ except ImportError:
     fcntl = None
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-"""The suffixes of pictures."""
 
 LEFTOVER = ".crtgen-new"
-"""Suffix of a file while it is written; a leftover of a power cut is overwritten."""
+"""Suffix of a file that is being written. A power cut leaves it behind; the next write replaces it."""
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -70,7 +69,7 @@ _seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
 
 @contextmanager
 def seen() -> Iterator[dict[str, str]]:
-    """The files that ``read`` reads meanwhile, by absolute path, with their SHA-256 in hexadecimal."""
+    """Record the files that ``read`` reads meanwhile: absolute path to SHA-256 in hexadecimal."""
     found: dict[str, str] = {}
     token = _seen.set(found)
     try:
@@ -82,12 +81,14 @@ def seen() -> Iterator[dict[str, str]]:
 
 
 def step(operation: str, path: Path) -> None:
-    """Called before each call of the system: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``."""
+    """Called before each system call: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``."""
 
 
 def read(path: Path, what: str = "the file") -> bytes:
-    """The content of a regular file. Raises ``UsageError`` if it is none, or larger than a quarter of the
-    memory limit."""
+    """Return the content of a regular file.
+
+    Raises ``UsageError`` for anything else, and for a file larger than a quarter of the memory limit.
+    """
     limit = budget.memory_limit(4)
     try:
         with open(_regular(path, os.O_RDONLY, what), "rb") as file:
@@ -140,10 +141,10 @@ def read_start(path: Path, size: int) -> bytes:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Make a file in place, on a drive that can do no more; what has the name is removed, not written to.
+    """Write a file in place, under its final name, for drives that cannot rename.
 
-    A boot loader takes the drive away as soon as it has the last byte, so the name has to be the final one.
-    Raises ``UsageError``.
+    A boot loader takes the drive away as soon as it has the last byte. An existing file of that name is
+    removed first. Raises ``UsageError``.
     """
     try:
         _remove(path)
@@ -199,10 +200,11 @@ def digest(path: Path) -> str:
 
 
 def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, private: bool = False) -> None:
-    """Make ``path`` a file with this content, whole or in pieces: either all of it, or what was there before.
+    """Replace ``path`` by a file with this content (bytes, or pieces of it), atomically.
 
-    Only this user can read a ``private`` file. ``durable`` brings it to the disk before the call returns: it
-    survives a power cut. Raises ``UsageError`` if it cannot be written.
+    After a failure the file is what it was before. Only this user can read a ``private`` file. A ``durable``
+    file is on the disk when the call returns, so that it survives a power cut. Raises ``UsageError`` if the
+    file cannot be written.
     """
     beside = path.with_name(f".{path.name}{LEFTOVER}")
     try:
@@ -229,7 +231,7 @@ def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, pr
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that could not be written after long work: its directory is missing, or it is none."""
+    """Raise ``UsageError`` for a path that could not be written, before long work begins."""
     if path.is_dir():
         raise UsageError("the path is a directory, expected a file", where=str(path), hint="name a file")
     if not path.parent.is_dir():
@@ -243,7 +245,6 @@ def check_writable(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it exists."""
     try:
         _remove(path)
     except OSError as error:
@@ -261,7 +262,6 @@ def _remove(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, where they are missing."""
     for directory in reversed((path, *path.parents)):
         if directory.is_dir():
             continue
@@ -305,7 +305,7 @@ def private_directory(name: str) -> Path:
 
 @contextmanager
 def opened_lock(path: Path) -> Iterator[IO[str]]:
-    """The file of a lock, to be read and written; it is made if it is missing. A link is refused."""
+    """Open a lock's file for reading and writing, and create it if it is missing. A link is refused."""
     step("lock", path)
     try:
         descriptor = _regular(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, "the lock")
@@ -320,7 +320,7 @@ def opened_lock(path: Path) -> Iterator[IO[str]]:
 
 
 def take(descriptor: int, *, wait: bool = True) -> bool:
-    """Take the lock of an open file or directory; whether that worked. It ends when the file is closed."""
+    """Try to lock an open file or directory; return True on success. Closing the file unlocks it."""
     if fcntl is None:  # no such locks on Windows: two at once are the user's business there
         return True
     try:
@@ -331,10 +331,10 @@ def take(descriptor: int, *, wait: bool = True) -> bool:
 
 
 def hold(directory: Path, *, wait: bool = True) -> int | None:
-    """A descriptor that holds the lock of a directory, until it is closed or this process ends.
+    """Lock a directory and return the descriptor that holds the lock until it is closed.
 
-    None without a lock: another process holds it and ``wait`` is false, the directory is not there or is a
-    link, or the system has no locks of directories.
+    Returns None if another process holds the lock and ``wait`` is false, if the directory is missing or a
+    link, or if the system cannot lock directories.
     """
     if fcntl is None:
         return None
@@ -350,7 +350,7 @@ def hold(directory: Path, *, wait: bool = True) -> int | None:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Lock a directory; others who want it wait. A directory that does not exist is not locked."""
+    """Lock a directory within the block, and wait for it first. A missing directory is not locked."""
     descriptor = hold(directory)
     try:
         yield
@@ -370,10 +370,11 @@ def _sync_directory(path: Path) -> None:
 
 
 def relative_path(path: str) -> str:
-    """The path of a file below some directory, normalised; ``ValueError`` with the reason if it is none.
+    """Normalise the path of a file below some directory. Raises ``ValueError`` with the reason if it leads
+    elsewhere.
 
-    It is relative, has ``/`` between its parts, no ``..``, no control characters and no name that is a device
-    anywhere: it means the same on every system, and leads nowhere else.
+    The result is relative, has ``/`` between its parts, no ``..``, no control characters and no name that is
+    a device on some system: it means the same everywhere.
     """
     if not path.isprintable() or "\\" in path or ":" in path:
         raise ValueError(f"{path!r} has characters that no path may have")

@@ -1,8 +1,8 @@
-"""The folder whose ``crtgen.toml`` is in force: the one that is named, or that of the project around.
+"""The folder whose ``crtgen.toml`` is in force: a named one, or that of the surrounding project.
 
-Its file is looked for from the current folder upwards, as far as the project's root: the folder that a
-version control system or west calls its top. A ``crtgen.toml`` outside of any project is used once the person
-made it by ``crtgen init``, or said ``crtgen trust``; to be in its folder is not enough.
+The file is looked for from the current folder upwards, as far as the project's root: the folder that a
+version control system or west calls its top. A ``crtgen.toml`` outside of any project is used only if
+``crtgen init`` made it here, or after ``crtgen trust``.
 """
 
 import os
@@ -20,7 +20,7 @@ _named: Path | None = None
 
 
 def use_folder(path: Path | None) -> None:
-    """Use a folder whatever is around; None: that of the project. ``UsageError`` if it has no settings."""
+    """Use this folder's ``crtgen.toml``; with None, the project's. Raises ``UsageError`` if there is none."""
     global _named
     if path is not None and not (path / SETTINGS).is_file():
         raise UsageError(f"the folder has no {SETTINGS}", where=str(path), hint="crtgen init makes one")
@@ -28,7 +28,7 @@ def use_folder(path: Path | None) -> None:
 
 
 def current_folder() -> Path | None:
-    """The folder in force, relative to the current one; None if there is none."""
+    """Return the folder in force, relative to the current one, or None."""
     if _named is not None:
         return _named
     found = _nearest()
@@ -36,7 +36,7 @@ def current_folder() -> Path | None:
 
 
 def ignored_folder() -> Path | None:
-    """The folder whose ``crtgen.toml`` would be in force if it belonged to a project, else None."""
+    """Return the folder whose ``crtgen.toml`` is ignored because it belongs to no project, or None."""
     found = _nearest() if _named is None else None
     return _relative(found) if found is not None and not _is_used(found) else None
 

@@ -1,4 +1,4 @@
-"""The package manager of this system, and the line that installs a program."""
+"""The command that installs a program with this system's package manager."""
 
 import shutil
 import sys
@@ -53,7 +53,7 @@ _COMMANDS: Mapping[str, Mapping[str, str]] = {
 
 
 def how_to_install(program: str) -> str:
-    """The command of this system's package manager; apt's where none is known."""
+    """Return the command of this system's package manager, or apt's if none is known."""
     commands = _COMMANDS[program]
     return commands[_manager()]
 

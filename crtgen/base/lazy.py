@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when they are used first: a command waits only for what it needs."""
+"""Packages that load a name when it is first used, so that a command waits only for what it needs."""
 
 import ast
 import sys
@@ -11,7 +11,8 @@ __all__ = ["on_demand"]
 
 
 def on_demand(package: str, file: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package, whose names are those that ``__init__.py`` imports for type checkers.
+    """Make the ``__getattr__`` of a package. Its names are those that ``__init__.py`` imports for type
+    checkers.
 
     A package that exports a function must not have a module of the same name, which would take its place.
     """

@@ -22,7 +22,7 @@ GOALS: Mapping[str, Mapping[str, float]] = {
 
 
 def limits_of(goal: str) -> Mapping[str, float]:
-    """The limits of a goal by name. Raises ``UsageError`` for one that is not known."""
+    """Return the limits of a goal by name. Raises ``UsageError`` for an unknown goal."""
     if goal not in GOALS:
         raise UsageError(f"unknown goal {goal!r}", hint=f"known: {', '.join(GOALS)}")
     return GOALS[goal]

@@ -32,7 +32,7 @@ def _data(name: str) -> Path:
 
 
 def all_files() -> Iterator[tuple[str, Path]]:
-    """All of crtgen that what it makes depends on, each file with its name in a checkout."""
+    """Yield every file of crtgen that can change its output, with its name in a checkout."""
     folders = {"crtgen": _PACKAGE} | {name: _data(name) for name in ("templates", "boards", "zephyr_app")}
     for name, folder in folders.items():
         for path in folder.rglob("*"):
@@ -43,7 +43,7 @@ def all_files() -> Iterator[tuple[str, Path]]:
 
 @cache
 def code_digest() -> str:
-    """crtgen's version, and the start of a digest of all its files."""
+    """Return crtgen's version with the start of a digest of all its files."""
     sha = hashlib.sha256()
     for name, path in sorted(all_files()):
         data = path.read_bytes()
@@ -57,7 +57,7 @@ def templates_dir() -> Path:
 
 
 def microtvm_dir() -> Path:
-    """Directory that TVM's micro host makes projects from: a template of its project API."""
+    """Directory that TVM's micro host makes projects from, a template of its project API."""
     return _data("templates") / "microtvm"
 
 

@@ -1,4 +1,4 @@
-"""Temporary directories that do not stay: removed at the end, or by the next crtgen if this one is killed."""
+"""Temporary directories that are removed at the end or, after a crash, by the next crtgen."""
 
 import os
 import shutil
@@ -21,15 +21,14 @@ _YOUNG = 60.0
 class TemporaryFolder(AbstractContextManager[Path]):
     """A directory of this process alone, at ``path``, until ``close`` or the end of the object.
 
-    Its owner holds a lock on it, which ends with the owner: a directory that can be locked is abandoned.
-    As a context manager it gives its path.
+    The owner holds a lock on it, which ends with the owner: a directory that can be locked is abandoned. As a
+    context manager it gives its path.
     """
 
     def __init__(self) -> None:
         _remove_abandoned(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
         self.close = weakref.finalize(self, _remove, self.path, files.hold(self.path, wait=False))
-        """Remove it. More than once is fine."""
 
     def __enter__(self) -> Path:
         return self.path

@@ -1,4 +1,4 @@
-"""Text from files and devices, as it may be shown: nothing in it moves a cursor or sets a colour."""
+"""Text from files and devices, made safe to show: it cannot move a cursor or set a colour."""
 
 import re
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ _ARGUMENT = re.compile(r"[A-Za-z0-9:_.][A-Za-z0-9:_.-]*")
 
 
 def printable(text: str) -> str:
-    """``text`` with everything escaped that is not a visible character: controls, overrides of the direction.
+    r"""Escape everything in ``text`` that is not a visible character, such as controls and direction
+    overrides.
 
-    Line ends, tabs and spaces stay. A terminal escape comes out as ``\\x1b[31m``. All that is left are
-    characters of XML 1.0 (https://www.w3.org/TR/xml/#charsets), and of UTF-8: no lone surrogates.
+    Line ends, tabs and spaces stay. A terminal escape comes out as ``\x1b[31m``. The result is valid in XML
+    1.0 (https://www.w3.org/TR/xml/#charsets) and UTF-8, without lone surrogates.
     """
     if text.isprintable():
         return text
@@ -27,17 +28,17 @@ def _escaped(character: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeviceText:
-    """Text that a device gave: the number of a probe, the name of a product, a line of a log, an error.
+    """Text that a device sent: a probe's number, a product's name, a line of a log, an error.
 
-    A device is a stranger, so this is no ``str``. It has two ways out: ``str()`` is ``printable``, for people
-    and for XML; ``argument`` is a word for another program.
+    A device is a stranger, so this is no ``str``. There are two ways to use it: ``str()`` gives ``printable``
+    text, for people and for XML; ``argument`` gives a word for another program.
     """
 
     _text: str = ""
 
     @classmethod
     def of_bytes(cls, data: bytes) -> "DeviceText":
-        """UTF-8; bytes that are none are escaped."""
+        """Decode UTF-8; invalid bytes are escaped."""
         return cls(data.decode(errors="backslashreplace"))
 
     def __str__(self) -> str:
@@ -50,7 +51,8 @@ class DeviceText:
         return self._text.startswith(prefix)
 
     def argument(self, what: str) -> str:
-        """The text, if every program takes it for one word: letters, digits and ``:_.-``, no ``-`` in front.
+        """Return the text if every program takes it for one word: letters, digits and ``:_.-``, no ``-`` in
+        front.
 
         Raises ``UsageError`` for any other, which a program could take for an option or a command.
         """

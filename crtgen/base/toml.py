@@ -1,4 +1,4 @@
-"""Files in TOML that people write: every key is checked, and what is wrong is said with its full name."""
+"""TOML files that people write. Every key is checked, and an error names the key in full."""
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -16,7 +16,7 @@ _ABSENT: Any = object()
 
 
 class TomlTable:
-    """A TOML table that remembers which keys were asked for: any other key in it is an error.
+    """A TOML table that remembers which keys were asked for; any other key is an error.
 
     ``digest`` is that of the whole file, as ``trust.digest`` writes it.
     """
@@ -33,7 +33,9 @@ class TomlTable:
         return UsageError(message, where=f"{self._file}: {self._path}{key}")
 
     def get(self, key: str, parse: Callable[[Any], T], default: Any = _ABSENT) -> T:
-        """The parsed value of a key; ``parse`` raises ``ValueError`` for what it cannot accept."""
+        """Return the parsed value of a key; ``parse`` raises ``ValueError`` for a value that it cannot
+        accept.
+        """
         self._known.add(key)
         if key not in self._content:
             if default is _ABSENT:
@@ -50,19 +52,19 @@ class TomlTable:
         return key in self._content
 
     def section(self, key: str) -> "TomlTable | None":
-        """The table below a key; None if there is none."""
+        """Return the table below a key, or None."""
         content = self.get(key, table, None)
         return None if content is None else TomlTable(self._file, f"{self._path}{key}.", content, self.digest)
 
     def sections(self, key: str) -> "list[tuple[str, TomlTable]]":
-        """Name and content of every table below a key."""
+        """Return name and content of every table below a key."""
         outer = self.section(key)
         if outer is None:
             return []
         return [(name, inner) for name in outer._content if (inner := outer.section(name)) is not None]
 
     def tables(self, key: str) -> "list[TomlTable]":
-        """The tables of an array of tables, ``[[key]]``."""
+        """Return the tables of an array of tables, ``[[key]]``."""
         listed = self.get(key, _list, [])
         places = (f"{self._path}{key} {n}." for n in range(1, len(listed) + 1))
         return [
@@ -71,11 +73,11 @@ class TomlTable:
         ]
 
     def rest(self) -> tuple[str, ...]:
-        """The keys that nothing asked for so far."""
+        """Return the keys that nothing has asked for."""
         return tuple(key for key in self._content if key not in self._known)
 
     def finish(self) -> None:
-        """Refuse a key that nothing asked for."""
+        """Raise an error for the first key that nothing has asked for."""
         for key in self.rest():
             close = get_close_matches(key, sorted(self._known), n=1)
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(self._known))}"
@@ -83,13 +85,13 @@ class TomlTable:
 
 
 def load_toml(file: Path, what: str) -> TomlTable:
-    """The file as a table; ``what`` it is, for errors. Raises ``UsageError``."""
+    """Read a file; ``what`` names it in errors. Raises ``UsageError``."""
     content = files.read_text(file, what)
     return TomlTable(file, "", parse_toml(content, file, what), trust.digest(content.encode()))
 
 
 def table(value: Any) -> Mapping[str, Any]:
-    """A parser of values that are tables."""
+    """Accept only a table."""
     if not isinstance(value, dict):
         raise ValueError("a table is wanted")
     return value
@@ -102,14 +104,14 @@ def _list(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def text(value: Any) -> str:
-    """A parser of values that are texts, not empty ones."""
+    """Accept only a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise ValueError("a text is wanted")
     return value
 
 
 def yes_or_no(value: Any) -> bool:
-    """A parser of true and false."""
+    """Accept only true or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false is wanted")
     return value

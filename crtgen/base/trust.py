@@ -56,29 +56,27 @@ def digest(content: bytes) -> str:
 
 
 def everything() -> bool:
-    """True if the environment allows everything."""
     return os.environ.get(VARIABLE) == "1"
 
 
 def is_allowed(content: str, file: Path | None = None) -> bool:
-    """True if a content, by its ``digest``, is allowed: in this place or, without ``file``, anywhere."""
     return _has(_content(content, file))
 
 
 def allow(content: str, file: Path | None = None) -> None:
-    """Allow a content from now on, in this place or anywhere."""
+    """Allow a content from now on, in the place of ``file`` or, without it, anywhere."""
     _keep(_content(content, file))
 
 
 def is_claimed(folder: Path) -> bool:
-    """True if the person made a folder or a store, or said that it is to be used."""
+    """Return True if this user made the folder or store, or allowed its use."""
     return _has(_place(folder))
 
 
 def claim(folder: Path) -> None:
-    """Remember that the person wants a folder or a store to be used, if this computer remembers anything.
+    """Remember that this user wants a folder or a store to be used, if this computer remembers anything.
 
-    Without a home of its own, as in some containers, the folder has to be named each time.
+    Without a home directory, as in some containers, the folder has to be named each time.
     """
     with suppress(UsageError):
         _keep(_place(folder))
@@ -114,7 +112,9 @@ class Seal:
         return code.hexdigest()
 
     def fits(self, parts: Iterable[bytes], found: str) -> bool:
-        """True if ``found`` is this person's mark of the content, or the environment allows everything."""
+        """Return True if ``found`` is this user's mark of the content, or the environment allows
+        everything.
+        """
         if everything():
             return True
         wanted = self.mark(parts)
@@ -122,23 +122,23 @@ class Seal:
 
 
 def remembers() -> bool:
-    """True if this computer keeps anything for the person; some containers have no home."""
+    """Return True if this computer keeps anything for the user; some containers have no home directory."""
     return _key() is not None
 
 
 def made(what: str) -> None:
-    """Remember that this computer found something out: a proof, by the digest of what it depends on."""
+    """Remember a result of this computer, such as a proof, by the digest of what it depends on."""
     with suppress(UsageError):
         _keep(f"made {what}")
 
 
 def has_made(what: str) -> bool:
-    """True if this computer found it out by itself; what the environment allows does not count."""
+    """Return True if this computer found the result itself; permission by the environment does not count."""
     return _entry(f"made {what}").is_file()
 
 
 def place_of(path: Path) -> Path:
-    """Absolute path without links, except that the last name may be one."""
+    """Make a path absolute and resolve links, except that the last name may be one."""
     return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
 
 

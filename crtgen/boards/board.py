@@ -45,10 +45,10 @@ RUNNERS = {
     "picotool": "",
     "gdb": "",
 }
-"""Ways to write an image to a board, and what each needs to know of the board; empty: nothing."""
+"""Ways to write an image to a board, and the facts about the board that each needs."""
 
 MAILBOX_SIZE = 1 << 20
-"""Bytes at the start of the memory that QEMU shares which firmware may use."""
+"""Bytes that firmware may use at the start of the memory that QEMU shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Uart:
 
     @property
     def error_irq(self) -> int | None:
-        """The interrupt of its errors, where they have one of their own: then the one behind ``irq``."""
+        """Interrupt of the UART's errors, if errors have their own: the one behind ``irq``."""
         return self.irq + 1 if self.kind in ("ra_sci", "ra_sci_b") else None
 
     @property
@@ -127,7 +127,6 @@ class Uart:
 
     @property
     def rate(self) -> Rate:
-        """The rate nearest to ``baud``, and what to write for it."""
         return UARTS[self.kind](self.clock, self.baud)
 
 
@@ -178,7 +177,7 @@ class Qemu:
 
 @dataclass(frozen=True, slots=True)
 class Fvp:
-    """The Fixed Virtual Platform that simulates the board: its program. The RPC is on its first UART."""
+    """The Fixed Virtual Platform that simulates the board. The RPC is on its first UART."""
 
     program: str
 
@@ -210,7 +209,7 @@ class Flash:
 
 @dataclass(frozen=True, slots=True)
 class Serial:
-    """The serial port at this computer: its rate, and the USB ids (``0483:374b``) that it may have."""
+    """The serial port at this computer: its rate, and its possible USB ids (``0483:374b``)."""
 
     baud: int
     usb: tuple[str, ...] = ()
@@ -220,12 +219,13 @@ class Serial:
 class Board:
     """A board that firmware is generated for.
 
-    ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants,
-    and variables with the stack. ``start`` are accesses to registers that come before anything else,
-    ``boot`` is a key of ``BOOTS`` for a chip whose boot ROM wants one. ``second_core`` is how a second core
-    like the first one is started, one of ``SECOND_CORES``, empty if there is none. ``clock`` is the core's
-    highest, in Hz, 0 if unknown. The board ``host`` is this computer: it has none of them. ``rp2040js`` means
-    that this simulator has it. ``source`` says where figures come from, ``file`` is what it was read from.
+    ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants, and
+    variables with the stack. ``start`` are register accesses that come before anything else. ``boot`` is a
+    key of ``BOOTS`` for a chip whose boot ROM wants a structure in flash. ``second_core``, one of
+    ``SECOND_CORES``, is the way to start a second core of the same kind; empty if there is none. ``clock`` is
+    the core's highest, in Hz, 0 if unknown. ``rp2040js`` means that this simulator has the board. ``source``
+    says where figures come from, ``file`` is the file that was read. The board ``host`` is this computer and
+    has none of these.
     """
 
     name: str
@@ -285,7 +285,7 @@ class Board:
         return next((name for name, has in known.items() if has), "")
 
     def reads(self, name: str) -> FlashReads | None:
-        """Return how a memory is read; None if it never waits, like RAM and simulated flash."""
+        """Return how a memory is read; None if reads never wait, as in RAM and simulated flash."""
         memory = next((m for m in self.memories if m.name == name), None)
         if memory is not None and (memory.reads is not None or memory.kind == "ram"):
             return memory.reads
@@ -301,11 +301,13 @@ class Board:
 
     @property
     def is_real(self) -> bool:
-        """True if an image can be written to such a board."""
+        """True if an image can be flashed."""
         return self.flash_with is not None
 
     def platform(self, wanted: str | None) -> str:
-        """``wanted``, or the board's first platform. Raises ``UsageError`` if the board has it not."""
+        """Return ``wanted``, or the board's first platform. Raises ``UsageError`` if the board does not have
+        it.
+        """
         if wanted is None:
             return self.platforms[0]
         if wanted not in PLATFORMS:
@@ -345,7 +347,7 @@ class Board:
         return next(m for m in self.memories if m.name == name)
 
     def free(self, memory: Memory) -> int:
-        """Bytes at the start of a memory that no slot, nor what belongs to slots, takes."""
+        """Return the bytes at the start of a memory that slots and their data leave free."""
         inside = (
             at
             for _, at, size in (self.slots.ranges if self.slots else ())

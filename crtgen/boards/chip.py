@@ -10,11 +10,17 @@ __all__ = ["BOOTS", "SECOND_CORES", "Boot", "Errata", "Erratum", "RegisterStep",
 class RegisterStep:
     """One access to a register of ``bits`` bits before anything else runs.
 
-    ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), ``wait``
-    (until the bits of ``mask`` are ``value``), ``if`` or ``unless`` (the steps ``then`` are done if those
-    bits are ``value``, or if they are not), or ``pairs``: of at most ``value`` pairs that are there, the
-    second word is written to the address that is the first, up to an address of all ones or zeros.
-    ``register`` is its name in the chip's manual, as ``RCC.AHB2ENR``; ``note`` says what the step is for.
+    ``operation`` is
+
+    - ``write``: write ``value``;
+    - ``change``: set the bits of ``mask`` to ``value``;
+    - ``wait``: wait until the bits of ``mask`` are ``value``;
+    - ``if``, ``unless``: do the steps ``then`` if those bits are, or are not, ``value``;
+    - ``pairs``: read up to ``value`` pairs of words from the address; write the second word of each to the
+      address in the first; stop at an address of all ones or zeros.
+
+    ``register`` is its name in the chip's manual, such as ``RCC.AHB2ENR``; ``note`` says what the step is
+    for.
     """
 
     register: str
@@ -28,7 +34,7 @@ class RegisterStep:
 
 
 def all_steps(steps: tuple[RegisterStep, ...]) -> Iterator[RegisterStep]:
-    """Each step, and those that depend on it, in their order."""
+    """Yield each step, and the steps that depend on it, in order."""
     for step in steps:
         yield step
         yield from all_steps(step.then)
@@ -36,7 +42,7 @@ def all_steps(steps: tuple[RegisterStep, ...]) -> Iterator[RegisterStep]:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """Structure in flash that the chip's boot ROM looks for: its offset, and that of the vectors behind
+    """Structure in flash that the chip's boot ROM looks for: its offset, and the offset of the vectors behind
     it.
     """
 
@@ -60,7 +66,7 @@ SECOND_CORES = ("rp2040", "sse200", "thread")
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """One that concerns crtgen: its number, what it is about, and what is done, or why nothing."""
+    """An erratum that concerns crtgen: its number, its subject, and what is done about it, or why nothing."""
 
     number: str
     about: str
@@ -69,7 +75,7 @@ class Erratum:
 
 @dataclass(frozen=True, slots=True)
 class Errata:
-    """The maker's sheet that was read, with its revision, and those of its errata that concern crtgen."""
+    """The maker's errata sheet, with its revision, and the errata that concern crtgen."""
 
     sheet: str
     listed: tuple[Erratum, ...] = ()

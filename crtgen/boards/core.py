@@ -9,13 +9,13 @@ __all__ = ["ALIASES", "CORES", "HOST", "Core", "find_core"]
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A core: what it can execute and how compilers call it.
+    """A processor core: the instructions that it has, and its name in compilers.
 
     ``arch`` is the architecture (``armv6-m``, ``armv8-m.base``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
     ``armv8.1-m.main``, ``host``); ``fpu`` is ``none``, ``sp`` or ``dp``; ``dsp`` means the DSP extension
-    (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats. ``name`` is GCC's, with what
-    this implementation of the core lacks; compilers that do not know it are told ``older``, a core that
-    executes the same. For architectures other than Arm's, only portable C is generated.
+    (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats. ``name`` is GCC's name, with
+    ``+no...`` for what this implementation lacks; compilers that do not know the name get ``older``, a core
+    with the same instructions. For architectures other than Arm's, only portable C is generated.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Core:
 
     @property
     def family(self) -> str:
-        """The core without what an implementation lacks."""
+        """Name of the core without what an implementation lacks."""
         return self.name.partition("+")[0]
 
     @property
@@ -77,7 +77,7 @@ class Core:
 
     @property
     def base(self) -> bool:
-        """True if it has neither the DSP extension nor Helium."""
+        """True if the core has neither the DSP extension nor Helium."""
         return self.thumb and not self.dsp
 
     @property
@@ -87,12 +87,12 @@ class Core:
 
     @property
     def has_caches(self) -> bool:
-        """True if it may have caches; its registers say which."""
+        """True if the core may have caches; its registers say which."""
         return self.family in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
     def has_vtor(self) -> bool:
-        """True if the vector table may be elsewhere than at address 0."""
+        """True if the vector table can be placed elsewhere than at address 0."""
         return self.name != "cortex-m0"
 
     @property
@@ -102,7 +102,7 @@ class Core:
 
     @property
     def gcc_flags(self) -> tuple[str, ...]:
-        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc; none for other architectures."""
+        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc; empty for other architectures."""
         if not self.thumb:
             return ()
         abi = ("-mfloat-abi=soft",) if self.fpu == "none" else ("-mfloat-abi=hard", "-mfpu=auto")
@@ -110,7 +110,7 @@ class Core:
 
     @property
     def zig_flags(self) -> tuple[str, ...]:
-        """Target and core as Zig names them; its cores have nothing optional unless it is added."""
+        """Target and core as Zig names them; extensions that are optional for Zig are added one by one."""
         if not self.thumb:
             return ()
         abi = "eabi" if self.fpu == "none" else "eabihf"
@@ -157,11 +157,11 @@ ALIASES = {
     "cortex-m7f": "cortex-m7",
     "cortex-m33f": "cortex-m33",
 }
-"""Names that others have for them; those of GCC have an FPU unless they say ``+nofp``."""
+"""Other names of cores. A name without ``+nofp`` has an FPU, as in GCC."""
 
 
 def find_core(name: str) -> Core:
-    """The core of that name; ``host`` is one. Raises ``UsageError`` for an unknown one."""
+    """Return the core of that name; ``host`` is one. Raises ``UsageError`` for an unknown one."""
     if name == HOST.name:
         return HOST
     known = ALIASES.get(name, name)

@@ -36,7 +36,7 @@ class Energy:
 
     @property
     def asleep(self) -> str:
-        """Return it as a text for people."""
+        """Return the sleep power as text."""
         return f"{self.asleep_uw:g} µW asleep{', assumed' if self.sleep_uw is None else ''}"
 
     @classmethod

@@ -23,7 +23,9 @@ _FLASH = 0x0800_0000
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """Both pins of a UART, as ``PA2``: TX, and RX. ``function`` is the number of the alternate function."""
+    """Both pins of a UART, such as ``PA2``: TX, and RX. ``function`` is the number of the alternate
+    function.
+    """
 
     tx: str
     rx: str
@@ -33,7 +35,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class UartPort:
-    """A UART: registers, interrupt, and the register and bits that turn its clock on."""
+    """A UART: its registers and interrupt, and the register and bits that enable its clock."""
 
     base: int
     irq: int
@@ -44,7 +46,9 @@ class UartPort:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Properties that all chips of ``names`` share. ``start`` returns to the oscillator of ``clock`` Hz."""
+    """Properties that all chips of ``names`` share. ``start`` switches back to the oscillator of ``clock``
+    Hz.
+    """
 
     title: str
     names: str

@@ -1,8 +1,8 @@
-"""The boards that there are: crtgen's own, those of folders that somebody names, and single files.
+"""All boards: crtgen's own, those of folders that the user names, and single files.
 
-A person's own boards are in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml``
-in force (``crtgen.base.folder``). A checkout of crtgen becomes such a folder as soon as somebody types
-``crtgen init`` in it. Its ``boards/`` are crtgen's own, or those of another version, and are left out.
+The user's own boards are in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml`` in
+force (``crtgen.base.folder``). A checkout of crtgen is such a folder, too, once ``crtgen init`` was typed in
+it; its ``boards/`` are crtgen's own, perhaps of another version, and are left out.
 """
 
 import os
@@ -37,7 +37,7 @@ _named: dict[str, Path] = {}
 
 
 def all_boards() -> tuple[Board, ...]:
-    """Every board that is known, by name; without those whose file is wrong, see ``wrong_boards``."""
+    """Return every known board, by name, except those whose file is wrong (``wrong_boards``)."""
     return tuple(board for board in _known().values() if isinstance(board, Board))
 
 
@@ -47,9 +47,9 @@ def wrong_boards() -> Mapping[str, UsageError]:
 
 
 def find_board(name: str) -> Board:
-    """The board of that name, of that name in Zephyr, or of that file (``./my_board.toml``).
+    """Find a board by its name, its name in Zephyr, or its file (``./my_board.toml``).
 
-    Raises ``UsageError`` for an unknown one, and for what is wrong with its file.
+    Raises ``UsageError`` for an unknown board, and for an error in its file.
     """
     if name.endswith(".toml"):
         return name_board(Path(name))
@@ -70,7 +70,7 @@ def find_board(name: str) -> Board:
 
 
 def name_board(file: Path, name: str = "") -> Board:
-    """The board of a file, which is known by its name from now on, as long as this process runs."""
+    """Load a board's file and know it by its name as long as this process runs."""
     board = load_board(file, name)
     before = _known(board.name).get(board.name)
     if isinstance(before, Board) and not _is_same(before.file, file):
@@ -85,12 +85,12 @@ def is_own(board: Board) -> bool:
 
 
 def board_of_core(core: str) -> Board:
-    """Any board of Zephyr with that core: enough for a library, whose application knows the rest."""
+    """Return any board of Zephyr with that core: enough for a library, whose application knows the rest."""
     return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
 
 
 def stand_in(board: Board) -> Board | None:
-    """The board of an emulator with the same core, that with the most memory; None if there is none."""
+    """Return the emulated board with the same core and the most memory; None if there is none."""
     others = (b for b in all_boards() if b.qemu is not None and b.core == board.core and not is_own(b))
     return max(others, key=lambda b: b.ram, default=None)
 

@@ -1,7 +1,7 @@
-"""Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``.
+"""Reads board files. This module checks each key by itself, ``checks`` how keys agree.
 
-A board file is data, whoever wrote it: what it hands to programs of this computer (QEMU, an FVP, a runner,
-west) are words that can name nothing but a board.
+A board file is data, whoever wrote it: the words that it passes to programs of this computer (QEMU, an FVP, a
+runner, west) can name nothing but a board.
 """
 
 import re
@@ -50,7 +50,7 @@ _QEMU_ARGS = {
 
 
 def load_board(file: Path, name: str = "") -> Board:
-    """The board of a file, by that name or the file's. Raises ``UsageError`` naming file and key."""
+    """Load a board, named ``name`` or after its file. Raises ``UsageError`` naming file and key."""
     board = replace(_board(name or file.stem, load_toml(file, "the board")), file=file)
     check_board(board, str(file))
     return board
@@ -237,7 +237,7 @@ def _serial(table: TomlTable) -> Serial:
 
 
 def parse_slots(table: TomlTable) -> Slots | None:
-    """The sections ``slots`` and ``slot.<name>``; None if there are none."""
+    """Parse the sections ``slots`` and ``slot.<name>``; None if there are none."""
     about = table.section("slots")
     places = tuple(_slot(name, section) for name, section in table.sections("slot"))
     if about is None:

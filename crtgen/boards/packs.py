@@ -42,7 +42,7 @@ class _Chip:
     memories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def below(self, node: Element, level: str) -> "_Chip":
-        """Return a copy with the attributes of an element of the next level."""
+        """Return a copy with the attributes of an element one level down."""
         processors = {name: dict(each) for name, each in self.processors.items()}
         for each in node.findall("processor"):
             name = each.get("Pname", "")
@@ -54,16 +54,16 @@ class _Chip:
 
 
 def installed_packs() -> tuple[Path, ...]:
-    """The descriptions of packs that are installed: ``CMSIS_PACK_ROOT``, else the usual folders."""
+    """Find the descriptions of installed packs: in ``CMSIS_PACK_ROOT``, else in the usual folders."""
     named = os.environ.get(VARIABLE)
     folders = [Path(named)] if named else [Path(place).expanduser() for place in _PLACES]
     return tuple(sorted(file for folder in folders for file in folder.rglob("*.pdsc")))
 
 
 def chip_board(name: str, pack: Path | None = None) -> Board:
-    """A board with a chip: enough for a library, whose application knows the rest.
+    """Make a board from a chip of a pack: enough for a library, whose application knows the rest.
 
-    ``name`` is a device or variant, with ``:CM7`` behind it the core of several. Raises ``UsageError``.
+    ``name`` is a device or variant; ``:CM7`` behind it selects one of several cores. Raises ``UsageError``.
     """
     wanted, _, core = name.partition(":")
     known: dict[str, None] = {}
@@ -203,9 +203,9 @@ def _core(processor: Mapping[str, str], where: str) -> Core:
 
 
 def board_file(chip: Board, pins: str = "") -> str:
-    """A whole board's file, for bare metal; ``pins`` are those of the UART, as ``PA9,PA10``.
+    """Write a whole board file for bare metal; ``pins`` are those of the UART, such as ``PA9,PA10``.
 
-    Raises ``UsageError`` where the family of the chip has no table of clocks and pins.
+    Raises ``UsageError`` if the chip's family has no table of clocks and pins.
     """
     return complete_text(chip, board_text(chip), pins)
 
@@ -217,7 +217,7 @@ def _quoted(text: str) -> str:
 
 
 def board_text(board: Board) -> str:
-    """The start of a board's file: what the pack knows. A serial port and a clock are to be added."""
+    """Write the start of a board file from what the pack knows. A serial port and a clock are to be added."""
     lines = [f"summary = {_quoted(board.summary)}", f'core = "{board.core.name}"']
     lines += [f'clock = "{board.clock // 1000} kHz"'] if board.clock else []
     lines += [f"source = {_quoted(board.source)}", "start = [", "]"]

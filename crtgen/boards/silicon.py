@@ -19,5 +19,5 @@ _UNSEEN = (0.8, 1.2)
 
 
 def silicon_range(core: Core) -> tuple[float, float]:
-    """The least and the greatest of the factors from modelled cycles to those of chips with that core."""
+    """Return the least and the greatest factor from modelled to measured cycles of that core."""
     return _RANGES.get(core.family, _UNSEEN)

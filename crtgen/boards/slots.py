@@ -1,4 +1,4 @@
-"""Slots: flash areas for models that are exchanged without the firmware, and the driver that writes them."""
+"""Slots: flash areas for models that are exchanged without the firmware, and drivers that write them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,10 +9,10 @@ __all__ = ["FLASH_DRIVERS", "FlashDriver", "Slot", "Slots"]
 
 
 class FlashDriver(NamedTuple):
-    """Bytes that are erased and written at once, and what a load of a torn unit does.
+    """Bytes that are erased and written at once, and the effect of loading a torn unit.
 
-    ``torn`` is ``"nmi"`` or ``"fault"`` (a bus fault) for flash with error correction: a load of bytes that a
-    power cut left half written raises it. It is empty where such bytes are loaded as any.
+    ``torn`` is ``"nmi"`` or ``"fault"`` (a bus fault) for flash with error correction: loading bytes that a
+    power cut left half written raises it. It is empty if such a load is harmless.
     """
 
     erase_size: int
@@ -37,7 +37,7 @@ FLASH_DRIVERS = {
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Room of ``size`` bytes at ``origin`` for a model that is exchanged without the firmware."""
+    """``size`` bytes at ``origin`` for a model that is exchanged without the firmware."""
 
     name: str
     memory: str
@@ -52,10 +52,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of a board; the model that runs works in ``work_size`` bytes at ``work``.
+    """The slots of a board. The running model uses ``work_size`` bytes of RAM at ``work``.
 
-    ``driver`` is a key of ``FLASH_DRIVERS``. What is decided is kept in ``log_size`` bytes of flash at
-    ``log``; a new model has to be confirmed within ``tries`` starts.
+    ``driver`` is a key of ``FLASH_DRIVERS``. The slots' log takes ``log_size`` bytes of flash at ``log``. A
+    new model has to be confirmed within ``tries`` starts.
     """
 
     driver: str
@@ -73,7 +73,6 @@ class Slots:
         return (*((f"slot.{s.name}", s.origin, s.size) for s in self.places), *own)
 
     def find(self, name: str) -> Slot:
-        """The slot of that name. Raises ``UsageError`` for an unknown one."""
         for slot in self.places:
             if slot.name == name:
                 return slot

@@ -1,5 +1,3 @@
-"""Steps of a start and errata, as board files write them."""
-
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +21,7 @@ _OPERATIONS: Mapping[str, str] = {
 
 
 def parse_step(table: TomlTable) -> RegisterStep:
-    """One step. Exactly one of its keys says what is done."""
+    """Parse one step. Exactly one of its keys names the operation."""
     given = {key: table.get(key, address) for key in _OPERATIONS if table.has(key)}
     register, place = table.get("register", _register), table.get("address", address)
     bits, note = table.get("bits", _bits, 32), table.get("note", _comment, "")
@@ -58,7 +56,6 @@ def _bits_of(operation: str, given: Mapping[str, int], bits: int) -> tuple[int, 
 
 
 def parse_errata(table: TomlTable) -> Errata:
-    """The sheet, and what of it concerns crtgen's code."""
     listed = []
     for inner in table.tables("list"):
         listed.append(Erratum(inner.get("erratum", text), inner.get("about", text), inner.get("done", text)))

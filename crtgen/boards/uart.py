@@ -1,4 +1,4 @@
-"""UART drivers of bare metal: how each divides its clock. The templates have the rest of them."""
+"""UART drivers for bare metal: how each divides its clock. The rest of a driver is in its template."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ __all__ = ["UARTS", "Rate"]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate that a UART can be set to: bits in a second, and the fields of its registers that set it."""
+    """A possible baud rate in bits per second, and the register fields that set it."""
 
     baud: float
     fields: Mapping[str, int]
@@ -122,4 +122,6 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "rp2040_usb": _usb,
     "rp2350_usb": _usb,
 }
-"""Nearest possible baud rate for each driver, from the wanted rate and the clock in Hz."""
+"""Function of each driver that finds the nearest possible baud rate from the wanted rate and the clock in
+Hz.
+"""

@@ -10,18 +10,18 @@ _FREQUENCIES = {"Hz": 1, "kHz": 1_000, "MHz": 1_000_000, "GHz": 1_000_000_000}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``"512 KiB"``, or ``"512K"``. Raises ``ValueError`` with the reason."""
+    """Parse ``"512 KiB"`` or ``"512K"`` as bytes. Raises ``ValueError`` with the reason."""
     unit = _SHORT.get(text[-1:].upper())
     return _parse(f"{text[:-1]}{unit}" if unit else text, _SIZES, "a size")
 
 
 def parse_frequency(text: str) -> int:
-    """Hertz of ``"25 MHz"``. Raises ``ValueError`` with the reason."""
+    """Parse ``"25 MHz"`` as hertz. Raises ``ValueError`` with the reason."""
     return _parse(text, _FREQUENCIES, "a frequency")
 
 
 def size_text(size: int) -> str:
-    """Bytes in the largest unit that divides them: ``4 MiB``, ``1000 B``."""
+    """Write bytes in the largest unit that divides them: ``4 MiB``, ``1000 B``."""
     unit = max((u for u in _SIZES if size % _SIZES[u] == 0 and size), key=_SIZES.__getitem__, default="B")
     return f"{size // _SIZES[unit]} {unit}"
 

@@ -1,4 +1,4 @@
-"""The command line: one file per command, each parses, makes one API call and prints."""
+"""The command line. Each command has a file: it parses, makes one API call and prints."""
 
 from crtgen.cli.app import main
 

@@ -1,5 +1,3 @@
-"""The commands, put together."""
-
 import os
 import signal
 import sys
@@ -62,10 +60,10 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }
-"""Commands with their one-line help, by groups. The first group has no title; of the last one, help only
-lists the names.
+"""Commands with their one-line help, by groups. The first group has no title; the last one is listed by name
+only.
 
-A command's module is imported when it is called, since most of crtgen is behind some of them.
+A command's module is imported when it is called, since some commands need most of crtgen.
 """
 
 # Commands that say more about a folder, or nothing.
@@ -95,7 +93,7 @@ class _Commands(Mapping[str, Any]):
 
 
 class _Program(typer.core.TyperGroup):
-    """The program, whose help is a line for each command, by groups: it fits a screen of 24 lines."""
+    """The program. Its help has a line for each command, by groups, and fits a screen of 24 lines."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -202,7 +200,7 @@ def _command(context: typer.Context) -> Any:
 
 
 def end_like_an_exit() -> None:
-    """A polite kill, or the end of the terminal, ends the processes that this one started, too."""
+    """On SIGTERM, or when the terminal closes, end the child processes too."""
     sys.unraisablehook = _not_raised
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

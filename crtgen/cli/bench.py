@@ -89,7 +89,7 @@ def command(
 
 
 class _Days(NamedTuple):
-    """Days on a cell of each report, and what they take for granted."""
+    """Battery life of each report in days, and its assumptions."""
 
     each: Sequence[float | None]
     notes: Sequence[str]

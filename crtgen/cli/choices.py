@@ -32,7 +32,7 @@ def places(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def pool_size(text: str | None) -> tuple[int | None, int | None]:
-    """``BYTES[:BLOCKS]`` as two numbers, None for what it leaves open."""
+    """Parse ``BYTES[:BLOCKS]``; None for a part that is missing."""
     if text is None:
         return None, None
     size, colon, blocks = text.partition(":")
@@ -47,7 +47,7 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
 
 
 def passes(fold: bool) -> "tuple[Pass, ...]":
-    """The passes; without ``fold``, channels that cannot vary stay."""
+    """Return the passes; without ``fold``, channels that never vary stay."""
     from crtgen.network.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 
     return DEFAULT_PASSES if fold else WITHOUT_FOLDING
@@ -68,7 +68,7 @@ def sliding(given: tuple[str, str] | None) -> "Sliding | None":
 
 
 def slotted(board: Board) -> Board:
-    """The board with the slots of crtgen.toml, if it names any."""
+    """Return the board with the slots of crtgen.toml, if there are any."""
     settings = current_settings()
     if settings is None or settings.slots is None:
         return board
@@ -78,7 +78,7 @@ def slotted(board: Board) -> Board:
 
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generator, ...]":
-    """The code generators of those names, with their options; a path to CMSIS-NN asks for that one too."""
+    """Find code generators by name, with their options; a path to CMSIS-NN asks for that one too."""
     from crtgen.compiler.byoc import CMSIS_NN, read_generator
 
     chosen = list(names or [])
@@ -89,7 +89,6 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generat
 
 
 def tuned(file: Path | None) -> "tuple[Tuned, ...]":
-    """Read a tune file."""
     from crtgen.compiler.tuned import read_tuned
 
     return read_tuned(file) if file else ()

@@ -22,7 +22,7 @@ __all__ = ["ToolCheck", "command"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """A tool: what it is for, where or which version it is (empty: absent), what installs it."""
+    """A tool: its use, its place or version (empty: absent), and what installs it."""
 
     name: str
     purpose: str

@@ -1,4 +1,4 @@
-"""Groups of options: a command's parameter that is a dataclass stands for its fields."""
+"""Option groups: a command's parameter that is a dataclass stands for its fields."""
 
 import inspect
 import math
@@ -41,10 +41,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """Options that decide what code a model becomes, whatever the board.
+    """Options that decide a model's code, whatever the board.
 
-    Every command that compiles takes all of them: what ``crtgen.toml`` says of them holds for each command,
-    so that the code that is verified is the code that is shipped.
+    Every command that compiles takes all of them, so that the settings in ``crtgen.toml`` hold for each: the
+    code that is verified is the code that is shipped.
     """
 
     optimize: options.Optimize = "balanced"
@@ -60,7 +60,6 @@ class Coding:
     feed: options.Feed = ""
 
     def request(self, place: Sequence[str] = ()) -> "RequestFields":
-        """Return the choices of ``api.compile``; ``place`` are ``PART=MEMORY`` pairs."""
         return {
             "optimize": self.optimize,
             "keep_inputs": self.keep_inputs,
@@ -82,20 +81,19 @@ class Coding:
         say: api.Say,
         place: Sequence[str] = (),
     ) -> "api.Compiled":
-        """Compile for a board, and note how the models were taken."""
+        """Compile for a board, and print the notes on how the models were read."""
         for line in self.notes(models):
             note(line)
         return api.compile(models, board, say=say, **self.request(place))
 
     def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
-        """Return notes about how the models were read."""
         known = (model for model in models if isinstance(model, api.Model))
         return tuple(f"{model.name}: {line}" for model in known for line in model.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Compiling(Coding):
-    """Options that decide what code a model becomes, for the one board that is named."""
+    """Options that decide a model's code for one named board."""
 
     board: options.Board = "mps2_an386"
 
@@ -135,13 +133,15 @@ class Battery:
         }
 
     def asleep(self, boards: Sequence[Board]) -> Iterator[str]:
-        """A line for each board about what it takes between runs, if days are asked for."""
+        """Say for each board what it takes between runs, if days are asked for."""
         for board in boards if self.every is not None else ():
             if board.energy is not None:
                 yield f"days on {board.name}: {board.energy.asleep}"
 
     def boards(self, boards: Sequence[Board]) -> list[Board]:
-        """Return the boards; the only one takes what was recorded of it. Checks the options."""
+        """Return the boards; recorded power applies to the only one. Raises ``UsageError`` for options that
+        do not agree.
+        """
         for name, value in (("--every", self.every), ("--cell", self.cell), ("--volts", self.volts)):
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{name} {value:g} is not above 0", hint=f"give {name} a positive number")
@@ -159,7 +159,7 @@ class Battery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A network that was read, and the files that were, with their SHA-256."""
+    """A network, and the files that were read, with their SHA-256."""
 
     model: "api.Model"
     read: Mapping[str, str]
@@ -184,7 +184,6 @@ class Files:
         return api.load_network(path, **self._options())
 
     def loaded(self, path: Path) -> Loaded:
-        """Load the file with these options."""
         with seen() as read:
             model = self.load_network(path)
         return Loaded(model, read)
@@ -223,7 +222,6 @@ class Generating:
         watched: Mapping[str, DriftReference] = MappingProxyType({}),
         slot: str = "",
     ) -> api.GeneratedProject:
-        """Generate the project; see ``Compiled.generate``."""
         pool, blocks = choices.pool_size(self.pool)
         return compiled.generate(
             type,
@@ -264,12 +262,12 @@ class Building:
         with_plans: bool = False,
         loaded: "Loaded | None" = None,
     ) -> api.Image:
-        """The server image of a file with models, or of a project that was generated before.
+        """Return the server image of a file with models, or of a generated project.
 
-        ``check`` sees the models, and may refuse them, before anything is built; that the board of ``site``
-        is there is looked at even before. A project's image that runs already is taken as it was built, and
-        so is one of the same file and options that was kept, unless its plans are wanted. A model that is
-        ``loaded`` already is not read again. For a site with a slot it is an image for that.
+        ``check`` may refuse the models before anything is built, and that the board of ``site`` is connected
+        is checked even earlier. A project's running image is used as it was built; an image that was kept for
+        the same file and options is used, too, unless its plans are wanted. A model that is already
+        ``loaded`` is not read again. If the site has a slot, the image is for that slot.
         """
         runs, slot = site is not None and site.port is not None, site.slot if site is not None else ""
         if source.is_dir():
@@ -350,7 +348,7 @@ class Connecting:
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of its groups as parameters, instead of the group."""
+    """Return the command with the fields of its groups as parameters."""
     signature = inspect.signature(command)
     annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     groups = {name: a for name, a in annotations.items() if isinstance(a, type) and is_dataclass(a)}

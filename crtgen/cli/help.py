@@ -1,4 +1,4 @@
-"""Help that fits: ``-h`` shows the usual options of a command, ``--help-all`` the others, too."""
+"""Short help: ``-h`` shows the usual options of a command, ``--help-all`` all of them."""
 
 from typing import Annotated, Any
 
@@ -50,7 +50,7 @@ _MOST = 12
 
 
 def with_short_help(command: Any) -> Any:
-    """The command, whose help leaves out what is seldom used if there is much."""
+    """Wrap a command so that its short help leaves out rare options if there are many."""
     options = [p for p in command.params if p.param_type_name == "option"]
     seldom = [p for p in options if p.opts[0] in _SELDOM]
     if len(options) <= _MOST or not seldom:
@@ -73,7 +73,7 @@ def with_short_help(command: Any) -> Any:
 
     @alone.command()
     def _nothing(wanted: Annotated[bool, wish] = False) -> None:
-        """Typer makes its options from those of functions only."""
+        """Stand in for a function: Typer reads options from functions only."""
 
     hide(True)
     made: Any = typer.main.get_command(alone)

@@ -1,9 +1,9 @@
 """Images that were built before: a second ``run`` of the same model builds nothing.
 
 Each is a folder in ``$XDG_CACHE_HOME/crtgen/images``, whose name is a digest of crtgen itself, the options,
-the board and the compiler. ``kept.json`` names every file that was read, and every file that is kept, by its
-SHA-256: an image is taken only if none of them has changed. Its first line is the person's mark over the rest
-(``crtgen.base.trust``), since a cache may be filled by others: a runner of CI, a home that was copied.
+the board and the compiler. ``kept.json`` lists every source file and every kept file with its SHA-256: an
+image is used only if none of them has changed. Its first line is the user's mark over the rest
+(``crtgen.base.trust``), since others may fill a cache: a CI runner, a copied home directory.
 """
 
 import hashlib
@@ -39,9 +39,10 @@ _VARIABLES = ("PATH", "CFLAGS", "ASFLAGS", "LDFLAGS")
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """``read`` and ``made`` are files by path, with their SHA-256; ``made`` are relative to the folder.
+    """Files that were ``read`` and ``made``, by path, with their SHA-256; ``made`` paths are relative to the
+    folder.
 
-    ``notes`` are what was said of the model.
+    ``notes`` are those on the model.
     """
 
     read: dict[str, str]
@@ -71,7 +72,7 @@ def _images() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class KeptImage:
-    """One image, or the place where it would be."""
+    """One image in the cache, or its future place."""
 
     folder: Path
 
@@ -107,7 +108,7 @@ class KeptImage:
     def keep(
         self, image: api.Image, read: dict[str, str], notes: Sequence[str], toolchain: str | None
     ) -> None:
-        """Keep an image that was made of the files ``read``, where this computer keeps anything."""
+        """Keep an image that was made of the files ``read``, if this computer keeps anything."""
         project = image.built.project
         kept = [project / MANIFEST, *image.files]
         with suppress(UsageError):

@@ -1,4 +1,4 @@
-"""Options that several commands share; ``choices`` has what they mean."""
+"""Options that several commands share; ``choices`` parses their values."""
 
 from functools import partial
 from pathlib import Path
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def nbytes(text: str) -> int:
-    """Bytes, as a number or as the files of boards write them: ``8192``, ``8K``, ``8 KiB``."""
+    """Parse bytes, as a number or as board files write them: ``8192``, ``8K``, ``8 KiB``."""
     text = str(text)  # crtgen.toml has numbers
     try:
         return int(text) if text.isascii() and text.isdigit() else parse_size(text)

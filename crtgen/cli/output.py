@@ -30,7 +30,7 @@ _PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
 
 
 class _Terminal(Console):
-    """A console that shows texts and never obeys them, wherever they come from."""
+    """A console that prints text from anywhere without obeying control sequences in it."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
@@ -43,12 +43,12 @@ _WIDEST = 10_000
 
 
 def on_log(line: str) -> None:
-    """A line of the device's log."""
+    """Print a line of the device's log."""
     log.print(f"device: {line}")
 
 
 def note(line: str) -> None:
-    """Something to know that is not a result."""
+    """Print a note, which is not part of the result."""
     log.print(line, soft_wrap=True)
 
 
@@ -66,7 +66,7 @@ class Output:
 
     @contextmanager
     def stage(self) -> Iterator[Callable[[str], None]]:
-        """Progress by stages: a spinner on a terminal, nothing elsewhere. Yields ``say(what)``."""
+        """Show progress: a spinner on a terminal, nothing elsewhere. Yields ``say(what)``."""
         if not log.is_terminal:
             yield lambda _: None
             return
@@ -78,11 +78,10 @@ class Output:
 
 @contextmanager
 def guarded(as_json: bool, debug: bool, dump: Path | None = None) -> Iterator[Output]:
-    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug`` let it through.
+    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug``, let it through.
 
-    A fault of the device goes into the file ``dump`` as a core dump, if one is named.
-
-    A full disk or a file that may not be read can be met anywhere: an ``OSError`` is an ordinary failure.
+    A fault of the device goes into the file ``dump`` as a core dump, if one is named. An ``OSError`` is an
+    ordinary failure: a full disk or an unreadable file can appear anywhere.
     """
     try:
         yield Output(as_json)
@@ -112,7 +111,6 @@ def guarded(as_json: bool, debug: bool, dump: Path | None = None) -> Iterator[Ou
 
 
 def report(error: CrtgenError, as_json: bool) -> None:
-    """Print an error: as JSON on stdout, or as lines on stderr."""
     if as_json:
         body: dict[str, Any] = {
             "error": type(error).__name__,
@@ -138,7 +136,7 @@ def report(error: CrtgenError, as_json: bool) -> None:
 
 
 class Rows:
-    """A table without lines. Where it is wider than the terminal, each row is some lines: nothing is cut.
+    """A table without lines. If it is wider than the terminal, a row takes several lines: nothing is cut.
 
     The columns named in ``right`` are aligned to the right.
     """
@@ -149,7 +147,7 @@ class Rows:
         self._rows: list[tuple[Text, ...]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """A row; cells from the end on may be left out."""
+        """Add a row; missing cells at its end are empty."""
         self._rows.append(tuple(Text(printable(c)) if isinstance(c, str) else c for c in cells))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -187,5 +185,4 @@ def _uncut(text: Text) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Rows:
-    """An empty table with these columns."""
     return Rows(columns, right)

@@ -1,4 +1,4 @@
-"""Recordings for ``crtgen run``: the runs of a pipeline, and the events in what came out."""
+"""Recordings for ``crtgen run``: the runs of a pipeline, and the events in its outputs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,13 +19,13 @@ __all__ = ["Heard", "Recorded", "recorded_by"]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A pipeline, for which recordings are read, as it was loaded."""
+    """A loaded pipeline that recordings are read for."""
 
     pipeline: JoinedPipeline
     loaded: Loaded
 
     def inputs(self, file: Path, quantize: bool, scaling: Scaling) -> Inputs:
-        """The runs of a recording. Raises ``UsageError`` for options that a pipeline does not heed."""
+        """Return the runs of a recording. Raises ``UsageError`` for options that a pipeline does not use."""
         pipeline = self.pipeline
         if quantize or scaling != Scaling():
             what = "a pipeline says itself what its network gets"
@@ -37,7 +37,7 @@ class Recorded:
         return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
 
     def heard(self, outputs: Sequence[Array]) -> "Heard | None":
-        """The events in the outputs of runs; None for a pipeline without a decision."""
+        """Find the events in the outputs of runs; None for a pipeline without a decision."""
         if self.pipeline.decision is None:
             return None
         return Heard(self.pipeline, self.pipeline.decision.names, events_of(self.pipeline, outputs))
@@ -56,7 +56,7 @@ class Heard:
         return {"events": [asdict(self._real(event)) for event in self.events]}
 
     def show(self, console: Console) -> None:
-        """Print a line for each event, and for each box that was found."""
+        """Print a line for each event, and for each box."""
         pipeline = self.pipeline
         for event in map(self._real, self.events):
             at = f"frame {event.sample // pipeline.hop}" if pipeline.is_camera else ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SHOWN, _LABELLED = 3, 5
-"""Elements of an output that are printed, without labels and with them."""
+"""Number of elements of an output that are printed: without labels, and with them."""
 
 
 @flattened

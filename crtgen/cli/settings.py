@@ -87,7 +87,7 @@ ASKS: Mapping[str, str] = {
     "port": "opens the line {}",
     "scheduler": "lets {} run programs here",
 }
-"""Options that do something beyond computing, and what they ask for."""
+"""Options that do more than compute, and what they ask for."""
 
 DATA = frozenset(
     (
@@ -166,10 +166,10 @@ DATA = frozenset(
         "workers",
     )
 )
-"""Options that say what is computed and shown, and do nothing else."""
+"""Options that change what is computed or shown, and nothing else."""
 
 SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
-"""Options that are said on the command line or not at all."""
+"""Options that only the command line may set."""
 
 # Options that decide what is computed. A command that reads models takes them, or refuses them by name:
 # otherwise one command would verify other code than the next one ships.
@@ -270,7 +270,7 @@ def _in_folder(settings: Settings, name: str, value: Any) -> Any:
 
 
 def asks_of(settings: Settings) -> list[str]:
-    """All that a ``crtgen.toml`` asks for beyond what a file may say."""
+    """List what a ``crtgen.toml`` asks for that needs consent."""
     named = (ask for name, value in settings.options.items() for ask in _asks(settings, name, value))
     archives = (
         f"trusts the code in {model.file} of {model.trust}" for model in settings.models if model.trust
@@ -325,13 +325,13 @@ def _told(check: Callable[[], None]) -> None:
 
 
 def cases_file(source: Path, expect: Path | None) -> Path | None:
-    """The file of cases that is named, or else that of the model in ``crtgen.toml``."""
+    """Return the file of cases: the named one, or that of the model in ``crtgen.toml``."""
     settings = current_settings() if expect is None else None
     return next((m.expect for m in settings.models if m.file == source), None) if settings else expect
 
 
 def chosen_models(models: Sequence[Path] | None, boards: Sequence[str] | None) -> list[ModelSettings]:
-    """Return the models that are named, or else all of ``crtgen.toml``, with their settings.
+    """Return the named models, or else all of ``crtgen.toml``, with their settings.
 
     ``boards`` replace theirs. Raises ``UsageError`` if there is no model.
     """

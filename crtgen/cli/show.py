@@ -34,17 +34,16 @@ _NUMBERS: Mapping[str, str] = {
 
 
 def number(value: int | None) -> str:
-    """With commas; nothing for what is not known."""
+    """Format a number with commas; an empty text for None."""
     return "" if value is None else f"{value:,}"
 
 
 def days_text(days: float | None) -> str:
-    """Days, with a tenth of them where they are few."""
+    """Format days, with one decimal if there are few."""
     return "" if days is None else f"{days:,.1f}" if days < 10 else f"{days:,.0f}"
 
 
 def interface_lines(report: Report) -> list[str]:
-    """A line for each input and output."""
     return [
         f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{f', {i.quant}' if i.quant else ''}"
         for kind, interfaces in (("input", report.inputs), ("output", report.outputs))
@@ -53,9 +52,9 @@ def interface_lines(report: Report) -> list[str]:
 
 
 def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
-    """A row for each layer, with these columns of numbers, and with the shape of its ``output``.
+    """Make a row for each layer, with these columns of numbers and, with ``output``, the shape of its output.
 
-    A loop over rows has a row for each of its operators, too.
+    A row loop has a row for each of its operators, too.
     """
     rows = table("layer", "operator", *(["output"] if output else []), "kernel", *numbers, right=numbers)
     for layer in report.layers:
@@ -78,13 +77,13 @@ def _counts(row: ReportedLayer | ReportedOperator, numbers: Sequence[str]) -> li
 
 
 def print_layers(console: Console, report: Report, *numbers: str) -> None:
-    """The layers under a line that names the model and the board."""
+    """Print the layers under a line that names the model and the board."""
     console.print(f"\n{report.model} on {report.board}")
     console.print(layer_table(report, *numbers))
 
 
 def print_real(console: Console, reports: Sequence[Report]) -> None:
-    """A line for each quantised model some of which is computed in float32."""
+    """Print a line for each quantised model that computes some layers in float32."""
     for report in reports:
         text = real_text(report)
         if text:
@@ -92,7 +91,7 @@ def print_real(console: Console, reports: Sequence[Report]) -> None:
 
 
 def figures_table(reports: Sequence[Report], days: Sequence[float | None] = ()) -> Rows:
-    """A row for each model with what it takes, and how many ``days`` a cell lasts, where that was asked."""
+    """Make a row of figures for each model, with battery life in ``days`` if that was asked for."""
     counted = [
         name for name in ("instructions", "cycles") if any(getattr(r, name) is not None for r in reports)
     ]

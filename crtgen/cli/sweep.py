@@ -100,7 +100,7 @@ def _goes_on(store: Path) -> Iterator[None]:
 
 
 class _Live(Watch):
-    """Shows how a sweep goes on: a line that changes on a terminal, failures as they come."""
+    """Shows a sweep's progress: a changing line on a terminal, failures as they come."""
 
     def __init__(self) -> None:
         columns = (

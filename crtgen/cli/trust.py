@@ -31,9 +31,9 @@ _MAPS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A file, what it asks for, and its digest; ``is_code`` if the file itself is what is to run.
+    """A file, what it asks for, and its digest; ``is_code`` if the file itself would run.
 
-    State has no digest: ``accept`` makes it this person's.
+    State has no digest: ``accept`` makes it this user's.
     """
 
     file: Path

@@ -106,7 +106,7 @@ def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verified:
-    """Result of ``verify``: the cases, optionally the outputs of layers and their losses, by model.
+    """Result of ``verify``: the cases, and optionally outputs and losses of layers, by model.
 
     ``borders`` are those of a pipeline's integer features.
     """

@@ -1,4 +1,4 @@
-"""An image on its device: inference and time, from Python."""
+"""A running image: inference and time, from Python."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -45,7 +45,7 @@ class Measurement:
 
 
 class Session:
-    """An image that runs on its device; a context manager that connects to it, and stops it at the end.
+    """A running image. The context manager connects to it, and stops it at the end.
 
     After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left. A fault of
     the device is a ``DeviceFault``, with names of the image.
@@ -79,8 +79,8 @@ class Session:
     ) -> Self:
         """Start the image on its board; entering the session connects to it.
 
-        The session keeps ``owner``: what the image's directory lives as long as. ``prepare`` is called with
-        the client once it is connected.
+        The session keeps ``owner``, on which the image's directory depends. ``prepare`` is called with the
+        client once it is connected.
         """
         if image.manifest.type != ("server" if prepare is None else "slot"):
             raise UsageError(
@@ -106,7 +106,7 @@ class Session:
         self._stack.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
     def open(self) -> Self:
-        """Connect to the device, as entering the session does; ``close`` ends what this began."""
+        """Connect to the device, without a ``with`` block; ``close`` ends the session."""
         with ExitStack() as stack:
             stack.enter_context(self.device)
             stack.enter_context(self.client)
@@ -128,13 +128,13 @@ class Session:
         return self.image.manifest.models
 
     def model(self, name: str | None = None) -> ModelInfo:
-        """Return the description of a model; of the only one if ``name`` is None."""
+        """Return the description of a model; None means the only one."""
         return choose_model(self.models, name)
 
     def infer(self, *inputs: Array, model: str | None = None) -> tuple[Array, ...]:
-        """One inference: an array per input, in order; the outputs, in order.
+        """Run one inference: an array per input, in order; returns the outputs, in order.
 
-        Raises ``UsageError`` for a wrong shape or type, ``RemoteError`` when the device refuses.
+        Raises ``UsageError`` for a wrong shape or type, ``RemoteError`` if the device refuses.
         """
         info = self.model(model)
         executor = self._executor(info.name)
@@ -158,12 +158,14 @@ class Session:
         self.client.copy_to(place, np.frombuffer(state, np.uint8))
 
     def recording(self, model: str | None = None) -> tuple[bytes, BlackBox]:
-        """The memory of a model's black box, and what is known of it. The image has to have one."""
+        """Return the memory of a model's black box, and its description. The image has to have one."""
         box = self._black_box(self.model(model))
         return self.client.copy_from(Tensor(box.address, (box.size,), DataType.of(np.uint8))).tobytes(), box
 
     def drift(self, model: str | None = None) -> bytes | None:
-        """Counts of a model's inputs, for ``crtgen.lab.measure.drift.read_window``; None if none are kept."""
+        """Return the counts of a model's inputs, for ``crtgen.lab.measure.drift.read_window``; None if none
+        are kept.
+        """
         return self.client.drift(self._executor(self.model(model).name))
 
     def _black_box(self, info: ModelInfo) -> BlackBox:
@@ -194,7 +196,7 @@ class Session:
         return board.is_real and (isinstance(self.device, SerialDevice) or board.rp2040js)
 
     def profile(self, model: str | None = None) -> tuple[int, ...]:
-        """Ticks of each layer of one run. The image has to be built with ``profile``."""
+        """Return the ticks of each layer of one run. The image has to be built with ``profile``."""
         info = self.model(model)
         ticks = self.client.profile(self._executor(info.name), timeout=RUN_TIMEOUT)
         if ticks is None:
@@ -273,7 +275,7 @@ def _symbols(image: BuiltImage) -> Symbols:
 
 
 def choose_model(models: Sequence[ModelInfo], name: str | None) -> ModelInfo:
-    """The model of that name; the only one if ``name`` is None. Raises ``UsageError``."""
+    """Return the model of that name; None means the only one. Raises ``UsageError``."""
     if name is None and len(models) == 1:
         return models[0]
     found = next((m for m in models if m.name == name), None)

@@ -1,4 +1,4 @@
-"""The report: everything that is known of a model on a board, in one structure."""
+"""The report: everything known about a model on a board, in one structure."""
 
 from typing import TYPE_CHECKING
 

@@ -11,17 +11,17 @@ _CHART = 64
 
 
 def bound_text(report: Report) -> str:
-    """Say how far the arena is above the lower bound."""
     return (
         "the least possible" if report.arena_optimal else f"at least {report.arena_lower_bound:,} are needed"
     )
 
 
 def arena_map(report: Report) -> str:
-    """The arena: a line per place with offset, bytes, the steps it is alive in, and a bar over the steps.
+    """Draw the arena: a line per place with offset, bytes, the steps in which it is alive, and a bar over the
+    steps.
 
     Scratch memory has its own lines. Long networks are drawn with several steps per column. Code without a
-    plan has no places.
+    plan gives an empty map.
     """
     bars = (
         Bar(place.offset, place.first, place.last, _label(place), place.nbytes)

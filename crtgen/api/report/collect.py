@@ -1,4 +1,4 @@
-"""A report of what the stages know: the compiled model, its plan, the image."""
+"""Assemble a report from the compiled model, its plan and its image."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ def reports_of(
     plans: Sequence[Plan] = (),
     image: SizeReport | None = None,
 ) -> tuple[Report, ...]:
-    """A report of each model of an image. Code that was read has no plan: nothing is known of its values."""
+    """Return a report of each model of an image. Imported code has no plan, so its values are unknown."""
     planned = {plan.graph.name: plan for plan in plans}
     return tuple(_report(info, board, optimize, planned.get(info.name), image) for info in models)
 

@@ -15,11 +15,11 @@ __all__ = ["ArenaPlace", "Report", "ReportedLayer"]
 
 @dataclass(frozen=True, slots=True)
 class ArenaPlace:
-    """A place in the arena: bytes from its start, length in bytes, and when it holds its data.
+    """A place in the arena: offset and length in bytes, and the steps in which it holds its data.
 
-    ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and one more than there are
-    steps is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has none, and the name of
-    its layer. ``alias_of`` is the value that this one is in another shape.
+    ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and the number of steps plus
+    one is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has none, and has the name
+    of its layer. ``alias_of`` is the value that this one shows in another shape.
     """
 
     name: str
@@ -49,9 +49,9 @@ class ArenaPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOperator:
-    """An operator of the model; ``ticks``, ``instructions`` and cycles as those of a layer.
+    """An operator of the model; ``ticks``, ``instructions`` and cycles as in ``ReportedLayer``.
 
-    Those of an operator within a loop over rows are its estimated share of what is measured for the loop.
+    An operator within a row loop gets its estimated share of the loop's measurement.
     """
 
     name: str
@@ -65,16 +65,15 @@ class ReportedOperator:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLayer:
-    """A layer; sizes in bytes. What is not known is None.
+    """A layer; sizes in bytes, None where unknown.
 
-    A plan knows ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output, whether it
-    computes with float32, ``weights_bytes`` (its constants as the model has them), ``scratch``, and
-    ``instructions_estimated``, by which kernels are chosen. A built image knows
-    ``code_bytes`` of its function and parts, how many layers share that, the ``constants_bytes`` that are
-    packed for it, and its ``stack_bytes``. A profile of a run knows ``ticks`` of the device's timer, and
-    where the device counts them, ``instructions``. ``cycles_estimated`` is there for cores with a model,
-    of flash too where the board says how it is read.
-    ``loop`` are the operators of a loop over rows.
+    From the plan: ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output, whether
+    the layer computes in float32, ``weights_bytes`` (its constants as the model has them), ``scratch``, and
+    ``instructions_estimated``, by which kernels are chosen. From a built image: ``code_bytes`` of its
+    function and parts, the number of layers that share them, the ``constants_bytes`` that are packed for it,
+    and its ``stack_bytes``. From a profile of a run: ``ticks`` of the device's timer and, where the device
+    counts them, ``instructions``. ``cycles_estimated`` exists for cores with a cycle model; it includes flash
+    waits where the board describes its flash. ``loop`` are the operators of a row loop.
     """
 
     name: str
@@ -104,7 +103,7 @@ class ReportedLayer:
 
     @property
     def operators(self) -> tuple[ReportedOperator, ...]:
-        """The operators of the model that it computes: one, or those of a loop over rows."""
+        """Operators of the model that the layer computes: one, or those of a row loop."""
         figures = (self.ticks, self.instructions, self.cycles_estimated)
         if not self.loop:
             return (ReportedOperator(self.name, self.operator, self.kernel, self.macs, *figures),)
@@ -132,15 +131,14 @@ _PLAIN = tuple(name for name in ReportedLayer.__slots__ if name not in _STRUCTUR
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """Everything that is known of a model on a board; sizes in bytes. What is not known is None.
+    """Everything known about a model on a board; sizes in bytes, None where unknown.
 
-    ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
-    places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
+    ``state_bytes`` are kept from run to run, beside the arena. From the plan: the ``graph`` as text, and the
+    places in the ``arena`` and of the ``states``. From a built image: the sizes of its parts. From a run:
     ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
-    ``cycles_estimated`` are those of the layers together; chips with such a core took ``silicon`` times as
-    many. ``pj_per_cycle`` is the energy of a cycle, in picojoules. ``flash_bytes`` are the models' code and
-    constants, which is what they take in whatever firmware; what is around them in the image is
-    ``image_flash_bytes``.
+    ``cycles_estimated`` is the sum over the layers; chips with such a core took ``silicon`` times as many.
+    ``pj_per_cycle`` is the energy of a cycle, in picojoules. ``flash_bytes`` are the models' code and
+    constants, in any firmware; ``image_flash_bytes`` is the whole image.
     """
 
     model: str
@@ -174,7 +172,7 @@ class Report:
 
     @property
     def image_flash_bytes(self) -> int | None:
-        """Code, constants, and the first values of variables in the image."""
+        """Code, constants, and the initial values of variables in the image."""
         return self.image.sizes.flash if self.image else None
 
     @property
@@ -189,7 +187,7 @@ class Report:
 
     @property
     def energy_uj(self) -> int | None:
-        """Microjoules of an inference, rounded up: by cycles that were counted, or are expected."""
+        """Microjoules of an inference, rounded up, from counted or else estimated cycles."""
         if self.pj_per_cycle is None or (self.cycles is None and self.cycles_estimated is None):
             return None
         expected = self.silicon * (self.cycles_estimated or 0)
@@ -197,7 +195,7 @@ class Report:
 
     @property
     def costs(self) -> tuple[int, ...]:
-        """The instructions of each layer: measured if they are for all, else estimated; 0 if unknown."""
+        """Instructions of each layer: measured if all are, else estimated; 0 if unknown."""
         for found in (
             [layer.instructions for layer in self.layers],
             [layer.instructions_estimated for layer in self.layers],
@@ -209,7 +207,7 @@ class Report:
 
     @property
     def float32_share(self) -> float | None:
-        """The share of the instructions that is float32, if some layer with weights is of integers."""
+        """Share of the instructions that is float32, for networks that have integer layers with weights."""
         quantised = any(layer.macs and layer.is_float32 is False for layer in self.layers)
         total = sum(self.costs)
         if not quantised or not total:
@@ -217,7 +215,7 @@ class Report:
         return sum(c for a, c in zip(self.layers, self.costs, strict=True) if a.is_float32) / total
 
     def measured(self, instructions: int | None, seconds: float, cycles: int | None = None) -> "Report":
-        """With the figures of an inference."""
+        """Return a copy with the figures of an inference."""
         return replace(self, instructions=instructions, cycles=cycles, seconds=seconds)
 
     def profiled(
@@ -225,7 +223,7 @@ class Report:
         ticks: Sequence[int],
         instructions: Sequence[int] | None = None,
     ) -> "Report":
-        """With the figures of each layer."""
+        """Return a copy with the figures of each layer."""
         nothing = [None] * len(self.layers)
         rows = zip(self.layers, ticks, instructions or nothing, strict=True)
         layers = (replace(a, ticks=t, instructions=i) for a, t, i in rows)

@@ -25,9 +25,9 @@ _RUN = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Runs ``(offset, bytes)`` that make the image for ``origin`` of that for ``base_origin``.
+    """The runs ``(offset, bytes)`` that turn the image for ``base_origin`` into the one for ``origin``.
 
-    ``size`` is that of both images, without signature; the last run may end with one behind it.
+    ``size`` is that of both images, without signature; a signature may follow in the last run.
     """
 
     base_origin: int
@@ -39,9 +39,10 @@ class Delta:
 
     @classmethod
     def between(cls, old: SlotImage, new: SlotImage, unit: int) -> "Delta":
-        """Runs are whole units of ``unit`` bytes, which the flash writes at once.
+        """Compare two images in units of ``unit`` bytes, which the flash writes at once.
 
-        Raises ``UsageError`` where more than weights differ: the images have to have one layout."""
+        Raises ``UsageError`` where more than weights differ: both images need the same layout.
+        """
         a, b = old.image, new.image
         if len(a) != len(b) or old.interface != new.interface:
             raise UsageError(
@@ -54,7 +55,6 @@ class Delta:
 
     @property
     def end(self) -> int:
-        """Bytes of the slot that are written."""
         return max([self.size, *(offset + len(data) for offset, data in self.runs)])
 
     @property
@@ -65,7 +65,7 @@ class Delta:
 
     @classmethod
     def read(cls, data: bytes, where: str) -> "Delta":
-        """Raises ``CorruptModelError`` for what is no whole delta."""
+        """Parse a delta. Raises ``CorruptModelError`` if it is incomplete."""
         if len(data) < _HEAD.size or data[:4] != DELTA_MAGIC:
             raise CorruptModelError(
                 "the file is not a delta", where=where, hint="crtgen slot --since makes them"
@@ -90,7 +90,9 @@ class Delta:
         return cls(base_origin, base_crc, origin, size, crc, tuple(runs))
 
     def apply(self, old: bytes) -> bytes:
-        """The new image, with its signature, of the old one. Raises ``UsageError`` for another old one."""
+        """Make the new image, with its signature, from the old one. Raises ``UsageError`` for another old
+        image.
+        """
         image = old[: self.size]
         if len(old) not in (self.size, self.size + SIGNATURE_BYTES) or zlib.crc32(image) != self.base_crc:
             raise UsageError(
@@ -103,7 +105,7 @@ class Delta:
         return bytes(made)
 
     def parts(self) -> Iterator[tuple[int, bytes | int]]:
-        """Yield the instructions that build the new image: offset, and bytes to write or a count of bytes to
+        """Yield the steps that build the new image: an offset, and bytes to write or a count of bytes to
         copy.
         """
         at = 0

@@ -69,7 +69,7 @@ def _stack(image: Image) -> int:
 
 
 def interface_file(compiled: Compiled, image: SlotImage) -> str:
-    """The header for firmware that runs versions of the model with the interface of ``image``."""
+    """Write a header for firmware that runs any version of the model with the same interface."""
     if not compiled.plans:
         raise UnsupportedError("code that is compiled already has no interface", where=image.name)
     return interface_header(compiled.plans[0], image.name, image.interface)

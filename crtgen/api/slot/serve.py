@@ -1,4 +1,4 @@
-"""A device that runs a model: its own image there, or a model in a slot of the firmware that runs already."""
+"""Start a device that runs a model: a server image of its own, or a push into a slot of running firmware."""
 
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ def build_server(
     toolchain: str | None = None,
     say: Say = silent,
 ) -> Image:
-    """A server with the model, or the image of the model for the slot of the site."""
+    """Build a server with the model, or the model's image for the slot of ``site``."""
     slot = site.slot if site else ""
     generated = compiled.generate("slot" if slot else "server", slot=slot, stack=stack, profile=profile)
     return generated.build(toolchain=toolchain, say=say)
@@ -32,7 +32,7 @@ def build_server(
 def start_server(
     image: Image, site: Site | None = None, *, counting: bool = True, on_log: Say = silent
 ) -> Session:
-    """Start what ``build_server`` built, or push it: a context manager, as ``Image.run`` is."""
+    """Start what ``build_server`` built, or push it: a context manager like ``Image.run``."""
     if site is None or not site.slot:
         return image.run(counting=counting, on_log=on_log, site=site)
     from crtgen.api.slot.make import slot_image

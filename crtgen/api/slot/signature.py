@@ -11,10 +11,10 @@ __all__ = ["sign"]
 
 
 def sign(image: SlotImage, key: Path) -> SlotImage:
-    """With the signature of an Ed25519 key in a PEM file without a password.
+    """Sign an image with an Ed25519 key from a PEM file without a password.
 
-    Firmware checks it by a library of its own, see ``crt_slot_place.verify``. Raises ``UsageError`` for
-    another kind of key.
+    Firmware checks the signature with a library of its own (``crt_slot_place.verify``). Raises ``UsageError``
+    for another kind of key.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -1,4 +1,4 @@
-"""Writing an image into a slot of a device that runs, over the RPC."""
+"""Writes an image into a slot of a running device, over the RPC."""
 
 import time
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Pushed:
 
 
 def slots_of(client: Client) -> SlotsState:
-    """The slots of a device. Raises ``UnsupportedError`` for firmware without any."""
+    """Return the slots of a device. Raises ``UnsupportedError`` for firmware without slots."""
     state = client.slots()
     if state is None:
         hint = "generate it with --slots, and write it to the board"
@@ -40,9 +40,9 @@ def slots_of(client: Client) -> SlotsState:
 def push(client: Client, image: SlotImage | Delta, *, commit: bool = True, say: Say = silent) -> Pushed:
     """Write an image into the slot that it is linked for, and commit it.
 
-    A delta is applied on the device to the image that it has in another slot. With ``commit`` the model runs
-    from the next start on, in a slot in RAM at once. Raises ``UsageError`` for an image for another place,
-    ``RemoteError`` where the device refuses it: its running model is then as it was.
+    A delta is applied on the device to the old image in another slot. With ``commit`` the model runs from the
+    next start on, and in RAM at once. Raises ``UsageError`` for an image for another place, ``RemoteError``
+    if the device refuses it; its running model is then unchanged.
     """
     began, state = time.monotonic(), slots_of(client)
     slot = _slot_at(state, image.origin)

@@ -1,7 +1,7 @@
-"""From an archive of TVM to the network that it was made of, which crtgen's own kernels then compute.
+"""Find the network that an archive of TVM was made from, for crtgen's own kernels.
 
-TVM folds parameters into its code and leaves the scales of channels out of the Relay text: the network comes
-from its file, and the archive says whether it is the right one.
+TVM folds parameters into its code and leaves the scales of channels out of the Relay text. So the network is
+read from its own file, and the archive only tells whether it is the right one.
 """
 
 import re
@@ -24,7 +24,7 @@ __all__ = ["Migrated", "migrate"]
 class Migrated:
     """A model of an archive, and the file of its network.
 
-    ``inputs``, ``parameters`` and ``scales`` are how many of each the archive names: the network has all.
+    ``inputs``, ``parameters`` and ``scales`` count those that the archive names; the network has them all.
     """
 
     model: str
@@ -40,7 +40,8 @@ class Migrated:
 def migrate(archive: Path, sources: Sequence[Path]) -> tuple[Migrated, ...]:
     """Find the network of each model of an archive among the sources.
 
-    Raises ``UnsupportedError`` for a model that does not say enough, and where no source is its network.
+    Raises ``UnsupportedError`` if the archive does not describe a model well enough, or if no source is its
+    network.
     """
     loaded = api.load(archive)
     content = loaded.package.content if isinstance(loaded, api.Imported) else None

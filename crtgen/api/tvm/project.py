@@ -1,6 +1,6 @@
 """The project API of TVM's micro host: what ``tvmc micro`` and ``GeneratedProject`` ask of a project.
 
-A folder with ``microtvm_api_server.py`` and no project is a template: projects are made from it.
+A folder that has ``microtvm_api_server.py`` but no project is a template: projects are made from it.
 """
 
 import shutil
@@ -24,10 +24,10 @@ from crtgen.firmware.project.manifest import MANIFEST
 __all__ = ["OPTIONS", "PROTOCOL", "Handler", "Option"]
 
 PROTOCOL = 1
-"""The version of the protocol, that of TVM 0.8 to 0.18."""
+"""Version of the protocol, which TVM 0.8 to 0.18 speak."""
 
 ARCHIVE = "model.tar"
-"""The archive of the models, which ``tvmc run`` reads, in the project that was made of it."""
+"""Archive of the models within a project; ``tvmc run`` reads it."""
 
 SCRIPT = "microtvm_api_server.py"
 
@@ -37,14 +37,16 @@ TYPES = {
     "standalone": "standalone",
     "mlperftiny": "mlperftiny",
 }
-"""Types of projects: the first is TVM's word for the second."""
+"""Types of projects. The first is TVM's word for the second."""
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option as TVM describes it: the methods that it is for are ``required`` or ``optional``."""
+    """An option as TVM describes it, with the methods that need it (``required``) or accept it
+    (``optional``).
+    """
 
     name: str
     help: str
@@ -104,7 +106,7 @@ OPTIONS = (
 
 
 class Handler:
-    """Answers for the project, or the template, in a folder."""
+    """Answers requests for the project, or the template, in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -124,7 +126,7 @@ class Handler:
     def generate_project(
         self, model_library_format_path: str, standalone_crt_dir: str, project_dir: str, options: Options
     ) -> None:
-        """Make a project of an archive, which is copied to it; TVM's own runtime is not used."""
+        """Make a project from an archive, which is copied into it; TVM's own runtime is not used."""
         kind = str(options.get("project_type") or "host_driven")
         board = options.get("board")
         if kind not in TYPES:
@@ -143,11 +145,10 @@ class Handler:
         shutil.copyfile(microtvm_dir() / SCRIPT, folder / SCRIPT)
 
     def build(self, options: Options) -> None:
-        """Build the project, or what has changed of it."""
         api.open_project(self._folder).build(toolchain=_text(options, "toolchain"), say=_say(options))
 
     def flash(self, options: Options) -> None:
-        """Write what was built to the connected board; in a simulator nothing has to be written."""
+        """Flash the connected board. A simulator needs nothing."""
         image, site = self._built(), Site(simulate=_flag(options, "simulate"))
         board = find_board(image.board)
         if board.is_host or site.is_simulated(board):
@@ -156,7 +157,7 @@ class Handler:
         write_connected(image.path, board, serial=serial, runner=runner, say=_say(options))
 
     def open_transport(self, options: Options) -> dict[str, Any]:
-        """Start the image in its simulator, or connect to the board, which runs it since ``flash``."""
+        """Start the image in its simulator, or connect to the board that runs it since ``flash``."""
         self.close_transport()
         image = self._built()
         site = Site(port=_text(options, "port"), simulate=_flag(options, "simulate"))
@@ -170,13 +171,13 @@ class Handler:
         return {"timeouts": asdict(opened.timeouts())}
 
     def close_transport(self) -> None:
-        """Stop the device. Without one it does nothing."""
+        """Stop the device, if one runs."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None
 
     def read_transport(self, n: int, timeout_sec: float | None) -> bytes:
-        """From 1 to ``n`` bytes of the device."""
+        """Read 1 to ``n`` bytes from the device."""
         return self._opened().read(n, timeout_sec)
 
     def write_transport(self, data: bytes, timeout_sec: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Content of the Relay text in an archive: the network that TVM compiled.
+"""The Relay text of an archive: the network that TVM compiled.
 
 The text has the operators and the types and scales of tensors. It leaves out the values of constants
 (``meta[relay.Constant]``), among them the scales of channels; parameters are only named.
@@ -30,8 +30,8 @@ Tensor = tuple[tuple[int, ...], str]
 class Relay:
     """A network as the text has it.
 
-    ``arguments`` are inputs and parameters by name, ``operators`` how often each is called, ``scales`` the
-    scales, with six digits, and zero points of tensors. ``hidden`` constants are named without a value.
+    ``arguments`` are inputs and parameters by name, ``operators`` counts the calls of each, ``scales`` are
+    the scales, with six digits, and zero points of tensors. ``hidden`` counts constants without a value.
     """
 
     arguments: dict[str, Tensor]

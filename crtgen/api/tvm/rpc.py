@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 as TVM's project API speaks it: a request and an answer are a line each."""
+"""JSON-RPC 2.0 in the form of TVM's project API: a request and an answer are a line each."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ METHODS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 """The methods, and the types of their parameters."""
 
 _FAILED, _PARSE, _REQUEST, _METHOD, _PARAMS = -32000, -32700, -32600, -32601, -32602
-"""Codes of errors: the first is any failure of a method, the others are those of JSON-RPC."""
+"""Error codes: the first is any failure of a method, the others are those of JSON-RPC."""
 
 Answer = dict[str, Any]
 
@@ -52,7 +52,7 @@ def serve(source: BinaryIO, target: BinaryIO, handler: object) -> None:
 
 
 def answer(line: bytes, handler: object) -> Answer:
-    """The answer to a request. What a method fails with is in it; nothing is raised."""
+    """Answer a request. An error of a method is part of the answer; nothing is raised."""
     number = None
     try:
         request = _request(line)

@@ -1,8 +1,8 @@
-"""The bytes to and from an image, as ``tvm.micro.Session`` takes them.
+"""The byte stream to and from an image, in the form that ``tvm.micro.Session`` takes.
 
 ::
 
-    with tvm.micro.Session(crtgen.api.tvm.transport(image)) as session:
+with tvm.micro.Session(crtgen.api.tvm.transport(image)) as session:
         executor = tvm.micro.create_local_aot_executor(session)
 """
 
@@ -22,7 +22,7 @@ _WAIT = 3600.0
 
 
 class IoTimeoutError(Exception):
-    """Nothing came, or not all could be sent, in the time that there was."""
+    """Nothing arrived, or not everything could be sent, in time."""
 
 
 class TransportClosedError(Exception):
@@ -31,7 +31,7 @@ class TransportClosedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TransportTimeouts:
-    """Seconds: until a start is tried again, until it is given up, for an answer after that; 0 is no end."""
+    """Seconds until a start is repeated, until it is given up, and for later answers; 0 waits for ever."""
 
     session_start_retry_timeout_sec: float
     session_start_timeout_sec: float
@@ -44,7 +44,7 @@ _PROCESS = TransportTimeouts(2.0, 10.0, 0.0)
 
 
 class Transport:
-    """A device that is started when the transport is opened; the interface is that of TVM's ``Transport``."""
+    """A device that starts when the transport is opened. The interface is that of TVM's ``Transport``."""
 
     def __init__(self, image: Image, site: Site | None = None) -> None:
         self._image = image
@@ -82,7 +82,7 @@ class Transport:
         self._device, self._inbox = None, b""
 
     def read(self, n: int, timeout_sec: float | None) -> bytes:
-        """From 1 to ``n`` bytes. Raises ``IoTimeoutError``, ``TransportClosedError``."""
+        """Read 1 to ``n`` bytes. Raises ``IoTimeoutError``, ``TransportClosedError``."""
         while not self._inbox:
             try:
                 self._inbox = self._open().stream.read(_WAIT if timeout_sec is None else timeout_sec)
@@ -95,7 +95,9 @@ class Transport:
         return data
 
     def write(self, data: bytes, timeout_sec: float | None) -> int:
-        """Send all bytes; how many they are. Raises as ``read`` does. Streams have a time of their own."""
+        """Send all bytes and return their number. Raises as ``read`` does. The timeout is the stream's
+        own.
+        """
         try:
             self._open().stream.write(data)
         except LinkTimeoutError as error:
@@ -111,7 +113,7 @@ class Transport:
 
 
 def transport(image: Image, *, site: Site | None = None) -> Transport:
-    """The transport for ``tvm.micro.Session`` to an image; ``site`` says where, as for ``Image.run``."""
+    """Make the transport to an image for ``tvm.micro.Session``; ``site`` as for ``Image.run``."""
     return Transport(image, site)
 
 

@@ -1,7 +1,7 @@
-"""Arrays of NumPy: ``.npy``, and ``.npz``, which is a ZIP archive of them.
+"""NumPy arrays: ``.npy``, and ``.npz``, which is a ZIP archive of them.
 
-``numpy.load`` is not used: it allocates what a header claims before it reads, and would evaluate objects if
-somebody let it. The header says shape and type; both have to fit the bytes that follow.
+``numpy.load`` is not used: it allocates what a header claims before it reads, and can be told to run pickled
+objects. Here the shape and type of the header have to fit the bytes that follow.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ AnyArray = npt.NDArray[Any]
 
 
 def read_array(path: Path, what: str, hint: str = "write it with numpy.save") -> AnyArray:
-    """The array of a ``.npy``; ``UsageError`` for anything else."""
+    """Read a ``.npy``. Raises ``UsageError`` for anything else."""
     with foreign(path, what, hint):
         return _array(files.read(path, what))
 
@@ -38,9 +38,9 @@ def read_arrays(
     hint: str = "write it with numpy.save or numpy.savez",
     needed: Sequence[str] = (),
 ) -> dict[str, AnyArray]:
-    """The arrays of a ``.npz`` by name; that of a ``.npy`` has no name, ``""``.
+    """Read the arrays of a ``.npz`` by name. The array of a ``.npy`` has the name ``""``.
 
-    Raises ``UsageError`` for anything else, and if one that is ``needed`` is missing.
+    Raises ``UsageError`` for any other file, and if one of the ``needed`` names is missing.
     """
     with foreign(path, what, hint):
         data = files.read(path, what)

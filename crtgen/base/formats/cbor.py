@@ -9,9 +9,10 @@ _SIZES = {24: 1, 25: 2, 26: 4}
 
 
 def parse_cbor(data: bytes) -> Any:
-    """The only item in ``data``; ``ValueError`` for anything else, or for arrays in arrays beyond eight.
+    """Parse ``data``, which must be one item. Raises ``ValueError`` for anything else, or beyond eight levels
+    of nesting.
 
-    Every item has a byte at least, so memory is bounded by the length of ``data``.
+    Every item takes at least a byte, so memory is bounded by the length of ``data``.
     """
     found, end = _item(data, 0, 0)
     if end != len(data):

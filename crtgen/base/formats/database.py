@@ -1,9 +1,9 @@
-"""SQLite files, opened so that a file that came along can do nothing.
+"""SQLite files, opened so that a prepared file can do no harm.
 
 A rollback journal (``x.db-journal``) may name a super-journal, and SQLite removes the file of that name when
-it opens the database. So a database with a journal is refused before SQLite sees it. Databases that crtgen
-makes never have one: they are made beside in a temporary folder, and use a write-ahead log (``x.db-wal``),
-which names no files.
+it opens the database. So a database with a journal is refused before SQLite sees it. crtgen's own databases
+never have one: they are created in a temporary folder, and use a write-ahead log (``x.db-wal``), which names
+no files.
 """
 
 import sqlite3
@@ -18,7 +18,9 @@ __all__ = ["Connection", "DatabaseError", "is_database", "open_database"]
 
 Connection = sqlite3.Connection
 DatabaseError = (sqlite3.Error, UnicodeError)
-"""Exceptions for damaged files; Python cannot decode all of SQLite's messages."""
+"""Exceptions for damaged files. Python cannot decode all of SQLite's messages, hence
+``UnicodeDecodeError``.
+"""
 
 # Seconds that a write waits for another process's.
 _BUSY = 60.0
@@ -28,7 +30,7 @@ _BESIDE = ("-journal", "-wal", "-shm")
 
 
 def is_database(path: Path) -> bool:
-    """True for a regular file, no link, that begins as SQLite's do."""
+    """Return True for a regular file, not a link, that begins as SQLite's do."""
     return not path.is_symlink() and files.read_start(path, len(_MAGIC)) == _MAGIC
 
 

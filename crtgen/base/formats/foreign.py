@@ -1,4 +1,4 @@
-"""The budget for a file and the one kind of error, which all doors share."""
+"""The budget and the error handling that all readers share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ __all__ = ["foreign"]
 
 @contextmanager
 def foreign(path: Path, what: str, hint: str = "") -> Iterator[budget.Budget]:
-    """Let a library read a file; whatever it raises is a ``UsageError`` that says ``what`` cannot be read.
+    """Run a library's reader: whatever it raises becomes a ``UsageError`` that ``what`` cannot be read.
 
-    The budget is that of the file, or of the load around it. A lack of memory stays one, which
-    ``budget.spending`` explains, and warnings of the library are not shown.
+    The budget is that of the file, or of the load around it. ``MemoryError`` is passed on for
+    ``budget.spending`` to explain; warnings of the library are not shown.
     """
     with budget.spending(str(path)) as spent, catch_warnings(action="ignore"):
         try:

@@ -41,10 +41,12 @@ def read_picture(
     box: bool = False,
     check: Callable[[int, int], None] = lambda width, height: None,
 ) -> tuple[npt.NDArray[np.uint8], tuple[int, int]]:
-    """Bytes ``[H, W, 3]``, or ``[H, W]`` if ``grey``, resized to ``size`` (W, H); and the size of before.
+    """Read a picture, resized to ``size`` (W, H): bytes ``[H, W, 3]``, or ``[H, W]`` if ``grey``; and its
+    original size.
 
     Pixels are interpolated linearly, or averaged over a ``box``. ``check`` may refuse a width and height
-    before anything is decoded. Raises ``UsageError``, or ``UnsupportedError`` for what takes too much memory.
+    before anything is decoded. Raises ``UsageError``, or ``UnsupportedError`` for a picture that takes too
+    much memory.
     """
     try:
         from PIL import Image

@@ -22,9 +22,10 @@ _SAMPLE = np.dtype([("microamperes", "<f4"), ("pins", "<u2")])
 
 
 def ppk2_currents(path: Path, what: str) -> npt.NDArray[np.float32]:
-    """Samples in microamperes: a ZIP file has them as float32, each with 16 bits of the digital pins.
+    """Read samples in microamperes from a ``.ppk2``, a ZIP archive of float32 with 16 bits of digital pins
+    each.
 
-    Samples that were lost are left out. Raises ``UsageError``.
+    Lost samples are left out. Raises ``UsageError``.
     """
     with opened_zip(path, what, "export it as CSV") as members:
         about = json.loads(members.read("metadata.json"))
@@ -36,9 +37,9 @@ def ppk2_currents(path: Path, what: str) -> npt.NDArray[np.float32]:
 
 
 def jls_means(path: Path, what: str) -> Mapping[str, float]:
-    """Mean of each signal (``current``, ``voltage``, ``power``) by its name, in A, V, W.
+    """Return the mean of each signal (``current``, ``voltage``, ``power``), in A, V, W.
 
-    The file has statistics for each level of zoom, so that little of it is read. Raises ``UsageError``.
+    The file has statistics for each zoom level, so little of it is read. Raises ``UsageError``.
     """
     try:
         from pyjls import Reader  # type: ignore[import-untyped]

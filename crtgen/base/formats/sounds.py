@@ -28,9 +28,9 @@ _PER_FRAME = 12
 
 
 def read_sound(path: Path) -> tuple[npt.NDArray[np.float32], int]:
-    """Samples from -1 to 1, mixed to one channel, and the rate in Hz.
+    """Read samples from -1 to 1, mixed to one channel, and the rate in Hz.
 
-    Raises ``UsageError``, or ``UnsupportedError`` for what takes too much memory.
+    Raises ``UsageError``, or ``UnsupportedError`` for a sound that takes too much memory.
     """
     try:
         import soundfile  # type: ignore[import-untyped]
@@ -56,7 +56,7 @@ def read_sound(path: Path) -> tuple[npt.NDArray[np.float32], int]:
 
 
 def read_wav(path: Path, channels: int, bits: int, rate: int) -> bytes:
-    """The samples of a WAV of plain integers of this form, as they are. Raises ``UsageError`` for another."""
+    """Read the samples of a WAV of plain integers, unconverted. Raises ``UsageError`` for another form."""
     hint = f"export it as WAV, {bits} bits, {'one channel' if channels == 1 else f'{channels} channels'}"
     with foreign(path, "the sound", hint):
         data = files.read(path, "the sound")

@@ -15,7 +15,7 @@ _PER_CELL = 60
 
 
 def read_table(path: Path, what: str, hint: str = "") -> list[list[str]]:
-    """The rows of a table, empty ones too. ``UsageError`` for what is none."""
+    """Read all rows of a table, also empty ones. Raises ``UsageError``."""
     with foreign(path, what, hint) as spent:
         text = files.read_text(path, what)
         spent.take(_PER_CELL * (text.count(",") + text.count("\n")), "cells")
@@ -23,5 +23,5 @@ def read_table(path: Path, what: str, hint: str = "") -> list[list[str]]:
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The rows of lines of text, one after the other, within ``foreign``, or of a file of crtgen's own."""
+    """Split lines of text into rows, inside ``foreign`` or for crtgen's own files."""
     return csv.reader(lines)

@@ -13,13 +13,12 @@ __all__ = ["parse_toml", "parse_toml_to_edit"]
 
 
 def parse_toml(text: str, path: Path, what: str) -> dict[str, Any]:
-    """The tables of a text. Raises ``UsageError``."""
     with foreign(path, what):
         return tomllib.loads(text)
 
 
 def parse_toml_to_edit(text: str, path: Path, what: str) -> "TOMLDocument":
-    """A document that keeps its comments when it is written. Raises ``UsageError``."""
+    """Parse a document that keeps its comments when it is written back. Raises ``UsageError``."""
     import tomlkit  # takes a while, and few commands write
 
     with foreign(path, what):

@@ -15,7 +15,7 @@ _PER_ELEMENT = 200
 
 
 def parse_xml(data: bytes, path: Path, what: str) -> Element:
-    """The root of a document in UTF-8 without entities of its own. Raises ``UsageError``."""
+    """Parse a document in UTF-8 without entities of its own. Raises ``UsageError``."""
     with foreign(path, what) as spent:
         if b"<!ENTITY" in data or b"\0" in data:
             raise UsageError(

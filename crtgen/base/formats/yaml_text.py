@@ -9,7 +9,6 @@ __all__ = ["parse_yaml"]
 
 
 def parse_yaml(text: str, path: Path, what: str) -> Any:
-    """Parse YAML. Raises ``UsageError``."""
     import yaml  # takes a tenth of the start of every command, and few have a map
 
     with foreign(path, what):

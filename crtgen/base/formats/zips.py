@@ -28,15 +28,15 @@ class ZipMembers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names in the order of the archive. They are never paths."""
+        """Names in the order of the archive. They are never used as paths."""
         return tuple(self._members)
 
     def size(self, name: str) -> int:
-        """Bytes that a member has at most."""
+        """Return the most bytes that a member can have."""
         return self._members[name].file_size
 
     def read(self, name: str) -> bytes:
-        """Content of a member, for which the budget is asked. ``ValueError`` if there is no such member."""
+        """Read a member, after asking the budget. Raises ``ValueError`` if there is none of this name."""
         member = self._members.get(name)
         if member is None:
             raise ValueError(f"the archive has no {name}")

@@ -1,6 +1,6 @@
 """A core dump of a fault: an ELF core that GDB opens together with the image.
 
-Its note is Linux's ``prstatus`` for ARM (148 bytes, 18 registers from byte 72 on), which GDB takes for bare
+Its note is Linux's ``prstatus`` for ARM (148 bytes, 18 registers from byte 72 on), which GDB accepts for bare
 metal, too. Its segments are the memory that came with the report.
 """
 

@@ -1,4 +1,4 @@
-"""The fault status registers in words. Bits: CFSR and HFSR in the Armv8-M Reference Manual, D1.2."""
+"""The fault status registers in words. Bits of CFSR and HFSR: Armv8-M Reference Manual, D1.2."""
 
 from crtgen.device.fault.record import Fault
 
@@ -9,7 +9,7 @@ _STACKING = 1 << 4 | 1 << 12
 _STACK_LIMIT = 1 << 20
 _NMI = 2
 GUARD = 512
-"""The number of an exception that no core has: the server found a guard of an arena overwritten."""
+"""Exception number, used by no core, for an overwritten guard of an arena."""
 
 _CFSR = {
     0: ("IACCVIOL", "code where there is none"),
@@ -39,14 +39,14 @@ _HFSR = {
 
 
 def status_words(fault: Fault) -> tuple[str, ...]:
-    """The names of the bits that are set, with what they mean."""
+    """Name the bits that are set, with what they mean."""
     rows = [row for bit, row in _CFSR.items() if fault.cfsr >> bit & 1]
     rows += [row for bit, row in _HFSR.items() if fault.hfsr >> bit & 1]
     return tuple(f"{name}: {text}" for name, text in rows)
 
 
 def address_of(fault: Fault) -> int | None:
-    """The address whose access failed, where the core knows it."""
+    """Return the address whose access failed, if the core knows it."""
     if fault.exception == GUARD:
         return fault.bfar
     if fault.cfsr & _MMFAR_VALID:
@@ -55,7 +55,7 @@ def address_of(fault: Fault) -> int | None:
 
 
 def kind_of(fault: Fault) -> str:
-    """Return the kind of fault in a few words."""
+    """Describe the kind of fault in a few words."""
     if fault.exception == _NMI:
         return "watchdog: no progress"
     if fault.exception == GUARD:

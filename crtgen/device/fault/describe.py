@@ -11,7 +11,7 @@ _MOST_CALLS = 32
 
 
 def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
-    """The error for a fault, with the names that the image has for its addresses.
+    """Make the error for a fault, with names from the image for its addresses.
 
     The callers are the words of the stack that are addresses behind a call: old ones may be among them.
     """

@@ -1,7 +1,7 @@
-"""The report of a fault as it comes: lines with memory of the device, then where the record is in it.
+"""Parser of a fault report: lines with memory of the device, then the record's place in it.
 
-What a line does not have in its place is passed over, as the device may be a broken one. See section 5 of
-``crtgen/runtime/SPEC.md``.
+A line that does not fit the format is skipped, since a broken device may send anything. The format is in
+section 5 of ``crtgen/runtime/SPEC.md``.
 """
 
 import re
@@ -43,7 +43,7 @@ class Fault:
 
     @classmethod
     def of_bytes(cls, data: bytes, memory: Mapping[int, bytes] | None = None) -> "Fault | None":
-        """The fault of a record; None if the bytes are none."""
+        """Parse a record; None if the bytes hold none."""
         if len(data) != _WORDS.size:
             return None
         magic, *words, crc = _WORDS.unpack(data)
@@ -66,7 +66,7 @@ class Fault:
         return max(0, self.stack_top - self.registers["sp"]) if self.stack_size else 0
 
     def words(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Address and value of each word between two addresses that came with the report."""
+        """Return address and value of each word of the report between two addresses."""
         found = []
         for address, data in sorted(self.memory.items()):
             for at in range(-address % 4, len(data) - 3, 4):
@@ -76,14 +76,14 @@ class Fault:
 
 
 class FaultReader:
-    """Takes lines of a device's log, and keeps those of a report."""
+    """Takes lines of a device's log and collects those of a fault report."""
 
     def __init__(self) -> None:
         self._memory: dict[int, bytes] = {}
         self._size = 0
 
     def take(self, line: str) -> "Fault | bool":
-        """The fault, if the line completes its report; else whether the line belongs to one."""
+        """Return the fault if the line completes a report; else True if the line belongs to one."""
         if dumped := _DUMP.fullmatch(line):
             data = bytes.fromhex(dumped[2])
             self._size += len(data)

@@ -1,4 +1,4 @@
-"""Addresses of an image as names: which function, who called it, which layer of a model that was."""
+"""Names for addresses of an image: the function, its caller, and the layer of a model."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,9 @@ class FunctionRange:
 
 
 class Symbols:
-    """The functions of an ELF file. One that cannot be read has none: a fault is reported all the same.
+    """The functions of an ELF file; empty for a file that cannot be read, so that a fault is still reported.
 
-    ``layers`` are the layers of the models in their order, each with the names of its functions.
+    ``layers`` are the layers of the models in order, each with the names of its functions.
     """
 
     def __init__(self, image: Path, layers: Sequence[tuple[str, Sequence[str]]] = ()) -> None:
@@ -37,12 +37,12 @@ class Symbols:
         self._layers = tuple(layers)
 
     def function_at(self, address: int) -> str:
-        """The function that an address is in; empty if there is none."""
+        """Return the function at an address; empty if there is none."""
         found = self._function(address)
         return found.name if found else ""
 
     def text_at(self, address: int) -> str:
-        """The string at an address of the image; empty if there is none."""
+        """Return the string at an address of the image; empty if there is none."""
         for base, data in self._memory:
             if base <= address < base + len(data):
                 text = data[address - base :].partition(b"\0")[0][:_LONGEST_TEXT]
@@ -60,10 +60,10 @@ class Symbols:
         return len(short) == 1 and short[0] & 0xFF87 == 0x4780
 
     def layer_of(self, function: str, returns: Sequence[int]) -> str:
-        """The layer that ``function`` computes, called from the addresses ``returns``.
+        """Return the layer that ``function`` computes, called from the addresses ``returns``.
 
-        Layers that share a function are told apart by which of the calls in their model's code it is; those
-        that are not are all named.
+        Layers that share a function are told apart by the calling instruction in their model's code; if that
+        is not possible, all are named.
         """
         users = [name for name, functions in self._layers if functions and functions[0] == function]
         if len(users) > 1:

@@ -1,4 +1,4 @@
-"""Writes images to boards, with the programs that the boards' makers and others offer."""
+"""Writes images to boards, with the programs that chip makers and others offer."""
 
 from crtgen.device.flash.boot_loader import show_drive
 from crtgen.device.flash.connected import write_connected

@@ -1,4 +1,4 @@
-"""Boards whose serial port is their own, over USB: asked over it to show the boot loader's drive."""
+"""Boards with a USB serial port of their own: over it they are asked to show the boot loader's drive."""
 
 import time
 

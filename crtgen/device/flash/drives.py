@@ -1,4 +1,4 @@
-"""Boot loaders that are drives: https://github.com/microsoft/uf2"""
+"""Boot loaders that appear as drives: https://github.com/microsoft/uf2"""
 
 import os
 import sys
@@ -17,7 +17,7 @@ _LONGEST = 4096
 
 
 def drives_of(board_id: str) -> list[Path]:
-    """The mounted drives of boot loaders with that Board-ID. A link on a drive is none, wherever it leads."""
+    """Return the mounted boot loader drives with that Board-ID. Links on a drive are ignored."""
     return [drive for drive in _drives() if not drive.is_symlink() and _board_id(drive) == board_id]
 
 

@@ -1,4 +1,4 @@
-"""From the output of a runner that failed to the error that says what to do."""
+"""Turns the output of a failed runner into an error that says what to do."""
 
 import re
 
@@ -79,7 +79,7 @@ def says_failed(output: str) -> bool:
 
 
 def explain(runner: str, board: Board, output: str, status: int) -> FlashError:
-    """The cause as the output tells it, else its last lines."""
+    """Find the cause in the output, or else quote its last lines."""
     pack = "".join(board.flash_with.target("pyocd")) if board.flash_with else ""
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, output):

@@ -33,7 +33,7 @@ class Flashed:
 
 
 def flash(job: FlashJob, runner: str | None = None, *, timeout: float = TIME_LIMIT) -> Flashed:
-    """Write the image and start it, with the first runner that can unless one is named.
+    """Write the image and start it, with ``runner`` or else the first one that can.
 
     Raises ``ToolMissingError``, ``UsageError`` for a runner that does not know the board, and ``FlashError``
     with the runner's output for everything else.

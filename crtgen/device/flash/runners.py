@@ -1,5 +1,3 @@
-"""The command lines of a runner for a board."""
-
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -61,9 +59,9 @@ class FlashJob:
 
     @property
     def probe(self) -> str:
-        """The number of the probe as an argument, empty for any. OpenOCD and others run what such words say.
+        """Number of the probe as an argument, empty for any. OpenOCD and others execute such words.
 
-        Raises ``UsageError`` for a number that is not given to them.
+        Raises ``UsageError`` for a number that could be more than a number.
         """
         return self.serial.argument("the number of the probe") if self.serial else ""
 
@@ -88,7 +86,7 @@ class FlashJob:
         return tuple(name for name in (*listed, "gdb") if name != "west" or self.is_zephyr)
 
     def file(self, suffix: str) -> Path:
-        """The image as another file, which the build makes beside the ELF. Raises ``FlashError``."""
+        """Return the image as another file, which the build makes beside the ELF. Raises ``FlashError``."""
         file = self.image.with_suffix(suffix)
         if file != self.image and not file.is_file():
             hint = "build it again" + (
@@ -104,7 +102,9 @@ class FlashJob:
 
 
 def commands(runner: str, job: FlashJob) -> list[list[str]]:
-    """Programs with their arguments, in order. Raises ``UsageError`` for a runner that the board has not."""
+    """Return the programs with their arguments, in order. Raises ``UsageError`` for a runner that the board
+    does not have.
+    """
     if runner not in RUNNERS:
         raise UsageError(f"unknown runner {runner}", hint=f"known: {', '.join(RUNNERS)}")
     if runner == "gdb":

@@ -1,6 +1,6 @@
-"""The runners, as data: their command lines, what they read, how they are told the probe, what installs them.
+"""The runners as data: command lines, files they read, arguments that select the probe, how to install them.
 
-The command lines are from each program's manual; where Zephyr's west knows the program, they are as west's.
+The command lines are from each program's manual; for programs that Zephyr's west knows, they are as west's.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ __all__ = ["INSTALL", "TABLE", "Runner"]
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Command lines of a program that writes an image: ``commands`` are run in turn.
+    """Command lines of a program that writes an image; ``commands`` are run in turn.
 
     Words in them are templates: ``{image}`` is the image with the suffix ``file``, ``{address}`` its first
     address, ``{python}`` the Python that runs crtgen, ``{script}`` a file with the text ``script``. The word
@@ -133,7 +133,7 @@ TABLE: Mapping[str, Runner] = {
         ".uf2", (("picotool", "load", "-x", "{probe}", "{image}"),), ("--ser", "{serial}"), target=()
     ),
 }
-"""Runners by name, except west and gdb, which are more than a command line."""
+"""Runners by name, except west and gdb, which need code."""
 
 INSTALL: Mapping[str, str] = {
     "west": "pip install west",

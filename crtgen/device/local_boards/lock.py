@@ -1,4 +1,4 @@
-"""A lock per board, held by one process of this computer: others wait instead of fighting."""
+"""A lock per board: processes of this computer wait for each other."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _LONGEST = 200
 
 @contextmanager
 def board_lock(key: str, timeout: float = 600.0) -> Iterator[None]:
-    """Hold the lock of the board that ``key`` names. It ends with the process, however that ends.
+    """Hold the lock of the board that ``key`` names, at most until the process ends.
 
     Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that has it, and ``UsageError``
     where the lock is not safe from other users.

@@ -1,4 +1,4 @@
-"""Switches a board off and on, by the command that its hardware map names."""
+"""Power-cycles a board with the command of its hardware map."""
 
 import shlex
 import time

@@ -25,10 +25,10 @@ _PORT = re.compile(r"/dev/[\w./:+-]+|COM\d+", re.ASCII)
 class LocalBoard:
     """A board on the bench.
 
-    ``boards`` are the names that it may have: several kinds of board share one USB id. ``serial`` is the
-    number of its probe and ``port`` its serial port, each empty if unknown. ``ports`` are all of a probe with
-    several, of which nobody knows the right one. The rest is what a hardware map says, else empty and 0:
-    ``gdb_server`` is where the board's debugger listens, ``reset`` a command that switches it off and on.
+    ``boards`` are its possible names, since several kinds of board share a USB id. ``serial`` is the number
+    of its probe and ``port`` its serial port, each empty if unknown. ``ports`` are all ports of a probe with
+    several, if the right one is unknown. The rest comes from a hardware map, else it is empty or 0:
+    ``gdb_server`` is the address of the board's debugger, ``reset`` a command that power-cycles it.
     """
 
     boards: tuple[str, ...]
@@ -61,12 +61,13 @@ def connected_units(hardware_map: Path | None = None) -> tuple[LocalBoard, ...]:
 
 
 def is_connected(board: Board, hardware_map: Path | None = None) -> bool:
-    """Return whether a device is connected that may be such a board."""
+    """Return whether a connected device may be such a board."""
     return any(board.name in unit.boards for unit in connected_units(hardware_map))
 
 
 def choose_unit(board: Board, units: tuple[LocalBoard, ...], serial: str | None = None) -> LocalBoard:
-    """The one unit that is such a board, and whose probe's number starts with ``serial``.
+    """Return the only connected unit that may be such a board, with a probe number that starts with
+    ``serial``.
 
     Raises ``UsageError`` if there are several, ``LinkError`` if there is none.
     """

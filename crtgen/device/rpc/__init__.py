@@ -1,4 +1,4 @@
-"""The serial RPC: frames, sessions, messages (all sans-IO), and a client and a device on top."""
+"""The serial RPC: frames, sessions and messages (all sans-IO), and a client and a device on top."""
 
 from crtgen.device.rpc.client import HOST, SERIAL, SIMULATOR, Client, Info, PoolUsage, Timeouts
 from crtgen.device.rpc.connection import RemoteFunction, RemoteModule, RemoteTensor

@@ -1,4 +1,4 @@
-"""The client: a connection, the model on the device, and what crtgen's own firmware can do besides."""
+"""The client: a connection, the model on the device, and extensions of crtgen's firmware."""
 
 import struct
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class PoolUsage:
 
 @dataclass(frozen=True, slots=True)
 class BlackBox:
-    """Record of the last ``runs`` runs of a model: its memory, and the position of its states."""
+    """Record of the last ``runs`` runs of a model: its memory, and the offset of its states."""
 
     address: int
     size: int
@@ -68,7 +68,9 @@ class BlackBox:
 
 @dataclass(frozen=True, slots=True)
 class SlotPlace:
-    """A slot of a device: where it is, where its model works, and 0 or why its model cannot be used."""
+    """A slot of a device: its place, the place of its model's memory, and 0 or the reason why its model is
+    unusable.
+    """
 
     origin: int
     size: int
@@ -79,10 +81,10 @@ class SlotPlace:
 
 @dataclass(frozen=True, slots=True)
 class SlotsState:
-    """The slots of a device: ``active`` has the model that runs, or None, ``previous`` that before it.
+    """The slots of a device: ``active`` holds the running model, or None; ``previous`` held the one before.
 
-    ``trial``: it was not confirmed yet, and ``tries`` starts are left for that. Bytes are written
-    ``write_size`` at once.
+    ``trial``: the model was not confirmed yet, and has ``tries`` starts left for that. Flash is written
+    ``write_size`` bytes at once.
     """
 
     active: int | None
@@ -96,11 +98,10 @@ class SlotsState:
 class Client(Connection):
     """A connection to a device; see ``Connection``.
 
-    The methods from ``info`` on need crtgen's firmware. They return None where the device does not have them.
+    The methods from ``info`` on need crtgen's firmware. They return None if the device does not have them.
     """
 
     def aot_executor(self, name: str = "default") -> AotExecutor:
-        """The AOT executor of a model."""
         return AotExecutor.create(self, name)
 
     def time_evaluator(
@@ -116,7 +117,9 @@ class Client(Connection):
         repeats_to_cooldown: int = 1,
         timeout: float | None = None,
     ) -> tuple[float, ...]:
-        """Mean seconds of ``number`` calls without arguments, ``repeat`` times, after a warm-up."""
+        """Return the mean seconds of ``number`` calls without arguments, ``repeat`` times, after a
+        warm-up.
+        """
         asked = (number, repeat, min_repeat_ms)
         limits = (limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         evaluator = self._evaluator(module, name, 1, 0, *asked, *limits)
@@ -154,12 +157,13 @@ class Client(Connection):
         return PoolUsage(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
 
     def last_fault(self) -> Fault | None:
-        """The fault after which the device started again, unless a host was told of it then; once."""
+        """Return the fault after which the device restarted, once, unless a host was told of it at that
+        time.
+        """
         data = self._ask(endpoints.FAULT)
         return None if data is None else Fault.of_bytes(data)
 
     def ticks_per_second(self) -> int | None:
-        """Frequency of the timer that ``calibrate``, ``measure`` and ``profile`` read."""
         return self._ask(endpoints.TICKS_PER_SECOND)
 
     def calibrate(self, loops: int) -> int | None:
@@ -167,7 +171,9 @@ class Client(Connection):
         return self._ask(endpoints.CALIBRATE, loops)
 
     def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:
-        """Ticks of each of ``runs`` inferences; ``timeout`` is for as many as one packet reports."""
+        """Return the ticks of each of ``runs`` inferences; ``timeout`` is for the runs that one packet
+        reports.
+        """
         portion = max(1, (self.max_packet - _CALL_BYTES) // 8)
         parts = []
         for done in range(0, runs, portion):
@@ -181,10 +187,10 @@ class Client(Connection):
         return self._array(b"".join(parts), "<u8")
 
     def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
-        """Ticks of each layer; None also when the firmware was built without profiling.
+        """Return the ticks of each layer; None also if the firmware was built without profiling.
 
-        An answer has the layers that a packet has room for, of one inference: a model of many layers takes
-        several. ``timeout`` is for each.
+        A packet has room for a limited number of layers, all of one inference; a longer model takes several.
+        ``timeout`` is for each.
         """
         room = max(1, (self.max_packet - _CALL_BYTES) // 8)
         layers = b""
@@ -205,9 +211,9 @@ class Client(Connection):
         *,
         timeout: float | None = None,
     ) -> bool:
-        """Run, and copy what is at ``offset`` bytes of the arena to ``place`` when ``layer`` has run.
+        """Run, and copy the arena's bytes at ``offset`` to ``place`` as soon as ``layer`` has run.
 
-        False when the firmware was built without profiling.
+        Returns False if the firmware was built without profiling.
         """
         function = self.get_function(endpoints.WATCH.name)
         if function is None:
@@ -229,7 +235,6 @@ class Client(Connection):
         return self._ask(endpoints.DRIFT, executor.module)
 
     def slots(self) -> SlotsState | None:
-        """The slots of the device."""
         data = self._ask(endpoints.SLOTS)
         if data is None:
             return None
@@ -242,7 +247,6 @@ class Client(Connection):
         return SlotsState(None if active < 0 else active, previous, bool(trial), tries, unit, places)
 
     def slot_call(self, endpoint: Endpoint[object], *args: Any) -> None:
-        """A function on slots, of a device that has them. Raises ``RemoteError`` where it refuses."""
         self._ask(endpoint, *args, timeout=_SLOT_SECONDS)
 
     def _ask(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer | None:

@@ -30,7 +30,7 @@ Remote = TypeVar("Remote")
 _NUMBER_BITS = 31
 
 DEFAULT_MAX_PACKET = 2037
-"""Bytes of a packet behind its length when the device does not say."""
+"""Assumed bytes of a packet behind its length, if the device does not say."""
 
 _LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LENGTH_BYTES
 MOST_BYTES = 64 << 20
@@ -55,7 +55,7 @@ class RemoteFunction:
         self._client = client
 
     def __call__(self, *args: Any, timeout: float | None = None) -> Any:
-        """Call it, at most ``timeout`` seconds long.
+        """Call the function, at most ``timeout`` seconds long.
 
         An array is copied to the device for the time of the call. A failure there is a ``RemoteError``.
         """
@@ -75,13 +75,13 @@ class RemoteModule:
         self._functions: dict[str, RemoteFunction | None] = {}
 
     def get_function(self, name: str) -> RemoteFunction | None:
-        """The function of that name, or None; kept until the module is closed."""
+        """Return the function of that name, or None; it is kept until the module is closed."""
         if name not in self._functions:
             self._functions[name] = self._client.module_get_function(self, name)
         return self._functions[name]
 
     def function(self, name: str) -> RemoteFunction:
-        """The function of that name. Raises ``UsageError`` when the module has none."""
+        """Return the function of that name. Raises ``UsageError`` if there is none."""
         found = self.get_function(name)
         if found is None:
             raise UsageError(
@@ -97,13 +97,13 @@ class RemoteModule:
         timeout: float | None = None,
         again: float | None = None,
     ) -> Answer:
-        """Call one of its functions; see ``RemoteFunction``, and for ``again`` ``Exchange.ask``."""
+        """Call a function of the module; see ``RemoteFunction``, and for ``again`` ``Exchange.ask``."""
         again = 0.0 if endpoint.repeatable else again
         answer = self._client.call(self.function(endpoint.name), args, timeout, again)
         return self._client._expect(endpoint.answer, answer)
 
     def close(self) -> None:
-        """Give the handles of the functions and of the module back."""
+        """Release the handles of the module and its functions."""
         for found in self._functions.values():
             if found is not None:
                 found.close()
@@ -135,7 +135,7 @@ class RemoteTensor:
         return self._client.copy_from(self.tensor)
 
     def close(self) -> None:
-        """Free the memory, or the handle when the device owns the memory."""
+        """Free the memory, or the handle if the device owns the memory."""
         if self._closed:
             return
         self._closed = True
@@ -149,11 +149,11 @@ class Connection:
     """A connection to a device.
 
     Entering it connects; leaving it ends the session and leaves the stream open. Every request has a timeout,
-    ``timeouts.established`` unless it says otherwise. After a ``RemoteError`` the session goes on; after a
+    by default ``timeouts.established``. After a ``RemoteError`` the session goes on; after a
     ``LinkTimeoutError`` or ``ProtocolError`` every request raises ``SessionLostError`` until ``connect``.
 
-    The protocol has no sequence numbers; see ``Exchange`` for what is done where the line loses bytes. There
-    copies are compared by CRC-32, too.
+    The protocol has no sequence numbers: on a line that loses bytes, ``Exchange`` decides what is repeated,
+    and copies are compared by CRC-32.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Connection:
         self.close()
 
     def connect(self) -> None:
-        """Begin a session, or another one. Handles and tensors of an earlier one are void."""
+        """Begin a session. Handles and tensors of an earlier one become void."""
         self._functions.clear()
         self._max_packet = None
         self._exchange.connect()
@@ -201,14 +201,14 @@ class Connection:
     # --- functions and modules
 
     def get_function(self, name: str) -> RemoteFunction | None:
-        """The global function of that name, or None; kept until the session ends."""
+        """Return the global function of that name, or None; it is kept until the session ends."""
         if name not in self._functions:
             handle = self._system(Code.GET_GLOBAL_FUNC, name, again=0.0)
             self._functions[name] = RemoteFunction(self, handle.value, name) if handle else None
         return self._functions[name]
 
     def function(self, name: str) -> RemoteFunction:
-        """The global function of that name. Raises ``UsageError`` when the device has none."""
+        """Return the global function of that name. Raises ``UsageError`` if there is none."""
         found = self.get_function(name)
         if found is None:
             raise UsageError(f"the device has no function {name}", hint="its firmware may be older")
@@ -228,19 +228,18 @@ class Connection:
             return self._result(self._returned(packet, timeout, again).args)
 
     def run_number(self) -> int | None:
-        """A number for a run, by which it can be asked for again; None where the line loses nothing."""
+        """Return a number by which a run can be asked for again; None if the line loses nothing."""
         if not self._exchange.repeats:
             return None
         self._number = (self._number + 1) % (1 << _NUMBER_BITS) or 1
         return self._number
 
     def system_lib(self) -> RemoteModule:
-        """The module of the functions that were generated into the image."""
+        """Return the module of the functions that were generated into the image."""
         library = self.call(self.function(endpoints.SYSTEM_LIB.name), (), again=0.0)
         return self._expect(RemoteModule, library)
 
     def module_get_function(self, module: RemoteModule, name: str) -> RemoteFunction | None:
-        """A function of a module, or None."""
         getter = self.function(endpoints.MODULE_GET_FUNCTION.name)
         found = self.call(getter, (module, name, 1), again=0.0)
         if found is None:
@@ -250,14 +249,14 @@ class Connection:
         return function
 
     def free_handle(self, handle: Handle) -> None:
-        """Give a handle of a function, a module or a tensor back, unless it went with its session."""
+        """Release the handle of a function, module or tensor, unless its session is over."""
         with suppress(SessionLostError):
             self._system(Code.FREE_HANDLE, Handle(handle.value), int(handle.type), again=0.0)
 
     # --- memory
 
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> RemoteTensor:
-        """Memory on the device, uninitialised. Raises ``RemoteError`` when it has not enough."""
+        """Allocate memory on the device, uninitialised. Raises ``RemoteError`` if it is too little."""
         wanted = Tensor(0, shape, DataType.of(dtype))
         handle = self._system(Code.ALLOC_DATA_WITH_SCOPE, wanted, None)
         if handle is None:
@@ -289,7 +288,7 @@ class Connection:
                 break
 
     def copy_from(self, tensor: Tensor) -> Array:
-        """Copy a tensor from the device. Memory is taken as the bytes come."""
+        """Copy a tensor from the device. Memory is allocated as the bytes arrive."""
         dtype = tensor.dtype.numpy
         for _ in self._copies(tensor):
             data = self._read(tensor)

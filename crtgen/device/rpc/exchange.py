@@ -1,4 +1,4 @@
-"""Requests and their answers: several under way where no byte is lost, else one, sent until it is answered.
+"""Requests and their answers: several at once on a reliable line; else one, repeated until it is answered.
 
 The protocol has no sequence numbers. On a line that loses bytes a request that may be carried out twice is
 repeated. Its second answer would be taken for that of the next request, so a question follows that only its
@@ -40,7 +40,7 @@ _LEAST = 0.02
 
 @dataclass(slots=True)
 class _Waiting:
-    """Requests that have no reply yet: their sizes, who takes the replies, and until when."""
+    """Requests without a reply so far: their sizes, the receivers of the replies, and their time limits."""
 
     take: Callable[[messages.Packet], object]
     timeout: float
@@ -50,8 +50,6 @@ class _Waiting:
 
 
 class Exchange:
-    """The requests of a session."""
-
     def __init__(self, link: Link) -> None:
         self._link = link
         self._check = 0
@@ -64,7 +62,9 @@ class Exchange:
         return self._check != 0
 
     def connect(self) -> None:
-        """Begin a session, anew until its first answer came: a late one of another session is dropped."""
+        """Begin a session, and repeat that until its first answer: a late answer of another session is
+        dropped.
+        """
         self._check, self._per_byte = 0, 0.0
         limits = self._link.timeouts
         deadline = time.monotonic() + limits.start
@@ -87,13 +87,14 @@ class Exchange:
         nbytes: int = 0,
         again: float | None = None,
     ) -> None:
-        """Send requests and give their replies to ``take``; several are under way where the transport waits.
+        """Send requests and pass their replies to ``take``; several are in flight if the transport allows it.
 
-        Each reply has ``timeout`` seconds; all together have that, and what ``nbytes`` take on a slow line.
-        Requests that may be carried out twice are repeated where the line loses them; ``again`` is how many
-        seconds the device may need for one beside the way, None if they may not.
+        Each reply has ``timeout`` seconds; all together have that, and the time of ``nbytes`` on a slow line.
+        Requests that may be carried out twice are repeated if the line loses bytes: ``again`` is the time in
+        seconds that the device may need for one; None forbids a repetition.
 
-        The first ``RemoteError`` is raised once all replies are in, so the next request gets its own.
+        The first ``RemoteError`` is raised once all replies have arrived, so that the next request gets its
+        own.
         """
         wait = self._link.timeouts.established if timeout is None else timeout
         waiting = _Waiting(take, wait, time.monotonic() + wait + nbytes / _SLOWEST)

@@ -1,4 +1,4 @@
-"""The model on the device, through the functions that every AOT executor has."""
+"""The model on the device, through the functions of every AOT executor."""
 
 import time
 from typing import Any, Self
@@ -32,7 +32,7 @@ class AotExecutor:
 
     @classmethod
     def create(cls, connection: Connection, name: str) -> Self:
-        """The executor of the model of that name. Raises ``RemoteError`` when the image has none."""
+        """Create the executor of the model of that name. Raises ``RemoteError`` if the image has none."""
         create = connection.function(endpoints.AOT_EXECUTOR.name)
         library = connection.system_lib()
         module = connection.call(create, (library, Device(), name), again=0.0)
@@ -59,7 +59,7 @@ class AotExecutor:
         return self.module.call(endpoints.GET_NUM_OUTPUTS)
 
     def input_index(self, name: str) -> int:
-        """Index of an input. Raises ``UsageError`` when the model has none of that name."""
+        """Return the index of an input. Raises ``UsageError`` if there is none of that name."""
         index = self.module.call(endpoints.GET_INPUT_INDEX, name)
         if index < 0:
             raise UsageError(f"the model has no input {name}", hint="crtgen inspect lists the inputs")
@@ -69,11 +69,9 @@ class AotExecutor:
         return self.module.call(endpoints.GET_INPUT_NAME, index)
 
     def input(self, key: int | str) -> RemoteTensor:
-        """The place of an input on the device."""
         return self._tensor(endpoints.GET_INPUT, self.input_index(key) if isinstance(key, str) else key)
 
     def output(self, index: int) -> RemoteTensor:
-        """The place of an output on the device."""
         return self._tensor(endpoints.GET_OUTPUT, index)
 
     def set_input(self, key: int | str, array: npt.ArrayLike) -> None:
@@ -81,7 +79,7 @@ class AotExecutor:
         self.input(key).write(array)
 
     def run(self, *, timeout: float | None = None) -> None:
-        """One inference, at most ``timeout`` seconds long. Asked for twice, it is still one."""
+        """Run one inference, at most ``timeout`` seconds long. A repeated request runs it only once."""
         number = self._connection.run_number()
         if number is None:
             self.module.call(endpoints.RUN, timeout=timeout)
@@ -95,11 +93,10 @@ class AotExecutor:
         self.module.call(endpoints.RESET)
 
     def get_output(self, index: int) -> "np.ndarray[Any, Any]":
-        """Copy an output from the device."""
         return self.output(index).read()
 
     def close(self) -> None:
-        """Give the tensors and the module back."""
+        """Release the tensors and the module."""
         for tensor in self._tensors.values():
             tensor.close()
         self._tensors.clear()

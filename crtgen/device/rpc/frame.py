@@ -76,7 +76,7 @@ class Oversize:
 
 @dataclass(frozen=True, slots=True)
 class BadEscape:
-    """A byte after FF that means nothing."""
+    """An invalid byte after FF."""
 
     byte: int
 
@@ -117,11 +117,11 @@ class _Field(Enum):
 
 
 class Decoder:
-    """Finds packets in a byte stream, however it is cut.
+    """Finds packets in a byte stream, whatever the pieces that it arrives in.
 
-    After any error the partial payload is dropped and the next packet is delivered intact. One case is
-    beyond the format: a packet cut between the two bytes of an escape hides the start of the next one,
-    unless the sender emitted ``LEAD_IN`` in between.
+    After any error the partial payload is dropped and the next packet is delivered intact, with one exception
+    that the format does not allow to detect: a packet cut between the two bytes of an escape hides the start
+    of the next one, unless the sender emitted ``LEAD_IN`` in between.
     """
 
     def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD) -> None:
@@ -135,7 +135,7 @@ class Decoder:
         self._expected_crc = 0
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take bytes from the wire, return what they completed."""
+        """Take bytes from the wire, return the events that they complete."""
         self._wire += data
         events: list[Event] = []
         while (event := self._next()) is not None:

@@ -17,7 +17,7 @@ __all__ = ["HOST", "SERIAL", "SIMULATOR", "Link", "Timeouts"]
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: until Init is repeated, until connecting fails, until a request without answer fails."""
+    """Seconds until Init is repeated, until connecting fails, and until a request without answer fails."""
 
     retry: float
     start: float
@@ -48,7 +48,7 @@ class _Damage:
 
 
 class Link:
-    """Sends and receives the packets of one session, connects, and gives log lines to ``on_log``."""
+    """Connects, sends and receives the packets of one session, and passes log lines to ``on_log``."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class Link:
             is_late = not self._pump(deadline)
 
     def drop_unsolicited(self) -> None:
-        """Before a request: what has arrived until now answers nothing, a duplicate for example."""
+        """Drop what has arrived, before a request: it answers nothing, such as a duplicate."""
         self._pump(time.monotonic())
         self._inbox.clear()
         self._damage.clear()
 
     def abandon(self, why: str) -> None:
-        """Refuse further messages until the next ``connect``: answers could no longer be told apart."""
+        """Refuse further messages until the next ``connect``, since answers could not be told apart."""
         self._lost = self._lost or why
 
     def close(self) -> None:

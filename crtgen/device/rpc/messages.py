@@ -1,6 +1,6 @@
-"""RPC packets: what one message of a session carries, typed, in both directions.
+"""RPC packets: the typed content of a session's messages, in both directions.
 
-A packet is its own length without that field (u64; 0 means nothing), a code (i32) and a body.
+A packet is the length of the rest (u64; 0 means nothing), a code (i32) and a body.
 """
 
 import struct
@@ -82,7 +82,7 @@ class CallFunc:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The answer to everything but a CopyFromRemote: see ``client`` for what the arguments mean."""
+    """The answer to everything but a CopyFromRemote; ``client`` says what the arguments mean."""
 
     args: Args = ()
 
@@ -119,7 +119,7 @@ class CopyAck:
 
 @dataclass(frozen=True, slots=True)
 class SystemCall:
-    """The codes from 9 on: a fixed function of the device, with arguments."""
+    """A call of a fixed function of the device, with arguments; its codes start at 9."""
 
     code: Code
     args: Args = ()
@@ -151,12 +151,12 @@ def _read_exception(reader: Reader) -> RemoteException:
 
 
 def copy_overhead(ndim: int) -> int:
-    """Bytes of a copy packet, from its code on, that are not data."""
+    """Return the bytes of a copy packet, from its code on, that are not data."""
     return 44 + 8 * ndim
 
 
 class _Layout(NamedTuple):
-    """A packet that has a body of its own, to bytes and back. The others carry arguments only."""
+    """Codec of a packet with a body of its own. The others carry arguments only."""
 
     packet: type
     write: Callable[[Any], bytes]
@@ -194,7 +194,7 @@ _CODES = {layout.packet: code for code, layout in _LAYOUTS.items()}
 
 
 def encode(packet: Packet) -> bytes:
-    """The payload of a message. Raises ``UsageError`` for an argument that cannot travel."""
+    """Return the payload of a message. Raises ``UsageError`` for an argument that cannot be sent."""
     if isinstance(packet, SystemCall):
         code, body = packet.code, pack_args(packet.args)
     else:
@@ -204,7 +204,7 @@ def encode(packet: Packet) -> bytes:
 
 
 def decode(payload: bytes) -> Packet | None:
-    """The packet of a message, or None for an empty one. Raises ``ProtocolError``."""
+    """Return the packet of a message, or None for an empty one. Raises ``ProtocolError``."""
     reader = Reader(payload)
     nbytes = reader.u64("the length of a packet")
     if nbytes == 0:

@@ -1,7 +1,7 @@
-"""A device in Python, sans-IO: the device's role of the RPC with Python functions and models.
+"""A device in Python, sans-IO: the device's side of the RPC with Python functions and models.
 
-It pairs with the client where there is no board, in tests and as a simulator. It answers as crtgen's firmware
-does: every request gets a reply, and an address that it did not hand out gets an exception.
+Tests and simulators use it in place of a board. It answers as crtgen's firmware does: every request gets a
+reply, and an address that it did not hand out gets an exception.
 """
 
 from binascii import crc32
@@ -50,7 +50,7 @@ class ServedModel:
 
 
 class _MemoryPool:
-    """The memory of the device: blocks at addresses, each checked before it is touched."""
+    """Memory of the device: blocks at addresses, each checked on every access."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -91,7 +91,7 @@ class _MemoryPool:
 
 
 class _Executor:
-    """The functions of a model's executor; its tensors live in the pool for good."""
+    """The functions of a model's executor; its tensors stay in the pool."""
 
     def __init__(self, model: ServedModel, pool: _MemoryPool) -> None:
         self._model = model
@@ -136,10 +136,10 @@ class _Executor:
 
 
 class Server:
-    """A device. Feed it with ``receive``, which returns what it answers; ``boot`` is what it says first.
+    """A device. Feed it with ``receive``, which returns its answers; ``boot`` is its first output.
 
-    ``functions`` are global functions by name; they take and return ``crtgen.device.rpc.values``, and
-    may return a Python function, which the host gets as a handle. ``version`` is what ``crtgen.info`` says.
+    ``functions`` are global functions by name; they take and return ``crtgen.device.rpc.values``, and may
+    return a Python function, of which the host gets a handle. ``version`` is the answer to ``crtgen.info``.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Server:
         return self._session.take_output()
 
     def log(self, line: str) -> bytes:
-        """A line for the host's log."""
+        """Return the bytes of a line for the host's log."""
         self._session.log(line)
         return self._session.take_output()
 
@@ -310,7 +310,7 @@ class Server:
 
 
 class ServerStream:
-    """A stream straight into a server. A read that finds nothing fails at once: nothing more would come."""
+    """A stream straight into a server. A read without data fails at once: nothing more would come."""
 
     def __init__(self, server: Server, *, flow_controlled: bool = True) -> None:
         self.flow_controlled = flow_controlled
@@ -318,7 +318,7 @@ class ServerStream:
         self._inbox = bytearray(server.boot())
 
     def read(self, timeout: float) -> bytes:
-        """Everything that the server has answered."""
+        """Return everything that the server has answered."""
         if self._inbox:
             data = bytes(self._inbox)
             self._inbox.clear()

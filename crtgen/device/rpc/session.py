@@ -40,8 +40,6 @@ _REMEMBERED = 32
 
 
 class MessageType(IntEnum):
-    """The third byte of a message."""
-
     INIT = 0x00
     REPLY = 0x01
     TERMINATE = 0x02
@@ -92,7 +90,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Bytes were dropped: a packet that was damaged, or too short for a header."""
+    """Bytes were dropped: a damaged packet, or one too short for a header."""
 
     why: str
 
@@ -106,7 +104,7 @@ def random_nonce() -> int:
 
 
 def next_nonce(nonce: int) -> int:
-    """The nonce of the next Init or Reply; both sides of every version compute it so, and 0 is none."""
+    """Return the nonce of the next Init or Reply, never 0. Every version of the protocol computes it so."""
     return (((nonce << 5) | (nonce >> 5)) + 1) % 256 or 1
 
 
@@ -131,7 +129,7 @@ class RpcSession:
         self._output: list[bytes] = []
 
     def take_output(self) -> bytes:
-        """The bytes to send now; they are handed out once."""
+        """Return the bytes to send, once."""
         output = b"".join(self._output)
         self._output.clear()
         return output
@@ -148,7 +146,7 @@ class RpcSession:
         self._send_init()
 
     def send(self, payload: bytes, *, again: bool = False) -> None:
-        """Send a message; ``again`` if the line may have lost a part of the last one, half an escape too.
+        """Send a message; ``again`` if the line may have lost a part of the last one, perhaps half an escape.
 
         Raises ``SessionLostError`` when no session is established.
         """
@@ -169,7 +167,7 @@ class RpcSession:
         self._reset()
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take bytes from the peer, return what they mean."""
+        """Take bytes from the peer, return their events."""
         events: list[Event] = []
         for packet in self._decoder.feed(data):
             if not isinstance(packet, frame.Packet):

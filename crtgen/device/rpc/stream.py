@@ -6,14 +6,16 @@ __all__ = ["Stream"]
 
 
 class Stream(Protocol):
-    """A way for bytes, in both directions. ``crtgen.device.run.streams`` has them for real transports."""
+    """A stream of bytes in both directions. ``crtgen.device.run.streams`` implements it for real
+    transports.
+    """
 
     @property
     def flow_controlled(self) -> bool:
-        """True if bytes wait until the device takes them and none is lost, unlike a serial line."""
+        """True if bytes wait until the device takes them and none is lost, unlike on a serial line."""
 
     def read(self, timeout: float) -> bytes:
-        """Read at least one byte, and whatever else has arrived.
+        """Read all bytes that have arrived, at least one.
 
         Raises ``LinkTimeoutError`` after ``timeout`` seconds, ``LinkClosedError`` if the peer is gone.
         """
@@ -22,4 +24,4 @@ class Stream(Protocol):
         """Send everything. Raises ``LinkTimeoutError`` or ``LinkClosedError``."""
 
     def close(self) -> None:
-        """Give the transport back. More than once is fine."""
+        """Release the transport. More than once is fine."""

@@ -1,4 +1,4 @@
-"""Values that travel: their Python types, the packed sequence, and a reader that stays within bounds.
+"""Values in messages: their Python types, the packed sequence, and a bounded reader.
 
 A packed sequence is the number of arguments (i32), a type code for each (i32), then the values.
 """
@@ -62,7 +62,7 @@ class DataType:
 
     @classmethod
     def of(cls, dtype: npt.DTypeLike) -> "DataType":
-        """From numpy's. Raises ``UsageError`` for one that tensors cannot have."""
+        """Convert numpy's type. Raises ``UsageError`` for a type that tensors cannot have."""
         scalar = np.dtype(dtype)
         if scalar.kind == "b":
             return cls(1, 1)
@@ -109,7 +109,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A handle of the device: ``type`` HANDLE, or MODULE or FUNCTION where an argument has to be one."""
+    """A handle of the device: ``type`` HANDLE, or MODULE or FUNCTION if an argument requires that."""
 
     value: int
     type: TypeCode = TypeCode.HANDLE
@@ -167,7 +167,7 @@ _PACKERS: dict[type, Callable[[Any], tuple[TypeCode, bytes]]] = {
 
 
 def pack_args(args: Args) -> bytes:
-    """A packed sequence. Raises ``UsageError`` for an argument that cannot travel."""
+    """Write a packed sequence. Raises ``UsageError`` for an argument that cannot be sent."""
     codes, values = [], []
     for arg in args:
         packer = _PACKERS.get(type(arg))
@@ -183,7 +183,7 @@ def pack_args(args: Args) -> bytes:
 
 
 class Reader:
-    """Takes values from bytes, none behind the end: ``ProtocolError`` says what was missing, and where."""
+    """Reads values from bytes, never behind the end: ``ProtocolError`` says what was missing, and where."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -194,7 +194,6 @@ class Reader:
         return ProtocolError(f"{what}, at byte {self.offset} of a packet of {len(self._data)} bytes")
 
     def take(self, size: int, what: str) -> bytes:
-        """Read ``size`` bytes."""
         left = len(self._data) - self.offset
         if size > left:
             raise self.fail(f"{what} needs {size} bytes, {left} are left")
@@ -202,19 +201,17 @@ class Reader:
         return self._data[self.offset - size : self.offset]
 
     def rest(self) -> bytes:
-        """Read all remaining bytes."""
         return self.take(len(self._data) - self.offset, "the rest")
 
     def unpack(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
-        """Read fields of a fixed layout."""
         return layout.unpack(self.take(layout.size, what))
 
     def i32(self, what: str) -> int:
-        """A signed number of 4 bytes."""
+        """Read a signed number of 4 bytes."""
         return int(self.unpack(_I32, what)[0])
 
     def u64(self, what: str) -> int:
-        """An unsigned number of 8 bytes."""
+        """Read an unsigned number of 8 bytes."""
         return int(self.unpack(_U64, what)[0])
 
     def sized(self, what: str) -> bytes:

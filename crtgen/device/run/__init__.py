@@ -1,4 +1,4 @@
-"""Runs firmware: QEMU, FVPs and host processes, and the lines to them and to real boards."""
+"""Runs firmware: QEMU, FVPs, host processes and real boards, and the lines to them."""
 
 from crtgen.device.run.board import SerialDevice
 from crtgen.device.run.device import Finished, RunningDevice

@@ -1,4 +1,4 @@
-"""A real board: written, locked for as long as it is used, and talked to over its serial port."""
+"""A real board: flashed, locked while in use, and reached over its serial port."""
 
 import time
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ _BAUD = 115200
 
 @dataclass(slots=True, eq=False)
 class SerialDevice:
-    """A board that serves the RPC on a serial port; a context manager that closes port and lock."""
+    """A board that serves the RPC on a serial port; the context manager closes port and lock."""
 
     name: str
     stream: SerialStream | SocketStream | PipeStream
@@ -49,7 +49,7 @@ class SerialDevice:
 def connect_board(
     board: Board, port: str, baud: int | None = None, hardware_map: Path | None = None
 ) -> SerialDevice:
-    """Connect to a board that already runs its image, as soon as no other process uses it."""
+    """Connect to a board that already runs its image, once no other process uses it."""
     known = (unit for unit in connected_units(hardware_map) if unit.port == port)
     unit = next(known, LocalBoard((board.name,), DeviceText(), port))
     with ExitStack() as held:
@@ -65,7 +65,7 @@ def start_board(
     runner: str | None = None,
     baud: int | None = None,
 ) -> SerialDevice:
-    """Write the image to the connected board, as soon as no other process uses it, and open its serial port.
+    """Flash the connected board, once no other process uses it, and open its serial port.
 
     Raises ``FlashError``, or ``UsageError`` if the serial port is not known.
     """
@@ -84,12 +84,10 @@ def start_usb_board(
     runner: str | None = None,
     hardware_map: Path | None = None,
 ) -> SerialDevice:
-    """Write the image to a board whose serial port is its own USB device, and open that port once it appears.
+    """Flash a board whose serial port is its own USB device, and open that port once it appears.
 
     A board that runs such firmware is asked to show the boot loader's drive; otherwise the drive must be
-    there.
-
-    Raises the errors of ``start_board``, and ``LinkTimeoutError`` if the port does not appear.
+    there. Raises the errors of ``start_board``, and ``LinkTimeoutError`` if the port does not appear.
     """
     with ExitStack() as held:
         held.enter_context(board_lock(board.name))

@@ -32,9 +32,9 @@ _SHOWN = 64 << 10
 
 @dataclass(slots=True, eq=False)
 class RunningDevice:
-    """A process that serves the RPC on ``stream``; ``console`` is what it prints besides.
+    """A process that serves the RPC on ``stream``; ``console`` is its other output.
 
-    It is a context manager. A ``CrtgenError`` that leaves it takes the console's text along as its log.
+    As a context manager it adds the console's text to a ``CrtgenError`` that passes through.
     """
 
     name: str
@@ -55,11 +55,11 @@ class RunningDevice:
             error.log = self.output()
 
     def output(self) -> str:
-        """The end of what the process has printed so far."""
+        """Return the end of the output so far."""
         return console_text(self.console)
 
     def wait(self, timeout: float) -> int:
-        """The exit code, once the process ends by itself. Raises ``LinkTimeoutError``."""
+        """Return the exit code, once the process ends by itself. Raises ``LinkTimeoutError``."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as error:
@@ -77,14 +77,14 @@ class RunningDevice:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A program that ran to its end: what it printed, and its exit code."""
+    """Output and exit code of a program that ended."""
 
     output: str
     code: int
 
 
 def open_console() -> BinaryIO:
-    """A file without a name, gone with the process that has it open."""
+    """Open a file without a name, which disappears with the process."""
     return tempfile.TemporaryFile()
 
 
@@ -102,6 +102,5 @@ def image_name(image: Path, board: str) -> str:
 
 
 def console_text(console: BinaryIO) -> str:
-    """The end of what was printed."""
     size = os.fstat(console.fileno()).st_size
     return os.pread(console.fileno(), _SHOWN, max(0, size - _SHOWN)).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""A conversation with any firmware: what it prints is waited for, and answered."""
+"""A conversation with any firmware: wait for its output, and answer."""
 
 import re
 import time
@@ -16,7 +16,7 @@ _SHOWN = 64 << 10
 
 
 class Dut:
-    """A device under test, that runs."""
+    """A running device under test."""
 
     def __init__(self, device: RunningDevice | SerialDevice) -> None:
         self.device = device
@@ -29,9 +29,9 @@ class Dut:
         return _text(self._printed)
 
     def expect(self, pattern: str, timeout: float = 10.0) -> "re.Match[str]":
-        """The first match of a regular expression in what was not matched before; ``^`` begins a line.
+        """Wait for a regular expression in the new output, and return the match; ``^`` begins a line.
 
-        Raises ``LinkTimeoutError`` after ``timeout`` seconds, with what was printed.
+        Raises ``LinkTimeoutError`` after ``timeout`` seconds, with the output.
         """
         wanted = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + timeout

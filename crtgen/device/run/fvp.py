@@ -18,7 +18,7 @@ from crtgen.device.run.streams import PipeStream, SocketStream
 __all__ = ["VARIABLE", "find_fvp", "start_fvp", "start_printing_fvp"]
 
 VARIABLE = "CRTGEN_FVP"
-"""Names the program where it is not in the PATH."""
+"""Environment variable with the FVP's program, if it is not in the PATH."""
 
 START_TIMEOUT = 60.0
 """Seconds that the FVP has to begin listening: the first start of a large program is slow."""
@@ -38,7 +38,7 @@ _PRINTING = ("mps3_board.uart0.out_file=-", "mps3_board.uart0.unbuffered_output=
 
 
 def find_fvp(board: Board, program: Path | None = None) -> Path:
-    """The FVP of the board: ``program``, else what ``CRTGEN_FVP`` names, else from the PATH.
+    """Find the FVP of the board: ``program``, else ``CRTGEN_FVP``, else in the PATH.
 
     Raises ``ToolMissingError`` if it is not there, ``UsageError`` if the board has none.
     """
@@ -78,7 +78,7 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
 
 
 def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
-    """Start a standalone image. The FVP prints what it prints: a port would lose the first of it."""
+    """Start a standalone image. Its output is the FVP's, since a port would lose the first of it."""
     name = image_name(image, board.name)
     command = _command(image, find_fvp(board, program), (*_OPTIONS, *_PRINTING))
     console = open_console()

@@ -21,7 +21,6 @@ _BOARD = "host"
 
 
 def start_host(image: Path) -> RunningDevice:
-    """Start a server image."""
     command, name = [str(_existing(image))], image_name(image, _BOARD)
     console = open_console()
     process = Child(

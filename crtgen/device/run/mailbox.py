@@ -33,7 +33,7 @@ _PAUSE = 0.001
 
 
 def has_mailbox(image: Path) -> bool:
-    """Return whether firmware uses a mailbox: its symbols include the function that polls it."""
+    """Return whether firmware uses a mailbox, that is, has the function that polls it."""
     with image.open("rb") as file, suppress(ELFError):
         names = ELFFile(file).get_section_by_name(".strtab")
         return names is not None and _FUNCTION in names.data()
@@ -50,7 +50,7 @@ def _nameless() -> int:
 
 
 class MailboxStream:
-    """The rings, and the line that carries the bell. It owns both."""
+    """The rings of a mailbox, and the serial line that announces bytes in them. It owns both."""
 
     flow_controlled = True
 
@@ -74,7 +74,7 @@ class MailboxStream:
         return ["-object", memory, "-machine", "memory-backend=mailbox"]
 
     def read(self, timeout: float) -> bytes:
-        """At least one byte, at most 256 KiB."""
+        """Read at least one byte, at most 256 KiB."""
         deadline = time.monotonic() + timeout
         while not (data := self._take()):
             self._line.read(max(0.0, deadline - time.monotonic()))
@@ -95,7 +95,7 @@ class MailboxStream:
                     self._line.read(_PAUSE)
 
     def close(self) -> None:
-        """Close the line and give the memory back. More than once is fine."""
+        """Close the line and unmap the memory. More than once is fine."""
         self._line.close()
         self._words.release()
         self._memory.close()

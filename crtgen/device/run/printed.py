@@ -1,4 +1,4 @@
-"""Reads what a standalone image prints: it never ends, but its last line says that it is done."""
+"""Reads the output of a standalone image, which never ends: its last line says that it is done."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Runs firmware in QEMU. The UART of the RPC is one end of a socket pair; a mailbox may be beside it."""
+"""Runs firmware in QEMU. The RPC's UART is one end of a socket pair; a mailbox may be added."""
 
 import shutil
 import socket
@@ -22,7 +22,7 @@ _QUIET = ("-nographic", "-monitor", "none")
 
 
 def find_qemu() -> Path:
-    """The simulator. Raises ``ToolMissingError`` if it is not installed."""
+    """Find QEMU. Raises ``ToolMissingError`` if it is not installed."""
     path = shutil.which(_PROGRAM)
     if path is None:
         raise ToolMissingError(f"{_PROGRAM} is not installed", hint=how_to_install(_PROGRAM))

@@ -24,10 +24,10 @@ _VERSION = "1.4.1"
 
 
 def find_rp2040js() -> tuple[Path, Path]:
-    """Node, and the folder of the simulator. Raises ``ToolMissingError`` for what is not installed.
+    """Find Node, and the folder of the simulator. Raises ``ToolMissingError`` if one is missing.
 
-    The person's places are looked into: ``NODE_PATH``, the global folders, and that of this Python
-    environment. ``node_modules`` of the current folder is not: who made that folder may run nothing.
+    Only the user's places are searched: ``NODE_PATH``, the global folders, and this Python environment.
+    ``node_modules`` of the current folder is not: whoever made that folder must not be able to run code.
     """
     node = shutil.which("node")
     if node is None:
@@ -47,7 +47,9 @@ def _modules(node: Path) -> Iterator[Path]:
 
 
 def start_rp2040(image: Path, board: Board) -> RunningDevice:
-    """Start an image; its serial port is the line. Its clock is that of the chip, and runs slower."""
+    """Start an image; its serial port is the line. Its clock is the chip's, and runs slower than real
+    time.
+    """
     if not image.is_file():
         raise UsageError("there is no such image", where=str(image), hint="build the project first")
     node, module = find_rp2040js()

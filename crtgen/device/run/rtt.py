@@ -1,4 +1,4 @@
-"""A real board whose serial port is its memory (RTT), which pyOCD reads and writes through the probe."""
+"""A real board reached through its memory (RTT), which pyOCD reads and writes through the probe."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ _SYMBOL = "crt_rtt"
 
 @dataclass(slots=True, eq=False)
 class RttDevice(SerialDevice):
-    """A board behind pyOCD. A ``CrtgenError`` that leaves it takes along what pyOCD said."""
+    """A board behind pyOCD. A ``CrtgenError`` that leaves it takes pyOCD's output along."""
 
     console: BinaryIO = field(default_factory=open_console)
 
@@ -39,7 +39,7 @@ class RttDevice(SerialDevice):
 
 
 def start_rtt_board(image: Path, board: Board, unit: LocalBoard, runner: str | None = None) -> RttDevice:
-    """Write the image through the probe and talk to it over RTT, as soon as no other process uses the board.
+    """Flash a board through the probe and talk to it over RTT, once no other process uses the board.
 
     Raises ``FlashError``, or ``UsageError`` for an image without RTT.
     """
@@ -62,7 +62,7 @@ def start_rtt_board(image: Path, board: Board, unit: LocalBoard, runner: str | N
 
 
 def rtt_command(job: FlashJob) -> list[str]:
-    """The program that talks to the image of a job, through its probe."""
+    """Return the command that talks to a job's image through its probe."""
     how = job.board.flash_with
     (target,) = (how.target("pyocd") if how is not None else ()) or ("",)
     if not target:

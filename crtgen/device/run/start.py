@@ -1,4 +1,4 @@
-"""Starts an image where its board says: as a process, in a simulator, or on a real board."""
+"""Starts an image where it belongs: as a process, in a simulator, or on a real board."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ Device = RunningDevice | SerialDevice
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Everything about a device that the board's file leaves open.
+    """Where and how to reach a device, beyond what the board's file says.
 
-    ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial) at which the
-    image already runs, ``baud`` its rate if not the board's. A connected board is written with ``runner``; it
-    is the one whose probe's number starts with ``serial``. ``hardware_map`` is a file that lists connected
+    ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial) of a device
+    that runs the image already, ``baud`` its rate if not the board's. A connected board is flashed with
+    ``runner``; ``serial`` is the start of its probe's number. ``hardware_map`` is a file that lists connected
     boards. ``unit`` is the board itself, if known. ``simulate`` selects a simulator even if a board could be
-    connected. ``rtt``: the image talks through the probe. ``slot``: nothing is flashed; the board's firmware
+    connected. ``rtt`` talks through the probe. With ``slot`` nothing is flashed: the board's firmware
     receives models in this slot.
     """
 
@@ -47,7 +47,7 @@ class Site:
     slot: str = ""
 
     def check(self, board: Board) -> None:
-        """Raise the error of a board, port or simulator that is not there, before anything is built."""
+        """Raise the error of a missing board, port or simulator, before anything is built."""
         if self.port is not None:
             if self.port.startswith("/") and not Path(self.port).exists():
                 hint = "check the cable; `crtgen boards --connected` lists what is there"
@@ -87,9 +87,9 @@ class Site:
 
 
 def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
-    """Start an image, or connect to the board that runs it; a real board is written first.
+    """Start an image, or connect to the board that runs it; a real board is flashed first.
 
-    A board that could be connected is simulated if the site says so.
+    If ``simulate`` is set, a simulator is started even if a board could be connected.
     """
     where = site or Site()
     if where.port is not None:
@@ -142,11 +142,10 @@ def run_standalone(
     site: Site | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Finished:
-    """Run a standalone image to its end, which on a board is a line on the serial port.
+    """Run a standalone image to its end, which a board marks by its last line.
 
-    ``on_line`` is called with each line that it prints.
-
-    Raises ``DeviceFault`` for a fault, ``LinkTimeoutError`` after ``timeout`` seconds.
+    ``on_line`` is called with each line. Raises ``DeviceFault`` for a fault, ``LinkTimeoutError`` after
+    ``timeout`` seconds.
     """
     if board.is_host:
         finished = run_on_host(image, timeout=timeout)

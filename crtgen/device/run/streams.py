@@ -20,7 +20,7 @@ from crtgen.base.errors import LinkClosedError, LinkTimeoutError
 __all__ = ["PipeStream", "PtyStream", "SerialStream", "SocketStream"]
 
 WRITE_TIMEOUT = 10.0
-"""Seconds for which a write waits for a peer that takes nothing."""
+"""Seconds for which a write waits for a peer that does not read."""
 
 # Bytes a second that a write takes at the longest, besides.
 _SLOWEST = 250
@@ -118,7 +118,9 @@ class PipeStream(_DescriptorStream):
         name: str = "process",
         write_timeout: float = WRITE_TIMEOUT,
     ) -> Self:
-        """The pipes of a process started with ``stdin=PIPE, stdout=PIPE``. Its end stays the caller's."""
+        """Take the pipes of a process started with ``stdin=PIPE, stdout=PIPE``. The caller ends the
+        process.
+        """
         if process.stdin is None or process.stdout is None:
             raise ValueError("the process has to be started with stdin=PIPE and stdout=PIPE")
         read_fd, write_fd = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())
@@ -128,7 +130,7 @@ class PipeStream(_DescriptorStream):
 
 
 class PtyStream(_DescriptorStream):
-    """A terminal without line editing, on POSIX: the path of one, or our end of a new pair."""
+    """A terminal without line editing, on POSIX: an existing one, or our end of a new pair."""
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class PtyStream(_DescriptorStream):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write_timeout: float = WRITE_TIMEOUT) -> Self:
-        """The terminal at a path, the one that QEMU names for example. It may be a real line."""
+        """Open the terminal at a path, for example the one that QEMU names. It may be a real line."""
         name = os.fspath(path)
         try:
             fd = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
@@ -189,7 +191,7 @@ class SocketStream(_DescriptorStream):
     def connect(
         cls, address: str | os.PathLike[str], *, timeout: float = 10.0, write_timeout: float = WRITE_TIMEOUT
     ) -> Self:
-        """Connect to ``host:port`` or the path of a Unix socket, again and again for ``timeout`` seconds."""
+        """Connect to ``host:port`` or the path of a Unix socket, and retry for ``timeout`` seconds."""
         name = os.fspath(address)
         deadline = time.monotonic() + timeout
         while True:
@@ -220,7 +222,9 @@ def _connect(address: str, timeout: float) -> socket.socket:
 
 
 class SerialStream:
-    """A serial port, by anything that pyserial understands: a path, ``rfc2217://``, ``socket://``, ``loop://``."""
+    """A serial port, as anything that pyserial understands: a path, ``rfc2217://``, ``socket://``,
+    ``loop://``.
+    """
 
     flow_controlled = False
 
@@ -244,7 +248,7 @@ class SerialStream:
         self.close()
 
     def read(self, timeout: float) -> bytes:
-        """At least one byte, at most 64 KiB."""
+        """Read at least one byte, at most 64 KiB."""
         deadline = time.monotonic() + timeout
         while True:
             try:

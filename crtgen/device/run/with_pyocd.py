@@ -1,6 +1,7 @@
-"""A probe's end of RTT on stdin, stdout: ``python -m crtgen.device.run.with_pyocd --target T --address A``.
+"""The probe's end of RTT on stdin and stdout: ``python -m crtgen.device.run.with_pyocd --target T --address
+A``.
 
-What comes at the standard input goes to the chip's memory, what the chip writes there to the standard output.
+Standard input goes to the chip's memory; what the chip writes there goes to standard output.
 """
 
 import os
@@ -42,7 +43,7 @@ def pump(channels: RttChannels, source: int, sink: int) -> None:
 
 
 def main() -> int:
-    """0 once the standard input ended; 127 without pyOCD, 1 without a probe or without RTT in the chip."""
+    """Return 0 once standard input ended; 127 without pyOCD, 1 without a probe or without RTT in the chip."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--target", required=True)
     parser.add_argument("--probe")

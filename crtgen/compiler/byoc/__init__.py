@@ -1,4 +1,6 @@
-"""External code generators: their interface, the division of graphs among them, and those of crtgen's own."""
+"""External code generators: their interface, the partition of graphs among them, and those included with
+crtgen.
+"""
 
 from crtgen.compiler.byoc.ccompiler import CCompiler
 from crtgen.compiler.byoc.cmsis_nn import CMSIS_NN, CmsisNn

@@ -1,4 +1,4 @@
-"""Element-wise arithmetic in C as numpy has it, for the example generators."""
+"""Element-wise arithmetic in C with numpy's results, for the example generators."""
 
 from crtgen.network.ir import DType, Op, Signature
 from crtgen.network.ops import Activation, Add, Mul, Sub
@@ -20,7 +20,7 @@ def expression(op: str, dtype: DType, a: str, b: str) -> str:
 
 
 def reason(op: Op, sig: Signature) -> str:
-    """Why this is not plain arithmetic; empty if it is."""
+    """Return the reason why this is not plain arithmetic; empty if it is."""
     if not isinstance(op, Add | Sub | Mul):
         return f"{op.name} is no arithmetic"
     if sig.y.dtype is DType.BOOL:

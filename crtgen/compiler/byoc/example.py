@@ -1,7 +1,8 @@
-"""An example generator with a representation of its own: ExampleJSON, as static tables on the C runtime.
+"""An example generator with a representation of its own, ExampleJSON, stored in the C runtime as static
+tables.
 
-The representation is text (``example_json``). It is read here, on the host; the device gets a table of
-operators and a loop over it.
+The representation is text (``example_json``). It is read on the host; the device gets a table of operators
+and a loop over it.
 """
 
 from collections.abc import Collection, Mapping

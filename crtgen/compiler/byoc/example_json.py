@@ -1,8 +1,8 @@
-"""ExampleJSON: the text in which the example of an external code generator keeps its subgraphs.
+"""ExampleJSON: the text format for subgraphs in the example of an external code generator.
 
 ::
 
-    subgraph_0
+subgraph_0
       input 0 10 10
       input 1 10 10
       add 2 inputs: 0 1 shape: 10 10

@@ -20,7 +20,7 @@ from crtgen.network.ir import Graph, Op, Signature
 __all__ = ["Generated", "Generator", "Pattern"]
 
 Pattern: TypeAlias = tuple[type[Op], ...]
-"""A chain of operators, each the only reader of the one before."""
+"""A chain of operators, each read only by the next one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +45,12 @@ class Generated:
 
 
 class Generator(ABC):
-    """A code generator. ``name`` is what the user calls it by.
+    """A code generator. ``name`` is its name in commands.
 
-    ``patterns`` are tried in their order. With ``merges``, matches next to each other become one subgraph.
+    ``patterns`` are tried in order. With ``merges``, adjacent matches become one subgraph.
 
-    All that one generator makes for a model is a module; ``context`` is the device that it runs on. A
-    generator may be there several times, with names and devices of their own.
+    All code of a generator for a model is one module; ``context`` is the device that it runs on. A generator
+    may be used several times, with different names and devices.
     """
 
     name: str

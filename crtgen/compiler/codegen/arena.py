@@ -24,7 +24,7 @@ class PlaceView:
 
 @dataclass(frozen=True, slots=True)
 class ArenaView:
-    """An arena of ``size`` bytes: the array ``symbol``, and the ``macro`` for where it begins.
+    """An arena of ``size`` bytes: the array ``symbol``, and the ``macro`` for its start.
 
     ``places`` are the constants for its offsets, ``chart`` the lines of its map.
     """
@@ -90,7 +90,7 @@ class Arena:
         return f"{self._macro} + {self._scratch[step.name]}" if step.scratch is not None else ""
 
     def view(self) -> ArenaView:
-        """The arena with all its places, those of subgraphs after them."""
+        """Return the arena with all its places; those of subgraphs come last."""
         bars = (
             Bar(life.slot.offset, life.first, life.last, self._constant(life), life.slot.size)
             for life in self._lives()

@@ -15,7 +15,7 @@ __all__ = ["Subgraph", "arenas_within", "control_layer"]
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A subgraph of control flow: its layers, and what is known of them."""
+    """A subgraph of control flow: its layers, and their descriptions."""
 
     plan: Plan
     arena: Arena
@@ -69,7 +69,7 @@ def arenas_within(step: Step, arena: Arena) -> Iterator[tuple[Plan, Arena]]:
 def control_layer(
     index: int, step: Step, plan: Plan, arena: Arena, blocks: Sequence[Subgraph]
 ) -> tuple[LayerView, LayerInfo]:
-    """Control flow as one layer of the model, whose operators are those of its subgraphs."""
+    """Make one layer of the model from control flow; its operators are those of its subgraphs."""
     sig, is_loop = plan.signature(step), isinstance(step.item, WhileLoop)
     asked = blocks[0].arena.value(blocks[0].plan.graph.outputs[0]) if is_loop else arena.value(sig.x.name)
     starts = zip(step.outputs, step.inputs, strict=False) if is_loop else ()

@@ -52,12 +52,11 @@ class Externals:
         return tuple(filter(None, map(self.device, self.found)))
 
     def function(self, kernel: Kernel, view: KernelView) -> None:
-        """Add a function to the file of its module."""
         if kernel.module is not None:
             self.found[kernel.module].kernels.append((kernel, view))
 
     def layer(self, about: LayerInfo, step: Step, values: Sequence[Value]) -> LayerInfo:
-        """The layer with its entry of the registry and its device, if it is a subgraph."""
+        """Return the layer; for a subgraph, with its registry entry and its device."""
         module = step.kernel.module
         if module is None:
             return about

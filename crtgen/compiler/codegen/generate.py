@@ -63,15 +63,15 @@ def generate_c(
     core: Core = HOST,
     pipeline: JoinedPipeline | None = None,
 ) -> CModule:
-    """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
+    """Generate the sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
     ``_asm_kernels.S`` with functions in assembly; external code generators have a file each, a ``pipeline``
-    has ``_pipeline.h`` and ``.c``. ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
-    ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that one of the
-    modules ``beside`` it in the image has is called there. Compiled for less than ``core``, it is an error
-    that says so. Raises ``UsageError`` unless ``name`` is a C
-    identifier that neither the C library nor the runtime uses.
+    has ``_pipeline.h`` and ``.c``. ``_registry.c`` is for the registry only, which gets ``<name>_run``, and
+    ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that a module
+    ``beside`` it in the image has is called there. Compiling the code for a lesser core than ``core`` is an
+    error that says so. Raises ``UsageError`` unless ``name`` is a C identifier that neither the C library nor
+    the runtime uses.
     """
     check_model_name(name)
     generator = _Generator(plan, name, beside, pipeline is not None)

@@ -1,7 +1,7 @@
 """LLVM instead of C: the metadata module, and whole models as objects. Needs the extra ``llvm``.
 
-This file is what everybody imports; those that import llvmlite itself (``llvm_*``) are imported once it is
-known to be there.
+Everybody may import this file; the modules that need llvmlite (``llvm_*``) are imported once it is known to
+be installed.
 """
 
 from collections.abc import Sequence
@@ -49,13 +49,11 @@ def compile_modules(
     *,
     definitions: Sequence[str] = (),
 ) -> tuple[tuple[CModule, ...], dict[str, bytes]]:
-    """The models' C, under ``definitions`` of macros, and their metadata module as objects for ``target``.
+    """Compile the models' C, with macro ``definitions``, and their metadata module to objects for ``target``.
 
-    Models without functions for the registry have no metadata module.
-
-    ``<models>_kernels.o`` is everything but functions in assembly, in ``<model>_asm_kernels.o``, and what
-    external code generators made.
-    The modules come back with what is left of their files: their interfaces.
+    Models without functions for the registry have no metadata module. ``<models>_kernels.o`` has everything
+    except functions in assembly (``<model>_asm_kernels.o``) and code of external generators. The returned
+    modules keep only their interfaces.
     """
     require_llvm()
     from crtgen.compiler.codegen.llvm_compile import LlvmRequest, compile_objects

@@ -50,8 +50,8 @@ _SHOWN = 5
 class LlvmRequest:
     """A compilation: C sources and headers by name, the registry if there is one, and the target.
 
-    ``definitions`` are macros, ``include_dirs`` further folders below the sources. ``apart`` are C files that
-    may contain assembly: those of external code generators.
+    ``definitions`` are macros, ``include_dirs`` further folders below the sources. ``apart`` are C files of
+    external code generators, which may contain assembly.
     """
 
     sources: Mapping[str, str]
@@ -144,11 +144,10 @@ def _link(module: Any, other: Any) -> None:
 
 
 def _own_sections(module: Any) -> str:
-    """The module's IR with a section for each function and constant, as ``-ffunction-sections`` makes them.
+    """Return the module's IR with a section for each function and constant, like ``-ffunction-sections``.
 
-    The linker can then leave out what nobody calls, and linker scripts can place what they name. What the
-    source itself has put into a section stays there. llvmlite tells what is defined and how that reads, but
-    it cannot set a section.
+    The linker can then leave out unused ones, and linker scripts can place them by name. Sections that the
+    source names stay. The IR's text is edited, since llvmlite cannot set a section.
     """
     placed = {}
     for value in (*module.functions, *module.global_variables):

@@ -14,7 +14,7 @@ _LEVEL = 2  # of speed: 3 gains under 2 % and takes up to 24 % more flash
 
 
 def parse(text: str) -> Any:
-    """The verified module of IR in text; ``BuildError`` with LLVM's reason if it is none."""
+    """Parse and verify IR. Raises ``BuildError`` with LLVM's reason if it is invalid."""
     try:
         module = llvm.parse_assembly(text)
         module.verify()

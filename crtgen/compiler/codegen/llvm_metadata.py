@@ -1,7 +1,7 @@
-"""The CRT metadata module as an LLVM module: what ``metadata.c.j2`` is in C, from the same description.
+"""The CRT metadata module as an LLVM module, from the same description as ``metadata.c.j2``.
 
 Pointers are opaque. The layout of the structs is that of ``crt/model.h`` and ``tvm/runtime/metadata_types.h``
-under the target's data layout, so the C runtime reads them as its own.
+under the target's data layout, so that the C runtime can read them.
 """
 
 from collections.abc import Sequence

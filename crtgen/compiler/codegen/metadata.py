@@ -40,7 +40,7 @@ _NOP = "__nop"
 _AMBIGUOUS = "lookup_in_several_models"
 
 ROLES = ("run", "external", "own")
-"""Functions in the registry: those that run models, those of external code generators, the rest."""
+"""Roles of functions in the registry: those that run models, those of external generators, the rest."""
 
 _MOST_FUNCTIONS = 0xFFFF
 _INTEGER = Argument(0, 0, 0, 0)
@@ -76,13 +76,12 @@ class Registry:
 
     @classmethod
     def of(cls, modules: Sequence[CModule]) -> "Registry":
-        """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``get_c_metadata``,
-        ``__nop``.
+        """Order the modules' functions by role, then ``_lookup_linked_param``, ``get_c_metadata``, ``__nop``.
 
-        Each model has ``<model>_lookup_linked_param``. The bare name is the only model's; where there are
-        several it fails, and says so. The metadata is ``tvmgen_<model>_get_c_metadata`` for each model, which
-        TVM v0.14 looks for; older versions look for the bare name, which is the one model's. Raises
-        ``UsageError`` for a name that the table cannot hold, and for what occurs twice.
+        Each model has ``<model>_lookup_linked_param``. The bare name belongs to a single model; with several
+        it fails, and says so. The metadata is ``tvmgen_<model>_get_c_metadata`` for each model, which TVM
+        v0.14 looks for; older versions look for the bare name, which a single model gets. Raises
+        ``UsageError`` for a name that the table cannot hold, and for duplicate names.
         """
         models = tuple(m.info for m in modules)
         functions = sorted((f for m in modules for f in m.functions), key=lambda f: ROLES.index(f.role))
@@ -172,11 +171,11 @@ class MetadataModelView:
 
 @dataclass(frozen=True, slots=True)
 class MetadataView:
-    """The module, in no language: ``table`` are the names of ``functions``, ``external`` what it declares.
+    """The metadata module, independent of the language.
 
-    ``signatures`` has for each function the number of its arguments, then an index into ``arguments`` each.
-    ``ambiguous`` is why ``_lookup_linked_param`` fails; empty where it does not. ``has_nop`` says that
-    there is ``__nop``.
+    ``table`` are the names of ``functions``, ``external`` its declarations. ``signatures`` has for each
+    function the number of its arguments, then an index into ``arguments`` for each. ``ambiguous`` is the
+    reason why ``_lookup_linked_param`` fails, empty if it does not. ``has_nop`` adds ``__nop``.
     """
 
     table: bytes
@@ -254,5 +253,5 @@ def metadata_source(registry: Registry) -> str:
 
 
 def metadata_files(modules: Sequence[CModule]) -> Mapping[str, str]:
-    """``crt_metadata.c`` of an image with these modules; see ``Registry.of`` for what is refused."""
+    """Write ``crt_metadata.c`` for an image with these modules. Raises the errors of ``Registry.of``."""
     return {METADATA_FILE: metadata_source(Registry.of(modules))}

@@ -1,7 +1,7 @@
 """The product of code generation: a module of C and assembly sources with the functions it registers.
 
-What does not go into C or CMake as it is cannot be constructed: the checks hold for what crtgen made, for
-what was read from an archive, and for the manifest of a project.
+Names that would be unsafe in C or CMake are refused at construction, whether crtgen made them, or they come
+from an archive or a project's manifest.
 """
 
 import re
@@ -86,9 +86,9 @@ class Argument:
 class RegistryFunction:
     """An entry of the function registry: the name that hosts ask for and the C symbol behind it.
 
-    ``role`` decides its place: what runs a model (``run``), then what external code generators made
-    (``external``), then the rest (``own``). A function whose ``arguments`` are not known (None) can be called
-    within the image, but not over the RPC.
+    ``role`` decides its place: ``run`` for models, then ``external`` for code of external generators, then
+    ``own`` for the rest. A function with unknown ``arguments`` (None) can be called within the image, but not
+    over the RPC.
     """
 
     name: str
@@ -147,15 +147,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class LayerInfo:
-    """A layer in the order of execution: node, operator, kernel design, and the symbols it is made of.
+    """A layer in the order of execution: node, operator, kernel design, and its symbols.
 
-    A loop over rows is one layer; ``operators`` are those of the model in it, and else there are none.
-
-    ``function`` is shared by layers of the same shape, and empty where no code runs; ``consts`` are its own.
-    ``parts`` are the functions that it calls, which may be those of other layers. Of a subgraph that an
-    external code generator computes, ``entry`` is its function of the registry, ``device`` the pointer to
-    the device that it gets. ``cycles`` are what the model of the core makes of a run, None without one.
-    ``writes`` are known of the calls of an imported graph.
+    A row loop is one layer; ``operators`` are the model's operators in it, and otherwise empty. ``function``
+    is shared by layers of the same shape, and empty if no code runs; ``consts`` are the layer's own.
+    ``parts`` are functions that it calls, perhaps shared with other layers. For a subgraph of an external
+    code generator, ``entry`` is its function in the registry, ``device`` the pointer to its device.
+    ``cycles`` are the core model's estimate for a run, or None. ``writes`` are known for calls of an imported
+    graph.
     """
 
     name: str
@@ -242,10 +241,10 @@ class ModelInfo:
 class CModule:
     """Generated sources of one model: ``files`` maps a file name to its text.
 
-    ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters,
-    ``libraries`` what its sources are built with, ``kernels`` the kernels' functions that are in it and in
-    the modules beside it, by what makes them equal. ``externals`` are the parts that external code generators
-    made. ``usage`` is what a program has of its own that feeds samples or rows; ``<name>_use`` shows it.
+    ``info`` describes the model, ``functions`` are added to the registry, ``params`` are its linked
+    parameters, ``libraries`` are needed to build its sources. ``kernels`` are the kernel functions in it and
+    in the modules beside it, by the key that makes them equal. ``externals`` are the parts of external code
+    generators. ``usage`` is the code with which a program feeds samples or rows; ``<name>_use`` shows it.
     """
 
     info: ModelInfo

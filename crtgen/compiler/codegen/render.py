@@ -1,4 +1,4 @@
-"""The one way from a template to text."""
+"""Template rendering: the only way from a template to text."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -83,10 +83,10 @@ def _description(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) ->
 
 @dataclass(frozen=True, slots=True)
 class SlotImage:
-    """An image for a slot at ``origin``, which works in ``work_size`` bytes at ``work``.
+    """An image for a slot at ``origin``, which uses ``work_size`` bytes of RAM at ``work``.
 
-    ``core`` are the bits of ``core_bits``, ``entry`` is the address of its table, ``stack`` what a run takes
-    of the stack. ``stateful``: something lives from run to run. ``code`` follows header and description.
+    ``core`` are the bits of ``core_bits``, ``entry`` is the address of its table, ``stack`` the stack of a
+    run. ``stateful`` models keep states from run to run. ``code`` follows header and description.
     ``signature`` is empty, or 64 bytes.
     """
 
@@ -106,7 +106,7 @@ class SlotImage:
 
     @property
     def interface(self) -> bytes:
-        """A digest of what firmware has to know of a model: 16 bytes."""
+        """Digest of the model's interface, 16 bytes, which firmware compares."""
         rows = [
             f"{role} {t.name} {t.shape} {t.dtype.value} {t.scale.hex()} {t.zero_point}"
             for role, t in self._roles()
@@ -137,7 +137,7 @@ class SlotImage:
 
     @classmethod
     def read(cls, data: bytes, where: str) -> "SlotImage":
-        """Raises ``CorruptModelError`` for what is no whole image of this format."""
+        """Parse an image. Raises ``CorruptModelError`` if it is incomplete or of another format."""
         if len(data) < HEADER_BYTES or data[:4] != struct.pack("<I", _MAGIC):
             raise CorruptModelError(
                 "the file is not a slot image", where=where, hint="crtgen slot makes them"

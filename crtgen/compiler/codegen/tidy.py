@@ -1,8 +1,8 @@
-"""Generated C as a person would write it: no loop of one turn or none, no ``+ 0``, no ``* 1``.
+"""Tidying of generated C: loops of one round, loops of none, ``+ 0`` and ``* 1`` are removed.
 
 Templates write the general form, ``for (int32_t image = 0; image < 4; image++)``; which of the counts are 1
 depends on the layer. The rewrites work on lines as the templates write them: a block ends with the brace in
-the column where its first line begins. What they do not recognise stays as it is.
+the column where its first line begins. Other lines are left as they are.
 """
 
 import re
@@ -26,7 +26,7 @@ _SOME = re.compile(r"\b[01]\b|\(\d+\)")
 
 
 def tidy(source: str) -> str:
-    """The functions in ``source`` without what does nothing."""
+    """Remove code without effect from the functions in ``source``."""
     lines = source.split("\n")
     at = 0
     while at < len(lines):

@@ -69,7 +69,7 @@ class ArrayView:
 
 @dataclass(frozen=True, slots=True)
 class KernelView:
-    """A function: what it is, and its source."""
+    """A function: its description, and its source."""
 
     comment: str
     source: str
@@ -77,7 +77,7 @@ class KernelView:
 
 @dataclass(frozen=True, slots=True)
 class KernelFileView:
-    """A file of functions: what its name ends in, ``what`` they have, and what they need at file scope.
+    """A file of functions: the suffix of its name, ``what`` they compute, and declarations at file scope.
 
     ``device`` is a pointer that it defines, with the value ``handle``; empty if there is none.
     """
@@ -93,7 +93,8 @@ class KernelFileView:
 
 @dataclass(frozen=True, slots=True)
 class PackedView:
-    """A layer as a packed function: ``arguments`` are those of its kernel in C, ``nbytes`` its tensors'.
+    """A layer as a packed function: ``arguments`` are those of its C kernel, ``nbytes`` the sizes of its
+    tensors.
 
     ``scratch`` is the address of its ``scratch_size`` bytes of working memory; empty if it has none.
     """
@@ -137,10 +138,10 @@ class LayerView:
 
 @dataclass(frozen=True, slots=True)
 class FedView:
-    """An image that comes by rows: ``rows`` rows of ``elements`` elements of type ``c_type``, ``nbytes`` in
+    """An image that arrives by rows: ``rows`` rows of ``elements`` elements of type ``c_type``, ``nbytes`` in
     total.
 
-    A host sends the whole image; then it is in the array ``image``.
+    For a host that sends whole images, there is the array ``image``.
     """
 
     rows: int
@@ -214,10 +215,9 @@ class TensorView:
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """A state of ``nbytes`` at ``place``; after a run it is a copy of what is at ``becomes``.
+    """A state of ``nbytes`` at ``place``; after a run it is copied from ``becomes``.
 
-    ``initial`` are the initialisers of what it is at first, of the type ``c_type``, to be repeated; none if
-    that is zero.
+    ``initial`` are the initialisers of its first value, of type ``c_type``, to be repeated; empty for zero.
     """
 
     text: str
@@ -254,7 +254,7 @@ class ModelView:
 
     @property
     def steps(self) -> tuple[LayerView, ...]:
-        """The layers with code, of a model whose runs may be taken in steps."""
+        """The layers with code, if runs of the model may be taken in steps."""
         return () if self.has_pipeline or self.fed else tuple(layer for layer in self.layers if layer.call)
 
     @property
@@ -270,7 +270,7 @@ class ModelView:
 
     @property
     def begins(self) -> bool:
-        """True if states must be set before the first run; memory is zero by then."""
+        """True if states have a first value other than zero, which must be set before the first run."""
         return any(state.initial for state in self.states)
 
 

@@ -110,7 +110,7 @@ class Features:
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write what ``fit`` learned as a ``.npz``: ``scaler = "..."`` in ``[features]`` names it."""
+        """Write what ``fit`` learned to a ``.npz``, which ``scaler = "..."`` in ``[features]`` names."""
         if self.scaler_ is None:
             raise UsageError("nothing was learned", hint="Features(..., standardize=True).fit(signals)")
         buffer = BytesIO()
@@ -118,7 +118,7 @@ class Features:
         files.write(Path(path), buffer.getvalue())
 
     def fit_transform(self, signals: Any, labels: Any = None) -> Array:
-        """``fit``, and ``transform`` of the same signals."""
+        """Fit, then transform the same signals."""
         return self.fit(signals).transform(signals)
 
     def transform(self, signals: Any) -> Array:
@@ -136,11 +136,11 @@ class Features:
         return self._each(signals, quantized=False)
 
     def windows(self, signal: Any, rows: int, every: int = 1) -> Array:
-        """Return what a network gets of one signal in each run of a pipeline: ``[runs, rows, width]``.
+        """Return the network's input in each run of a pipeline on one signal: ``[runs, rows, width]``.
 
-        ``rows`` of features make a window, as the network's input has them, and each run moves it by
-        ``every`` rows. The first window is the first that is full. Raises ``UsageError`` for a signal that
-        fills none, and for padding by reflection, which a stream cannot have.
+        A window has ``rows`` rows of features, as many as the network's input, and each run moves it by
+        ``every`` rows. The first window is the first full one. Raises ``UsageError`` for a signal that is too
+        short, and for padding by reflection, which a stream cannot have.
         """
         settings = self.settings
         if isinstance(settings, ImageSettings):

@@ -1,4 +1,4 @@
-"""Which settings a function computes: what the difference between two pipelines of features is made of."""
+"""Finds the settings with which another library's function computes features."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -88,11 +88,11 @@ class Likeness:
 
 
 def like(function: Callable[[npt.NDArray[np.int16]], Any], signal: npt.NDArray[np.int16]) -> Likeness:
-    """The settings with which ``function`` computes features of int16 at 16 kHz, in rows or columns.
+    """Return the settings with which ``function`` computes features of int16 at 16 kHz, in rows or columns.
 
-    Presets are tried first, then other values of one setting after the other, as long as the difference
-    shrinks. Give a signal that shows everything: speech, some noise, some silence. Raises ``UsageError`` if
-    no preset has as many features in a row.
+    Presets are tried first, then other values of each setting in turn, as long as the difference shrinks. The
+    signal should show everything: speech, some noise, some silence. Raises ``UsageError`` if no preset has as
+    many features in a row.
     """
     wanted = np.asarray(function(signal), np.float64)
     if wanted.ndim != 2:

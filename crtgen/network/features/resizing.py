@@ -52,7 +52,7 @@ class Spans:
         return cls(weights, np.array(first, np.int16), np.array(widths, np.int16))
 
     def shifted(self, by: int) -> "Spans":
-        """Return the same sums for values that begin ``by`` later."""
+        """Return the same sums for values that begin ``by`` places later."""
         return Spans(self.weights, (self.first + by).astype(np.int16), self.widths)
 
     @property
@@ -152,7 +152,9 @@ def whole_scale(length: int, count: int) -> int:
 
 
 def area_means(length: int, count: int) -> Spans:
-    """OpenCV's area resize where a picture shrinks: what each pixel covers, in float32."""
+    """Return OpenCV's area resize for a smaller picture: the share of each input pixel in an output pixel, in
+    float32.
+    """
     scale = 1.0 / (count / length)
     spans: list[tuple[int, Sequence[float]]] = []
     for i in range(count):

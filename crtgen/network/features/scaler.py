@@ -46,7 +46,7 @@ def check_numbers(name: str, array: Array, shape: tuple[int, ...], path: Path, h
 
 
 def read_scaler(path: Path) -> Scaler:
-    """The scaler in a ``.npz``. Raises ``UsageError`` for arrays that are none."""
+    """Read a scaler from a ``.npz``. Raises ``UsageError`` if arrays are missing or do not fit."""
     held = read_arrays(path, "the scaler", _HINT, needed=("mean", "scale"))
     mean, scale = held["mean"], held["scale"]
     width = mean.size

@@ -86,7 +86,7 @@ def _require(condition: bool, reason: str, hint: str = "") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MelSettings:
-    """Bands of a spectrum in float32, with a logarithm and a cosine transform where they are asked for.
+    """Bands of a spectrum in float32, optionally with a logarithm and a cosine transform.
 
     Lengths are in samples, frequencies in hertz; ``docs/features.md`` says what each setting does.
     """
@@ -193,7 +193,7 @@ class MelSettings:
 
     @property
     def top_frequency(self) -> float:
-        """The upper limit of the bands; half the rate where it is not given."""
+        """Upper limit of the bands, by default half the rate."""
         return self.high or self.rate / 2
 
     @property
@@ -300,7 +300,7 @@ class VibrationSettings:
 
     @property
     def kept(self) -> tuple[int, int]:
-        """The first bin that is kept, and the one after the last."""
+        """First bin that is kept, and the one after the last."""
         edge = int(self.cutoff * self.fft / self.rate + 0.5)
         if self.filter == "low":
             return 1, edge + 1
@@ -322,10 +322,10 @@ class VibrationSettings:
 class ImageSettings:
     """A camera's frame of ``frame_width`` x ``frame_height`` pixels as a picture of ``width`` x ``height``.
 
-    ``crop`` is the ``square`` in the middle, or none; colours become ``grey`` before the size changes. Then
-    ``pixels`` are ``real``, ``(pixel - mean) / std`` with one mean and one std or those of each channel, or
-    ``bytes`` as they are, in a network of int8 less 128. ``frames`` come in a second. ``pillow`` is the
-    version of Pillow: up to 12 it resizes along rows first, later not always.
+    ``crop`` is ``square`` (the middle square) or none. With ``grey``, colours become grey before the size
+    changes. ``pixels`` are ``real``, which is ``(pixel - mean) / std`` with one mean and std or one for each
+    channel, or ``bytes``, stored less 128 for networks of int8. ``frames`` arrive per second. ``pillow`` is
+    the version of Pillow to follow: up to 12 it always resizes along rows first.
     """
 
     frame_width: int = 96

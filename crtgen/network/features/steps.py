@@ -35,10 +35,10 @@ Handle: TypeAlias = Value
 """A value of the graph, or the rows of all frames if they are computed at once."""
 
 Bins: TypeAlias = tuple[int, int]
-"""The first number of a spectrum, and the one behind the last."""
+"""Number of a spectrum's first bin, and of the bin after its last."""
 
 PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
-"""Index of the sample before the first one of a frame."""
+"""Index of the sample before a frame's first one."""
 
 PARTS = ("weights", "first", "widths")
 """Names of the tables of bands."""
@@ -66,10 +66,10 @@ class Steps(ABC):
 
     @abstractmethod
     def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
-        """The samples of the frame in float32, as the operator ``Frame`` computes them.
+        """Compute the samples of a frame in float32, with the operator ``Frame``.
 
-        What is before the first one is a sample of the ``stream``, of the ``frame`` itself, or the last one
-        of the ``window``.
+        The sample before the first one is the earlier one of the ``stream``, the first one of the ``frame``
+        itself, or the last one of the ``window``.
         """
 
     @abstractmethod
@@ -111,7 +111,7 @@ class Steps(ABC):
 
     @abstractmethod
     def beside(self, *values: Handle) -> Handle:
-        """Rows whose numbers follow each other."""
+        """Join rows side by side."""
 
     @abstractmethod
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
@@ -140,7 +140,7 @@ class Steps(ABC):
         return made
 
     def bands(self, name: str, x: Handle, matrix: npt.NDArray[np.float64]) -> Handle:
-        """``x`` times a matrix ``[numbers, bands]``, whose tables are called ``name``."""
+        """Multiply ``x`` by a matrix ``[numbers, bands]``, whose tables get the name ``name``."""
         tables = banded(matrix).arrays
         return self.one(
             Bands(), x, *(self.constant(f"{name}_{part}", a) for part, a in zip(PARTS, tables, strict=True))
@@ -242,7 +242,7 @@ class GraphSteps(Steps):
     def append(
         self, values: Sequence[Value], nodes: Sequence[Node], states: Sequence[tuple[Value, Value]]
     ) -> None:
-        """Values, nodes and states of another graph, whose names are ``taken``."""
+        """Append values, nodes and states of another graph, whose names are ``taken``."""
         self._values |= {v.name: v for v in values}
         self._nodes += nodes
         self._states |= {before.name: (before, after) for before, after in states}
@@ -273,7 +273,7 @@ class GraphSteps(Steps):
         self._states[key] = self._states[key][0], value
 
     def graph(self, name: str, output: Handle) -> Graph:
-        """The graph of all that was applied."""
+        """Return the graph of all operators applied so far."""
         states = [(before.name, after.name) for before, after in self._states.values()]
         values = {v.name: v for v in (self.samples, *self._values.values())}
         return Graph.build(

@@ -37,13 +37,11 @@ def load(
     name: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
 ) -> Graph:
-    """The graph of a model file, whose format is told by its suffix or else by its first bytes.
+    """Read the graph of a model file, whose format is told by its suffix or else by its first bytes.
 
-    Of a source in C, a zip archive or a bundle it is the only model in it.
-
-    ``shapes`` are those of inputs, by name, where they are to be others than in the file. Raises
-    ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the model
-    cannot be used.
+    A C source, a zip archive or a bundle must hold exactly one model. ``shapes`` sets input shapes by name.
+    Raises ``UsageError`` for a missing file or an unknown format, and ``ModelError`` if the model cannot be
+    used.
     """
     with budget.spending(str(path)):
         return _load(Path(path), name, shapes)

@@ -59,12 +59,11 @@ class GraphBuilder:
 
     An operator whose operands are all constant is computed at once: its outputs are constants.
 
-    ``where`` is what errors call the file, ``refusals`` is where is kept what had to be refused. With
-    ``has_plain``, integers without quantisation mean themselves, whatever their type. ``shapes``
-    are the lengths that the inputs of the model have, by name, where they are not those of the file. By their
-    keys, ``templates`` has the states as they are without an initial value, ``initial`` the values that they
-    are set to before the first run, and ``states`` what they are where this graph begins: in a subgraph, its
-    inputs.
+    ``where`` names the file in errors, and ``refusals`` collects what is unsupported. With ``has_plain``,
+    integers without quantisation stand for themselves, whatever their type. ``shapes`` sets the shapes of
+    inputs by name. The other three are dicts by the key of a state: ``templates`` has the states before they
+    get an initial value, ``initial`` their values before the first run, and ``states`` their values where
+    this graph begins, which in a subgraph are inputs.
     """
 
     where: str
@@ -87,7 +86,7 @@ class GraphBuilder:
     _bears_name: bool = True
 
     def inner(self) -> "GraphBuilder":
-        """A builder for a subgraph of this graph, whose names are unique in both."""
+        """Return a builder for a subgraph, with names that are unique in both graphs."""
         shared = (self.value_names, self.node_names, self.templates, self.initial)
         return GraphBuilder(self.where, self.refusals, self.shapes, True, self.has_plain, *shared)
 
@@ -137,11 +136,10 @@ class GraphBuilder:
         named: Iterable[NamedTensor] = (),
         name: str = "",
     ) -> None:
-        """Add an operator; errors call it ``subject`` at its ``place``, its name begins with a stem.
+        """Add an operator. Errors call it ``subject`` at ``place``; its name begins with one of ``stems``.
 
-        ``named`` are the outputs of the model, which keep their names. ``name`` is what the file calls the
-        operator, if it calls it anything. An operator is not refused for what follows from the refusal of
-        another one.
+        ``named`` are outputs of the model, which keep their names. ``name`` is the operator's name in the
+        file, if it has one. An operator that depends on a refused one is not reported again.
         """
         kept = {tensor.key for tensor in named}
 
@@ -195,7 +193,7 @@ class GraphBuilder:
                 raise CorruptModelError(f"{subject} ({place}): {error}", where=self.where) from error
 
     def lose(self, tensors: Iterable[NamedTensor]) -> None:
-        """These tensors are not computed, for a reason that is told elsewhere."""
+        """Mark tensors as not computed, for a reason that was reported elsewhere."""
         self._lost |= {tensor.key for tensor in tensors}
 
     def state(self, key: Hashable, template: Value) -> Value:
@@ -247,7 +245,7 @@ class GraphBuilder:
         return self._values[name]
 
     def stored(self, value: Value) -> Value:
-        """The value, or a copy in memory if it is a constant."""
+        """Return the value, or a copy in memory if it is a constant."""
         return self.named(self._copy(value.name)) if value.is_constant else value
 
     def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
@@ -368,11 +366,11 @@ class GraphBuilder:
             self._keep(tensor, data if self._is_resized(tensor, data.shape) else data.reshape(tensor.shape))
 
     def _is_resized(self, tensor: NamedTensor, shape: tuple[int, ...]) -> bool:
-        """Return whether the tensor has the computed ``shape``, not the one that the file records.
+        """Return whether the tensor has the computed ``shape`` rather than the file's.
 
-        Files record other shapes of as many elements, which are kept: operators of 5 dimensions as 4, say.
-        A recorded shape of another size is wrong. TensorFlow writes such shapes where a length was open when
-        it converted, and behind SSD's post-processing. Its interpreter computes every shape anew, as here.
+        Files may record another shape with as many elements, such as 4 dimensions for an operator of 5; that
+        is kept. A recorded shape of another size is wrong: TensorFlow writes those where a length was open at
+        conversion, and after SSD's post-processing. TensorFlow's interpreter, too, computes every shape anew.
         """
         is_wrong = -1 in tensor.shape or math.prod(shape) != math.prod(tensor.shape)
         return bool(self.shapes) or is_wrong

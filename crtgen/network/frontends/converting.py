@@ -21,7 +21,7 @@ def all_rows(package: str, path: Iterable[str]) -> Mapping[str, Any]:
 
 
 class FileLayer(Generic[Tensor]):
-    """An operator of a file with its tensors. What is wrong with it is a ``ValueError``."""
+    """An operator of a file with its tensors. Converters raise ``ValueError`` for an invalid one."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class FileLayer(Generic[Tensor]):
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
-        """All inputs, each of which has to be there."""
+        """All inputs. Raises ``ValueError`` if one is absent."""
         return tuple(self.tensor(i) for i in range(len(self.inputs)))
 
     def has(self, position: int) -> bool:

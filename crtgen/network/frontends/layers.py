@@ -23,11 +23,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedTensor:
-    """A tensor of a file. ``key`` is what the file's operators call it, ``name`` what people do.
+    """A tensor of a file. ``key`` is its identity in the file, ``name`` its name for people.
 
-    ``shape`` has -1 for a length that is not fixed. ``dtype`` is None for a type that crtgen does not have,
-    ``type_name`` is the format's, empty where the file does not say. ``data`` is there for a constant. A
-    variable keeps what it holds from run to run; at first that is zero.
+    ``shape`` has -1 for an open length. ``dtype`` is None for a type that crtgen lacks; ``type_name`` is the
+    format's name of the type, empty if unknown. ``data`` is a constant's. A variable keeps its content from
+    run to run, and begins with zeros.
     """
 
     key: Hashable
@@ -42,13 +42,13 @@ class NamedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An operator and what it is applied to: tensors, values, constants made by the converter, or what other
-    operators give, which come first.
+    """An operator and its operands: tensors, values, constants made by the converter, or outputs of other
+    operators, which are added first.
 
-    ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
-    key, that the last outputs of the operator are the new values of; one that is an output of the layer, too,
-    need not be read. ``quant`` is how an operator's output is quantised that goes before another one; without
-    it, as its first operand if that has the same type.
+    ``roles`` names the operands after the first, for the names of constants. ``updates`` are keys of states;
+    the last outputs of the operator are their new values. A new value that is also an output of the layer
+    need not be read. ``quant`` is the quantisation of the output if another operator follows; by default it
+    is that of the first operand, if the types are equal.
     """
 
     op: Op
@@ -68,7 +68,7 @@ class KeptState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownOutput:
-    """The output of an operator that is known already: a constant."""
+    """An output that is already known: a constant."""
 
     data: Array
 
@@ -87,7 +87,7 @@ def collect(made: Converted, steps: dict[int, Converted]) -> None:
 
 
 def counts(made: Converted) -> bool:
-    """Return whether the operator is the main one of its layer: it has products or windows."""
+    """Return whether the operator is the main one of its layer: it computes products or windows."""
     return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
 
 

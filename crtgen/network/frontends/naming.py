@@ -1,4 +1,4 @@
-"""Names for what a model file names after its training: short, readable, unique."""
+"""Short, readable, unique names from the long ones that training tools write."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ class Names:
         self._counts: Counter[str] = Counter()
 
     def unique(self, name: str) -> str:
-        """``name``, or ``name_1`` and so on if it is taken."""
+        """Return ``name``, or ``name_1`` and so on if it is taken."""
         candidate = name
         while candidate in self._taken:
             self._counts[name] += 1
@@ -37,10 +37,10 @@ class Names:
 
 
 def layer_name(tensor: str, stems: tuple[str, ...], operator: str = "") -> str:
-    """The layer that a tensor's name tells of: the commonest part that begins with one of ``stems``.
+    """Return a layer's name from its tensor's: the most frequent part that begins with one of ``stems``.
 
-    ``model/activation/Relu;model/conv2d_3/BiasAdd;model/conv2d_3/Conv2D`` is ``conv2d_3`` for the stem
-    ``conv2d``. If no part begins so, it is called as its ``operator`` is, else as the first stem.
+    ``model/activation/Relu;model/conv2d_3/BiasAdd;model/conv2d_3/Conv2D`` gives ``conv2d_3`` for the stem
+    ``conv2d``. Without such a part the name is that of the ``operator``, else the first stem.
     """
     parts = [
         p

@@ -39,12 +39,11 @@ def load_onnx(
     shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
     fixed: Mapping[str, Array] = _NOTHING,
 ) -> Graph:
-    """The graph of an `.onnx` file, given as a path or as its bytes.
+    """Read the graph of an `.onnx` file, given as a path or as its bytes.
 
-    ``name`` is the graph's name; without one, the file's. ``shapes`` are those of inputs, by name, where they
-    are to be others than in the file. ``fixed`` are inputs that are constants. Raises ``UsageError`` if the
-    file cannot be read, ``CorruptModelError`` if it is damaged, ``UnsupportedError`` naming everything that
-    crtgen lacks.
+    ``name`` is the graph's name, by default the file's. ``shapes`` sets input shapes by name. ``fixed`` makes
+    inputs constant. Raises ``UsageError`` if the file cannot be read, ``CorruptModelError`` if it is damaged,
+    ``UnsupportedError`` naming everything that crtgen lacks.
     """
     if isinstance(source, bytes):
         stem, where = "model", name or "model"

@@ -91,7 +91,9 @@ def check_operators(model: Any, where: str, opset: int) -> None:
 
 
 def check_attributes(graph: Any, where: str) -> None:
-    """``CorruptModelError`` for what ends the package's process, or on which it would never end."""
+    """Raise ``CorruptModelError`` for attributes that would crash the onnx package, or make it run for
+    ever.
+    """
     for index, node in enumerate(graph.node):
         for attribute in node.attribute:
             if not _is_sound(node, attribute):
@@ -139,7 +141,7 @@ def _inside(node: Any) -> Iterator[Any]:
 
 
 def free_lengths(graph: Any, where: str) -> None:
-    """A length of -1 is one that is not known; with others below zero the package ends the process."""
+    """Turn -1 into an unknown length. Other negative lengths would crash the onnx package."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for length in value.type.tensor_type.shape.dim:
             if length.dim_value < -1:

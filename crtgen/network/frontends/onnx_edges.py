@@ -31,10 +31,10 @@ __all__ = [
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 LOOKUP = "crtgen.Lookup"
-"""A function of a quantised number as the table of its results; inputs as those of QLinearSigmoid."""
+"""A function of a quantised number, as a table of its results; inputs as those of QLinearSigmoid."""
 
 RECODED = "crtgen.Recoded"
-"""The other 8-bit type with the same values."""
+"""Conversion to the other 8-bit type with the same values."""
 
 EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
 OF_BYTE = -INT8.low
@@ -76,7 +76,7 @@ def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The names of a tensor's numbers, of its scale, and of its zero point, which is empty without one."""
+    """Names of a quantised tensor's numbers, its scale and its zero point (empty if there is none)."""
 
     numbers: str
     scale: str
@@ -112,7 +112,7 @@ class Links:
         return cls(dict(graph.tensors), producers, readers, graph.outputs)
 
     def data(self, name: str) -> Array | None:
-        """Return a constant; None if there is none of this name."""
+        """Return a constant, or None if the name is not one."""
         return self.tensors[name].data if name else None
 
     def is_alone(self, name: str, *codes: str) -> bool:
@@ -141,7 +141,7 @@ class Links:
         return sum(max(1, len(self.readers.get(node.outputs[0], []))) for node in readers)
 
     def quant(self, edge: Edge) -> Quant:
-        """The quantisation of a tensor that is quantised as a whole."""
+        """Return the quantisation of a per-tensor quantised tensor."""
         scale = self.data(edge.scale)
         assert scale is not None
         return quant_of(scale, self.data(edge.zero))

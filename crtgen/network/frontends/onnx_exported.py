@@ -42,7 +42,7 @@ def _turned(node: FileNode, before: FileNode, tensors: dict[str, NamedTensor]) -
 
 
 def with_sum(links: Links, node: FileNode) -> FileNode:
-    """A MatMul by constant weights with a constant that is added, as a Gemm; else the node itself."""
+    """Return a MatMul by constant weights with a constant addend as a Gemm; else the node itself."""
     if node.code != "Add":
         return node
     for product, other in (node.inputs, node.inputs[::-1]):

@@ -1,4 +1,4 @@
-"""The data of an `.onnx` model that is in files beside it."""
+"""Tensor data of an `.onnx` model in files beside it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +15,9 @@ _HINT = "export or download the model again"
 
 
 def load_external(graph: Any, where: str, folder: Path | None) -> None:
-    """Read the data of tensors that is in files beside the model.
+    """Read tensor data from files beside the model.
 
-    Raises ``CorruptModelError`` for a file that is not there, too short, or outside of the folder.
+    Raises ``CorruptModelError`` for a file that is missing, too short, or outside of the folder.
     """
     contents: dict[Path, bytes] = {}
     for tensor in _tensors(graph):

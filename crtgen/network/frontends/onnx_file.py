@@ -1,7 +1,7 @@
 """An `.onnx` file as plain, checked data, without the protobuf.
 
-The onnx package checks what the format says of a model, and infers types and shapes. What it says less
-clearly than a user needs is checked here before it.
+The onnx package checks a model against the format, and infers types and shapes. Where its messages would not
+help a user, the check is done here before.
 """
 
 import math
@@ -53,10 +53,10 @@ _UNKNOWN_SHAPE = (-1,)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileNode:
-    """A node: ``code`` is its operator, with the domain before it where that is not ONNX's own.
+    """A node. ``code`` is its operator, with the domain in front if it is not ONNX's own.
 
-    ``opset`` is the version of the operators of its domain. An absent optional input or output is empty.
-    Subgraphs are attributes. ``proto`` is the node itself, for the onnx package.
+    ``opset`` is the version of the domain's operators. An absent optional input or output is empty. Subgraphs
+    are attributes. ``proto`` is the node itself, for the onnx package.
     """
 
     index: int
@@ -80,7 +80,7 @@ class FileNode:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The tensors that it reads, those of its subgraphs from around them included."""
+        """Tensors that it reads, including those that its subgraphs read from outside."""
         return (*self.inputs, *(name for graph in self.graphs for name in graph.captured))
 
 

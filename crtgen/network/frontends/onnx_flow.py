@@ -24,7 +24,7 @@ _MOST_NODES = 1 << 16
 
 
 class OnnxFlow:
-    """Nodes with subgraphs; ``nodes`` adds those of a graph."""
+    """Converter of nodes with subgraphs; ``nodes`` adds the nodes of a graph."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -45,7 +45,6 @@ class OnnxFlow:
     def flow(
         self, layer: OnnxLayer, tensors: Tensors, builder: GraphBuilder, results: Sequence[NamedTensor]
     ) -> None:
-        """Add one of the nodes ``FLOW``."""
         add: Mapping[str, Callable[[OnnxLayer, Tensors, GraphBuilder, Sequence[NamedTensor]], None]] = {
             "If": self._if,
             "Loop": self._loop,
@@ -199,7 +198,9 @@ def add_flow(
     builder: GraphBuilder,
     results: Sequence[NamedTensor],
 ) -> None:
-    """Add an operator with subgraphs, unless it follows from constants; what it is given is in memory."""
+    """Add an operator with subgraphs, unless it can be computed from constants. Its operands are in
+    memory.
+    """
     values = tuple(builder.value(tensor, "given") for tensor in operands)
     if not all(value.is_constant for value in values):
         values = tuple(map(builder.stored, values))

@@ -1,8 +1,8 @@
-"""Nodes of an `.onnx` file that follow from constants: what exporters leave to be computed.
+"""Computation of constant nodes, which exporters leave in `.onnx` files.
 
-The operators that exporters use for shapes are computed here. Others whose cost is that of their elements are
-computed by the onnx package's own definition; what is left is converted as if its inputs were not constant,
-and computed by the reference of the operators that it becomes. The cost is estimated before.
+Operators that exporters use for shapes are computed here. Others whose cost is proportional to their elements
+use the onnx package's definition. The rest is converted as if its inputs were not constant, and computed by
+the reference of the resulting operators. The cost is estimated before.
 """
 
 import math
@@ -63,7 +63,7 @@ _WITH_QUANTISED = 19
 
 
 def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
-    """Return whether all inputs are constants, so that crtgen computes the results."""
+    """Return whether all inputs are constant, so that the results can be computed now."""
     code = layer.node.code
     known = code in COMPUTED or code in _EACH_ELEMENT or code in _SIZED or code in _RANDOM
     return known and not layer.node.graphs and all(t.data is not None for t in inputs)

@@ -51,7 +51,9 @@ def lookup(end: FileNode, source: Edge, result: Edge, table: Array, label: str) 
 
 
 def results(end: FileNode, links: Links) -> Results | None:
-    """The function that a QuantizeLinear ends; None if there is none, or it is one of several tensors."""
+    """Return the function that ends with a QuantizeLinear; None if there is none, or if it reads several
+    tensors.
+    """
     nodes: dict[str, FileNode] = {}
     sources = set(_sources(end.inputs[0], links, nodes, 0, count()))
     if len(sources) != 1 or None in sources or not nodes:

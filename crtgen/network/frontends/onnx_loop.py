@@ -1,4 +1,4 @@
-"""The rounds of Loop and Scan: a body, what is handed on from round to round, and what is collected."""
+"""Loop and Scan: a body, the values carried from round to round, and the collected outputs."""
 
 import math
 from collections.abc import Sequence
@@ -63,10 +63,10 @@ class Rounds:
 
 @dataclass(slots=True)
 class LoopBody:
-    """A body on its way to a ``While``.
+    """A body that becomes a ``While``.
 
-    ``carried`` has what is handed on: the tensor within the body, what it is at first, what it becomes, and
-    the output of the node that it is in the end. ``fixed`` is the same in every round.
+    ``carried`` has the values carried on: the tensor within the body, its first value, its next value, and
+    the node's output that gets the last one. ``fixed`` values are the same in every round.
     """
 
     layer: OnnxLayer
@@ -86,7 +86,7 @@ class LoopBody:
         self.counter = self._tensor("round", (), DType.INT64)
 
     def begin(self, captured: Sequence[NamedTensor]) -> None:
-        """Give the body its inputs; ``captured`` is what it reads from around it."""
+        """Give the body its inputs; ``captured`` are tensors that it reads from outside."""
         if self.rounds.count() == 0:
             raise RefusedOperator("no round; supported: one or more")
         r, names = self.rounds, self.rounds.body.inputs
@@ -154,7 +154,7 @@ class LoopBody:
         )
 
     def loop(self) -> tuple[While, list[NamedTensor], list[NamedTensor]]:
-        """The operator, what it is given, and its outputs."""
+        """Return the operator, its operands, and its outputs."""
         inside = [before for before, _, _, _ in self.carried] + self.fixed
         names = [self.inner.value(tensor, "in").name for tensor in inside]
         ends = [self.inner.output(after, "out") for _, _, after, _ in self.carried]

@@ -13,9 +13,10 @@ _MOST_NAMED = 8
 
 
 def sort_nodes(graph: Any, where: str) -> None:
-    """Put each node after those whose outputs it or its subgraphs read; ``CorruptModelError`` for a cycle.
+    """Sort nodes so that each follows the nodes whose outputs it or its subgraphs read.
 
-    Others stay in the order of the file. As with ONNX Runtime, those of subgraphs have to be in order.
+    Otherwise the file's order is kept; nodes of subgraphs have to be in order, as for ONNX Runtime. Raises
+    ``CorruptModelError`` for a cycle.
     """
     given = _given(graph)
     makers = {

@@ -1,9 +1,8 @@
-"""Quantised networks of `.onnx` files: layers of integers.
+"""Quantised `.onnx` networks as layers of integers.
 
-Both forms in which networks are quantised, QDQ and QOperator, become QOperator's: what is between
-DequantizeLinear and QuantizeLinear becomes a layer that reads and writes integers, with a scale and a zero
-point beside each of them. Where a QuantizeLinear ends no such layer, it stays as it is, and what is before it
-is computed in float32.
+Both forms, QDQ and QOperator, become QOperator's: what is between DequantizeLinear and QuantizeLinear becomes
+a layer that reads and writes integers, each with a scale and a zero point. A QuantizeLinear that ends no such
+layer stays, and what precedes it is computed in float32.
 """
 
 from collections.abc import Callable, Mapping

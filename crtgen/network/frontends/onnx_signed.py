@@ -1,7 +1,7 @@
-"""The quantisation of the tensors of an `.onnx` file: those of uint8 become tensors of int8.
+"""Conversion of uint8 tensors of an `.onnx` file to int8.
 
-Only inputs and outputs of the model stay as they are, and what operators read that take integers as they
-stand; beside each of these is one of int8.
+Inputs and outputs of the model stay uint8, and so do tensors that operators read as plain integers; each of
+these gets an int8 twin.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 
 
 def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with the quantisation of its computed tensors, and with those of uint8 as int8."""
+    """Return the graph with quantised computed tensors, and with int8 in place of uint8."""
     quants = _quants(graph)
     others = [node for node in graph.nodes if not _knows(node)]
     plain = {name for node in others for name in (*node.reads, *node.outputs)}

@@ -17,8 +17,9 @@ __all__ = ["KINDS", "OnnxType", "held", "kind_of", "note_of", "type_name"]
 
 @dataclass(frozen=True, slots=True)
 class OnnxType:
-    """An element type: ``dtype`` holds its numbers, of which it has those of a ``format`` or of ``bits``, if
-    it has fewer."""
+    """An element type. ``dtype`` holds its numbers; a type with fewer numbers has a ``format`` or a number of
+    ``bits``.
+    """
 
     name: str
     dtype: DType
@@ -27,7 +28,6 @@ class OnnxType:
 
     @property
     def is_own(self) -> bool:
-        """True if crtgen has the same type."""
         return self.name == _NAMES.get(self.dtype, self.dtype.name)
 
 
@@ -75,7 +75,7 @@ def held(data: Array, dtype: DType) -> Array:
 
 
 def note_of(names: Iterable[str]) -> str:
-    """Return a note about tensors of types that crtgen lacks; empty if there are none."""
+    """Return a note on tensors of types that crtgen lacks; empty if there are none."""
     kinds = [KINDS[name] for name in sorted(set(names)) if name in KINDS and not KINDS[name].is_own]
     parts = (f"{kind.name} is held and computed as {kind.dtype.value}" for kind in kinds)
     return f"{', '.join(parts)}: inputs and outputs, too" if kinds else ""

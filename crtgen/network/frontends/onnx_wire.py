@@ -37,7 +37,7 @@ _MORE = 1 << 7
 
 
 def ask_for_message(data: bytes, spending: Budget) -> None:
-    """Ask for the memory that the parsed message takes. What is wrong with it is left to the parser."""
+    """Ask the budget for the parsed message. Errors in the file are left to the parser."""
     waiting = [("model", 0, len(data))]
     while waiting:
         kind, at, end = waiting.pop()

@@ -1,6 +1,6 @@
-"""Outputs of an `.onnx` file that are words: left out, since scores are what firmware decides on.
+"""Text outputs of an `.onnx` file, which are left out, since firmware decides on scores.
 
-Classifiers of scikit-learn have two outputs. The first is the label, a word if the classes were named. The
+Classifiers of scikit-learn have two outputs. The first is the label, a word if the classes have names. The
 second holds the scores, which skl2onnx wraps into dictionaries by a ZipMap unless it is told not to. A device
 needs the scores, in the order of the classes. The words go into a note, for a file of labels.
 """
@@ -17,9 +17,9 @@ _WORDS = "classlabels_strings"
 
 
 def without_words(graph: OnnxFileGraph) -> tuple[OnnxFileGraph, str]:
-    """Leave out the outputs that are words, and unwrap dictionaries of scores; also say so, if it was done.
+    """Leave out text outputs and unwrap dictionaries of scores; return the graph and a note on what was done.
 
-    A graph of which all outputs are words stays as it is.
+    A graph with text outputs only stays as it is.
     """
     wrapped = {n.outputs[0]: n.inputs[0] for n in graph.nodes if n.code == _ZIP_MAP}
     outputs = tuple(wrapped.get(name, name) for name in graph.outputs)

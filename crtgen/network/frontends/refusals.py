@@ -12,7 +12,7 @@ _MOST_PLACES = 3
 
 
 class RefusedOperator(Exception):
-    """An operator, an option or a type that crtgen does not have; the text says which and what there is.
+    """An operator, an option or a type that crtgen lacks. The text names it, and the alternatives.
 
     ``hint`` says what to do about it.
     """
@@ -23,11 +23,11 @@ class RefusedOperator(Exception):
 
 
 class NotConstant(RefusedOperator):
-    """An operand that is computed at run time. It follows where what computes it is refused."""
+    """An operand that is computed at run time, which is not reported if its producer was refused."""
 
 
 class NotFixed(RefusedOperator):
-    """A tensor of which a length is open, -1 in ``shape``. It follows where what computes it is refused."""
+    """A tensor with an open length (-1 in ``shape``), which is not reported if its producer was refused."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class NotFixed(RefusedOperator):
 
 @dataclass(slots=True)
 class Refusals:
-    """Places by cause. ``where`` is what errors call the file."""
+    """Places by cause. ``where`` is the file's name in errors."""
 
     where: str
     _places: dict[str, list[str]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Refusals:
         return bool(self._places)
 
     def add(self, place: str, subject: str, refusal: RefusedOperator) -> None:
-        """``subject`` is what was refused, such as an operator; ``place`` is where."""
+        """Record that ``subject``, such as an operator, was refused at ``place``."""
         self._places.setdefault(f"{subject}: {refusal}", []).append(place)
         if refusal.hint:
             self._hints[refusal.hint] = None

@@ -29,11 +29,11 @@ def load_tflite(
     name: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
 ) -> Graph:
-    """The graph of a `.tflite` file, given as a path or as its bytes.
+    """Read the graph of a `.tflite` file, given as a path or as its bytes.
 
-    ``name`` is the graph's name; without one, the file's. ``shapes`` are those of inputs, by name, where they
-    are to be others than in the file. Raises ``UsageError`` if the file cannot be read,
-    ``CorruptModelError`` if it is damaged, ``UnsupportedError`` naming everything that crtgen lacks.
+    ``name`` is the graph's name, by default the file's. ``shapes`` sets input shapes by name. Raises
+    ``UsageError`` if the file cannot be read, ``CorruptModelError`` if it is damaged, ``UnsupportedError``
+    naming everything that crtgen lacks.
     """
     if isinstance(source, bytes):
         stem, where = "model", name or "model"

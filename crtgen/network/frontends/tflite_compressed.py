@@ -37,14 +37,14 @@ _HINT = "compress the model again with tflite_micro's compression tools"
 
 
 class _Unknown(Exception):
-    """A coding that is not known, with the reason."""
+    """Raised for an unknown coding, with the reason."""
 
 
 def decoded(graph: TfliteFileGraph, where: str) -> TfliteFileGraph:
-    """The graph with constants for what operators TFLM_DECODE make of constants; itself if it has none.
+    """Replace TFLM_DECODE operators on constants by the decoded constants.
 
-    ``where`` is what errors call the file. Raises ``CorruptModelError`` for lengths and indices that do not
-    fit, ``UnsupportedError`` for a coding that is not known or depends on the input.
+    ``where`` is the file's name in errors. Raises ``CorruptModelError`` for lengths and indices that do not
+    fit, ``UnsupportedError`` for a coding that is unknown or depends on the input.
     """
     if all(op.code != DECODE for op in graph.operators):
         return graph
@@ -182,10 +182,11 @@ def _huffman(coding: _Coding) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """Tables of Huffman codes: an entry has a bit, four bits and a value of ``bits`` bits.
+    """Tables of Huffman codes. An entry is a bit, then four bits, then ``bits`` bits of value.
 
-    If the bit is set it is a number, of a code of which so many bits count; else the next table begins so
-    many entries later, and takes that many bits and one. The first table takes ``first`` bits.
+    If the bit is set, the value is a decoded number, and the four bits are the length of its code within this
+    table. Otherwise the next table begins value entries later, and takes the four bits plus one as its width.
+    The first table has a width of ``first`` bits.
     """
 
     entries: list[int]

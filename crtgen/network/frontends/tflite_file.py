@@ -1,7 +1,7 @@
 """A `.tflite` file as plain, checked data: the only module that touches the flatbuffer.
 
 Flatbuffers' Python reader verifies nothing, so everything is read once, eagerly, with each length and index
-checked; what still runs off the end of a damaged file is caught in :func:`read`, and nowhere else.
+checked. Reading beyond the end of a damaged file is caught in :func:`read`, and nowhere else.
 """
 
 import math
@@ -52,10 +52,10 @@ class FileTensor(NamedTensor):
 
 @dataclass(frozen=True, slots=True)
 class FileOperator:
-    """An operator: its name in the schema, tensors by index, and options as read.
+    """An operator: its name in the schema, tensors by index, and options.
 
-    An absent optional input is None. A custom operator is called ``CUSTOM name``. ``table`` is the name of
-    the options' table, ``NONE`` if there is none; a custom operator has the numbers of its own options.
+    An absent optional input is None. A custom operator is called ``CUSTOM name``; its options are a dict.
+    ``table`` is the name of the options' table, ``NONE`` if there is none.
     """
 
     index: int
@@ -77,11 +77,11 @@ class TfliteFileGraph:
 
 
 def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tuple[TfliteFileGraph, ...]:
-    """The subgraphs of the model in ``data``, the first of which is run.
+    """Read the subgraphs of a model; the first one is the main graph.
 
-    ``where`` is what the errors call the file, ``options`` are the fields that are read of each table of
-    options. Raises ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` if it has parts that no
-    model of ours has.
+    ``where`` is the file's name in errors, ``options`` the fields to read of each options table. Raises
+    ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` for parts of the format that crtgen
+    lacks.
     """
     if data[4:8] != _IDENTIFIER:
         message = "it is not a TFLite model: the identifier TFL3 is missing"

@@ -86,7 +86,6 @@ class TfliteFlow:
             raise UnsupportedError(text, where=self.where)
 
     def flow(self, number: int, layer: TfliteLayer, builder: GraphBuilder) -> None:
-        """Add one of the operators ``FLOW`` of the subgraph ``number``."""
         table, _ = _FIELDS[layer.operator.code]
         if layer.operator.table not in ("NONE", table):
             raise ValueError(f"the operator has {layer.operator.table} instead of {table}")

@@ -1,8 +1,9 @@
-"""The older form of TFLite Micro's compressed models: metadata says which tensors are indices into tables.
+"""The older form of TFLite Micro's compressed models: metadata lists the tensors that are indices into
+tables.
 
-``COMPRESSION_METADATA`` is a flatbuffer of its own (tflite-micro's ``compression/metadata.fbs``): its version
-in field 0, and in field 1, for each subgraph, a list of tables in field 0 with a tensor, the buffer of its
-values, and the bits of an index.
+``COMPRESSION_METADATA`` is a flatbuffer of its own (tflite-micro's ``compression/metadata.fbs``). Field 0 is
+its version. Field 1 has for each subgraph a list of tables, each with a tensor, the buffer of its values, and
+the bits of an index.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""Networks of uint8, as older converters made them, as networks of int8: the same numbers, less 128 each.
+"""Conversion of uint8 networks, as older converters wrote them, to int8: the same numbers, less 128.
 
-Only inputs and outputs of a graph stay as they are, and tensors that operators read as plain bytes; beside
-each of these is one of int8, which a QUANTIZE of the same scale makes.
+Inputs and outputs of a graph stay uint8, and so do tensors that operators read as plain bytes; each of these
+gets an int8 twin, made by a QUANTIZE of the same scale.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ _OF_BYTE = -INT8.low
 
 
 def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
-    """The graph with tensors of int8 for those of uint8; itself where nothing computes with uint8."""
+    """Return the graph with int8 in place of uint8, or the same graph if it computes nothing in uint8."""
     tensors = graph.tensors
     if not any(op.code in _COMPUTES and _bytes(tensors, op.inputs[:3]) for op in graph.operators):
         return graph

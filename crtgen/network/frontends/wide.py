@@ -1,4 +1,4 @@
-"""Layers whose weights need nine bits, as several whose weights have eight."""
+"""Layers whose weights need nine bits, as several layers with 8-bit weights."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -16,10 +16,11 @@ __all__ = ["wide_sums"]
 def wide_sums(
     layer: Callable[[Array, Array], Converted], weights: Int64, bias: Array, is_whole: bool
 ) -> Converted:
-    """Sums of products with ``weights[O, ...]``, by one ``layer`` of weights of int8 and a bias, or several.
+    """Multiply by ``weights[O, ...]`` with one or several copies of ``layer`` that have int8 weights and a
+    bias.
 
-    Where all outputs read the same inputs (``is_whole``), weights moved into int8 leave a multiple of
-    the sum of the inputs. Else they are a sum of weights of int8.
+    If all outputs read the same inputs (``is_whole``), shifting the weights into int8 leaves a multiple of
+    the sum of the inputs. Otherwise the weights are split into a sum of int8 weights.
     """
     moved = int(max(weights.max() - INT8.high, 0) or min(weights.min() - INT8.low, 0))
     if is_whole and moved and INT8.low <= (weights - moved).min() and (weights - moved).max() <= INT8.high:

@@ -39,9 +39,9 @@ _COMPILED = re.compile(r"(^|/)tflite_learn_\d+_compiled\.(c|cpp)$")
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A model in a file: its bytes, ``kind`` (a suffix), and where it is.
+    """A model in a file: its bytes, ``kind`` (a suffix), and its place.
 
-    ``arena_bytes`` are what the file reserves for TensorFlow Lite Micro, if it does.
+    ``arena_bytes`` is the arena that the file reserves for TensorFlow Lite Micro, if any.
     """
 
     data: bytes
@@ -51,7 +51,7 @@ class Wrapped:
 
 
 def unwrap(path: Path) -> Wrapped:
-    """The only model in a file. Raises ``UsageError`` if there is none, or several."""
+    """Find the only model in a file. Raises ``UsageError`` if there is none, or several."""
     with budget.spending(str(path)):
         data = files.read(path, "the file")
         archive = path.suffix.lower() in _ARCHIVES

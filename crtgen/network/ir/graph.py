@@ -62,7 +62,7 @@ class Op(ABC):
     """True if every element of an int8 output is non-decreasing in every input element."""
 
     states: ClassVar[tuple[tuple[int, int], ...]] = ()
-    """Which of its inputs are states, each with the output that it becomes, as positions."""
+    """Positions of inputs that are states, each with the position of the output that is its next value."""
 
     @abstractmethod
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -73,7 +73,7 @@ class Op(ABC):
         """The definition, in numpy: ``arrays`` has one array per input, constants included."""
 
     unscaled: ClassVar[bool] = False
-    """True if it ignores the quantisation of its inputs; the output has the same one."""
+    """True if the operator ignores its inputs' quantisation; its output then has the same one."""
 
     def macs(self, sig: Signature) -> int:
         """Multiplications of an input with a weight; 0 for an operator without weights."""
@@ -145,11 +145,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """A network: nodes in an order in which they can run, and every value they name.
+    """A network: nodes in executable order, and every value that they name.
 
-    ``inputs`` and ``outputs`` name values in the order of the model's interface. ``states`` has, for each
-    value that lives from run to run, its name and the name of the value that it is after a run. ``notes``
-    are what its user should know of how a file was taken.
+    ``inputs`` and ``outputs`` name values in the order of the model's interface. ``states`` are values that
+    live from run to run; each has its name and the name of its next value. ``notes`` tell the user how a file
+    was understood.
     """
 
     name: str

@@ -41,7 +41,7 @@ class DType(Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element; 1 for ``INT4``, of which they hold two."""
+        """Bytes per element; 1 for ``INT4``, which packs two into a byte."""
         return self.numpy.itemsize
 
     @property
@@ -122,8 +122,8 @@ class Storage(Enum):
 class Value:
     """A tensor of the graph: temporary, constant, or a state that lives from run to run.
 
-    ``data`` is what a constant is, and what a state is before the first run. Its name is its identity within
-    a graph. Dimensions are fixed and positive; a scalar has shape ``()``.
+    ``data`` is a constant's value, or a state's value before the first run. The name identifies it within a
+    graph. Dimensions are fixed and positive; a scalar has shape ``()``.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Value:
 
     @classmethod
     def state(cls, name: str, initial: Array, quant: Quant | None = None) -> "Value":
-        """A state with the shape and type of its initial value."""
+        """Make a state with the shape and type of its initial value."""
         return replace(cls.constant(name, initial, quant), is_state=True)
 
     @classmethod
@@ -172,7 +172,7 @@ class Value:
         return self.elements * self.dtype.itemsize
 
     def array(self) -> Array:
-        """The data of a constant, or what a state is at first."""
+        """Return the data of a constant, or the initial value of a state."""
         if self.data is None:
             raise ValueError(f"{self.name} is not a constant")
         return self.data

@@ -157,7 +157,9 @@ class SigmoidParams:
 
     @classmethod
     def of(cls, sig: Signature, output: Quant) -> "SigmoidParams":
-        """From the input's scale; ``ValueError`` unless the output has the one quantisation there is."""
+        """Compute the parameters from the input's scale. Raises ``ValueError`` unless the output has the one
+        allowed quantisation.
+        """
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         require(y == output, f"the output has {y} instead of {output}")
         multiplier, shift = quantize_multiplier(x.scale * (1 << (31 - _SIGMOID_INPUT_BITS)))
@@ -169,7 +171,7 @@ class _Sigmoid(_Unary, Tabulated):
 
     output: ClassVar[Quant]
     plain_shifts: ClassVar[tuple[int, ...]]
-    """Shifts of an int16 input whose scales are powers of two, which needs no multiplier."""
+    """Shifts of an int16 input whose scales are powers of two, so that no multiplier is needed."""
 
     def parameters(self, sig: Signature) -> SigmoidParams | Sigmoid16Params:
         """Follow TFLite Micro's kernels; ``ValueError`` unless the output has the one allowed
@@ -254,7 +256,7 @@ class ReluParams:
 
 @dataclass(frozen=True, slots=True)
 class Relu(Formula, _Unary, Channelwise):
-    """A clamp as a layer of its own; it requantises if input and output differ."""
+    """A clamp as a layer; it requantises if the quantisations of input and output differ."""
 
     name: ClassVar[str] = "relu"
     monotonic: ClassVar[bool] = True
@@ -305,7 +307,7 @@ def _signed_multiplier(factor: float, bound: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LeakyRelu(Formula, _Unary, Tabulated):
-    """``x`` where it is positive, elsewhere ``alpha * x``."""
+    """``x`` if positive, else ``alpha * x``."""
 
     name: ClassVar[str] = "leaky_relu"
 

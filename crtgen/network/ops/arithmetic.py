@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DivParams:
-    """Integers of a quantised quotient, of which ``multiplier`` and ``shift`` are ``in1 / in2 / out``."""
+    """Integers of a quantised quotient; ``multiplier`` and ``shift`` stand for ``in1 / in2 / out``."""
 
     input1_offset: int
     input2_offset: int
@@ -108,7 +108,7 @@ class Div(Elementwise, Clamping):
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv(Elementwise):
-    """The greatest integer that is not above ``x0 / x1``."""
+    """``floor(x0 / x1)``."""
 
     name: ClassVar[str] = "floor_div"
     operands: ClassVar[int] = 2
@@ -253,7 +253,7 @@ class PreluParams:
 
 @dataclass(frozen=True, slots=True)
 class Prelu(Formula, Elementwise):
-    """``x0`` where it is not negative, elsewhere ``x0 * x1``; int16 has slopes of int8."""
+    """``x0`` if not negative, else ``x0 * x1``; for int16 the slopes ``x1`` are int8."""
 
     name: ClassVar[str] = "prelu"
     operands: ClassVar[int] = 2

@@ -96,7 +96,9 @@ class Padding:
         stride: tuple[int, int],
         dilation: tuple[int, int] = (1, 1),
     ) -> tuple[int, int]:
-        """Height and width of what a sliding window gives; ``ValueError`` if it never fits."""
+        """Return height and width of a sliding window's output. Raises ``ValueError`` if the window never
+        fits.
+        """
         height = _outputs(size[0] + self.top + self.bottom, window[0], stride[0], dilation[0])
         width = _outputs(size[1] + self.left + self.right, window[1], stride[1], dilation[1])
         return height, width
@@ -144,7 +146,7 @@ def require_inputs(inputs: Sequence[Value], count: int) -> None:
 
 
 def tensor_quant(value: Value) -> Quant:
-    """The quantisation of a whole tensor; ``ValueError`` if there is none or it is per axis."""
+    """Return the per-tensor quantisation. Raises ``ValueError`` if there is none or it is per axis."""
     if value.quant is None:
         raise ValueError(f"{value.name} is {value.dtype.value} without quantisation")
     require(value.quant.axis is None, f"{value.name} is quantised per axis")

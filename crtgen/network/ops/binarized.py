@@ -1,7 +1,7 @@
-"""Networks of signs: 32 numbers that are 1 or -1 in one of int32, where a bit that is set stands for -1.
+"""Binary networks: 32 numbers, each 1 or -1, in an int32, where a set bit means -1.
 
-The layout is that of Larq Compute Engine: channels along the last axis, the first one in the lowest bit, and
-bits beyond the last channel are not set.
+The layout is that of Larq Compute Engine: channels along the last axis, the first one in the lowest bit; bits
+beyond the last channel are zero.
 """
 
 from collections.abc import Iterator, Sequence

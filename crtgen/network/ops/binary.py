@@ -121,7 +121,7 @@ class _Binary(Formula, Elementwise, Clamping):
 
     @abstractmethod
     def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr | None:
-        """The quantised result; None where it is computed in float32."""
+        """Return the quantised result, or None if it is computed in float32."""
 
 
 class _Sum(_Binary):

@@ -59,7 +59,7 @@ class BitOr(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitXor(Bitwise):
-    """The bits that one of both has."""
+    """Bitwise exclusive or."""
 
     name: ClassVar[str] = "bit_xor"
     sign: ClassVar[str] = "^"
@@ -80,9 +80,10 @@ class BitNot(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class Shift(_Bits):
-    """A number by as many bits as the other one says; by all of its bits, or by fewer than none, it is zero.
+    """Shift a number by as many bits as the second operand says.
 
-    To the right a number keeps its sign: then it is -1 instead, if it is below zero.
+    By all of its bits or more, or by a negative number, the result is zero; a negative number shifted right
+    gives -1 instead.
     """
 
     name: ClassVar[str] = "shift"
@@ -110,7 +111,7 @@ class Shift(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class BitCast(Op):
-    """The bits of a number taken as one of another type, of the same size."""
+    """The bits of a number as a type of the same size."""
 
     name: ClassVar[str] = "bit_cast"
 

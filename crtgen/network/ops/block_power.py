@@ -1,7 +1,7 @@
 """Powers of a frame's spectrum in 32 bits, for cores without an FPU.
 
-All numbers of a frame share an exponent, that of the greatest one behind the window. Products with numbers of
-30 fractional bits are made of products of 16 bits, without the lowest one, so that none has over 32 bits.
+All numbers of a frame share an exponent, that of the largest one after windowing. Products with numbers of 30
+fractional bits are made of 16-bit products, without the lowest one, so that none needs more than 32 bits.
 Each stage of the transform divides by its radix: nothing overflows, whatever the samples are.
 """
 
@@ -55,9 +55,9 @@ _WHOLE = (0, 33)
 class BlockPower(Op):
     """``x[N] of int16, weights[size] -> y of float32``: powers of a frame's spectrum.
 
-    The frame is that of ``Frame``; ``centred``: its samples lose their mean first, and before the first one
-    is itself. It is continued with zeros to ``length``, a power of two. Of the ``length / 2 + 1`` powers
-    there are those from the first of ``bins`` to before the second one.
+    The frame is that of ``Frame``. ``centred`` frames lose their mean first, and their first sample counts as
+    its own predecessor. A frame is padded with zeros to ``length``, a power of two. Of the ``length / 2 + 1``
+    powers, ``bins`` says which are kept: from the first number to before the second.
     """
 
     name: ClassVar[str] = "block_power"

@@ -106,11 +106,11 @@ class YuvToRgb(Op):
 
 @dataclass(frozen=True, slots=True)
 class Demosaic(Op):
-    """``x[H, W] -> y[H, W, 3]`` of bytes: what a sensor with a Bayer pattern saw.
+    """``x[H, W] -> y[H, W, 3]`` of bytes: colours from a sensor with a Bayer pattern.
 
-    Red is at ``row`` and ``column`` of the first two by two pixels, blue at the opposite corner. A colour
-    that a pixel has not is the mean of the neighbours that have it, two or four, rounded up at the half. The
-    outermost rows and columns are those beside them once more.
+    Red is at ``row`` and ``column`` of the first two by two pixels, blue at the opposite corner. A missing
+    colour of a pixel is the mean of the neighbours that have it, two or four, halves rounded up. The
+    outermost rows and columns repeat the ones beside them.
     """
 
     name: ClassVar[str] = "demosaic"

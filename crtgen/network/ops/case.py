@@ -109,7 +109,7 @@ def make(
     quant: Quant | None = None,
     limits: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> Case:
-    """A case whose output has the inferred shape and type, and ``quant`` or else the first input's."""
+    """Make a case; its output has the inferred shape and type, and ``quant`` or else the first input's."""
     ((shape, dtype),) = op.infer(inputs)
     default = inputs[0].quant if dtype in _QUANTISED else None
     output = Value("y", shape, dtype, None if dtype is DType.FLOAT32 else quant or default)
@@ -167,7 +167,7 @@ def by_float32(case: Case) -> Case:
 
 
 def in_powers_of_two(case: Case) -> Case:
-    """A layer whose weights have scales that are powers of two: many of its sums are halves."""
+    """Make a layer whose weights have scales that are powers of two, so that many sums are halves."""
     x, w, b = case.sig.inputs
     assert w.quant is not None
     scales = tuple(2.0 ** -(i % 3) for i in range(len(w.quant.scales)))
@@ -176,7 +176,7 @@ def in_powers_of_two(case: Case) -> Case:
 
 
 def of_few_values(case: Case, bits: int = 4) -> Case:
-    """A layer whose weights have the upper bits only, and the middle of what the others may be."""
+    """Make a layer whose weights use only the upper bits; the lower ones are constant."""
     x, w, b = case.sig.inputs
     numbers = (w.array().astype(np.int8) >> (8 - bits) << (8 - bits)) + (1 << (7 - bits))
     inputs = (x, Value.constant(w.name, numbers.astype(np.int8), w.quant), b)
@@ -184,7 +184,7 @@ def of_few_values(case: Case, bits: int = 4) -> Case:
 
 
 def of_few_values_each(case: Case) -> Case:
-    """A layer each of whose output channels has 15 values at most, by another step."""
+    """Make a layer in which each output channel has at most 15 weight values, in a step of its own."""
     x, w, b = case.sig.inputs
     steps = 5 + np.arange(w.shape[0]) % 4
     lengths = [-1 if axis == 0 else 1 for axis in range(len(w.shape))]
@@ -194,7 +194,9 @@ def of_few_values_each(case: Case) -> Case:
 
 
 def in_four_bits(case: Case) -> Case:
-    """A layer with the upper four bits of its weights, of scales 16 times as large, and less of its bias."""
+    """Make a layer with the upper four bits of its weights, of scales 16 times as large, and a smaller
+    bias.
+    """
     x, w, b = case.sig.inputs
     scaled = [v.quant and replace(v.quant, scales=tuple(16 * s for s in v.quant.scales)) for v in (w, b)]
     packed = Value.constant(w.name, w.array().astype(np.int8) >> 4, scaled[0], DType.INT4)

@@ -155,8 +155,6 @@ class LogicalAnd(Logical):
 
 @dataclass(frozen=True, slots=True)
 class LogicalOr(Logical):
-    """True where one or both are."""
-
     name: ClassVar[str] = "logical_or"
     sign: ClassVar[str] = "||"
 
@@ -165,14 +163,14 @@ class LogicalOr(Logical):
 
 
 class Extreme(Elementwise):
-    """One of two numbers, as they are stored: TFLite Micro does not look at their quantisation."""
+    """The larger or smaller of two stored numbers; like TFLite Micro, it ignores their quantisation."""
 
     __slots__ = ()
 
     operands: ClassVar[int] = 2
     monotonic: ClassVar[bool] = True
     sign: ClassVar[str]
-    """C operator that is true if the first operand is the result."""
+    """C comparison that is true if the first operand is the result."""
 
 
 @dataclass(frozen=True, slots=True)

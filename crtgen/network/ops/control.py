@@ -16,7 +16,7 @@ __all__ = ["ControlFlow", "If", "While"]
 
 
 class ControlFlow(Op):
-    """An operator that runs graphs. It is planned and generated with them, and has no kernel."""
+    """An operator that contains graphs. It is planned and generated with them, and has no kernel."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class ControlFlow(Op):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If(ControlFlow):
-    """``condition, inputs... -> outputs...``: one graph if the condition holds, else the other one."""
+    """``condition, inputs... -> outputs...``: runs one graph if the condition holds, else the other."""
 
     name: ClassVar[str] = "if"
 
@@ -69,10 +69,11 @@ class If(ControlFlow):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class While(ControlFlow):
-    """``inputs... -> outputs...``: runs ``body`` on the inputs, then on its own outputs, while ``condition``.
+    """``inputs... -> outputs...``: runs ``body`` on the inputs, then on its own outputs, while ``condition``
+    holds.
 
-    Both graphs have all inputs. The body has as many outputs as the operator: the first inputs are carried
-    from one round to the next, those after them are the same in every round.
+    Both graphs get all inputs. The first inputs, as many as there are outputs, are carried from round to
+    round; the rest are the same in every round.
     """
 
     name: ClassVar[str] = "while"

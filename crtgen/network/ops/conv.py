@@ -96,7 +96,7 @@ class ConvParams:
 
     @classmethod
     def sums(cls, input_offset: int, channels: int) -> "ConvParams":
-        """Return the parameters of a layer whose outputs are its sums."""
+        """Return the parameters of a layer that outputs its sums."""
         none = np.zeros(channels, np.int32)
         return cls(input_offset, 0, 0, 0, none, none, INT8, is_sum=True)
 
@@ -161,7 +161,7 @@ def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:
 
 
 def real_weights(weights: Value) -> Real:
-    """Weights as real numbers: those of int8 times their scales."""
+    """Return weights as real numbers: int8 times scale."""
     numbers = weights.array().astype(np.float64)
     if weights.quant is None:
         return numbers
@@ -209,7 +209,7 @@ def _parameters(
 
 
 def parameters_of(sig: Signature, activation: Activation, axis: int, one: bool = False) -> ConvParams:
-    """Factors ``in * filter / out`` in double; ``one``: where there is one scale, with a float32 product."""
+    """Compute the factors ``in * filter / out`` in double; with ``one`` and a single scale, in float32."""
     _, weights, bias = sig.inputs
     return _parameters(_Ends.of(sig.x), _Ends.of(sig.y), weights, bias, activation, axis, one)
 
@@ -250,7 +250,7 @@ class _Convolution(Weighted, Windowed, Clamping):
 class Conv2d(_Convolution):
     """``x[N,H,W,C], w[O,kh,kw,C], bias[O] -> [N,oh,ow,O]``.
 
-    int8 has an int32 bias. int16 with weights of int8 has one of int64, or of int32: then sums have 32 bits.
+    int8 has an int32 bias. int16 with int8 weights has an int64 bias, or an int32 bias with 32-bit sums.
     """
 
     name: ClassVar[str] = "conv2d"

@@ -13,7 +13,7 @@ _ELEMENT = 8
 
 
 def ask_for(op: Op, sig: Signature) -> None:
-    """Ask for what computing ``op`` on constants takes; ``UnsupportedError`` if that is too much."""
+    """Ask the budget for computing ``op`` on constants. Raises ``UnsupportedError`` if it is too much."""
     spending = budget.current()
     spending.compute(_cost(op, sig), "computing constants")
     spending.hold(_ELEMENT * op.working_elements(sig), "computing a constant")

@@ -32,13 +32,13 @@ class Elementwise(Channelwise):
         return ((np.broadcast_shapes(*(v.shape for v in inputs)), self.result_type(inputs)),)
 
     def require_types(self, inputs: Sequence[Value]) -> None:
-        """``ValueError`` unless the operator has these types: by default all are the same."""
+        """Raise ``ValueError`` unless the input types are allowed; by default all must be the same."""
         for value in inputs[1:]:
             alike = value.dtype is inputs[0].dtype
             require(alike, f"operands of {inputs[0].dtype.value} and {value.dtype.value}")
 
     def result_type(self, inputs: Sequence[Value]) -> DType:
-        """The type of the output: by default that of the inputs."""
+        """Return the output's type, by default that of the inputs."""
         return inputs[0].dtype
 
 

@@ -1,4 +1,4 @@
-"""Powers of e in float32, each product and sum rounded by itself: what undoes a ``ScaledLog``."""
+"""Powers of e in float32, each product and sum rounded: the inverse of ``ScaledLog``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ __all__ = ["EXP_TERMS", "LEAST", "LN2_HIGH", "LN2_LOW", "LOG2_E", "MOST", "Scale
 _F32 = DType.FLOAT32
 
 LEAST, MOST = np.float32(-87.0), np.float32(88.0)
-"""Limits of a power, so that it is a normal number."""
+"""Limits of the exponent for which the power is a normal number."""
 
 _BIAS = 0x7F  # of exponents of float32
 LOG2_E = np.float32(1 / log(2))

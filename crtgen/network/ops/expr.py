@@ -1,9 +1,8 @@
-"""Integer expressions: what an operator does to an element, said once.
+"""Integer expressions: the computation of one element, defined once for numpy and C.
 
-An operator builds an ``Expr`` from its parameters. ``Expr.of`` is what it means, in numpy: the operator's
-reference. ``crtgen.compiler.kernels.portable.expr`` writes it in C.
-Each expression knows its interval, by which cheaper forms
-of it are proven exact. Numbers have 32 bits, and wrap.
+An operator builds an ``Expr`` from its parameters. ``Expr.of`` evaluates it in numpy, as the operator's
+reference; ``crtgen.compiler.kernels.portable.expr`` writes it in C. Each expression knows its interval, from
+which cheaper forms are proven exact. Numbers have 32 bits, and wrap.
 """
 
 from abc import abstractmethod
@@ -65,7 +64,7 @@ class Expr:
 
     @classmethod
     def make(cls, kind: str, *sources: "Expr | int") -> "Expr":
-        """An expression with its interval, which is between what the ends of its sources give."""
+        """Make an expression. Its interval is bounded by its values at the ends of its sources' intervals."""
         own = tuple(number(s) if isinstance(s, int) else s for s in sources)
         different = tuple(dict.fromkeys(own))
         corners = (dict(zip(different, c, strict=True)) for c in product(*(s._ends for s in different)))
@@ -134,7 +133,7 @@ class Expr:
         return Expr.make("clamp", self, low, high)
 
     def split(self, above: Callable[["Expr"], "Expr"], below: Callable[["Expr"], "Expr"]) -> "Expr":
-        """One function of it where it is not negative, and another one where it is."""
+        """Apply ``above`` if the value is not negative, else ``below``."""
         sides = Expr.make("within", self, 0, _WORD[1]), Expr.make("within", self, _WORD[0], -1)
         return Expr.make("choice", self, above(sides[0]), below(sides[1]))
 
@@ -165,4 +164,4 @@ class Formula(Op):
 
     @abstractmethod
     def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
-        """The output where there is no formula."""
+        """Compute the output without a formula."""

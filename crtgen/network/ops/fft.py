@@ -1,8 +1,8 @@
-"""The real Fourier transform and its inverse, as TFLite Micro's signal library computes them (KISS FFT).
+"""Real Fourier transform and its inverse, as in TFLite Micro's signal library (KISS FFT).
 
-A transform of n real numbers is one of n / 2 complex ones, whose result is taken apart. In fixed point each
+A transform of n real numbers is one of n / 2 complex numbers and a final separation. In fixed point each
 stage divides its inputs by its radix first, rounded, so that nothing overflows. In float32 every product and
-sum is rounded by itself, in the order of the C code: the reference has its bits.
+sum is rounded by itself, in the order of the C code, so that the reference gives the same bits.
 """
 
 from abc import ABC, abstractmethod
@@ -112,9 +112,10 @@ def is_fast(length: int) -> bool:
 
 
 def radices(count: int, eight: bool = False) -> list[int]:
-    """Those of the stages of a transform of ``count`` numbers, the last stage first.
+    """Return the radices of a transform's stages, the last stage first.
 
-    Fours, then a two, threes and fives. ``eight``: instead of a four and a two an eight, the first stage.
+    Fours, then a two, threes and fives. With ``eight``, the first stage is an eight instead of a four and a
+    two.
     """
     found: list[int] = []
     while count > 1:

@@ -87,7 +87,7 @@ def multiply_by_quantized_multiplier(x: Int64, multiplier: _Integers, shift: _In
 
 
 def reduced_multiplier(multiplier: int) -> int:
-    """A multiplier of 31 bits as one of 15, as TFLite has it for sums of 64 bits."""
+    """Reduce a multiplier of 31 bits to 15, as TFLite does for 64-bit sums."""
     return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
 
 

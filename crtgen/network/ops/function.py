@@ -117,7 +117,7 @@ class RsqrtParams:
 
 @dataclass(frozen=True, slots=True)
 class Rsqrt(RealFunction):
-    """``1 / sqrt(x)``. Of what is not positive an int8 output is its greatest number."""
+    """``1 / sqrt(x)``. An int8 output is its greatest number if ``x`` is not positive."""
 
     name: ClassVar[str] = "rsqrt"
 
@@ -214,7 +214,7 @@ class Square(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Floor(RealFunction):
-    """The greatest integer that is not above."""
+    """``floor(x)``."""
 
     name: ClassVar[str] = "floor"
 
@@ -224,7 +224,7 @@ class Floor(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Ceil(RealFunction):
-    """The least integer that is not below."""
+    """``ceil(x)``."""
 
     name: ClassVar[str] = "ceil"
 
@@ -254,7 +254,7 @@ class Erf(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Atan(RealFunction):
-    """The angle whose tangent is x, between -pi / 2 and pi / 2."""
+    """``atan(x)``, between -pi / 2 and pi / 2."""
 
     name: ClassVar[str] = "atan"
 
@@ -264,7 +264,7 @@ class Atan(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Elu(RealFunction):
-    """``x`` where it is positive, elsewhere ``e**x - 1``."""
+    """``x`` if positive, else ``e**x - 1``."""
 
     name: ClassVar[str] = "elu"
     monotonic: ClassVar[bool] = True

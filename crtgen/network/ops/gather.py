@@ -1,6 +1,6 @@
-"""Operators whose indices may be computed at run time: ``gather``, ``gather_nd`` and slices.
+"""Gathers and slices, whose indices may be computed at run time.
 
-An index beyond a tensor counts as the nearest one within, so that nothing outside is read or written.
+An index out of range counts as the nearest valid one, so that nothing outside is read or written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class Gather(Op):
 class GatherNd(Op):
     """``x, indices -> x`` at places whose first coordinates are the last axis of ``indices``.
 
-    Together they count elements from the beginning of the tensor; that number is what has to be within.
+    The coordinates are combined to the number of an element, and that number has to be in range.
     """
 
     name: ClassVar[str] = "gather_nd"
@@ -118,7 +118,7 @@ class DynamicSlice(Op):
 
 @dataclass(frozen=True, slots=True)
 class DynamicUpdateSlice(Op):
-    """``x, update, begin -> x`` where ``update`` is instead of what begins at ``begin``."""
+    """``x, update, begin -> x`` with ``update`` written over it at ``begin``."""
 
     name: ClassVar[str] = "dynamic_update_slice"
 

@@ -115,10 +115,10 @@ def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
 
 
 def logarithm(x: Int64) -> Int64:
-    """The natural logarithm of Q12 that is 1 or more, as Q5 (``log_x_for_x_greater_than_or_equal_to_1``).
+    """Natural logarithm of a Q12 number of at least 1, as Q5 (``log_x_for_x_greater_than_or_equal_to_1``).
 
-    Of two powers of two, one for ``x`` and one for ``x * sqrt(1/2)``, the one leaves a rest nearer to 1; the
-    logarithm of the rest is a quotient of polynomials.
+    Both ``x`` and ``x * sqrt(1/2)`` are divided by a power of two; the one whose remainder is nearer to 1 is
+    used. The logarithm of the remainder is a quotient of polynomials.
     """
     sqrt_half, fourth_root_of_half = 1518500250, 1805811301  # Q0
     bits = np.frexp(x.astype(np.float64))[1].astype(np.int64)

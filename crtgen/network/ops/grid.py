@@ -24,11 +24,11 @@ _CUBIC = -0.75
 
 @dataclass(frozen=True, slots=True)
 class GridSample(Op):
-    """``x[N,...,C], grid[N,...,k] -> y[N,...,C]``: an image of k dimensions at the points of ``grid``.
+    """``x[N,...,C], grid[N,...,k] -> y[N,...,C]``: samples a k-dimensional image at the points of ``grid``.
 
-    A point's coordinates are those of the last axis of the image first, from -1 to 1: the middles of the
-    outermost pixels if ``corners``, otherwise their outer edges. What is beyond is zero, the nearest pixel,
-    or the image mirrored.
+    A point's coordinates begin with the last axis of the image. They go from -1 to 1 between the centres of
+    the outermost pixels if ``corners``, otherwise between their outer edges. Outside, the image is zero,
+    continued by its nearest pixel, or mirrored.
     """
 
     name: ClassVar[str] = "grid_sample"
@@ -49,7 +49,7 @@ class GridSample(Op):
         return (((*grid.shape[:-1], x.shape[-1]), DType.FLOAT32),)
 
     def borders(self, length: int) -> tuple[float, float]:
-        """Between what coordinates an axis of that length is."""
+        """Return the coordinates at both ends of an axis of that length."""
         return (0.0, length - 1.0) if self.corners else (-0.5, length - 0.5)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

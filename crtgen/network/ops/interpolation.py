@@ -25,7 +25,7 @@ _BITS = 7  # between two steps
 
 @dataclass(frozen=True, slots=True)
 class Interpolation(Channelwise):
-    """Each number of int16 by a ``table`` of 513; ``label`` says what function that is."""
+    """Interpolation of each int16 in a ``table`` of 513 numbers; ``label`` names the function."""
 
     name: ClassVar[str] = "interpolation"
 
@@ -47,10 +47,10 @@ class Interpolation(Channelwise):
 
 
 def table_of(function: Callable[[Reals], Reals], scale: float, zero: int, step: float) -> Table:
-    """The function at 513 places from one end of int16 to the other, in float32 as TFLite's ``LUTPopulate``.
+    """Tabulate a function at 513 places over the range of int16, in float32 as TFLite's ``LUTPopulate``.
 
-    ``scale`` and ``zero`` are those of the input, ``step`` is the scale of the output, whose zero point is 0.
-    Each place is moved by half of the error that interpolation has in the middle to the next one.
+    ``scale`` and ``zero`` are the input's, ``step`` is the output's scale, whose zero point is 0. Each entry
+    is moved by half of the interpolation error in the middle to the next one.
     """
     single = np.float32
     low, high = (single(scale) * single(end - zero) for end in INT16.limits)

@@ -26,7 +26,7 @@ _OUTPUT = Quant.tensor(1 / 16, INT8.high)
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxParams:
-    """Those of softmax, and the inverse of its factor: ``back``, multiplier and shift."""
+    """Softmax's parameters, and the inverse of its factor: ``back``, a multiplier and a shift."""
 
     softmax: SoftmaxParams
     back: tuple[int, int]

@@ -17,7 +17,7 @@ __all__ = ["Lookup", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Tabulated):
-    """Each number ``x`` of int8 becomes ``table[x + 128]``; ``label`` says what function that is."""
+    """Table lookup: each int8 ``x`` becomes ``table[x + 128]``; ``label`` names the function."""
 
     name: ClassVar[str] = "lookup"
 

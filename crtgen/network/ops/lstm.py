@@ -202,7 +202,7 @@ def lstm_case(
     hidden: Quant | None = None,
     seed: int = 1,
 ) -> Case:
-    """A layer with random weights; ``cell_power`` is that of two which is the cell state's scale."""
+    """Make a layer with random weights; ``cell_power`` is the binary exponent of the cell state's scale."""
     rng = np.random.default_rng(seed)
     steps, batch = (x.shape[0], x.shape[1]) if op.time_major else (x.shape[1], x.shape[0])
     shapes = ((4, units, x.shape[2]), (4, units, units), (4, units))

@@ -33,10 +33,10 @@ _PER_TAP = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PoolParams:
-    """Integers of a quantised pooling: its clamp.
+    """Integers of a quantised pooling: its clamp and, for an average that is rescaled, a factor.
 
-    Of an average that is rescaled: ``y = clamp(output_offset + rint(f32(f32(sum + start) * factor)))``, where
-    ``start`` is what the zero point adds to the sum of a window.
+    ``y = clamp(output_offset + rint(f32(f32(sum + start) * factor)))``, where ``start`` accounts for the zero
+    point in a window's sum.
     """
 
     act_min: int
@@ -100,9 +100,10 @@ class _Pool(Windowed, Clamping, Channelwise):
 
 @dataclass(frozen=True, slots=True)
 class AveragePool2d(_Pool):
-    """The mean of what a window sees; padding does not count. int8 halves round away from zero.
+    """The mean of a window, without its padding. int8 halves round away from zero.
 
-    With an output that is rescaled in float32 windows are whole, and input and output may have two scales.
+    An output that is rescaled in float32 has windows without padding, and may have another scale than the
+    input.
     """
 
     name: ClassVar[str] = "average_pool2d"
@@ -116,7 +117,7 @@ class AveragePool2d(_Pool):
         return None
 
     def parameters(self, sig: Signature) -> PoolParams:
-        """The factor is ``in / out / count``, as ONNX Runtime's, where there is one."""
+        """Return the parameters. A factor is ``in / out / count``, as ONNX Runtime's."""
         if not by_float(sig.y):
             return _Pool.parameters(self, sig)
         require(self.padding == NO_PADDING, "averages that padding is in are not rescaled")
@@ -141,7 +142,7 @@ class AveragePool2d(_Pool):
 
 @dataclass(frozen=True, slots=True)
 class MaxPool2d(_Pool):
-    """The greatest of what a window sees; padding does not count."""
+    """The maximum of a window, without its padding."""
 
     name: ClassVar[str] = "max_pool2d"
 

@@ -18,8 +18,8 @@ __all__ = ["CURVES", "Cell", "Curve", "Recurrent", "cases", "recurrent_case"]
 class Cell(Enum):
     """One step of a cell, from the sums of its gates to its states.
 
-    ``GRU_AFTER`` applies the reset gate to the product with the hidden state instead of to the state itself;
-    ``LSTM_COUPLED`` forgets as much as it takes in.
+    ``GRU_AFTER`` applies the reset gate to the product with the hidden state instead of to the state itself.
+    In ``LSTM_COUPLED`` the forget gate is one minus the input gate.
     """
 
     RNN = "rnn"
@@ -81,14 +81,14 @@ CURVES: Mapping[str, _Function] = {
 class Recurrent(Op):
     """``x[T,B,I], w[D,G*S,I], r[D,G*S,S], bias[D,2*G*S], ... -> y[T,D,B,S], hidden[D,B,S], cell[D,B,S]``.
 
-    D directions of S units, whose G gates are those of ``kind``. The bias is that of ``w``, then that of
-    ``r``. After it come ``peepholes[D,3*S]`` of the gates i, o and f, if ``has_peepholes``; ``hidden`` and
-    ``cell`` as they are at first, if ``starts`` says so, zeros otherwise. ``gives`` says which of the outputs
-    there are. With ``batch_first`` the axis B is the first one of all these.
+    D directions of S units, each with the G gates of ``kind``. The bias is that of ``w``, then that of ``r``.
+    Optional inputs follow: ``peepholes[D,3*S]`` of the gates i, o and f if ``has_peepholes``, then initial
+    ``hidden`` and ``cell`` if ``starts``, which are zeros otherwise. ``gives`` says which outputs exist. With
+    ``batch_first`` the axis B is the first one of all these.
 
-    ``curves`` are the activations of each direction; with ``backward`` the first direction begins at the end,
-    as the second always does. ``clip`` bounds the sums of the gates, 0: nothing does. ``lengths`` are the
-    steps of each sequence of the batch; without them, all. Behind its end, a sequence gives zeros.
+    ``curves`` are the activations of each direction. With ``backward`` the first direction runs from the end;
+    the second always does. ``clip`` bounds the sums of the gates; 0 means no bound. ``lengths`` are the steps
+    of each sequence of the batch, by default all; beyond its length a sequence gives zeros.
     """
 
     name: ClassVar[str] = "recurrent"

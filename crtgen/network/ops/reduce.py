@@ -144,7 +144,7 @@ class Sum(Total):
 
 
 class Greatest(Reduction):
-    """The greatest or the least number, which stays quantised as it is."""
+    """The maximum or minimum, with unchanged quantisation."""
 
     __slots__ = ()
 
@@ -195,7 +195,7 @@ class All(Reduction):
 
 
 class ArgReduction(Op):
-    """Index of an extreme along ``axis``, the first one of several."""
+    """Index of the maximum or minimum along ``axis``, the first one of several."""
 
     __slots__ = ()
 

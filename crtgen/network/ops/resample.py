@@ -25,12 +25,13 @@ BLEND_BITS = 11
 
 @dataclass(frozen=True, slots=True)
 class Resample(Op):
-    """``x[..., N, ...], weights, first[C], widths[C] -> y[..., C, ...]``: sums of neighbours on ``axis``.
+    """``x[..., N, ...], weights, first[C], widths[C] -> y[..., C, ...]``: weighted sums of neighbours on
+    ``axis``.
 
-    The weights of all sums follow one another. Bytes with weights of int32 become bytes:
-    ``(2^(shift - 1) + sum) >> shift``, limited; that is how Pillow resamples. With weights of float32 a sum
-    begins with 0 and adds products in their order; bytes become float32, and float32 becomes bytes: the
-    sum times ``scale``, rounded to the nearest, halves to even, limited. That is OpenCV's area.
+    The weights of all sums are stored one after another. Bytes with int32 weights become bytes, ``(2^(shift -
+    1) + sum) >> shift``, clamped, as in Pillow. With float32 weights, products are added to 0 in order; bytes
+    become float32, and float32 becomes bytes: the sum times ``scale``, rounded to the nearest, halves to
+    even, clamped, as in OpenCV's area resize.
     """
 
     name: ClassVar[str] = "resample"

@@ -1,7 +1,7 @@
-"""ONNX Runtime's rescaling of integers: a float32 product, whose halves go to even numbers.
+"""ONNX Runtime's rescaling of integers: a float32 product, rounded half to even.
 
 A value is ``clamp(zero_point + rint(f32(f32(acc) * factor)))``, where ``acc`` is the integer sum and ``f32``
-rounds to float32. The formulas are what ONNX Runtime 1.31 was measured to compute on a CPU.
+rounds to float32. The formulas were measured on ONNX Runtime 1.31 on a CPU.
 """
 
 import math
@@ -28,10 +28,10 @@ def by_float(value: Value) -> bool:
 
 
 def product_factors(first: float, others: Sequence[float], output: float, bounds: Sequence[int]) -> Factors:
-    """``first * other / output`` for each of the others, in float32 from left to right.
+    """Compute ``first * other / output`` for each of the others, in float32 from left to right.
 
-    ``bounds`` are the largest magnitudes that they will be applied to. ``ValueError`` where a result is far
-    beyond what integers hold.
+    ``bounds`` are the largest magnitudes that the factors are applied to. Raises ``ValueError`` if a result
+    is far beyond the range of integers.
     """
     factors = np.array([single(single(first * other) / output) for other in others], np.float32)
     largest = max(float(f) * bound for f, bound in zip(factors.tolist(), bounds, strict=True))

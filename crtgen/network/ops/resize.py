@@ -19,7 +19,7 @@ __all__ = ["Lines", "ResizeBilinear", "ResizeBytes", "ResizeNearest", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class ResizeNearest(Channelwise):
-    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is one input pixel."""
+    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel copies one input pixel."""
 
     name: ClassVar[str] = "resize_nearest"
     monotonic: ClassVar[bool] = True

@@ -71,9 +71,10 @@ class Scatter(Op):
 
 @dataclass(frozen=True, slots=True)
 class ScatterNd(Scatter):
-    """At places whose first coordinates are the last axis of ``indices``; the rest of the axes is written.
+    """``x, indices, updates -> x`` with updates at places whose first coordinates are the last axis of
+    ``indices``.
 
-    Together the coordinates count elements from the beginning; that number is what has to be within.
+    The coordinates are combined to the number of an element, and that number has to be in range.
     """
 
     name: ClassVar[str] = "scatter_nd"

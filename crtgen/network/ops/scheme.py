@@ -1,7 +1,7 @@
-"""Number schemes: how real numbers are stored in tensors and computed with.
+"""Number schemes: how tensors store real numbers, and how operators compute with them.
 
-What they differ in is said here, and nowhere else: operators, passes, front ends and kernels ask
-the scheme of a tensor. Another one is another object, with kernels of its own.
+Schemes differ only in what is defined here: operators, passes, front ends and kernels ask the scheme of a
+tensor. A new scheme is another object, with kernels of its own.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32, DType.IN
 """TFLite's: activations and weights of int8, weights symmetric and maybe of four bits, sums in 32 bits."""
 
 INT16 = Scheme("int16x8", DType.INT16, DType.INT8, DType.INT64, DType.INT64)
-"""TFLite's: activations of int16 whose zero point is 0, weights of int8, sums in 64 bits."""
+"""TFLite's 16x8: int16 activations with zero point 0, int8 weights, 64-bit sums."""
 
 UINT8 = Scheme("uint8", DType.UINT8, DType.UINT8, DType.INT32, DType.INT32)
 """At the edges of a network only: there are operators from and to int8."""

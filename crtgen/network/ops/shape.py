@@ -20,7 +20,7 @@ __all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", 
 
 @dataclass(frozen=True, slots=True)
 class Reshape(Op):
-    """Change of shape with the elements in order, or of the quantisation with the same integers."""
+    """Change of shape or of quantisation, with the same elements in order."""
 
     name: ClassVar[str] = "reshape"
     monotonic: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class Reshape(Op):
         return True
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-        """The axis that has as many elements before it, and as many behind."""
+        """Map an axis to the axis with as many elements before it, and as many behind."""
         (axis,) = axes
         found = (a for a in range(len(self.shape)) if _around(self.shape, a) == _around(sig.x.shape, axis))
         return next(map(AxisMap, found), None)
@@ -61,7 +61,7 @@ class Reshape(Op):
 
 @dataclass(frozen=True, slots=True)
 class Identity(Op):
-    """Copy of a value: for an output that is a constant, an input, or another output."""
+    """A copy, for an output that is a constant, an input, or another output."""
 
     name: ClassVar[str] = "identity"
     monotonic: ClassVar[bool] = True

@@ -18,7 +18,9 @@ _ABOVE = (4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 
 
 
 def sigmoid_table() -> npt.NDArray[np.uint16]:
-    """``65536 / (1 + exp(-i / 24))`` for i from 0 to 255, rounded, and one more where TFLite has it."""
+    """Tabulate ``65536 / (1 + exp(-i / 24))`` for i from 0 to 255, rounded; some entries are one more, as in
+    TFLite.
+    """
     table = np.rint(65536 / (1 + np.exp(-np.arange(256) / 24)))
     table[list(_ABOVE)] += 1
     return table.astype(np.uint16)
@@ -55,7 +57,7 @@ class Sigmoid16Params:
 
 
 def require_fraction(y: Quant) -> None:
-    """``ValueError`` unless the quantisation is that of fractions of 15 bits: 1/32768."""
+    """Raise ``ValueError`` unless the scale is 1/32768 and the zero point 0."""
     fits = y.zero_point == 0 and abs(math.log2(y.scale) + 15) < _NEAR
     require(fits, f"the output has {y} instead of {Quant.tensor(1 / 32768)}")
 

@@ -81,7 +81,9 @@ class FftAutoScale(Op):
 
 @dataclass(frozen=True, slots=True)
 class SpectrumEnergy(Op):
-    """``x[2N] of int16 -> y[N] of uint32``: squares of numbers ``start`` to before ``end``, else 0."""
+    """``x[2N] of int16 -> y[N] of uint32``: squared magnitudes from ``start`` to before ``end``, 0
+    elsewhere.
+    """
 
     name: ClassVar[str] = "spectrum_energy"
 

@@ -38,10 +38,10 @@ _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 
 class Before(Enum):
-    """Sample that precedes the first one of a frame."""
+    """The sample before the first one of a frame."""
 
     EARLIER = "earlier"
-    """The sample before it; 0 if there is none."""
+    """The previous sample of the stream; 0 if there is none."""
     ITSELF = "itself"
     """The first sample once more."""
     LAST = "last"

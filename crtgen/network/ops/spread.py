@@ -17,7 +17,7 @@ __all__ = ["BroadcastTo", "MirrorPad", "PadWith", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class BroadcastTo(Op):
-    """The elements repeated along axes of length 1, and along new axes before the others."""
+    """Repetition along axes of length 1, and along new axes in front."""
 
     name: ClassVar[str] = "broadcast_to"
     monotonic: ClassVar[bool] = True

@@ -33,7 +33,7 @@ def _rows(x: Value, axes: int = 1) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Delay(Op):
-    """``x[..., N], memory[rows, length] -> y[..., N], memory``: what came in ``length`` samples ago."""
+    """``x[..., N], memory[rows, length] -> y[..., N], memory``: the input of ``length`` samples ago."""
 
     name: ClassVar[str] = "delay"
     states: ClassVar[tuple[tuple[int, int], ...]] = ((1, 1),)
@@ -55,11 +55,11 @@ class Delay(Op):
 
 @dataclass(frozen=True, slots=True)
 class Framer(Op):
-    """``x[..., N], buffer, seen -> y[..., N / step, size], valid, buffer, seen``: frames that overlap.
+    """``x[..., N], buffer, seen -> y[..., N / step, size], valid, buffer, seen``: overlapping frames.
 
-    Every ``step`` samples a frame begins. ``seen`` counts steps up to those of the first whole frame; before
-    it, frames have zeros where nothing was yet, and are not valid. With ``prefill`` they are: what was before
-    the first run counts as zeros.
+    A frame begins every ``step`` samples. ``seen`` counts steps until the first whole frame; frames before it
+    are padded with zeros and not valid. With ``prefill`` they are valid: the time before the first run counts
+    as zeros.
     """
 
     name: ClassVar[str] = "framer"

@@ -24,10 +24,10 @@ Real = npt.NDArray[np.float32]
 class NonMaxSuppression(Op):
     """``boxes[N,S,4], scores[N,C,S] -> rows[N * C * most, 3]``, each row a batch, a class and a box.
 
-    Of boxes whose score is above ``least_score`` those that overlap by more than ``most_overlap``
-    (intersection over union) with a better one of their class are left out; ``most`` are kept of a class, the
-    best first, the first of equal ones. A box is two opposite corners, or its centre and its size if
-    ``centred``. The rows that are left hold -1.
+    Boxes need a score above ``least_score``. A box that overlaps by more than ``most_overlap`` (intersection
+    over union) with a better one of its class is left out. At most ``most`` are kept per class, the best
+    first, and the first of equal ones. A box is two opposite corners, or its centre and size if ``centred``.
+    Unused rows hold -1.
     """
 
     name: ClassVar[str] = "non_max_suppression"

@@ -1,4 +1,4 @@
-"""SVDF: a fully connected layer with memory, by a decomposition of rank r of its filters."""
+"""SVDF: a fully connected layer with memory, whose filters are decomposed with rank r."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class SvdfParams:
 class Svdf(Op):
     """``x[B,I], feature[F,I], time[F,M], bias[U], state[B,F*M] -> y[B,U], state``, with F = U * rank filters.
 
-    Each filter's product with the input goes to the end of its memory, what was there moves on by one. An
-    output is the sum over the memories of its filters, weighted by time. int8 has a state of int8 or int16,
-    and no activation but its limits.
+    Each filter's memory moves on by one, and the product of the filter with the input is appended. An output
+    is the sum over its filters' memories, weighted by ``time``. int8 has an int8 or int16 state, and no
+    activation except clamping.
     """
 
     name: ClassVar[str] = "svdf"

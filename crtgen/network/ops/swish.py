@@ -15,10 +15,10 @@ _SHIFT = 7  # of the input, for more bits
 
 @dataclass(frozen=True, slots=True)
 class SwishParams:
-    """Zero points, and factors ``multiplier * 2**(exponent - 15)`` with multipliers of 15 bits.
+    """Zero points, and factors ``multiplier * 2**(exponent - 15)`` with 15-bit multipliers.
 
-    The input, less its zero point and times 128, is scaled by the one of the output for the product's first
-    factor, and by the one of the gate for the second: 3.0 is 32768 there.
+    The input, less its zero point and times 128, is scaled twice: by the output's factor for the product's
+    first operand, and by the gate's factor, in which 3.0 is 32768, for the second.
     """
 
     input_zero_point: int
@@ -67,7 +67,7 @@ def _shifted(x: Int64, bits: int) -> Int64:
 
 
 def hard_swish(params: SwishParams, x: Int64) -> Int64:
-    """The output before it is saturated to its type, of inputs with their zero point."""
+    """Return the output, not yet saturated to its type, of inputs with their zero point."""
     fine = (x - params.input_zero_point) << _SHIFT
     scaled = _high(fine, params.output_multiplier)
     gate = fine

@@ -1,4 +1,4 @@
-"""The greatest or least numbers along an axis, in order, and where they are."""
+"""The largest or smallest numbers along an axis, in order, and their places."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -69,6 +69,6 @@ def cases() -> Iterator[Case]:
 
 
 def topk_case(name: str, op: TopK, x: Value, limits: tuple[float, float] | None = None) -> Case:
-    """A layer on ``x``; ``limits`` are of its numbers."""
+    """Make a layer on ``x``; ``limits`` bound its numbers."""
     outputs = tuple(Value(n, s, t) for n, (s, t) in zip(("y", "i"), op.infer([x]), strict=True))
     return Case(f"top_k_{name}_onnx", op, Signature((x,), outputs), {x.name: limits} if limits else {})

@@ -36,9 +36,9 @@ def channels(value: Value) -> int:
 
 
 def channelwise(sig: Signature) -> tuple[Index | None, ...]:
-    """The groups of channels of an operator whose output channel i depends on channel i of its inputs.
+    """Group channels of an operator whose output channel i depends only on channel i of its inputs.
 
-    An operand with another number of channels is broadcast, and stays whole.
+    An operand with another number of channels is broadcast, and keeps all of them.
     """
     count = channels(sig.y)
     values = (*sig.inputs, *sig.outputs)
@@ -74,7 +74,7 @@ class Clamping(Op):
 
 
 class Windowed(Op):
-    """An operator on images ``[N,H,W,C]`` each of whose outputs sees a window of the first input."""
+    """An operator on images ``[N,H,W,C]`` whose outputs each depend on a window of the first input."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class Windowed(Op):
 
     @abstractmethod
     def padding_value(self, x: Value) -> int | None:
-        """Return the stored value of padding in the tensor's type; None if there is none."""
+        """Return the stored value of padding; None if there is none."""
 
     def working_elements(self, sig: Signature) -> int:
         return super().working_elements(sig) + padded_elements(sig.x.shape, self.padding)
@@ -113,9 +113,8 @@ class Windowed(Op):
 class Weighted(Op):
     """An operator ``x, weights, bias -> y`` that sums products of inputs with weights, then requantises.
 
-    ``channel_axis`` is that of the output channels among the axes of the weights. ``mixes``: each output
-    reads all channels of the input; otherwise it reads one. ``slides``: the same weights are used all over an
-    image.
+    ``channel_axis`` is the axis of output channels in the weights. With ``mixes``, an output reads all input
+    channels, otherwise one. With ``slides``, the same weights are used all over an image.
     """
 
     __slots__ = ()
@@ -137,7 +136,7 @@ class Weighted(Op):
         return np.ones((1, sig.inputs[1].elements // sig.inputs[1].shape[0] // sig.x.shape[-1]))
 
     def fewest_channels(self, sig: Signature) -> int:
-        """Output channels that have to stay so that the others are computed as before."""
+        """Return the number of output channels that must stay so that the others are computed as before."""
         return 1
 
 

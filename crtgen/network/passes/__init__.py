@@ -62,7 +62,7 @@ WITHOUT_FOLDING: tuple[Pass, ...] = (
     MergeReshapes(),
     RemoveDead(),
 )
-"""The order in which each pass finds what those before it uncovered."""
+"""The passes, in an order in which each finds what earlier ones uncovered."""
 
 DEFAULT_PASSES: tuple[Pass, ...] = (*WITHOUT_FOLDING, FoldChannels())
-"""These, and then the channels that cannot vary are removed."""
+"""All passes, with removal of constant channels last."""

@@ -15,7 +15,7 @@ __all__ = ["Selection", "select_channels"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """``kept`` says of every value which channels stay, ``mixings`` what layers make of the others."""
+    """Channels that stay: ``kept`` for every value; ``mixings`` describe their layers."""
 
     kept: Mapping[str, Mask]
     mixings: Mapping[str, Mixing]
@@ -51,9 +51,10 @@ class _Wires:
 
 
 def select_channels(graph: Graph, known: Mapping[str, Interval], multiple: int = 1) -> Selection:
-    """The least set of channels that leaves all outputs of the network as they are.
+    """Select the fewest channels that leave all outputs of the network unchanged.
 
-    It is rounded up to ``multiple`` per value where there are that many: constant channels then stay.
+    The number per value is rounded up to a multiple of ``multiple`` if there are enough channels; some
+    constant channels then stay.
     """
     wires = [_wires(graph, node, known) for node in graph.nodes]
     kept = {name: np.zeros(channels(value), np.bool_) for name, value in graph.values.items()}

@@ -14,7 +14,7 @@ __all__ = ["Change", "Pass", "Rewrite", "Rule", "bypass", "run_passes"]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A rewrite that happened: which pass, at which node, and what it did."""
+    """A rewrite: its pass, its node, and what it did."""
 
     rule: str
     node: str
@@ -28,8 +28,8 @@ class Rewrite:
 class Change:
     """A rewrite of one place of a graph.
 
-    ``nodes`` maps a node's name to its replacement, or to None where it goes. ``rename`` is applied to all
-    that the remaining nodes name, after that. ``values`` are new, or take the place of those of their name.
+    ``nodes`` maps a node's name to its replacement, or to None if it is removed. ``rename`` is then applied
+    to all names that the remaining nodes use. ``values`` are new, or replace those of the same name.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Rule(Pass):
 
     @abstractmethod
     def match(self, graph: Graph, node: Node) -> Change | None:
-        """Return the rewrite at ``node``; None if there is none."""
+        """Return the rewrite at ``node``, or None."""
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         """The graph without any place where the rule matches."""
@@ -117,8 +117,8 @@ def _rewritten_inside(node: Node, passes: Sequence[Pass], rewrites: list[Rewrite
 def bypass(graph: Graph, node: Node, text: str) -> Change | None:
     """Remove a node whose output equals its first input.
 
-    The names of the interface stay: an output takes the name of the node's input along. That is impossible
-    where the input belongs to the interface too, and then the node stays.
+    Names of the interface stay: an output passes its name to the node's input. If that input belongs to the
+    interface, too, the node stays.
     """
     before, after = node.inputs[0], node.outputs[0]
     if after not in graph.lasting:

@@ -18,10 +18,11 @@ _ENDS = (DType.FLOAT32, DType.INT8, DType.UINT8)
 
 
 def with_io(graph: Graph, to: DType) -> Graph:
-    """The graph whose quantised inputs and outputs have the type ``to``, int8 or uint8.
+    """Change the type of quantised inputs and outputs to ``to``, int8 or uint8.
 
-    A conversion of an end, which the file has, goes: the application gives and gets the numbers that it would
-    make. To the other type of bytes it is a QUANTIZE with the same scale. ``UsageError`` if no end changes.
+    A conversion at an end of the file's graph is removed: the application exchanges the converted numbers
+    instead. Between int8 and uint8, a QUANTIZE of the same scale is added. Raises ``UsageError`` if no end
+    changes.
     """
     made = graph
     for name in graph.inputs:
@@ -119,7 +120,7 @@ def _turned(graph: Graph, name: str) -> Graph:
 
 
 def turned_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """``(N, H, W, C)`` for ``(N, C, H, W)``; another shape as it is."""
+    """Turn ``(N, C, H, W)`` into ``(N, H, W, C)``; other shapes are unchanged."""
     return tuple(shape[axis] for axis in _LAST) if len(shape) == len(_LAST) else shape
 
 

@@ -18,11 +18,10 @@ __all__ = ["FoldChannels", "FoldedLayer", "RemovedChannel"]
 
 @dataclass(frozen=True, slots=True)
 class RemovedChannel:
-    """An output channel that went.
+    """A removed output channel.
 
-    ``value`` is what it always is: the whole interval ``low..high`` of its accumulators, over all inputs and
-    pixels, gives it. None where it varies, from input to input or from pixel to pixel, and nothing that stays
-    needs it.
+    ``value`` is its constant value, proven over all inputs and pixels from the interval ``low..high`` of its
+    accumulators. It is None for a channel that varies but that nothing reads.
     """
 
     channel: int
@@ -33,7 +32,7 @@ class RemovedChannel:
 
 @dataclass(frozen=True, slots=True)
 class FoldedLayer(Rewrite):
-    """The certificate of a layer that lost channels: which of its outputs, why, and what was saved."""
+    """The certificate of a layer that lost channels: which ones, why, and the saving."""
 
     operator: str
     removed: tuple[RemovedChannel, ...]
@@ -48,12 +47,11 @@ class FoldedLayer(Rewrite):
 
 @dataclass(frozen=True, slots=True)
 class FoldChannels(Pass):
-    """Remove channels that have one value whatever the input, and those that nothing else reads.
+    """Removes channels that are constant for every input, and those that nothing reads.
 
-    Values keep as many more channels as make their number a multiple of ``multiple``; 2 is the fastest for
-    vww on Cortex-M4, and within 0.3 % of the fastest on Cortex-M55. ``inputs`` narrows the range of int8
-    inputs of the network by name. It is a promise: outside of it the results differ.
-    A network that is too large to look at is left as it is.
+    Each value keeps a multiple of ``multiple`` channels; 2 is the fastest for vww on Cortex-M4, and within
+    0.3 % of the fastest on Cortex-M55. ``inputs`` narrows the range of int8 inputs by name. It is a promise:
+    outside of that range results differ. A network that is too large to analyse is left as it is.
     """
 
     name: ClassVar[str] = "fold channels"

@@ -1,4 +1,4 @@
-"""Passes that move work into the operator before or after it, where that is exact."""
+"""Passes that move work into a neighbouring operator, if that is exact."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar

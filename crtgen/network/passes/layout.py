@@ -1,7 +1,7 @@
-"""Transposes move behind what follows them, until they meet one that undoes them.
+"""Moving of transposes behind later operators until they meet their inverse.
 
 Networks with channels first have a transpose on both sides of each convolution. Between two convolutions one
-of them moves past activations, sums and concatenations, becomes one with the next, and is gone.
+of them moves past activations, sums and concatenations until it meets the other, and both disappear.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,15 +37,14 @@ __all__ = ["MoveTransposes"]
 
 Perm = tuple[int, ...]
 Moved = tuple[Op, Perm]
-"""An operator on what was not yet transposed, and how its output is to be transposed."""
+"""An operator on data before a transpose, and the transpose that follows it now."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveTransposes(Pass):
-    """Let operators read what was not yet transposed, and transpose their outputs instead.
+    """Lets operators read data before a transpose, and transposes their outputs instead.
 
-    No number is computed otherwise. A network in which that does not lessen what is transposed stays as it
-    is.
+    No number changes. A network whose transposed volume would not shrink stays as it is.
     """
 
     name: ClassVar[str] = "move transposes"

@@ -13,10 +13,9 @@ __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants(Rule):
-    """Compute what depends on constants only, by the operator's reference.
+    """Computes operators on constants with their references.
 
-    What is an output of the network stays: an output is computed by a run. A copy of a constant is one that
-    has to be in memory.
+    Outputs of the network stay computed by a run. A copy of a constant stays if it has to be in memory.
     """
 
     name: ClassVar[str] = "fold constants"

@@ -1,10 +1,10 @@
-"""Sliding windows: for networks on overlapping windows, a run computes what is new and keeps the rest.
+"""Sliding windows: a run computes what is new and keeps the rest, for networks on overlapping windows.
 
 A run gets the ``step`` positions that arrived since the previous run, along an axis of the input. A layer
 that treats all positions of this axis alike, such as a convolution, would compute most of its output only to
 find the same values ``step`` positions further on. Here it computes the positions that depend on new input,
-and those that depend on a border of the window, where padding takes the place of other values than before.
-Layers that mix all positions run in full.
+and those that depend on a border of the window, where padding replaces other values than before. Layers that
+mix all positions run in full.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """The values that move, and what the nodes do that make them."""
+    """Values that move along with the window, and the positions that nodes compute of them."""
 
     lanes: Mapping[str, _Lane]
     nodes: Mapping[str, AxisMap]
@@ -91,11 +91,11 @@ def start_of_signal(value: Value) -> int:
 
 
 def slide(graph: Graph, sliding: Sliding, *, frugal: bool = False) -> tuple[Graph, tuple[Rewrite, ...]]:
-    """The network whose input is what is new of the window, and a note for each layer.
+    """Return the network whose input is the new part of the window, and a note for each layer.
 
-    Each run has the outputs of the network on the window so far, bit for bit; before the first run the signal
-    is zero. ``frugal`` keeps fewer positions and computes more near the front border. Raises ``UsageError``
-    for an input that has no such axis, and where nothing is won.
+    Each run has the outputs of the network on the current window, bit for bit; before the first run the
+    signal is zero. ``frugal`` keeps fewer positions and computes more near the front border. Raises
+    ``UsageError`` for an input without such an axis, and if nothing would be saved.
     """
     _check(graph, sliding)
     flow = _settled(graph, sliding, frugal)

@@ -1,4 +1,4 @@
-"""Passes that find spectra and bands in what other tools export as products and sums."""
+"""Passes that find spectra and bands in the products and sums that other tools export."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -66,7 +66,7 @@ def _matrix(node: Node, sig: Signature) -> Real | None:
 
 @dataclass(frozen=True, slots=True)
 class FindPowers(Rule):
-    """Compute the powers of pairs at once where they are squared, and then added up."""
+    """Computes the powers of pairs in one operator instead of squares and a sum."""
 
     name: ClassVar[str] = "find powers"
 

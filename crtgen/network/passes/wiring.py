@@ -29,9 +29,9 @@ def channel_groups(graph: Graph, node: Node) -> Mapping[str, Index] | None:
 class Mixing:
     """Effect of constant input channels on a convolution or fully connected layer.
 
-    Where ``needed[o, c]``, the contribution of input channel c to output o varies, with the input or from
-    pixel to pixel. Elsewhere it is the same integer at every pixel and can move into the bias: for the
-    channels that are ``constant``, ``share[o, position in constant]``; 0 for the others, whose weights are 0.
+    Where ``needed[o, c]``, the contribution of input channel c to output o varies with the input or from
+    pixel to pixel. Elsewhere it is the same integer at every pixel and can move into the bias: ``share[o,
+    position in constant]`` for the channels that are ``constant``, and 0 for the others, whose weights are 0.
     """
 
     needed: Mask

@@ -27,7 +27,7 @@ Numbers = npt.NDArray[np.generic]
 class Box:
     """A rectangle by its upper left corner, its label and its score, all real.
 
-    Lengths of ``fomo`` are pixels of what the network gets; those of ``nms`` are the network's own.
+    Coordinates of ``fomo`` are pixels of the network's input; those of ``nms`` are the network's own.
     """
 
     x: float
@@ -113,7 +113,7 @@ class Finder:
 
     @property
     def least(self) -> int:
-        """The least integer score that is above."""
+        """The lowest stored score that is above the threshold."""
         return floor(self.above / self.score_scale) + 1
 
     @property

@@ -1,4 +1,4 @@
-"""Clusters of what is normal, as a file holds them."""
+"""Clusters of normal data, as a file holds them."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _HINT = "numpy.savez with centroids [K, N], radii [K] and, where a scaler was fi
 
 
 def read_clusters(path: Path) -> Clusters:
-    """The clusters in a ``.npz``. Raises ``UsageError`` for arrays that are none."""
+    """Read clusters from a ``.npz``. Raises ``UsageError`` if arrays are missing or do not fit."""
     held = read_arrays(path, "the clusters", _HINT, needed=("centroids", "radii"))
     centroids, radii = held.pop("centroids"), held.pop("radii")
     if centroids.ndim != 2 or not centroids.size:

@@ -20,9 +20,9 @@ T = TypeVar("T")
 class Event:
     """A detected event: its time (samples from the start to the end of its run), label and score.
 
-    The score is a sum over ``runs`` runs in units of the stored output, as in the generated C; ``top`` are
-    the best labels with theirs. Commands show the mean as a real value, which ``above`` is compared with.
-    With ``boxes``, all values are real, and label and score are those of the best box.
+    The score is a sum over ``runs`` runs in units of the stored output, as in the generated C; ``top`` lists
+    the best labels with their scores. Commands show the mean as a real value, on the scale of ``above``. With
+    ``boxes``, all values are real, and label and score are those of the best box.
     """
 
     sample: int
@@ -61,7 +61,7 @@ class Decider:
         return self.decision.labels or range(self.output.elements - (self.decision.gate is not None))
 
     def decide(self, scores: Array, sample: int) -> Event | None:
-        """The event of a run that ends at a sample, if it is one."""
+        """Return the event of a run that ends at ``sample``, or None."""
         if self.decision.boxes is not None:
             return self._found(scores, sample)
         flat = np.asarray(scores).ravel()

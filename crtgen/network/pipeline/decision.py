@@ -52,9 +52,9 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """An output of a second network without which there is no event, as that of one that hears speech.
+    """An output of a second network that must be active for an event, such as speech detection.
 
-    The mean of its last ``average`` scores, or of those that there are, has to be above ``above``.
+    The mean of its last ``average`` scores, or of as many as exist, has to be above ``above``.
     """
 
     above: float = 0.5
@@ -66,18 +66,17 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """When outputs are an event.
+    """The rule by which outputs become events.
 
-    The scores of the last ``average`` runs are averaged, from ``least`` runs on if that is above 0. If the
-    greatest of those of ``labels`` is above ``above``, a real number, the run is one for its label;
-    ``patience`` such runs for a label in a row, or among the last ``vote`` ones, are an event, which has the
-    ``top`` best labels. In the ``quiet`` seconds after one there is none, or none of the same label
+    The scores of the last ``average`` runs are averaged; with ``least`` above 0, already from that many runs
+    on. A run votes for the label among ``labels`` with the greatest mean, if that is above ``above``, a real
+    number. ``patience`` votes for a label in a row, or among the last ``vote`` runs, are an event, with the
+    ``top`` best labels. For ``quiet`` seconds after an event there is no other, or none of the same label
     (``quiet_of``). Nothing is decided in the first ``ignore`` seconds after the first result. ``names`` are
     those of the network's outputs.
 
-    With ``anomaly`` the score is ``mse``, the mean square of the difference between what goes into the
-    network and what comes out, or ``kmeans``, the distance from ``clusters``. With ``boxes`` each run is
-    decided by itself.
+    With ``anomaly`` the score is ``mse``, the mean square difference between the network's input and output,
+    or ``kmeans``, the distance from ``clusters``. With ``boxes`` each run is decided by itself.
     """
 
     labels: tuple[int, ...] = ()
@@ -136,7 +135,7 @@ def _check_runs(name: str, value: int) -> None:
 
 
 def least_sum(output: Value, above: float, count: int) -> int:
-    """The least sum of ``count`` stored scores whose mean, as a real number, is above ``above``."""
+    """Return the least sum of ``count`` stored scores whose mean, as a real number, is above ``above``."""
     quant = output.quant
     scale, zero = (quant.scale, quant.zero_point) if quant is not None else (1.0, 0)
     return floor(count * (above / scale + zero)) + 1

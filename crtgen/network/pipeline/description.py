@@ -29,7 +29,7 @@ PIPELINE = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A second network on the same features, and the output that is the gate's."""
+    """A second network on the same features, and its output that is the gate."""
 
     network: Path
     label: int
@@ -55,7 +55,7 @@ class Description:
 
 
 def read_description(file: Path) -> Description:
-    """The description in a file. Raises ``UsageError`` for what is wrong with it, by its key."""
+    """Read a description. Raises ``UsageError`` for an error in it, naming the key."""
     root = load_toml(file, "the pipeline")
     try:
         made = _description(root, file)

@@ -51,7 +51,7 @@ class JoinedPipeline:
     warm: int
     decision: Decision | None
     rounded: IntegerRounding | None = None
-    """Rounding of its features to integers, if they are floats before."""
+    """Rounding of float features to integers."""
     again: Callable[[FeatureSettings], "JoinedPipeline"] | None = field(
         default=None, compare=False, repr=False
     )
@@ -78,7 +78,7 @@ class JoinedPipeline:
 
     @property
     def picture(self) -> tuple[int, int]:
-        """Width and height of what the network gets of a camera; 0 of other sensors."""
+        """Width and height of the network's input from a camera; 0 for other sensors."""
         settings = self.settings
         return (settings.width, settings.height) if isinstance(settings, ImageSettings) else (0, 0)
 
@@ -123,7 +123,7 @@ def _joined(description: Description, networks: "_Networks") -> JoinedPipeline:
 
 @dataclass(frozen=True, slots=True)
 class _Networks:
-    """The network that is decided on, and the one that the gate is of."""
+    """The main network, and the network of the gate."""
 
     main: Graph | None
     gate: Graph | None = None

@@ -26,7 +26,7 @@ __all__ = ["distance", "mean_square", "with_gate"]
 
 
 def mean_square(steps: GraphSteps, given: Handle, output: Handle, name: str) -> Handle:
-    """The mean square of the difference between what goes into a network, ``name``, and what comes out."""
+    """Return the mean square difference between a network's input and output."""
     if given.elements != output.elements:
         what = f"{output.elements} numbers come out and {given.elements} go in: there is no difference"
         raise UsageError(what, where=name, hint='anomaly = "mse" is for an autoencoder')

@@ -1,4 +1,4 @@
-"""A recording as the runs of a pipeline, and the events in what came out."""
+"""A recording as the runs of a pipeline, and the events in its outputs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Parsers of what descriptions hold; each raises ``ValueError`` for what it cannot accept."""
+"""Parsers of values in descriptions; each raises ``ValueError`` for a value that it cannot accept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def labels(value: Any) -> tuple[int | str, ...]:
 
 
 def one_of(*known: str) -> Callable[[Any], str]:
-    """Return a check for one of several texts."""
+    """Return a parser that accepts one of several texts."""
 
     def parse(value: Any) -> str:
         if value not in known:

@@ -1,4 +1,4 @@
-"""Element by element: sums, products, extremes, activations; softmax; what moves elements."""
+"""Element-wise operators: sums, products, extremes, activations; also softmax and moves of elements."""
 
 from math import prod
 
@@ -95,7 +95,7 @@ def pad(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def transpose(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_transpose_s8``, whose shapes begin with their first axis."""
+    """Call ``arm_transpose_s8``, whose shapes begin with their first axis."""
     perm = layer.op.perm
     x, y = (Four(*v.shape, *(1,) * (4 - len(v.shape))) for v in (layer.sig.x, layer.sig.y))
     lines = (

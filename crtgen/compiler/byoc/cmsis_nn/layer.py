@@ -70,7 +70,7 @@ class CmsisLayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CmsisCode:
-    """Code that calls functions of CMSIS-NN: lines of C, further constants, bytes of its buffer."""
+    """Code that calls CMSIS-NN: lines of C, further constants, bytes of scratch."""
 
     lines: tuple[str, ...]
     functions: tuple[str, ...]
@@ -101,5 +101,5 @@ def context(nbytes: int, name: str = "context", start: int = 0) -> str:
 
 
 def call(function: str, *arguments: object) -> str:
-    """A call whose result, which is a status, is not looked at: what it tells is known beforehand."""
+    """Write a call and ignore its status, which is known beforehand."""
     return f"(void){function}({', '.join(map(str, arguments))});"

@@ -1,4 +1,4 @@
-"""Products of matrices: fully connected layers, and those whose operands are both computed."""
+"""Matrix products: fully connected layers, and products of two computed operands."""
 
 from crtgen.compiler.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, Four, call, context, declare, dims
 from crtgen.compiler.byoc.cmsis_nn.sources import CmsisSources

@@ -1,4 +1,4 @@
-"""Layers with a state: it is the last output, brought there first unless that is where it is."""
+"""Layers with a state, which is the last output; it is copied there first unless it is in place."""
 
 import numpy as np
 

@@ -33,7 +33,9 @@ _TIME_LIMIT = 120.0
 
 
 def find_sources(path: str = "") -> Path:
-    """The folder of CMSIS-NN: ``path``, else ``CMSIS_NN_PATH``, else the module of the west workspace."""
+    """Find the folder of CMSIS-NN: ``path``, else ``CMSIS_NN_PATH``, else the module of the west
+    workspace.
+    """
     if path or os.environ.get(VARIABLE):
         chosen = Path(path or os.environ[VARIABLE])
         if not (chosen / _HEADER).is_file():
@@ -92,7 +94,7 @@ class CmsisSources:
         return [name for name in dict.fromkeys(_CALL.findall(code)) if name not in inline]
 
     def library(self, functions: Sequence[str]) -> SourceLibrary:
-        """The functions with all that they call, every header, and the licence."""
+        """Return the functions with everything that they call, every header, and the licence."""
         waiting, files = list(functions), set[Path]()
         for name in functions:
             if name not in self._definitions:

@@ -1,6 +1,6 @@
-"""Transposed convolutions: convolutions whose output channels are pixels of a block, moved to their places.
+"""Transposed convolutions, which front ends turn into convolutions and moves of pixels.
 
-That is what front ends make of them. CMSIS-NN wants the weights and the padding that they had before.
+CMSIS-NN wants the original weights and padding back.
 """
 
 import ctypes

@@ -9,7 +9,7 @@ from crtgen.network.ops import INT8
 __all__ = ["MOST", "Reciprocal", "reciprocal"]
 
 MOST = 255
-"""Values whose sum fits into 16 bits."""
+"""Number of values whose sum fits into 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ class Epilogue:
     """Conversion of an accumulator to an output, as names and literals of C.
 
     ``x_type``, ``w_type`` and ``sum_type`` are the types of inputs, weights and accumulators, ``factor`` is
-    the C expression that is multiplied. ``scale`` is the function that requantises, empty for float32;
-    ``clamp`` is the function that makes an output of its result. ``per_channel``: each output channel has its
-    own multiplier and shift. ``offset`` is added afterwards, as ``+ 3``. ``low`` and ``high`` are empty if
-    nothing is clamped. ``scaled``: float32 sums are multiplied by the scale of their weights. Integer sums
-    without a ``scale`` are the outputs.
+    the C expression that is multiplied. ``scale`` is the requantising function, empty for float32; ``clamp``
+    turns its result into an output. With ``per_channel``, each output channel has its own multiplier and
+    shift. ``offset`` is added afterwards, as ``+ 3``. ``low`` and ``high`` are empty if nothing is clamped.
+    With ``scaled``, float32 sums are multiplied by the scale of their weights. Integer sums without a
+    ``scale`` are the outputs.
     """
 
     x_type: str
@@ -189,11 +189,10 @@ def _direction(right: bool) -> str:
 
 
 def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> Array:
-    """The bias plus what the input's zero point adds to every sum: raw inputs can be accumulated.
+    """Return the bias plus the input zero point's share of every sum, so that raw inputs can be accumulated.
 
-    It has the type of the sums: 64 bits where these need them.
-
-    ``axes`` are those of the weights that are summed over.
+    It has the type of the sums: 64 bits if they need them. ``axes`` are the axes of the weights that are
+    summed over.
     """
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
     sums: npt.NDArray[np.int64] = weights.sum(axis=axes, dtype=np.int64).ravel()

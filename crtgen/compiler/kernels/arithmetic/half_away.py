@@ -1,9 +1,9 @@
-"""TFLite's arithmetic with rounding and zero point in one constant: outputs that are not cut at zero.
+"""TFLite's arithmetic with rounding and zero point in one constant, for outputs that are not clamped at zero.
 
-It takes 1 off of what is negative, so that halves go away from zero. Scales from 1/2 to 1 have no shift to
-the right, and TFLite rounds once there, halves up: nothing has to be taken off. Where outputs of negative
-sums are not all cut off, sums get an offset that lifts those that matter above zero, and that is nearly a
-whole number of steps: the zero point takes it away again.
+It subtracts 1 from negative values, so that halves go away from zero. Scales from 1/2 to 1 have no right
+shift, and TFLite rounds only once there, halves up: nothing is subtracted. If some outputs of negative sums
+are not clamped away, sums get an offset that lifts those that matter above zero, and that is nearly a whole
+number of steps: the zero point takes it away again.
 """
 
 from dataclasses import dataclass

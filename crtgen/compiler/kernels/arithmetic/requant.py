@@ -165,9 +165,10 @@ class Rescale:
         return np.arange(self.act_min + 1, self.act_max + 1, dtype=np.int64)
 
     def thresholds(self) -> Int64:
-        """``[L, O]``: the least accumulator in range whose result reaches the level; else ``high + 1``.
+        """Return ``[L, O]``: the least accumulator in range whose result reaches the level, else ``high +
+        1``.
 
-        Bisection from a bracket around the real threshold; where that does not hold, from the whole range.
+        Bisection starts from a bracket around the real threshold, or from the whole range if that fails.
         """
         some = some_at_a_time(self.channels, len(self.levels()))
         return np.concatenate([self.take(channels)._thresholds() for channels in some], axis=1)
@@ -194,9 +195,9 @@ _RESCALES: WeakKeyDictionary[ConvParams, Rescale] = WeakKeyDictionary()
 
 
 def rescale_of(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Rescale:
-    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any input.
+    """Return the requantisation of ``weights[O, K]`` and ``bias[O]``, valid for any input.
 
-    It is kept as long as the parameters, which are those of one layer.
+    It is cached as long as the parameters, which belong to one layer.
     """
     if params not in _RESCALES:
         _RESCALES[params] = _rescale_of(params, weights, bias)
@@ -254,9 +255,9 @@ class RoundedRequantisation:
 
 
 def solve_rounded(rescale: Rescale) -> RoundedRequantisation | None:
-    """TFLite's arithmetic as it stands, where one rounding is all of it.
+    """Return TFLite's arithmetic unchanged, if it rounds only once.
 
-    None for wide sums, a zero point, a shift to the right, or sums that need more than 30 bits once shifted.
+    None for wide sums, a zero point, a right shift, or sums that need more than 30 bits once shifted.
     """
     left = rescale.shifts
     if rescale.wide or rescale.factors is not None or rescale.zero_point or left.min() < 0 or left.max() > 30:
@@ -281,9 +282,9 @@ class Single:
 
 
 def solve_single(rescale: Rescale, gain: int = 1) -> Single | None:
-    """A float32 product as it stands; None where the rescaling is none.
+    """Return the float32 product unchanged; None if the rescaling is not one.
 
-    Also where ``gain`` or 2 times its accumulators do not fit into 32 bits.
+    Also None if accumulators times ``gain``, or times 2, do not fit into 32 bits.
     """
     extent = max(-int(rescale.low.min()), int(rescale.high.max()))
     if rescale.factors is None or max(2, gain) * extent >= _HALF_WORD:
@@ -292,17 +293,16 @@ def solve_single(rescale: Rescale, gain: int = 1) -> Single | None:
 
 
 def solve_floor(rescale: Rescale, gain: int = 1) -> FloorRequantisation | None:
-    """The cheapest form with one shift for all channels; None if the search finds none.
+    """Return the cheapest form with one shift for all channels; None if the search finds none.
 
     Shifts of 3 modulo 4 come first, then odd ones: then more layers of equal shape have equal code, and the
-    bits of M that this costs are hardly ever missed.
+    bits of M that this costs hardly ever matter.
 
     The step function reaches level k at T_k. With M = gain * multiplier, N = offset * M + constant * 2**32
     and D = 2**(32 + shift), the form is exact if ``k * D - T_k * M <= N < k * D - (T_k - 1) * M`` for all k.
 
-    Designs of one layer, and trials with a part of it, ask again and again: solutions are kept.
-
-    An output of int16 has too many levels for that. Wide sums have this form anyway, others have none.
+    Solutions are cached, since designs of one layer ask repeatedly. int16 outputs have too many levels for
+    this search: wide sums have this form anyway, others have none.
     """
     if rescale.scheme is not INT8:
         return _solve_wide(rescale) if rescale.wide and gain == 1 else None

@@ -20,7 +20,7 @@ _DELTAS = tuple((a, b) for a in _STEPS for b in _STEPS)
 
 @dataclass(frozen=True, slots=True)
 class SumForm:
-    """A sum with whole ``factors`` of its inputs and a ``constant``, shifted down by ``shift`` bits."""
+    """A sum of inputs with integer ``factors`` and a ``constant``, shifted right by ``shift`` bits."""
 
     factors: tuple[int, int]
     constant: int

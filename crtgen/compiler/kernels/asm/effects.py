@@ -20,9 +20,9 @@ _RANGE = re.compile(r"([sd])(\d+)-[sd](\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Registers that are read and written; ``loads`` and ``stores`` are what is done to memory.
+    """Registers that are read and written; ``loads`` and ``stores`` are memory accesses.
 
-    ``updated`` are address registers, which are ready sooner than what is loaded.
+    ``updated`` are address registers, which are ready sooner than loaded values.
     """
 
     reads: frozenset[str]
@@ -34,7 +34,7 @@ class Effects:
 
 @lru_cache(maxsize=4096)
 def words_of(operand: str) -> tuple[str, ...]:
-    """The registers in an operand; what the FPU has by words."""
+    """Return the registers in an operand; FPU registers as words."""
     text = _RANGE.sub(_listed, operand)
     return tuple(word for name in _NAMES.findall(text) for word in _words(name))
 

@@ -49,10 +49,10 @@ def waiting(
     size: float = math.inf,
     weights: float = math.inf,
 ) -> float:
-    """Cycles that calls of routines wait for the flash that holds their code, and for that of constants.
+    """Return the cycles that routines wait for the flash with their code, and for the flash with constants.
 
-    ``size`` and ``weights`` are the bytes of code and of constants that they and what calls them run through
-    again and again.
+    ``size`` and ``weights`` are the bytes of code and of constants that the routines and their callers run
+    through repeatedly.
     """
     total = 0.0
     if constants and weights <= constants.data_cache:

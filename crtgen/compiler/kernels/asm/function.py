@@ -1,4 +1,6 @@
-"""The builder: registers taken by role, instructions, loops; what is around them follows from these."""
+"""The builder of assembly functions: registers taken by role, instructions, loops. Prologue and epilogue
+follow from these.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,10 +37,9 @@ class Function:
     """A function in assembly while it is written; calling it appends an instruction.
 
     ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
-    numbers of parameters that the prologue puts on the stack, too, where ``kept`` finds them. ``local`` is
-    words of stack below these, from ``[sp]`` on. ``no_alias`` is that of ``Routine``: loads may then come
-    before stores that they were written behind. ``narrow``: for cores that have narrow instructions
-    only, others are refused.
+    numbers of parameters that the prologue also puts on the stack, where ``kept`` finds them. ``local`` is
+    words of stack below these, from ``[sp]`` on. ``no_alias``: see ``Routine``; loads may then be moved
+    before earlier stores. ``narrow``: for cores with narrow instructions only, others are refused.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Function:
             self._close()
 
     def core(self, role: str, among: Iterable[str] = CORE) -> str:
-        """A general register that is free; ``ValueError`` if there is none ``among`` these."""
+        """Take a free general register. Raises ``ValueError`` if there is none ``among`` these."""
         return self._take(among, role, 1)[0]
 
     def cores(self, role: str, count: int, among: Iterable[str] = CORE) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ class Function:
             self("mvns", register, register)
 
     def constant(self, role: str, value: int) -> str:
-        """A number in a register of its own."""
+        """Put a number into a register of its own."""
         register = self.core(role)
         self.number(register, value)
         return register
@@ -177,7 +178,7 @@ class Function:
             self.advance(to, len(registers) * step, spare=spare)
 
     def table(self, name: str, words: Sequence[int]) -> Callable[[str], None]:
-        """Constants of the function; what comes back puts their address into a register."""
+        """Add constants to the function; return a function that puts their address into a register."""
         self._tables.append((name, tuple(word & 0xFFFFFFFF for word in words)))
 
         def address(register: str) -> None:
@@ -187,7 +188,7 @@ class Function:
         return address
 
     def label(self, meaning: str) -> str:
-        """A label that is not yet anywhere."""
+        """Make a label, without a place yet."""
         label = base = ".L_" + meaning.replace(" ", "_")
         number = 2
         while label in self._labels:
@@ -230,7 +231,7 @@ class Function:
 
     @contextmanager
     def repeated(self, meaning: str, rounds: int) -> Iterator[None]:
-        """Repeat the body with a counter of its own; a single round makes no loop."""
+        """Repeat the body with a counter; a single round makes no loop."""
         if rounds == 1:
             yield
             return

@@ -1,8 +1,9 @@
-"""The instructions that kernels use: one table, with what each reads and writes, its length and its unit.
+"""The instructions that kernels use: one table, with the operands that each reads and writes, its length and
+its unit.
 
-What they do is from the Armv8-M Architecture Reference Manual. The rules for narrow encodings are those by
-which assemblers choose them in unified syntax (C2.4): low registers, short offsets, and flags set where the
-narrow one sets them. Without a rule an instruction is wide, as all of Helium and of the DSP extension is.
+The source is the Armv8-M Architecture Reference Manual. The rules for narrow encodings are those by which
+assemblers choose them in unified syntax (C2.4): low registers, short offsets, and flags set if the narrow
+form sets them. An instruction without a rule is wide, as all of Helium and of the DSP extension is.
 """
 
 import re
@@ -20,14 +21,14 @@ Rule = Callable[[Operands], bool]
 class Mnemonic:
     """A row of the table.
 
-    The first ``writes`` operands are written. ``accumulates``: they are read, too; ``two``: they are if there
-    are fewer than three operands. ``steps``: the second operand moves on, too. ``moves`` is ``load`` or
-    ``store``: registers before an address, in a list behind it (``lists``), or in a list alone (``stack``).
-    It ``sets`` and ``uses`` flags, and sets the ``predicate`` of vectors.
+    The first ``writes`` operands are written. With ``accumulates`` they are read, too; with ``two``, only if
+    there are fewer than three operands. With ``steps``, the second operand is updated. ``moves`` is ``load``
+    or ``store``: of registers before an address, in a list behind it (``lists``), or in a list alone
+    (``stack``). It ``sets`` and ``uses`` flags, and sets the ``predicate`` of vectors.
 
-    ``branch`` is B, whose length depends on how far it goes. What follows an instruction that ``ends`` its
-    block may run another number of times. ``narrow`` says of operands whether they make it two bytes long.
-    ``unit`` is what computes it, as far as pipelines tell instructions apart.
+    ``branch`` is B, whose length depends on its distance. An instruction that ``ends`` its block separates
+    code that may run a different number of times. ``narrow`` decides from the operands whether it is two
+    bytes long. ``unit`` is what computes it, as far as pipelines distinguish units.
     """
 
     writes: int = 1

@@ -132,13 +132,13 @@ class Clock:
             self.ready[word] = at + late
 
     def run(self, demands: Iterable[Demand]) -> None:
-        """Let instructions begin, one after the other."""
+        """Issue instructions, one after the other."""
         for demand in demands:
             self.issue(demand)
 
 
 def pipeline_of(core: Core) -> CorePipeline | None:
-    """Return the pipeline of a core; None if it is not known."""
+    """Return the pipeline of a core, or None if it is not known."""
     return _PIPELINES.get(core.pipeline)
 
 

@@ -1,4 +1,4 @@
-"""A function in assembly as data: its lines, what it takes from its caller, and what follows from them."""
+"""A function in assembly as data: its lines, its use of registers and stack, and its cost."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Instruction(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes; of branches those of near ones."""
+        """Bytes; a branch counts as a near one."""
         return 2 if is_narrow(self.mnemonic, self.operands) else 4
 
 
@@ -50,9 +50,10 @@ Line = Instruction | Label
 
 @dataclass(frozen=True, slots=True)
 class BasicBlock:
-    """Instructions that run one after the other, behind ``label`` if there is one, at most the last a branch.
+    """Instructions that run one after the other, behind ``label`` if there is one; only the last may be a
+    branch.
 
-    They run ``factor`` times for each combination of rounds of ``loops`` that have names. ``again``: the
+    They run ``factor`` times for each combination of rounds of the named ``loops``. With ``again``, the
     branch goes back to the label.
     """
 
@@ -125,7 +126,7 @@ class StackFrame:
         return (*lines, _list("pop", (*self._low[:-1], "pc")))
 
     def saved(self, line: int) -> tuple[str, ...]:
-        """The registers whose values an instruction of the prologue puts on the stack."""
+        """Return the registers that an instruction of the prologue saves on the stack."""
         instruction = self.begin[line]
         pushed = tuple(instruction.operands[0].strip("{}").split(", "))
         return self._high if line and self._high and pushed == self._through else pushed
@@ -164,11 +165,11 @@ def _doubles(vectors: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Routine:
-    """A function in assembly, without a symbol: equal ones are one function.
+    """A function in assembly, without a symbol; equal ones become one function.
 
-    ``name`` is what its symbol begins with, ``purpose`` a sentence about it, ``returns`` and ``parameters``
-    are C. ``roles`` say what is in which registers. ``blocks`` are what is between prologue and epilogue.
-    ``tables`` are words of constants by name.
+    ``name`` begins its symbol, ``purpose`` is a sentence about it, ``returns`` and ``parameters`` are C.
+    ``roles`` describe the registers' contents. ``blocks`` are between prologue and epilogue. ``tables`` are
+    words of constants by name.
     """
 
     name: str
@@ -180,7 +181,7 @@ class Routine:
     blocks: tuple[BasicBlock, ...]
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     no_alias: bool = False
-    """True if no load reads what a store of the same block wrote, apart from the stack."""
+    """True if no load reads what a store of the same block wrote, except on the stack."""
 
     def __hash__(self) -> int:
         return self._hash

@@ -1,10 +1,9 @@
-"""Instructions in the order in which a core takes least time over them.
+"""Instruction scheduling.
 
-Designs write their loops in the order in which they are understood. Between two labels or branches a list
-scheduler puts them in another: of those that may come next it takes one that can begin first, and of these
-the one with the longest way to the end behind it. What an instruction reads and writes keeps its
-order, and so do stores and what else goes to memory. The instructions stay the same, and so do bytes, counts
-and results.
+Designs write their loops in the order in which they are understood. Between two labels or branches, a list
+scheduler reorders the instructions: of those that may come next it takes one that can begin first, and of
+these the one with the longest path to the end. Dependences are kept, and so is the order of stores with other
+accesses of memory. The instructions stay the same, and so do bytes, counts and results.
 """
 
 from collections import defaultdict

@@ -8,10 +8,10 @@ __all__ = ["scale_wide"]
 def scale_wide(
     f: Function, acc: tuple[str, str], multiplier: str, right: int, result: tuple[str, str]
 ) -> None:
-    """Append ``sat16(acc * multiplier / 2**right)``, halves up, of a sum of 64 bits.
+    """Append ``sat16(acc * multiplier / 2**right)``, halves up, of a 64-bit sum.
 
-    It comes into the first register of ``result``, the other is spare. 32 bits have to hold what is
-    saturated; ``right`` is 8 or more.
+    The result is in the first register of ``result``; the other is spare. The value before saturation must
+    fit into 32 bits; ``right`` is 8 or more.
     """
     low, high = result
     f("umull", low, high, acc[0], multiplier)

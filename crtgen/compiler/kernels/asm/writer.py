@@ -1,4 +1,4 @@
-"""Functions in assembly whose registers and parts are many: each is a class."""
+"""Base class of assembly functions with many registers and parts."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -20,7 +20,9 @@ class Writer:
 
     @classmethod
     def routine(cls, *given: Hashable) -> Routine:
-        """The function of what ``__init__`` takes: several candidates ask for the same one."""
+        """Return the function for the arguments of ``__init__``, cached, since several candidates ask for the
+        same one.
+        """
         kind: Any = cls
         return _written(kind, given)
 

@@ -28,7 +28,7 @@ _ROUND = {"speed": 32, "size": 1}  # products that are written out, about
 
 @dataclass(frozen=True, slots=True)
 class BaseDenseView:
-    """``outputs`` by blocks; the last one may repeat some of the one before."""
+    """``outputs`` in blocks; the last block may overlap the one before."""
 
     block: BaseDense
     outputs: int

@@ -94,7 +94,7 @@ class LongProducts:
 
 
 def long_products_of(rescale: Rescale) -> tuple[LongProducts, Int64, Words] | None:
-    """The form, what is added to the start values ``[channel]``, and constants; None if there is none."""
+    """Return the form, the addend of start values ``[channel]``, and constants; None if there is none."""
     limits = clamp_limits(rescale.act_min, rescale.act_max)
     floor = solve_floor(rescale)
     if floor is not None:
@@ -129,13 +129,13 @@ class Limbs:
 
     @property
     def constants(self) -> int:
-        """Words of a channel: the constant, then halves: those of the multiplier, the shift."""
+        """Words per channel: the constant, then halves: those of the multiplier, the shift."""
         return 1 + -(-(self.count + 1) // 2)
 
     def append(self, f: Function, total: str, place: tuple[str, int], spare: tuple[str, str]) -> str:
         """Append an output of ``total``, whose constants are at a register and an offset.
 
-        It is in the register that comes back, the first spare one. The limits are in r12 and lr.
+        The result is in the returned register, the first spare one. The limits are in r12 and lr.
         """
         (base, at), (result, factor) = place, spare
         for number in range(self.count):
@@ -184,7 +184,9 @@ Exact: TypeAlias = tuple[Limbs | LongProducts, Int64, Words]
 
 
 def exact_form(rescale: Rescale, start: Int64, narrow: bool) -> Exact | None:
-    """The form for narrow instructions, or for others, with what sums start with; None if there is none."""
+    """Return the form, for narrow instructions or others, and the start values of sums; None if there is
+    none.
+    """
     if narrow:
         limbs = limbs_of(rescale)
         return limbs and (limbs[0], start, limbs[1])

@@ -32,9 +32,9 @@ _MOST_NARROW = 4  # pairs within reach of its loads
 
 @dataclass(frozen=True, slots=True)
 class BasePairsView:
-    """``pixels`` of ``depth`` inputs, packed by tiles; ``window`` is how one is gathered, if it is.
+    """``pixels`` of ``depth`` inputs, packed by tiles; ``window`` says how one is gathered, if needed.
 
-    ``odd`` channels: the last two are computed together, one of them again.
+    With ``odd`` channels, the last two are computed together, one of them again.
     """
 
     group: Wide | Narrow

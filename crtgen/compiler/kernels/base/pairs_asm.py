@@ -1,8 +1,8 @@
 """The assembly of products of pairs of pixels: two multiplications in one.
 
 A word holds inputs of two pixels, ``x + 65536 * x'``. Times a weight it is ``w * x + 65536 * (w * x')``. The
-sum of two such products, with 2**15, still has ``w0 * x0 + w1 * x1`` of the first pixel in its lower half,
-and that of the second one in its upper half. So of each such *mix* the upper half goes to the sum of the
+sum of two such products, plus 2**15, still has ``w0 * x0 + w1 * x1`` of the first pixel in its lower half,
+and that of the second one in its upper half. So the upper half of each such *mix* is added to the sum of the
 second pixel, and the whole to a total, which in the end is 65536 times the second sum, plus the first one,
 plus 2**15 for each mix.
 """

@@ -1,13 +1,13 @@
 """Addition, subtraction and multiplication with the DSP extension, four elements at a time.
 
 A sum is two SMLAW and one SSAT per element: ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces
-TFLite's five roundings where a search finds factors with which all 65,536 pairs of inputs come out right.
+TFLite's five roundings if a search finds factors for which all 65,536 pairs of inputs come out right.
 
-A product is one SMLABB of operands whose zero points SXTAB16 has added, and a requantisation as that of a
-convolution.
+A product is one SMLABB of operands with their zero points added by SXTAB16, and a requantisation like that of
+a convolution.
 
-The operands are read in runs in which one goes on and the other one goes on, too, or stays: so a vector is
-broadcast over pixels, and a number over channels.
+The operands are read in runs in which one advances and the other advances or stays: so a vector is broadcast
+over pixels, and a number over channels.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class PairRuns:
-    """In each of ``loops`` a run of ``length`` elements, of which ``first`` goes on and ``second`` may stay.
+    """Runs of ``length`` elements, repeated in ``loops``: ``first`` advances, ``second`` may stay.
 
     ``first`` and ``second`` are C, the addresses where a run begins; ``parameters`` those of the function.
     ``swapped``: the first is the operator's second operand.

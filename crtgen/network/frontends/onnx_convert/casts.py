@@ -30,7 +30,7 @@ def _wrapped(x: Operand, to: OnnxType) -> Converted:
 
 
 def clamped(x: Operand, to: OnnxType) -> Converted:
-    """Numbers of eight bits within those of a type of fewer."""
+    """Clamp 8-bit numbers to a type of fewer bits."""
     is_signed = to.dtype is DType.INT8
     low = -(1 << (to.bits - 1)) if is_signed else 0
     above = Converted(Maximum(), (x, number(low, to.dtype)), ("low",))

@@ -16,7 +16,7 @@ _MOST_TAPS = 64
 
 
 def by_computed_weights(layer: OnnxLayer, weights: NamedTensor) -> Converted:
-    """``[groups, places, taps x channels]`` by weights in the same order, without a bias."""
+    """Multiply by computed weights ``[groups, places, taps x channels]``, in that order, without a bias."""
     groups, (outputs, depth) = layer.whole("group", 1), weights.shape[:2]
     window = window_of(layer, weights.shape[2:])
     taps = prod(weights.shape[2:])

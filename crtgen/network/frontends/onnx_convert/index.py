@@ -28,7 +28,7 @@ __all__ = ["CONVERTERS", "whole_indices"]
 
 
 def whole_indices(layer: OnnxLayer, position: int, lengths: Sequence[int]) -> Operand:
-    """Indices that count from the beginning; ``lengths`` are those of the axes that they count along."""
+    """Return indices that count from the beginning; ``lengths`` are those of the indexed axes."""
     tensor = layer.tensor(position)
     length = np.array(lengths if len(lengths) > 1 else lengths[0], np.int32)
     if tensor.data is not None:

@@ -1,4 +1,4 @@
-"""Sums of products of integers: ConvInteger, MatMulInteger, and layers whose weights need nine bits."""
+"""Integer products: ConvInteger, MatMulInteger, and layers whose weights need nine bits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Conver
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """An operand of eight bits: a tensor, and its zero point if it has one. ``zero`` is that if it is known.
+    """An 8-bit operand: a tensor, and its zero point if it has one; ``zero`` is its value, if known.
 
     As int8 its numbers are ``offset`` less than in the file.
     """

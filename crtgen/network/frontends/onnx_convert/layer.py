@@ -42,12 +42,12 @@ _LARGEST_ELEMENT = 8
 
 Operand: TypeAlias = NamedTensor | Converted | Value | Array
 Results: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...]
-"""Outputs of a node: its only output, a constant, or one of these for each output."""
+"""Outputs of a node: one, a constant, or a list with one of these for each output."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxLayer(FileLayer[NamedTensor]):
-    """One node of the file with its tensors. What is wrong with it is a ``ValueError``."""
+    """A node of the file with its tensors. Raises ``ValueError`` for an invalid one."""
 
     longest: ClassVar[int] = 4096
 
@@ -79,19 +79,21 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return self.node.attributes.get(name, default)
 
     def whole(self, name: str, default: int = 0) -> int:
-        """An attribute that is an integer."""
+        """Return an integer attribute."""
         return int(self.attribute(name, default))
 
     def real(self, name: str, default: float) -> float:
-        """An attribute that is a real number, as float32."""
+        """Return a real attribute, as float32."""
         return float(np.float32(self.attribute(name, default)))
 
     def text(self, name: str, default: str) -> str:
-        """An attribute that is a word."""
+        """Return a text attribute."""
         return str(self.attribute(name, default))
 
     def refuse(self, name: str, *supported: Any) -> None:
-        """``RefusedOperator`` unless an attribute is one of those; the first of them is its default."""
+        """Raise ``RefusedOperator`` unless the attribute has one of these values; the first is its
+        default.
+        """
         value = self.attribute(name, supported[0])
         if value not in supported:
             raise RefusedOperator(f"{name} {value}; supported: {', '.join(map(str, supported))}")
@@ -105,14 +107,16 @@ NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 """Types that are computed in 32 bits."""
 
 ANY = frozenset(DType)
-"""Any type there is: for what moves elements."""
+"""Any type, for operators that move elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxConverter:
-    """A row of the table: ``stems`` is what the name of the layer begins with, ``types`` those of the first
-    input. ``whole`` is how many outputs there are, if all are computed, also those that nothing reads. One
-    that ``is_bounded`` has room for as much as there can be, whatever lengths the file says."""
+    """A row of the table. ``stems`` begin the layer's name; ``types`` are those of the first input.
+
+    ``whole`` is the number of outputs if all are computed, also unread ones. An operator that ``is_bounded``
+    gets room for the largest possible output, whatever lengths the file says.
+    """
 
     convert: Convert
     stems: tuple[str, ...]
@@ -122,7 +126,7 @@ class OnnxConverter:
 
 
 def unary(op: Op) -> Convert:
-    """An operator of one input whose attributes are known."""
+    """Make the converter of an operator with one input and fixed attributes."""
     return lambda layer: Converted(op, (layer.x,))
 
 
@@ -132,7 +136,7 @@ def pair(op: Op) -> Convert:
 
 
 def chain(x: Operand, ops: Iterable[Op]) -> Converted:
-    """Operators of one input, one after another; there is one at least."""
+    """Apply operators of one input, one after another; at least one."""
     made: Operand = x
     for op in ops:
         made = Converted(op, (made,))
@@ -141,7 +145,7 @@ def chain(x: Operand, ops: Iterable[Op]) -> Converted:
 
 
 def ask_for_room(shape: Iterable[int]) -> None:
-    """Ask the budget for an array of eight bytes an element, before it is made of what a file says."""
+    """Ask the budget for an array of eight bytes per element, before it is made from a file's shape."""
     budget.current().hold(_LARGEST_ELEMENT * math.prod(max(length, 0) for length in shape), "what it becomes")
 
 

@@ -67,7 +67,7 @@ def _least(layer: OnnxLayer) -> float | int:
 
 
 def averaged_whole(layer: OnnxLayer, x: Operand, quant: Quant) -> Converted:
-    """The mean of each window, without padding, with a quantisation of its own."""
+    """Average each window, without padding, with a quantisation of the output's own."""
     window = window_of(layer, ())
     if window.around != Padding() or window.dilation != (1, 1):
         raise RefusedOperator("an average of quantised numbers with padding or dilation; supported: without")

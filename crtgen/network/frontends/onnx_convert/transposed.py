@@ -1,4 +1,4 @@
-"""Transposed convolutions of images: convolutions whose output channels are the pixels of a block."""
+"""Transposed convolutions of images, as convolutions whose output channels are the pixels of a block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -65,7 +65,7 @@ def _bit_shift(layer: OnnxLayer) -> Converted:
 
 
 def like(layer: OnnxLayer, made: Converted, other: tuple[int, ...]) -> Converted:
-    """In the shape that both operands are broadcast to, which has the same elements."""
+    """Reshape to the shape that both operands are broadcast to, which has the same elements."""
     shape = np.broadcast_shapes(layer.x.shape, other)
     return made if shape == layer.x.shape else reshaped(made, shape)
 

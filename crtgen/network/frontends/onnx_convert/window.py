@@ -110,7 +110,7 @@ def along(layer: OnnxLayer, name: str, spatial: int, default: Sequence[int]) -> 
 def sides(
     layer: OnnxLayer, axis: int, spatial: int, length: int, extent: int, step: int
 ) -> tuple[int, int, int]:
-    """Padding before and after along an axis, and what ``ceil_mode`` adds after it."""
+    """Return padding before and after along an axis, and what ``ceil_mode`` adds after it."""
     if axis < 0:
         return 0, 0, 0
     auto = layer.text("auto_pad", "NOTSET")
@@ -149,11 +149,10 @@ class ConvStorage:
     output: Quant | None = None
 
     def weights(self, data: Array, axis: int, first: int) -> Operand:
-        """Weights whose outputs, from the ``first`` on, are on ``axis``."""
+        """Return the weights whose output channels, from the ``first`` on, are on ``axis``."""
         return data
 
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
-        """Return the operator that is computed."""
         return op
 
 

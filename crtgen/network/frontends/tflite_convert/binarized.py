@@ -1,6 +1,6 @@
-"""Networks of Larq: binary convolutions between signs, 32 of them in one of int32.
+"""Networks of Larq: binary convolutions, which pack 32 signs into an int32.
 
-The options are those of Larq Compute Engine's operators, which come in a flexbuffer.
+The options are those of Larq Compute Engine's operators, stored in a flexbuffer.
 """
 
 from collections.abc import Mapping

@@ -33,7 +33,7 @@ class _Padding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TfliteLayer(FileLayer[FileTensor]):
-    """One operator of the file with its tensors. What is wrong with it is a ``ValueError``."""
+    """An operator of the file with its tensors. Raises ``ValueError`` for an invalid one."""
 
     longest: ClassVar[int] = 64
 
@@ -61,14 +61,14 @@ class TfliteLayer(FileLayer[FileTensor]):
             raise RefusedOperator(f"{reason}; supported: the same scale and zero point")
 
     def number(self, name: str, default: int = 0) -> int:
-        """An option of a custom operator that is an integer, or true or false."""
+        """Return an integer or boolean option of a custom operator."""
         value = self.operator.options.get(name, default)
         if not isinstance(value, int):
             raise ValueError(f"the option {name} is not an integer")
         return int(value)
 
     def real(self, name: str) -> float:
-        """An option of a custom operator that is a real number, as float32."""
+        """Return a real option of a custom operator, as float32."""
         value = self.option(name)
         if not isinstance(value, int | float) or not abs(value) < _MOST_REAL:
             raise ValueError(f"the option {name} is not a float")
@@ -113,7 +113,7 @@ class TfliteLayer(FileLayer[FileTensor]):
 
 
 def unary(op: Op) -> "Convert":
-    """An operator of one input whose attributes are known."""
+    """Make the converter of an operator with one input and fixed attributes."""
     return lambda layer: Converted(op, (layer.x,))
 
 
@@ -122,7 +122,7 @@ Types = frozenset[tuple[DType, DType]]
 
 
 def same(*types: DType) -> Types:
-    """The output has the type of the first input, one of ``types``."""
+    """Accept an output of the first input's type, one of ``types``."""
     return frozenset((dtype, dtype) for dtype in types)
 
 
@@ -135,15 +135,15 @@ NUMBERS = same(DType.FLOAT32, DType.INT8)
 """Types of values in quantised and in float networks."""
 
 PLAIN = same(*DType)
-"""Any type there is, and the output has it, too: for what moves elements."""
+"""Any type, the same for input and output, for operators that move elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class TfliteConverter:
     """A row of the table.
 
-    ``stems`` is what the layer's name begins with, ``options`` the name of the options' table and ``fields``
-    what is read of it, ``types`` the pairs of first input and output.
+    ``stems`` begin the layer's name, ``options`` is the options' table and ``fields`` are those read from it,
+    ``types`` are pairs of first input and output.
     """
 
     convert: Convert

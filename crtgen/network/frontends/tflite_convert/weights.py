@@ -222,11 +222,12 @@ def _channels(layer: TfliteLayer, first: int, last: int) -> Converted:
 
 
 def _transpose_conv(layer: TfliteLayer) -> Converted:
-    """A convolution whose output channels are the pixels of a block, which then are moved to their places.
+    """Convert to a convolution whose output channels are the pixels of a block, which are then moved to their
+    places.
 
-    With stride s, output row ``s * q + r - padding`` is the sum over d of input row ``q - d`` times row
-    ``r + s * d`` of the weights: for each r a convolution with stride 1, of every s-th row of the weights
-    backwards. Rows beyond the weights are zero.
+    With stride s, output row ``s * q + r - padding`` is the sum over d of input row ``q - d`` times row ``r +
+    s * d`` of the weights: for each r a convolution with stride 1, by every s-th row of the weights in
+    reverse. Rows beyond the weights are zero.
     """
     size = layer.y.shape if layer.x.data is None else tuple(layer.integers(0, "lengths of the output"))
     return _turned(layer, layer.tensor(2), size, _weights(layer, 1, 2), layer.activation())

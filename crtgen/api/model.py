@@ -1,3 +1,5 @@
+"""Reads models, and compiles them for a board."""
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The file that a network was read from, kept for archives."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256

@@ -71,7 +71,7 @@ def memory_limit(divisor: int = 1) -> int:
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of the limits for one load. ``where`` is the file, ``place`` the part of it in progress.
+    """Remaining limits of one load. ``where`` is the file, ``place`` the part of it in progress.
 
     ``taken`` counts bytes and never decreases; ``spent`` counts operations of about a nanosecond each.
     """

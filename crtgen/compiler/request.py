@@ -1,4 +1,4 @@
-"""The request: what models are compiled for, and how. It is decided once; every later stage asks it."""
+"""The request: target and options of a compilation, decided once and read by every later stage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ EXECUTORS = ("aot", "graph")
 """Who calls the layers: code, or tables."""
 
 FEEDS = ("rows",)
-"""Ways in which an image may arrive if it is not in memory."""
+"""Ways in which an image may arrive instead of being in memory."""
 
 PARTS = ("arena", "kernels", "weights")
 """Parts of a model that can be placed in a memory of the board."""

@@ -1,8 +1,8 @@
-"""Tune files: which kernel each layer gets, as it was measured, instead of what costs would choose.
+"""Tune files: kernels for each layer, chosen by measurement instead of estimated costs.
 
 ::
 
-    [[model]]
+[[model]]
     model = "kws"
     board = "mps2_an386"
     optimize = "speed"
@@ -13,7 +13,8 @@
       { name = "conv2d", digest = "1f0c26b5d1a3", design = "dsp_matrix", variant = "long", figure = 272_101 },
     ]
 
-A file may hold several models, each for several boards and levels. What it does not name is chosen as ever.
+A file may hold several models, each for several boards and levels. Layers that it does not name are chosen by
+cost.
 """
 
 import hashlib
@@ -40,9 +41,9 @@ _HEAD = "# What `crtgen tune` measured and chose; `--tune` of other commands rea
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """A layer, the digest of its shapes and attributes, and the design and variant that it gets.
+    """A layer, the digest of its shapes and attributes, and its design and variant.
 
-    ``figure`` is what was measured of it in a run of the model.
+    ``figure`` is its measured figure in a run of the model.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Tuned:
         return self.model, self.board, self.optimize
 
     def kernels(self, graph: Graph, target: Target) -> dict[str, Kernel]:
-        """The kernels by layer. Raises ``UsageError`` for a layer that is not what was tuned."""
+        """Return the kernels by layer. Raises ``UsageError`` for a layer that differs from the tuned one."""
         nodes = {node.name: node for node in graph.nodes}
         return {
             choice.name: self._kernel(choice, nodes.get(choice.name), graph, target) for choice in self.layers
@@ -118,7 +119,7 @@ def _described(value: Value) -> tuple[Any, ...]:
 
 
 def read_tuned(path: Path) -> tuple[Tuned, ...]:
-    """The entries of a file. Raises ``UsageError`` with the key of what is wrong."""
+    """Read a tune file. Raises ``UsageError`` naming the key of an error."""
     content = load_toml(path, "the tune file")
     entries = tuple(_entry(path, each) for each in content.tables("model"))
     content.finish()

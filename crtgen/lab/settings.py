@@ -49,11 +49,11 @@ METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """A model: its file, its cases if it has any, its boards, and what it may cost on each of them.
+    """A model: its file, its cases if it has any, its boards, and its budget on each of them.
 
-    ``trust`` is the digest of an archive whose code may run, as the file has it; empty if it does not say.
-    ``proven`` asks for a proof of its image on each board. ``quality`` are limits of what ``evaluate`` finds
-    on its ``data``, whose ``labels`` are lines of a file.
+    ``trust`` is the digest of an archive whose code may run, empty if the file does not say. ``proven`` asks
+    for a proof of its image on each board. ``quality`` are limits for the results of ``evaluate`` on its
+    ``data``, whose ``labels`` are lines of a file.
     """
 
     file: Path
@@ -133,7 +133,7 @@ def read_settings(folder: Path) -> Settings | None:
 
 
 def current_settings() -> Settings | None:
-    """The settings in force; None if there are none."""
+    """Return the settings in force, or None."""
     folder = current_folder()
     return None if folder is None else read_settings(folder)
 

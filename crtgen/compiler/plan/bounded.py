@@ -40,11 +40,12 @@ class Layout:
 
 
 def lay(problem: Problem, enough: int = 0) -> Layout:
-    """The layout with the least arena; or any of at most ``enough`` bytes, if there is one.
+    """Return the layout with the least arena, or any layout of at most ``enough`` bytes.
 
     As a rule little has to be tried to see that an arena is too small. So the lower bound is tried first,
-    then the middle between what is too small and what was found. Where too much would have to be tried, it is
-    the best of what was found and of the heuristic. The same problem has the same layout on every machine.
+    then the middle between the largest refuted size and the best layout. If the search is given up, the
+    result is the best of the search and of the heuristic. The same problem has the same layout on every
+    machine.
     """
     best, proven, is_hard = lay_first_fit(problem), problem.lower_bound, False
     arena, limit = arena_of(problem, best), max(proven, enough)

@@ -29,13 +29,13 @@ def plan_model(
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
     feed: str = "",
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """The plan of a model, and a note for each chain that runs by rows.
+    """Return the plan of a model, and a note for each chain that runs by rows.
 
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
-    operator's inputs where they are, and computes outputs in their places where it can. Layers in ``fixed``
-    have their kernels from there, and are in no chain; those of subgraphs never are. With ``feed`` ``rows``
-    the image comes by rows: ``UnsupportedError`` where it cannot. Where the level lets chains be of any
-    length, the arena is the least that was found.
+    operator's inputs in place, and writes outputs in place where it can. Layers in ``fixed`` have their
+    kernels from there, and are in no chain; layers of subgraphs never are. With ``feed`` ``rows`` the image
+    arrives by rows; raises ``UnsupportedError`` if it cannot. If the level allows chains of any length, the
+    arena is the least that was found.
     """
     apart, streams = frozenset(fixed), find_level(target.optimize).streams
 

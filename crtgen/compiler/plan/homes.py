@@ -1,8 +1,7 @@
-"""Values that have their memory outside of the arena: states, and what a subgraph shares with its caller.
+"""Values in memory outside of the arena: states, and values that a subgraph shares with its caller.
 
-A state, or a value that a loop carries, is another value after a run. Where nothing reads the old value any
-more when the new one is computed, the new one is computed in its memory; elsewhere it is copied there at the
-end.
+A state, or a value that a loop carries, gets a new value in each run. If nothing reads the old value after
+the new one is computed, the new one is computed in its memory; otherwise it is copied there at the end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ __all__ = ["Homes", "find_homes"]
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """``names`` has the home of each value that is in one, ``first`` what has to run before an item."""
+    """``names`` has the home of each value that has one, ``first`` the items that must run before an item."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     first: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -40,7 +39,7 @@ def find_homes(graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel
 
 
 class _HomeSearch:
-    """The items by what they make, and what has found its home so far."""
+    """The items by their outputs, and the homes found so far."""
 
     def __init__(self, items: Sequence[Item], kernels: Mapping[str, Kernel], names: dict[str, str]) -> None:
         self.items, self.kernels, self.names = items, kernels, names

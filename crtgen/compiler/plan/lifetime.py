@@ -11,10 +11,10 @@ __all__ = ["Lifetime", "lifetimes"]
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A place in the arena, and from which moment to which it holds its data.
+    """A place in the arena, with the first and last moment at which it holds its data.
 
-    Moments are steps, counted from 1; 0 is before the first step and one more than there are steps is after
-    the last. ``name`` is that of the value, or of the step whose scratch memory it is. A value that is
+    Moments are steps, counted from 1; 0 is before the first step, and the number of steps plus one is after
+    the last. ``name`` is that of the value, or of the step whose scratch memory it is. A value that shows
     another one in a new shape has the same place at the same time: ``alias_of`` names that one.
     """
 

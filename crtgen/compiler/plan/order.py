@@ -44,11 +44,11 @@ class _OrderState(NamedTuple):
 class _Move:
     """A node as the search sees it; sizes in units of the alignment.
 
-    ``alone`` is what it asks for beside what is live, less what it saves by writing over places that nobody
-    else reads; ``shared`` has, for each other one that it may write over, a bit per node that reads it, and
-    ``asked`` is what it asks for, given which of these are free. ``ends`` are the places that may be free
-    after it, each with a bit per node that reads it and its size. ``waiting`` are the nodes that need this
-    one, each with a bit per node that it needs.
+    ``alone`` is what it needs beside live values, less what it saves by overwriting places that nobody else
+    reads. ``shared`` has, for each other place that it may overwrite, a bit per node that reads it; ``asked``
+    is its need for each set of these that is free. ``ends`` are the places that may be free after it, each
+    with a bit per node that reads it and its size. ``waiting`` are the nodes that need this one, each with a
+    bit per node that it needs.
     """
 
     node: int
@@ -68,9 +68,9 @@ class _Move:
 
 
 def best_order(liveness: Liveness, align: int) -> tuple[int, ...]:
-    """Positions of the graph's nodes in the order that is to be executed.
+    """Return the graph's nodes, by position, in the order of execution.
 
-    Of equal peaks the one with the smaller sum over the steps wins, then the model's own order.
+    Among equal peaks the smaller sum over the steps wins, then the model's own order.
     """
     sizes = tuple(-(-place.size // align) for place in liveness.places)
     followers: list[list[int]] = [[] for _ in liveness.tasks]

@@ -60,9 +60,10 @@ def find_liveness(
     keep_inputs: bool,
     homes: Homes = _NO_HOMES,
 ) -> Liveness:
-    """The places of ``graph``, aliases and what kernels take over united, and what its items do to them.
+    """Return the places of ``graph``, with aliases and overwritten inputs united, and the effects of its
+    items on them.
 
-    What is in a home has no place. Raises ``UnsupportedError`` where an output is a constant.
+    A value with a home has no place. Raises ``UnsupportedError`` if an output is a constant.
     """
     roots = _roots(graph, items, kernels, keep_inputs, homes)
     _check_outputs(graph, roots, homes)

@@ -1,12 +1,12 @@
-"""The plan of a graph: which layer runs when, with which kernel, and where its data is in the arena.
+"""The plan of a graph: when each layer runs, with which kernel, and where its data is in the arena.
 
 A ``Call`` computes one operator. A ``RowLoop`` computes several operators a few rows at a time, so the
 tensors between them never exist as a whole. A ``RowStream`` is such a loop of any length, whose image may
-come by rows from outside. A ``Branch`` runs one of two schedules; a ``WhileLoop`` repeats one as long as
+arrive by rows from outside. A ``Branch`` runs one of two schedules; a ``WhileLoop`` repeats one as long as
 another one returns true.
 
 A ``Plan`` is the product: the schedule with a kernel and a place in the arena for each item. Control flow
-holds plans of its own, so both are defined together.
+contains plans of its own, so both are defined together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,11 +37,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """An operator within a loop over rows.
+    """An operator within a row loop.
 
-    ``image`` is the input that comes from the stage before. ``layer`` is the node that makes the other
-    operand of an addition: it is computed beside it, for the same rows. ``since`` is the number of the stage
-    whose output that operand is, of which a ``RowStream`` keeps rows until then.
+    ``image`` is the input that comes from the stage before. ``layer`` is a node that computes the other
+    operand of an addition beside it, for the same rows. ``since`` is the number of the stage whose output is
+    that operand; a ``RowStream`` keeps rows of it until then.
     """
 
     node: Node
@@ -66,7 +66,7 @@ class Stage:
         return (*(name for name in inputs if name not in self.layer.outputs), *self.layer.inputs)
 
     def described(self, graph: Graph) -> RowStage:
-        """The operator and what it is applied to, the image first."""
+        """Return the operator and its operands, the image first."""
         inputs = list(self.node.inputs)
         inputs.remove(self.image)
         values = tuple(graph.values[name] for name in (self.image, *inputs))
@@ -105,7 +105,7 @@ class Call:
 
 @dataclass(frozen=True)
 class RowLoop:
-    """Stages one after the other, of which the last makes ``rows`` rows of its output at a time."""
+    """Consecutive stages; the last one makes ``rows`` rows of its output at a time."""
 
     stages: tuple[Stage, ...]
     rows: int
@@ -126,7 +126,7 @@ class RowLoop:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The first stage's image, then what each stage reads beside its image."""
+        """The first stage's image, then the other inputs of each stage."""
         return (self.stages[0].image, *(name for stage in self.stages for name in stage.others))
 
     @property
@@ -142,10 +142,10 @@ class RowLoop:
 
 @dataclass(frozen=True)
 class RowStream(RowLoop):
-    """Stages that take rows of their image one after the other.
+    """Stages that take the rows of their image one after the other.
 
-    If it is ``fed``, that is the model's input, which comes a few rows at a time and is never whole. The last
-    stage may add up all rows; then ``rows`` are those of the stage before.
+    If it is ``fed``, the image is the model's input, which arrives a few rows at a time and is never stored
+    as a whole. The last stage may add up all rows; then ``rows`` are those of the stage before.
     """
 
     fed: bool
@@ -169,7 +169,7 @@ class Branch(Call):
 
 @dataclass(frozen=True)
 class WhileLoop(Call):
-    """A schedule that runs again and again, as long as what another one computes is true."""
+    """A schedule that repeats as long as another schedule returns true."""
 
     condition: "Plan"
     body: "Plan"
@@ -188,7 +188,7 @@ class Outside:
     """Values of a graph outside of its arena.
 
     ``values`` exist when the graph starts, each in a home of its own name. ``pairs`` lists homes with the
-    value that each holds when the run is over; a home that is no value holds nothing before. If the graph
+    value that each holds at the end of a run; a home that is no value holds nothing before. If the graph
     ``is_inner``, all its outputs are among these, or are read in place.
     """
 
@@ -231,13 +231,12 @@ class Step:
 class Plan:
     """A graph with its schedule and its memory decided.
 
-    ``slots`` gives every input, output and intermediate value its place in the arena; constants have none,
-    nor have values within loops. ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no
-    layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order.
-    ``kept_inputs`` says that the inputs still hold their data after a run; otherwise a run may overwrite
-    them. ``needs`` are the bytes that each step alone asks for. ``outside`` is what is outside of the
-    arena, and ``homes`` has the home there of each value that has one. ``states`` are the homes of what
-    lives from run to run, in memory of the model's own.
+    ``slots`` gives every input, output and intermediate value its place in the arena; constants and values
+    within loops have none. ``arena`` is its size in bytes, ``lower_bound`` a size below which no layout of
+    this order exists, ``optimal`` whether ``arena`` is proven to be the least for this order. ``kept_inputs``
+    says that the inputs still hold their data after a run. ``needs`` are the bytes that each step alone
+    needs. ``outside`` are values outside of the arena, and ``homes`` has the home of each value that has one.
+    ``states`` are the homes of values that live from run to run, in memory of the model's own.
     """
 
     graph: Graph
@@ -268,7 +267,7 @@ class Plan:
         return max((slot.offset + slot.size for slot in self.states.values()), default=0)
 
     def all_steps(self) -> Iterator[Step]:
-        """The steps, each followed by those of the subgraphs that it runs."""
+        """Yield the steps, each followed by those of the subgraphs that it runs."""
         for step in self.steps:
             yield step
             for plan in step.item.plans if isinstance(step.item, Branch | WhileLoop) else ():

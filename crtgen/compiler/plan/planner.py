@@ -31,17 +31,15 @@ def make_plan(
     align: int = 16,
     outside: Outside | None = None,
 ) -> Plan:
-    """Order, lifetimes and offsets of ``graph``; ``kernels`` has a kernel for each item's name.
+    """Decide order, lifetimes and offsets of ``graph``; ``kernels`` has a kernel for each item's name.
 
-    ``items`` are what is to run, in an order in which it can; a call of each node unless told otherwise.
-
-    ``outside`` is what a subgraph shares with its caller; without it, a model's states are outside.
-
-    With ``keep_inputs`` the inputs still hold their data after a run.
+    ``items`` are in an executable order, by default a call of each node. ``outside`` is what a subgraph
+    shares with its caller; by default it is a model's states. With ``keep_inputs`` the inputs still hold
+    their data after a run.
 
     ``align`` is the alignment of every offset, in bytes. Sizes are not rounded, so the last tensor of the
-    arena costs nothing more. The int8 kernels need 4; 16 is what Helium and DMA like best, and activations
-    are mostly multiples of 16, so that it is free as a rule. The lower bound takes it into account.
+    arena costs nothing more. The int8 kernels need 4; 16 suits Helium and DMA best, and activations are
+    mostly multiples of 16, so that it is free as a rule. The lower bound takes it into account.
     """
     if align < 1 or align & (align - 1):
         raise UsageError(f"the alignment of the arena is {align}", hint="it has to be a power of two")

@@ -1,7 +1,7 @@
-"""Row loops: chains of operators run a few rows at a time where that lowers the peak of the arena.
+"""Row loops: chains of operators that run a few rows at a time to lower the peak of the arena.
 
-Joining a chain changes what is in memory between its first and its last step, and nowhere else. So a chain
-is tried by planning this stretch of the schedule alone, and the time for a network grows with its length.
+Joining a chain changes the memory between its first and its last step, and nowhere else. So a chain is tried
+by planning this stretch of the schedule alone, and the time for a network grows linearly with its length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -315,9 +315,8 @@ def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[
 
 
 class _Loops:
-    """Kernels of loops, each found once: when one peak is lowered, the next one often has the same chains.
-
-    And the arenas of what runs before or after a loop, which many loops have in common.
+    """Cache of loops' kernels, since the chains around one peak are often those around the next, and of the
+    arenas before and after a loop, which many loops have in common.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -334,7 +333,7 @@ class _Loops:
         return kernel
 
     def outline(self, loop: RowLoop) -> Outline | None:
-        """Return the loop's outline, found without its kernel; None if there is none."""
+        """Return the loop's outline, found without its kernel, or None."""
         return find_outline(self._described(loop), loop.rows, self._parts)
 
     def alike(self, outline: Outline) -> Kernel | None:

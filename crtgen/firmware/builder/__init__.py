@@ -1,4 +1,4 @@
-"""Building a generated project, and what the image needs: sizes and stack."""
+"""Builds a generated project, and measures the image: sizes and stack."""
 
 from typing import TYPE_CHECKING
 

@@ -25,7 +25,7 @@ from crtgen.firmware.project.manifest import Manifest, read_manifest
 __all__ = ["BuildRun", "Progress", "build_project", "built_image"]
 
 Progress = Callable[[str], None]
-"""Called with what is being done: ``building 3/45``."""
+"""Called with the current action: ``building 3/45``."""
 
 TIME_LIMIT = 900.0
 
@@ -40,13 +40,12 @@ def build_project(
     jobs: int = 2,
     progress: Progress = lambda text: None,
 ) -> BuiltImage:
-    """Build the project in ``directory`` into its ``build/``; what is up to date is not built again.
+    """Build the project in ``directory`` into its ``build/``, incrementally.
 
-    A ``build/`` that this person's last build did not leave as it is starts from nothing (``own_build``).
-
-    Two builds of one project take turns. Raises ``UsageError`` for a path that CMake does not build in,
-    ``ToolMissingError``, ``DoesNotFitError`` where the linker runs out of a memory, ``BuildError`` with the
-    compiler's first errors otherwise. All that was printed is in ``build/build.log``.
+    A ``build/`` that this user's last build did not leave as it is now is emptied first (``own_build``). Two
+    builds of one project wait for each other. Raises ``UsageError`` for a path that CMake cannot build in,
+    ``ToolMissingError``, ``DoesNotFitError`` if the linker runs out of a memory, else ``BuildError`` with the
+    compiler's first errors. The whole output is in ``build/build.log``.
     """
     root = Path(directory).resolve()
     if found := _NO_PATH.search(str(root)):
@@ -82,7 +81,7 @@ def build_project(
 
 
 def built_image(directory: Path | str) -> BuiltImage | None:
-    """Return the last build of the project as it is; None if there is none."""
+    """Return the last build of the project, or None."""
     root = Path(directory).resolve()
     manifest = read_manifest(root)
     path = root / "build" / manifest.artefact
@@ -139,7 +138,7 @@ class BuildRun:
         )
 
     def make(self, jobs: int) -> None:
-        """Configure what is not yet, and compile."""
+        """Configure if necessary, and compile."""
         if not self.is_configured():
             self.progress("configuring")
             self.configure()
@@ -219,7 +218,7 @@ class BuildRun:
             raise explain_failure(output, self.log, self.manifest, what)
 
     def environment(self) -> dict[str, str]:
-        """The compiler is where the project's CMake files look for it; messages are in English."""
+        """Return the environment: the PATH that the project's CMake files expect, and English messages."""
         path = os.pathsep.join([os.environ.get("PATH", ""), str(self.toolchain.program.parent)])
         named = {variable: str(self.toolchain.program) for variable in self.toolchain.variables}
         return {**os.environ, **named, "PATH": path, "LC_ALL": "C", "NINJA_STATUS": "[%f/%t] "}

@@ -1,4 +1,4 @@
-"""From the output of a failed build to the error that says what to do."""
+"""Turns the output of a failed build into an error that says what to do."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,9 @@ _SHOWN = 5
 
 
 def explain_failure(output: str, log: Path, manifest: Manifest, during: str) -> CrtgenError:
-    """``DoesNotFitError`` for a linker overflow, else ``BuildError`` with the first lines that say error."""
+    """Return ``DoesNotFitError`` for a linker overflow, else ``BuildError`` with the first lines that say
+    error.
+    """
     overflows: dict[str, int] = {}
     for region, size in _OVERFLOW.findall(output):
         overflows[region] = max(int(size), overflows.get(region, 0))

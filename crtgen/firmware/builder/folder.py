@@ -1,9 +1,9 @@
-"""The build folder of a project, believed only as this person's last build left it.
+"""The build folder of a project, trusted only if this user's last build left it as it is.
 
-CMake and Ninja run what is there: ``CMakeCache.txt`` may name a file to include, ``build.ninja`` has
-command lines, an object file is linked. A clone may bring all of that, also into a project that is the
-person's own, since git writes over ignored files. So each build ends with a mark (``crtgen.base.trust``) over
-every file there, and a folder whose mark does not fit is removed: the build starts from nothing.
+CMake and Ninja run what is there: ``CMakeCache.txt`` may name a file to include, ``build.ninja`` has command
+lines, an object file is linked. A clone may bring all of that, also into a project that is the user's own,
+since git writes over ignored files. So each build ends with a mark (``crtgen.base.trust``) over every file
+there, and a folder whose mark does not fit is removed: the build starts from nothing.
 """
 
 import hashlib

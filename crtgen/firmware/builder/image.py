@@ -23,7 +23,7 @@ class BuiltImage:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The ELF, and what there is of the same as ``.bin``, ``.hex`` and ``.uf2``."""
+        """The ELF, and its ``.bin``, ``.hex`` and ``.uf2`` if they exist."""
         others = (self.path.with_suffix(suffix) for suffix in (".bin", ".hex", ".uf2"))
         return (self.path, *(path for path in others if path.is_file()))
 

@@ -12,10 +12,11 @@ __all__ = ["LayerSize", "layer_sizes"]
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """A layer: bytes of its function and parts, how many layers share it, bytes of constants and of stack.
+    """A layer: bytes of its function and parts, the number of layers that share it, bytes of constants and of
+    stack.
 
-    ``code`` is 0 where the compiler put the function into its caller; ``stack`` is the function's frame with
-    the deepest of what it calls.
+    ``code`` is 0 if the compiler inlined the function; ``stack`` is the function's frame plus the deepest
+    call.
     """
 
     name: str

@@ -13,7 +13,7 @@ _NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stab", "*fill
 
 @dataclass(frozen=True, slots=True, order=True)
 class Piece:
-    """An input section as it was placed: its address, its bytes, and the object that it is from."""
+    """An input section as it was placed: its address, its bytes, and its object file."""
 
     address: int
     size: int

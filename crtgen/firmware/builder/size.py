@@ -60,9 +60,9 @@ class Group:
 class Sizes:
     """Bytes of an image.
 
-    ``flash`` is text + rodata + data, ``ram`` is data + bss, where ``arena`` is a part of bss. ``stack`` is
-    what the linker script reserves; it is not in ``ram``. ``groups`` adds up to flash and ram: what no
-    object file accounts for is ``padding``. It is empty without a linker map.
+    ``flash`` is text + rodata + data, ``ram`` is data + bss, with ``arena`` as a part of bss. ``stack`` is
+    the linker script's reservation, which is not in ``ram``. ``groups`` adds up to flash and ram: bytes of no
+    object file are ``padding``. It is empty without a linker map.
     """
 
     text: int
@@ -81,7 +81,7 @@ class Sizes:
 
     @property
     def library_flash(self) -> int | None:
-        """The part of the flash that is the models: what a library of them takes; None if unknown."""
+        """The models' share of the flash, which is what a library of them takes; None if unknown."""
         return sum(self.groups[name].flash for name in _LIBRARY) if self.groups else None
 
     @property

@@ -1,8 +1,8 @@
 """The worst case of the stack: the frames of functions, added up over the call graph of the image.
 
 Frames come from the compiler (``-fstack-usage`` writes a ``.su`` file per translation unit), for assembly
-from the absolute symbol ``crt_stack_of_<function>`` that it defines, and for everything else (libraries)
-from the code. The call graph is the code's. What a call through a pointer can reach is a table.
+from the absolute symbol ``crt_stack_of_<function>`` that it defines, and for libraries from the code. The
+call graph is the code's. Targets of calls through pointers come from a table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,10 +21,10 @@ DECLARED = "crt_stack_of_"
 
 @dataclass(frozen=True, slots=True)
 class FunctionStack:
-    """A function: ``own`` bytes of its frame, ``total`` with the deepest of what it calls.
+    """A function: ``own`` bytes of its frame, ``total`` with the deepest call.
 
-    ``kind`` is ``static``, ``bounded``, ``dynamic`` (alloca or an array of variable length: ``own`` is
-    only the fixed part), ``declared``, ``code`` (an upper bound) or ``unknown`` (counted as 0).
+    ``kind`` is ``static``, ``bounded``, ``dynamic`` (alloca or an array of variable length: ``own`` is only
+    the fixed part), ``declared``, ``code`` (an upper bound) or ``unknown`` (counted as 0).
     """
 
     name: str

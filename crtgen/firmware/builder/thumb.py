@@ -46,7 +46,7 @@ class ImageCode:
 
 
 def read_code(path: Path) -> ImageCode:
-    """The code of an ELF file; there is none if it is not for Arm."""
+    """Read the code of an ELF file; it is empty for a file that is not for Arm."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")

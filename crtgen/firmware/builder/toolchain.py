@@ -61,7 +61,7 @@ TOOLCHAINS: Mapping[str, Recipe] = {
 
 
 def find_toolchain(name: str) -> Toolchain:
-    """The toolchain of that name; ``ToolMissingError`` says what installs it."""
+    """Find a toolchain by name. Raises ``ToolMissingError`` with the way to install it."""
     if name not in TOOLCHAINS:
         raise UsageError(f"unknown toolchain {name}", hint=f"known: {', '.join(TOOLCHAINS)}")
     recipe = TOOLCHAINS[name]

@@ -39,7 +39,7 @@ class ZephyrWorkspace:
 
     @property
     def release(self) -> str:
-        """Zephyr's release as it is written: 3.7.0."""
+        """Zephyr's release, such as 3.7.0."""
         return ".".join(map(str, self.version))
 
     def environment(self) -> dict[str, str]:
@@ -56,7 +56,7 @@ class ZephyrWorkspace:
         return variables
 
     def exports(self) -> tuple[str, ...]:
-        """Lines for a shell that set what a plain ``west build`` needs and the environment lacks."""
+        """Return shell lines that set what a plain ``west build`` needs and the environment lacks."""
         chosen = self.environment()
         names = ("ZEPHYR_BASE", "ZEPHYR_TOOLCHAIN_VARIANT", "GNUARMEMB_TOOLCHAIN_PATH")
         missing = (name for name in names if name in chosen and name not in os.environ)
@@ -86,7 +86,7 @@ def find_workspace() -> ZephyrWorkspace:
 
 
 def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callable[[str], None]) -> BuiltImage:
-    """Build the project in ``root`` into its ``build/``; the errors are those of ``build_project``."""
+    """Build the project in ``root`` into its ``build/``. Raises the errors of ``build_project``."""
     workspace = find_workspace()
     if manifest.type == "library":
         raise BuildError(

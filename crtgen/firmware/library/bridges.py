@@ -18,7 +18,7 @@ _DECLARATION = re.compile(r"^(?:TVM_DLL )?int32_t (\w+)\(((?:\w+\s*\*(?:, )?)+)\
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A function that is called with ``count`` pointers and defined packed, under the name ``packed``."""
+    """A function with the packed interface, called ``packed``, that is called with ``count`` pointers."""
 
     name: str
     count: int

@@ -11,7 +11,7 @@ _PER_LINE = 20
 
 
 def check_c_name(name: str, where: str) -> str:
-    """The name itself if it is an identifier, else an error: it would be written into C as it is."""
+    """Return the name if it is an identifier, else raise an error: it would be written into C unchanged."""
     if _IDENTIFIER.fullmatch(name) is None:
         raise CorruptModelError(f"{name!r} is not the name of a C function", where=where)
     return name

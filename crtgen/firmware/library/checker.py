@@ -1,4 +1,4 @@
-"""Checked access to parsed JSON: a ``CorruptModelError`` names what is missing or of the wrong type."""
+"""Checked access to parsed JSON: a ``CorruptModelError`` names the missing or wrong value."""
 
 import json
 from collections import Counter

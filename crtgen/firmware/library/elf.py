@@ -57,12 +57,12 @@ class ElfFile:
         return tuple(name.removeprefix("__") for name in pointers if name.startswith("__TVM"))
 
     def data(self, name: str) -> bytes | None:
-        """Return the content of an object; None if there is none of this name."""
+        """Return the content of an object, or None."""
         return next((s.data for s in self.symbols if s.name == name and s.is_defined), None)
 
 
 def read_elf(data: bytes, where: str) -> ElfFile:
-    """The file's symbols; anything that is not a sound ELF file is a ``CorruptModelError``."""
+    """Read the file's symbols. Raises ``CorruptModelError`` for a damaged ELF file."""
     try:
         elf = ELFFile(io.BytesIO(data))
         kind = elf.header["e_type"]

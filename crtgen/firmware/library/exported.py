@@ -61,7 +61,7 @@ class ExportedLibrary:
 
 
 def read_exported(data: bytes, where: str) -> ExportedLibrary:
-    """The library, whole; nothing of it is run."""
+    """Read the library. Nothing of it is run."""
     if data[:4] == b"\x7fELF":
         blob = read_elf(data, where).data(BLOB_SYMBOL)
         return _library(where, blob, (object_module(where, data, where),))

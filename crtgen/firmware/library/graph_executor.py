@@ -97,7 +97,7 @@ class TensorEntry:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """One operator: its function and its arguments, inputs then outputs, as indices of tensors."""
+    """An operator: its function and its arguments, inputs then outputs, as indices of tensors."""
 
     name: str
     function: str

@@ -43,7 +43,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class GraphEntry:
-    """A tensor of the graph and the storage it is in."""
+    """A tensor of the graph and its storage."""
 
     shape: tuple[int, ...]
     dtype: DLDataType
@@ -79,7 +79,7 @@ class GraphJson:
         return tuple(self.nodes[i] for i in self.arg_nodes)
 
     def storage_sizes(self) -> dict[int, int]:
-        """Bytes of each storage, by ascending id: those of the largest tensor in it."""
+        """Return the bytes of each storage, those of its largest tensor, by ascending id."""
         sizes: dict[int, int] = {}
         for entry in self.entries:
             sizes[entry.storage_id] = max(sizes.get(entry.storage_id, 0), entry.nbytes)

@@ -1,7 +1,7 @@
-"""Models of TVM's archives as modules of an image: the graph executor's or the AOT executor's, one form.
+"""Models of TVM's archives as modules of an image, in one form for the graph executor and the AOT executor.
 
-Whatever the executor, the image gets a ``struct crt_model`` whose run walks const tables: the operators of a
-graph, or the one call of an AOT model.
+Either way the image gets a ``struct crt_model`` whose run walks const tables: the operators of a graph, or
+the single call of an AOT model.
 """
 
 import re
@@ -180,7 +180,7 @@ def backend_file(workspace: int) -> str:
 
 
 def source_text(module: CSource) -> str:
-    """The source, after the macros that rename what every model defines."""
+    """Return the source, preceded by macros that rename what every model defines."""
     defines = "".join(f"#define {name} {value}\n" for name, value in module.defines)
     return (_AS_TVM_WROTE_IT if module.suffix != "S" else "") + defines + module.code
 

@@ -30,11 +30,11 @@ def resolve_includes(
     targets: Iterable[str] = (),
     generators: Sequence[Generator] = (),
 ) -> tuple[SourceLibrary, ...]:
-    """The libraries that sources are to be built with, for headers that nobody else has.
+    """Return the libraries that sources need for headers that nobody else provides.
 
-    ``headers`` are the archive's. ``targets`` are what the model was compiled for, as TVM writes it
-    (``cmsis-nn -mcpu=cortex-m4``): besides ``generators``, those of these names are asked for their sources.
-    Refuses C++ and headers that remain.
+    ``headers`` are the archive's. ``targets`` are TVM's targets of the model (``cmsis-nn -mcpu=cortex-m4``):
+    besides ``generators``, generators of these names are asked for their sources. Refuses C++ and unresolved
+    headers.
     """
     sources = [module for module in modules if isinstance(module, CSource)]
     for module in sources:

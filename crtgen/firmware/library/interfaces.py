@@ -1,8 +1,8 @@
 """The interface of an AOT model of TVM: names, shapes and types of its inputs and outputs.
 
 Packed models have it in the C of ``get_c_metadata``. Models with a C interface have the order in their
-header, types in ``metadata.json`` and shapes in the Relay text. An output whose shape is nowhere is a vector,
-of rank 2 if an input has a batch of 1.
+header, types in ``metadata.json`` and shapes in the Relay text. An output without a recorded shape is a
+vector, of rank 2 if an input has a batch of 1.
 """
 
 import re

@@ -34,11 +34,11 @@ class Library:
 def link(
     parts: Sequence[Linkable], core: Core, share_arena: bool | None = None, registry: bool = True
 ) -> Library:
-    """The models as one library for a core.
+    """Link the models into one library for a core.
 
-    Several models share one arena, as large as the largest needs, unless ``share_arena`` is false. Without
-    ``registry`` it is left out, if no model needs it. Raises ``UsageError`` for names that clash and
-    ``UnsupportedError`` for what cannot be linked for the core.
+    Several models share one arena, as large as the largest needs, unless ``share_arena`` is false. The
+    registry is left out without ``registry``, unless a model needs it. Raises ``UsageError`` for names that
+    clash and ``UnsupportedError`` for what cannot be linked for the core.
     """
     plain = [part.module.plain for part in parts]
     modules = tuple(module for module in plain if module is not None)

@@ -1,4 +1,4 @@
-"""The module tree of a model that is to be linked: what calls the layers imports what others generated."""
+"""The module tree of a linked model: the module that calls the layers imports those that others generated."""
 
 from dataclasses import replace
 

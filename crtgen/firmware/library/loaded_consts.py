@@ -1,8 +1,8 @@
 """Constants that a start-up step would load, as const data beside the code that uses them.
 
 TVM writes the C of an external code generator such that a C++ compiler gets an array ``<symbol>_consts``,
-which a loader fills, and the functions read ``<symbol>_consts[i]->data``. All else is C. What is for C++ only
-is left out here, and the array is defined in C.
+which a loader fills, and the functions read ``<symbol>_consts[i]->data``. The rest is C. The C++ part is left
+out here, and the array is defined in C.
 """
 
 import re

@@ -140,7 +140,7 @@ def read_body(reader: StreamReader, key: str, name: str) -> Module:
 
 
 def write_body(writer: StreamWriter, module: Module) -> None:
-    """Write what ``read_body`` reads."""
+    """Write a body in the format of ``read_body``."""
     match module:
         case ConstLoader():
             _write_const_loader(writer, module)

@@ -1,6 +1,6 @@
 """``metadata.json`` of a Model Library Format archive, typed (formats.md, section 6).
 
-All versions become one form, that of version 7; what an old version did not record is empty.
+All versions are converted to version 7; fields that an old version lacks are empty.
 """
 
 from dataclasses import dataclass

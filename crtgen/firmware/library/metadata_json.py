@@ -25,7 +25,7 @@ from crtgen.firmware.library.metadata import (
 __all__ = ["VERSION", "read_metadata", "write_metadata", "write_operator_metadata"]
 
 VERSION = 7
-"""The version that is written, and the last that exists."""
+"""The version that is written, and the last one that exists."""
 
 _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
@@ -44,7 +44,7 @@ def read_metadata(text: str, where: str) -> tuple[int, tuple[ModelMetadata, ...]
 
 
 class _MetadataParser(Checker):
-    """Knows the version, and with it what every key is called."""
+    """Knows the version of the metadata, and the keys that it uses."""
 
     version = VERSION
 

@@ -51,9 +51,9 @@ class MlfModel:
     Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers``
     begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
     ``runtime`` are headers of crtgen's runtime, ``crt/...``, which the code of all models shares. ``own`` is
-    what crtgen alone reads: see ``stored``. ``external`` are the files of the libraries that the
-    metadata names as dependencies in the archive's folder ``EXTERNAL``, by library and path. ``network`` is
-    the file that crtgen compiled, by its name, if there is one.
+    for crtgen alone: see ``stored``. ``external`` are the files of libraries that the metadata lists as
+    dependencies in the archive's folder ``EXTERNAL``, by library and path. ``network`` is the file that
+    crtgen compiled, if there is one.
     """
 
     metadata: ModelMetadata
@@ -102,7 +102,7 @@ class Archive:
 
 
 def export_time() -> datetime:
-    """The time to write into an archive: ``SOURCE_DATE_EPOCH`` if it is set, else now, in UTC."""
+    """Return the time to write into an archive: ``SOURCE_DATE_EPOCH`` if it is set, else now, in UTC."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch is None:
         return datetime.now(UTC).replace(microsecond=0)
@@ -220,7 +220,7 @@ def _header_owner(name: str, models: set[str]) -> str | None:
 
 
 def write_archive(archive: Archive) -> bytes:
-    """A tar of version 7: the same archive gives the same bytes; entries have the time of the export."""
+    """Write a tar of version 7. Equal archives give equal bytes; entries have the time of the export."""
     if archive.operators is not None:
         library = archive.operators
         files = {f"src/{name}": text.encode() for name, text in library.tir.items()}

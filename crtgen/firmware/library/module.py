@@ -1,8 +1,8 @@
-"""Modules: what a library is made of, before it is linked.
+"""Modules: the parts of a library before it is linked.
 
 A module offers functions, imports other modules, and may need constants. Two properties decide what becomes
-of it (formats.md, section 2): *DSO-exportable*, its content can be compiled or linked; *CRT-exportable*, it
-is DSO-exportable and needs no start-up step that loads constants.
+of it (formats.md, section 2): a *DSO-exportable* module can be compiled or linked; a *CRT-exportable* one
+also needs no start-up step that loads constants.
 """
 
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Module:
-    """The base of all kinds of modules; a module is identified by the object it is, not by its content.
+    """Base of all kinds of modules. A module is identified as an object, not by its content.
 
-    ``name`` is for messages and file names. ``functions`` are the functions it offers, ``symbol`` the one
+    ``name`` is for messages and file names. ``functions`` are those it offers; ``symbol`` is the function
     that a code generator made it for. ``const_vars`` are the constants it needs; ``consts_linked`` says that
-    they are const data already. ``context`` is the device, None where the file it was read from does not say.
+    they are const data already. ``context`` is the device, None if the file does not say.
     """
 
     type_key: ClassVar[str] = ""
@@ -63,7 +63,7 @@ class Module:
         return self.functions
 
     def get_symbol(self) -> str:
-        """The function that a code generator made it for; empty if there is none."""
+        """Return the function that a code generator made it for; empty if there is none."""
         return self.symbol
 
     def get_const_vars(self) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ class DeviceFunction:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DeviceSource(Module):
-    """Source or binary for another device (``cuda``, ``opencl``...): ``format`` says what ``data`` is."""
+    """Source or binary for another device (``cuda``, ``opencl``...), in the given ``format``."""
 
     device: str
     format: str

@@ -31,7 +31,7 @@ __all__ = ["with_graph_executor"]
 
 
 def with_graph_executor(plan: Plan, module: CModule) -> Linkable:
-    """The module that ``generate_c`` made of the plan, with the graph executor instead of its own calls.
+    """Return ``generate_c``'s module of the plan with the graph executor instead of its own calls.
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
     """

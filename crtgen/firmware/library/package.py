@@ -54,7 +54,7 @@ class Package:
     graph_json: str = ""
 
     def parts(self, core: Core, generators: Sequence[Generator] = ()) -> tuple[Linkable, ...]:
-        """The models for a core; what cannot be linked for it is refused by name.
+        """Return the models for a core. Raises ``UnsupportedError`` naming what cannot be linked for it.
 
         ``generators`` have the sources of libraries that imported code calls.
         """
@@ -117,7 +117,7 @@ def _check_buffers(model: MlfModel, core: Core, where: str) -> None:
 
 
 def load_package(path: Path, params: Path | None = None, graph: Path | None = None) -> Package:
-    """The file's models, checked as a whole.
+    """Read and check the models of a file.
 
     An exported library takes parameters and graph JSON from the files ``params`` and ``graph``, else from
     ``X.params`` and ``X.graph.json`` beside ``X.tar``, else from its own blob.

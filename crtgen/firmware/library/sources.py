@@ -1,4 +1,4 @@
-"""Modules made of files: what a C source or an object offers, and what it needs from elsewhere."""
+"""Modules made of files: the functions that a C source or an object offers, and those that it needs."""
 
 import platform
 import re
@@ -49,9 +49,9 @@ _PROVIDED = re.compile(
 
 
 def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSource:
-    """A source file. Names that every model of TVM defines become ``<prefix>_...`` when it is compiled.
+    """Make a module of a source file. Names that every model of TVM defines are compiled as ``<prefix>_...``.
 
-    What it takes from a heap, it gets from the image's workspace instead.
+    Heap allocations are replaced by the image's workspace.
     """
     functions = tuple(
         match[1]
@@ -81,7 +81,7 @@ def code_modules(code: CodeFiles, prefix: str, where: str) -> tuple[Module, ...]
 
 
 def context_source(modules: Iterable[Module], where: str) -> str:
-    """C with the pointers through which exported objects call the runtime; empty if there are none."""
+    """Write C with the pointers through which exported objects call the runtime; empty if there are none."""
     objects = [m for m in modules if isinstance(m, ObjectFile)]
     names = {name for m in objects for name in read_elf(m.data, f"{where}: {m.name}").context}
     unknown = sorted(names - _CONTEXT)
@@ -120,7 +120,7 @@ def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool
 
 
 def check_undefined(modules: Iterable[Module], where: str) -> None:
-    """Refuse objects that need what neither they, the sources, the runtime nor the C library define."""
+    """Refuse objects with symbols that neither they, the sources, the runtime nor the C library define."""
     needed: dict[str, None] = {}
     defined: set[str] = set()
     text = ""

@@ -1,4 +1,4 @@
-"""Our own models in an archive: what another reader does not need, and we need to have the same modules back.
+"""crtgen's own models in an archive: data from which exactly the same modules can be restored.
 
 It is in ``crtgen/<model>.json``, a path that the format does not use.
 """
@@ -118,12 +118,11 @@ def store_model(
     image: Sequence[str] = (),
     network: tuple[StoredNetwork, bytes] | None = None,
 ) -> MlfModel:
-    """One of our own models for an archive; ``text`` describes its network to people.
+    """Store one of crtgen's own models in an archive; ``text`` describes its network to people.
 
     ``image`` are sources that an image has once, for the first model of an archive. ``network`` is the file
-    that it was compiled from. Headers of the runtime
-    that the code includes go with it. The workspace in the metadata is the arena, in which inputs and outputs
-    are as well; the constants are the linked parameters. Both are what the image has.
+    that it was compiled from. Headers of the runtime that the code includes are stored, too. In the metadata,
+    the workspace is the arena, including inputs and outputs, and the constants are the linked parameters.
     """
     module, info = part.module, part.module.info
     names = {n: n for n in module.files if n.endswith(".h")}
@@ -211,7 +210,7 @@ def _libraries(libraries: Sequence[SourceLibrary]) -> tuple[StoredLibrary, ...]:
 
 
 def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
-    """The model as it was stored; refused if its kernels need what the core does not have."""
+    """Restore a stored model; refused if its kernels need what the core does not have."""
     place = f"{where}: crtgen/{model.name}.json"
     stored = _read(model.own, place)
     if stored.format != _FORMAT:

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class StreamReader:
-    """Reads values one after the other; whatever does not fit in the bytes is a ``CorruptModelError``."""
+    """Reads values one after the other. Raises ``CorruptModelError`` if the bytes end too early."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self._data = data
@@ -28,7 +28,7 @@ class StreamReader:
         return len(self._data) - self._at
 
     def fail(self, reason: str) -> CorruptModelError:
-        """The error to raise for what was just read."""
+        """Make an error about the last read."""
         return CorruptModelError(f"{reason} (byte {self._at} of {len(self._data)})", where=self._where)
 
     def take(self, count: int, what: str) -> bytes:
@@ -66,7 +66,7 @@ class StreamReader:
         return count
 
     def vector(self, what: str, item_bytes: int, read: Callable[[], _T]) -> tuple[_T, ...]:
-        """A count, and as many items by ``read``, of at least ``item_bytes`` bytes each."""
+        """Read a count, then as many items with ``read``, of at least ``item_bytes`` bytes each."""
         return tuple(read() for _ in range(self.count(what, item_bytes)))
 
     def texts(self, what: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ __all__ = ["ImportTree", "check_crt_exportable", "check_symbols", "import_tree",
 
 @dataclass(frozen=True, slots=True)
 class ImportTree:
-    """Modules in groups, all DSO modules in one of them, and the imports between the groups."""
+    """Modules in groups, all DSO modules in one group, and the imports between groups."""
 
     groups: tuple[tuple[Module, ...], ...]
     row_ptr: tuple[int, ...]

@@ -52,7 +52,7 @@ class _MemoryView:
 
 @dataclass(frozen=True, slots=True)
 class _PlaceView:
-    """A part in a memory of its own; ``load`` is where it is copied from at the start, if it is."""
+    """A part in a memory of its own; ``load`` is the address that it is copied from at the start, if any."""
 
     name: str
     pattern: str

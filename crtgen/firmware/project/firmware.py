@@ -43,14 +43,13 @@ _LONGEST_NAME = 100
 class FirmwareRequest:
     """Models compiled as ``request`` says, and the kind of program around them.
 
-    ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
-    order. ``options`` come back with everything decided that they leave open. ``samples`` has, for a
-    standalone program, one array per input for each model's name: a model that it does not name runs on a
-    pattern. ``expected`` has, for a library with a framework, what each model's outputs are on ``pattern``.
-    ``watched`` has for each model's name what it should meet; all models have one, or none has.
-    ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is
-    the size of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the
-    blocks that a host allocates which runs a model's graph itself, for each model that has one.
+    ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in order.
+    ``options`` that are open get decided. ``samples`` maps a model's name to one array per input, for a
+    standalone program; a model without samples runs on a pattern. ``expected`` has each model's outputs on
+    ``pattern``, for a library with a framework. ``watched`` maps a model's name to its usual inputs; it has
+    all models or none. ``objects`` are compiled code of the models, by file name. ``shared_arena`` is the
+    size of the arena that all models share; 0 if each has its own. ``storages`` are, for a model whose graph
+    a host runs itself, the bytes of the blocks that the host allocates.
     """
 
     modules: Sequence[CModule]

@@ -35,8 +35,9 @@ _CERTAIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Bytes around the models: in flash altogether, for each layer's call, and for arithmetic with float32
-    where there is no FPU; in RAM without what the options say."""
+    """Bytes around the models: in flash, in total, for each layer's call, and for float32 arithmetic without
+    an FPU; in RAM, without what the options say.
+    """
 
     flash: float = 0.0
     layer: float = 0.0
@@ -46,10 +47,10 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of an image: ``flash`` is estimated; ``ram`` is exact, but on Zephyr; the ``stack`` is apart.
+    """Bytes of an image: ``flash`` is estimated; ``ram`` is exact, except on Zephyr; ``stack`` is separate.
 
-    ``weights``, ``arena`` and ``state`` are parts of them. ``memories`` has what is in each memory of the
-    board, with the stack; it is empty for a library, and for a core without a board.
+    ``weights``, ``arena`` and ``state`` are parts of them. ``memories`` has the contents of each memory of
+    the board, with the stack; it is empty for a library, and for a core without a board.
     """
 
     type: str
@@ -81,7 +82,7 @@ def around(core: str, flag: str, type: str) -> Around:
 
 
 def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
-    """Estimate firmware whose models are all planned, for a board that is not this computer."""
+    """Estimate firmware for a board other than this computer, from the plans of all its models."""
     models = firmware.models
     is_server = firmware.type == "server"
     flash, ram = _rest(firmware, plans)
@@ -149,7 +150,7 @@ def _has_floats(plan: Plan) -> bool:
 
 
 def kernel_code(plans: Sequence[Plan]) -> float:
-    """Bytes of the kernels' functions: what layers share counts once."""
+    """Return the bytes of the kernels' functions; shared ones count once."""
     known: dict[Hashable, float] = {}
     for plan in plans:
         for step in plan.all_steps():

@@ -1,4 +1,4 @@
-"""``project.json``: what a generated project tells crtgen about itself."""
+"""``project.json``: a generated project's description for crtgen."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ __all__ = [
 ]
 
 BOARD_FILE = "board.toml"
-"""The board of a project, if it is not one of crtgen's."""
+"""The board file of a project, for a board that is not one of crtgen's."""
 
 MANIFEST = "project.json"
 FORMAT = 3
 LOCKED = "model"
-"""The directory of a project that is locked by who writes or builds it."""
+"""The directory that is locked while a project is written or built."""
 
 _RENEWED = (f"{LOCKED}/", "runtime/", "crtgen.cmake")
 _FLAT = "src"
@@ -44,10 +44,10 @@ _FLAT = "src"
 class Manifest:
     """The content of ``project.json``; ``files`` has the SHA-256 of every other file that crtgen wrote.
 
-    ``optimize`` and ``place`` are those of the request. ``artefact`` is what the build makes, below
+    ``optimize`` and ``place`` are those of the request. ``artefact`` is the build's product, below
     ``build/``; ``toolchain`` names ``cmake/<it>.cmake``; ``functions`` are the symbols of the functions in
-    the image's registry. While the project is being written, ``unfinished`` are the files that were there
-    before, with all that may be in them.
+    the image's registry. While the project is being written, ``unfinished`` lists files that existed before,
+    with their possible contents.
     """
 
     format: int
@@ -90,7 +90,7 @@ class Manifest:
 
     @property
     def locked(self) -> str:
-        """The directory that is locked by who writes or builds the project."""
+        """The directory that is locked while the project is written or built."""
         return _FLAT if self.is_flat else LOCKED
 
     @property

@@ -47,7 +47,7 @@ class BenchmarkView:
 
 
 def benchmark(models: tuple[ModelInfo, ...], where: str) -> BenchmarkView:
-    """Raises ``UsageError`` for what is no network of the benchmark."""
+    """Make the view. Raises ``UsageError`` unless the network is one of the benchmark."""
     if len(models) != 1:
         raise UsageError(
             f"the benchmark is of one model, not of {len(models)}", where=where, hint="name one model"

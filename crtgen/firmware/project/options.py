@@ -49,20 +49,20 @@ def receive_buffer_of(ram: int) -> int:
 class ProjectOptions:
     """Choices of a project; sizes in bytes.
 
-    ``type`` is one of ``TYPES``. ``framework`` is what a library is wrapped for,
-    one of ``crtgen.firmware.project.FRAMEWORKS``; empty: CMake, or Zephyr on its platform. ``platform`` is
-    one of the board's, ``zephyr`` for example; empty means its first. ``target`` is ``c``, or ``llvm``
-    for a project with the models as object files. With ``share_arena`` the models of C share their
-    working memory; None means if there are several. ``registry`` adds the registry of functions, with
-    TVM's types, to a library; other types always have it, and so have libraries of imported code.
+    ``type`` is one of ``TYPES``. ``framework`` is the library's wrapper, one of
+    ``crtgen.firmware.project.FRAMEWORKS``; empty means CMake, or Zephyr on its platform. ``platform`` is one
+    of the board's, such as ``zephyr``; empty means its first. ``target`` is ``c``, or ``llvm`` for a project
+    with the models as object files. With ``share_arena`` the models of C share their working memory; None
+    means if there are several. ``registry`` adds the registry of functions, with TVM's types, to a library;
+    other types always have it, and so have libraries of imported code.
 
-    ``stack`` is reserved for the stack; None is ``STACK``, on a board with little RAM a quarter of it.
-    ``receive_buffer`` limits the packets of the RPC; None is ``RECEIVE_BUFFER``, or an eighth. ``pool`` is
-    what a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
-    ``Firmware``. ``profile`` reports each layer.
-    Each model keeps its last ``record`` runs, an even number, in memory that a reset leaves alone. With
-    ``rtt`` a server's serial port is memory that a debug probe reads and writes. With ``slots`` a server also
-    runs models in the board's slots; ``slot`` is the one for which an image of the type ``slot`` is linked.
+    ``stack`` is reserved for the stack; None means ``STACK``, or a quarter of a small RAM. ``receive_buffer``
+    limits the packets of the RPC; None means ``RECEIVE_BUFFER``, or an eighth of a small RAM. ``pool`` is
+    what a host may allocate on the device, in at most ``blocks`` blocks; None means what the models need, see
+    ``Firmware``. ``profile`` reports each layer. Each model keeps its last ``record`` runs, an even number,
+    in memory that survives a reset. With ``rtt`` a server's serial port is memory that a debug probe reads
+    and writes. With ``slots`` a server also runs models in the board's slots; ``slot`` is the one that an
+    image of the type ``slot`` is linked for.
     """
 
     type: str = "server"

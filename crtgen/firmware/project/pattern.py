@@ -1,4 +1,4 @@
-"""Examples that know what comes out: inputs that are a pattern, and what the reference makes of them."""
+"""Examples with known outputs: a pattern as input, and the reference's results."""
 
 import math
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ _Digests: TypeAlias = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Project:
-    """Firmware sources that build on their own. The same input gives the same files, byte by byte.
+    """Firmware sources that build on their own. Equal requests give equal files, byte by byte.
 
     ``files`` maps a path (with ``/``, below the project) to its content, ``manifest`` describes them.
     """
@@ -70,12 +70,12 @@ class Project:
         return digest_of(row.encode() for row in rows)
 
     def extract(self, directory: Path, *, force: bool = False) -> tuple[str, ...]:
-        """Make ``directory`` hold this project; the paths of edited files that were kept.
+        """Write this project to ``directory``; return the paths of edited files that were kept.
 
-        A new or empty directory is filled. An earlier project is brought up to date: files that are equal
-        are left alone, so that a build stays incremental, and files that the earlier one had and this one
-        has not are removed. Files that somebody edited stay as they are, unless with ``force``; those that
-        ``Manifest.renewed`` names are renewed. Anything else is refused with ``UsageError``.
+        A new or empty directory is filled. An earlier project is updated: equal files are left alone, so that
+        a build stays incremental, and files that are no longer part of it are removed. Files that somebody
+        edited are kept, unless ``force`` is set; those in ``Manifest.renewed`` are always overwritten.
+        Anything else is refused with ``UsageError``.
 
         A power cut, a full disk or a kill at any point leaves a directory into which the project can be
         generated again, with the same result.

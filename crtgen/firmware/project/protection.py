@@ -26,7 +26,7 @@ _V7_SMALLEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The values of RBAR and of RASR (PMSAv7) or RLAR (PMSAv8), as C, and what it is."""
+    """The values of RBAR and of RASR (PMSAv7) or RLAR (PMSAv8), as C, and a description."""
 
     base: str
     attributes: str

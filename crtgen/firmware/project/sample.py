@@ -29,7 +29,7 @@ class _ArrayView:
 
 @dataclass(frozen=True, slots=True)
 class _SampleModelView:
-    """A model with the symbols of its arrays, or with ``patterns`` inputs that have none."""
+    """A model with the symbols of its arrays, or the number of its inputs that get ``patterns``."""
 
     symbol: str
     arrays: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""A project as a Zephyr application: that of ``zephyr_app/``, with the models as libraries beside it."""
+"""A project as a Zephyr application, with the files of ``zephyr_app/`` and the models as libraries beside
+it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

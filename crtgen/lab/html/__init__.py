@@ -1,4 +1,4 @@
-"""A report as a page: everything that is known of a model on boards, drawn."""
+"""A report as an HTML page: everything known about a model on boards, drawn."""
 
 from crtgen.lab.html.charts import require_charts
 from crtgen.lab.html.evidence import Claim, check_folder, collect, write_evidence

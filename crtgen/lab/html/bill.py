@@ -18,9 +18,9 @@ _LIBRARIES = {
 
 
 def bill_of_materials(model: Path, image: Path, toolchain: Toolchain, libraries: Collection[str]) -> str:
-    """The image with its SHA-256, and what is in it: the model, crtgen's runtime, libraries of the compiler.
+    """List the image with its SHA-256, and its parts: the model, crtgen's runtime, libraries of the compiler.
 
-    The compiler is listed as a tool. ``libraries`` are those of ``_LIBRARIES`` that are linked.
+    The compiler is listed as a tool. ``libraries`` are the linked ones of ``_LIBRARIES``.
     """
     try:
         from cyclonedx.model import HashAlgorithm, HashType

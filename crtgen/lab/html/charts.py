@@ -127,7 +127,7 @@ def shares(rows: Rows) -> str:
 
 
 def flash(report: Report) -> str:
-    """Flash by what it holds, as one bar."""
+    """Draw the flash by contents, as one bar."""
     groups = report.image.sizes.groups if report.image else {}
     rows = [{"part": name, "bytes": group.flash} for name, group in groups.items() if group.flash]
     bar = {
@@ -160,7 +160,9 @@ def pareto(levels: Sequence[Report]) -> str:
 
 
 def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
-    """Instructions over flash: a point is its name, bytes, instructions, and whether it is worth having."""
+    """Plot instructions over flash: a point is its name, bytes, instructions, and whether it is on the Pareto
+    front.
+    """
     keys = ("name", "flash", "instructions", "good")
     rows = [dict(zip(keys, point, strict=True)) for point in points]
     place = {
@@ -271,7 +273,7 @@ def _arc(first: int, last: int, count: int) -> list[tuple[float, float]]:
 
 
 def require_charts() -> Any:
-    """The package that draws. Raises ``UsageError`` if it is not installed."""
+    """Return the drawing package. Raises ``UsageError`` if it is not installed."""
     try:
         import vl_convert
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Evidence about an image: what can be read off it and off what was generated, as a folder of files.
+"""Evidence about an image: facts read from it and from the generated sources, as a folder of files.
 
 Nothing in it is a certificate. Each claim says what was looked at and what was found.
 """
@@ -47,7 +47,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LoopEvidence:
-    """A loop of the model's code. ``bound`` is its number of rounds, else what ends it."""
+    """A loop of the model's code. ``bound`` is its number of rounds, else the condition that ends it."""
 
     where: str
     text: str
@@ -237,7 +237,7 @@ def _verified(outcome: Any) -> Claim:
 
 
 def loops_of_c(compiled: api.Compiled) -> Iterator[LoopEvidence]:
-    """Loops of the model's C: what runs in an inference."""
+    """Find the loops that run in an inference, in the model's C."""
     (module,) = compiled.modules
     for name in module.files:
         if not name.endswith(("_kernels.c", f"{module.info.name}.c")):

@@ -13,7 +13,7 @@ __all__ = ["Drawing", "HtmlTable", "drawn", "environment"]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture, and what it ``says``."""
+    """A picture, and its description in words, ``says``."""
 
     title: str
     says: str

@@ -1,4 +1,4 @@
-"""Content of a page: a model on boards, measured and verified where they can be simulated."""
+"""Content of a page: a model on boards, measured and verified if they can be simulated."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ __all__ = ["OnBoard", "Study", "read_baseline", "study"]
 class OnBoard:
     """A model on a board: measured if a simulator has it, else as planned.
 
-    ``levels`` are the reports at each level of optimisation, none if nothing is measured; ``verified`` is
-    what came of its cases, None where nothing ran. ``fit`` says what it takes there.
+    ``levels`` are the reports at each level of optimisation, empty if nothing is measured; ``verified`` is
+    the result of its cases, None if nothing ran. ``fit`` says what it takes there.
     """
 
     report: Report
@@ -101,7 +101,7 @@ def study(
     load: Callable[[Path], api.Model] = api.load_network,
     **chosen: Unpack[RequestFields],
 ) -> Study:
-    """Compile the model for the boards, measure and verify it where it can be simulated.
+    """Compile the model for the boards; measure and verify it on those that can be simulated.
 
     On labelled ``data`` it is evaluated on this computer. ``load`` reads the file, ``chosen`` are the choices
     of ``api.compile``.

@@ -1,4 +1,4 @@
-"""The page of a sweep: models and boards as matrices, what is worth having, what changed and why."""
+"""The page of a sweep: models and boards as matrices, Pareto fronts, and changes with their causes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LONGEST_LOG = 4000
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A figure, what is below it, and how much that is among all of its model: 0 to 100 %, -1 if unknown."""
+    """A figure, its subtext, and its place among all of its model: 0 to 100 %, -1 if unknown."""
 
     text: str
     more: str = ""

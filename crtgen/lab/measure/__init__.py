@@ -1,1 +1,1 @@
-"""Figures of models on boards, what they may cost, and whether their outputs are right."""
+"""Figures of models on boards, their limits, and whether outputs are right."""

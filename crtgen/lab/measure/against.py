@@ -43,10 +43,10 @@ class Loss:
 
 
 def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[Loss, ...]:
-    """The loss of every value that both networks name, in the order of ``graph``.
+    """Return the loss of every value that both networks name, in the order of ``graph``.
 
-    Shapes are equal, or one network has channels first and the other one last. Where ``graph`` has an
-    activation folded into an operator, the value of ``other`` is that after its activation.
+    Shapes are equal, or one network has channels first and the other last. If ``graph`` has an activation
+    folded into an operator, the value after the activation of ``other`` is compared.
     """
     orders = [
         next(_orders(graph.values[ours].shape, other.values[theirs].shape), None)

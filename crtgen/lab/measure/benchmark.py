@@ -1,4 +1,4 @@
-"""Figures of models on boards, and of the RPC: what ``crtgen bench`` prints."""
+"""Figures of models on boards, and of the RPC: the output of ``crtgen bench``."""
 
 import time
 from collections.abc import Callable
@@ -47,9 +47,9 @@ def measure_model(
 ) -> Report:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
-    ``compiled`` is one model; ``stack`` is as in ``Options``, ``site`` is where a real board is. ``check``
-    is called with the device before anything is measured. Where instructions are counted, those of each
-    layer are, too, unless without ``layers``.
+    ``compiled`` is one model; ``stack`` is as in ``Options``, ``site`` tells where a real board is. ``check``
+    is called with the device before anything is measured. Where instructions are counted, those of each layer
+    are counted too, unless ``layers`` is false.
     """
     alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
     server = build_server(compiled, site, stack=stack, toolchain=toolchain)

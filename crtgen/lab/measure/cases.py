@@ -45,8 +45,8 @@ _CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
 class ReferenceRun:
     """One run: an array per input, an array per output, in the order of the model's interface.
 
-    It begins with a reset, unless it ``follows`` the run before. ``state`` is what lives from run to run
-    before it, as a device has it, where that is not what a reset sets.
+    It begins with a reset, unless it ``follows`` the run before. ``state`` are states before it, as a device
+    stores them, if they are not those after a reset.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ReferenceRun:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first element of an output that is not as expected, and how many are not."""
+    """The first element of an output that is wrong, and the number of wrong elements."""
 
     output: str
     index: tuple[int, ...]
@@ -77,7 +77,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Arrays for runs one after the other, one per input, and where they come from, for people.
+    """Arrays for consecutive runs, one per input, and a description of their source.
 
     ``is_sequence`` says that they were given as a sequence, even of one run.
     """

@@ -162,7 +162,7 @@ def make_reference(
 def run_counts(
     reference: DriftReference, inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> dict[str, Counts]:
-    """Return what a device counts, by part: a row for each run. Layers are left out."""
+    """Return a device's counts, by part: a row for each run. Layers are left out."""
     return _counts(inputs, outputs, reference.input.step, reference.scores > 0, reference.entropy)
 
 
@@ -331,7 +331,7 @@ def _drawn(counts: Counts, expected: Counts, runs: int, windows: int, block: int
 
 
 def read_window(data: bytes) -> DriftWindow:
-    """Read the bytes that ``crt_drift_cbor`` wrote. Raises ``ProtocolError`` for anything else."""
+    """Read the output of ``crt_drift_cbor``. Raises ``ProtocolError`` for anything else."""
     try:
         found = parse_cbor(data)
         if not isinstance(found, dict):
@@ -361,7 +361,7 @@ def _number(item: Any) -> int:
 
 
 def psi(counts: Sequence[int], expected: Sequence[int]) -> float:
-    """The population stability index: 0 for equal shares; above 0.25 it is said to have shifted."""
+    """Return the population stability index: 0 for equal shares; a common limit for a shift is 0.25."""
     have, want = (np.asarray(numbers, np.float64) + 0.5 for numbers in (counts, expected))
     have, want = have / have.sum(), want / want.sum()
     return float(((have - want) * np.log(have / want)).sum())

@@ -52,7 +52,7 @@ class Classified:
 
     @property
     def accuracy(self) -> float:
-        """The share of clips that were taken for what they are."""
+        """The share of clips that were classified correctly."""
         return sum(row[i] for i, row in enumerate(self.confusion)) / self.count
 
 
@@ -92,7 +92,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A result, those of other thresholds, and what each clip was taken for, if it was for anything."""
+    """A result, results for other thresholds, and the class of each clip, if there are classes."""
 
     result: Classified | Ranked | Detected
     thresholds: tuple[Threshold, ...] = ()
@@ -297,10 +297,10 @@ def _detected(
 
 
 def count_events(times: Sequence[float], events: Sequence[tuple[float, float]]) -> tuple[int, int, int]:
-    """Hits, misses and false alarms, as MLPerf Tiny's runner counts them for the streaming wake word.
+    """Count hits, misses and false alarms as MLPerf Tiny's runner does for the streaming wake word.
 
-    An event is a hit if something was noticed from its start to two seconds after its end. What is left are
-    false alarms; those within a second of the one before are the same.
+    A labelled event is a hit if something was detected from its start to two seconds after its end. Other
+    detections are false alarms; those within a second of the one before count once.
     """
     left, hits = sorted(times), 0
     for start, stop in events:

@@ -43,9 +43,9 @@ class FitChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A model on a board: what it takes as a library, which is what firmware has of it, and as a server.
+    """A model on a board: its figures as a library, which are those in any firmware, and as a server.
 
-    ``report`` has its figures by plan, ``alone`` those of a standalone image, which has the places of parts.
+    ``report`` has its figures by plan, ``alone`` those of a standalone image, with the places of its parts.
     ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
     none, or none are needed.
     """
@@ -139,7 +139,7 @@ def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
 
 
 class Fits:
-    """Fits one model to boards; boards that are the same to the compiler share its work."""
+    """Fits one model to boards; boards that are equal for the compiler share its work."""
 
     def __init__(self, model: api.Model, **chosen: Unpack[RequestFields]) -> None:
         """``chosen`` are the choices of ``api.compile``, apart from those of each ``FitChoice``."""

@@ -15,7 +15,7 @@ __all__ = ["NORMAL", "Clip", "Recording", "read_arrays", "read_clips", "read_rec
 _RECORDED = (".wav", ".npy", *PICTURES)
 
 NORMAL = "normal"
-"""The folder of what is no anomaly; in arrays, label 0."""
+"""The folder of normal recordings; in arrays, label 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Does a device compute layer by layer what the reference computes?"""
+"""Layer-by-layer comparison of a device with the reference."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass

@@ -1,6 +1,6 @@
-"""The lock: what was generated and measured of each model on each board, as a committed file.
+"""The lock: a committed file of what was generated and measured for each model on each board.
 
-A budget is a limit that somebody sets; the lock is what there was. ``crtgen check`` holds models to both.
+A budget is a limit that somebody sets; the lock is the last state. ``crtgen check`` holds models to both.
 """
 
 import json
@@ -50,9 +50,9 @@ instruction.
 class LockEntry:
     """A model on a board: ``figures`` by metric, ``layers`` instructions by layer.
 
-    ``digest`` is that of the project of a server, which holds all that was generated. Where it is the same,
-    and the ``toolchain`` is, so are the figures. ``proof`` is the digest of all that a proof of its image
-    depends on; empty without one. ``quality`` is what ``evaluate`` finds on the model's labelled data.
+    ``digest`` is that of the project of a server, which holds everything generated. Equal digests and
+    ``toolchain`` mean equal figures. ``proof`` is the digest of everything that a proof of its image depends
+    on; empty without one. ``quality`` is the result of ``evaluate`` on the model's labelled data.
     """
 
     model: str
@@ -78,7 +78,7 @@ class LockEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """All entries of a file, and what part of what is locked a figure may be above it."""
+    """All entries of a file, and the tolerance by which a figure may exceed the locked one."""
 
     entries: tuple[LockEntry, ...] = ()
     tolerance: float = TOLERANCE
@@ -88,14 +88,14 @@ class Lock:
         return next((entry for entry in self.entries if entry.key == key), None)
 
     def updated(self, measured: Sequence[LockEntry]) -> "Lock":
-        """With these entries instead of those of their model, board and level."""
+        """Replace the entries of these models, boards and levels."""
         table = {entry.key: entry for entry in (*self.entries, *measured)}
         return replace(self, entries=tuple(table[key] for key in sorted(table)))
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A figure above what is allowed. ``blame`` names the layers that became slower, the worst first."""
+    """A figure above its limit. ``blame`` names the layers that became slower, the worst first."""
 
     model: str
     board: str
@@ -126,9 +126,10 @@ def source_of(compiled: api.Compiled) -> tuple[str, str]:
 
 
 def lock_entry(compiled: api.Compiled) -> LockEntry:
-    """Measured where a simulator or this computer runs the model, be it one with the core of the board.
+    """Measure on a simulator or this computer, or on a simulated board with the same core.
 
-    A board that is not here has its image built; without such a simulator, time is what the plan says.
+    For a board that is not connected, the image is built; without such a simulator, time is the plan's
+    estimate.
     """
     digest, toolchain = source_of(compiled)
     if _is_measured(compiled):
@@ -163,7 +164,7 @@ def figures_of(report: Report) -> dict[str, int]:
 
 
 def instructions_of_layers(report: Report) -> dict[str, int]:
-    """Return the instructions of each layer whose count is known."""
+    """Return the instructions of each layer with a known count."""
     counts = ((o.name, o.instructions) for layer in report.layers for o in layer.operators)
     return {name: count for name, count in counts if count is not None}
 
@@ -209,7 +210,7 @@ def _blame(before: LockEntry, after: LockEntry) -> tuple[tuple[str, int, int], .
 
 
 def read_lock(path: Path) -> Lock:
-    """Read the file; ``UsageError`` says what is wrong with it."""
+    """Read the file. Raises ``UsageError`` naming an error in it."""
     hint = "crtgen check --update writes it anew"
     try:
         data = json.loads(files.read_text(path, "the lock"))

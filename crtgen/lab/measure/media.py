@@ -44,11 +44,11 @@ class Scaling:
 
 
 def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:
-    """The real numbers of one run or of several, float32, and what was made of the file, for people.
+    """Read the real numbers of one run or several, float32, and a description of the conversion.
 
-    A picture is resized to the input, grey for one channel. Sound is mixed to one channel; as many samples as
-    the input has are a run, of int16 for an input of plain int16. Each row of a table is a run, or all of it
-    is one. Raises ``UsageError``.
+    A picture is resized to the input, grey for one channel. Sound is mixed to one channel and cut into runs
+    as long as the input, of int16 for an input of plain int16. Each row of a table is a run, or the whole
+    table is one. Raises ``UsageError``.
     """
     if path.suffix.lower() == ".csv":
         return _table(path, interface)

@@ -1,4 +1,4 @@
-"""Which of several builds are worth having, and a plot of them in text."""
+"""Pareto front of several builds, and a plot of them in text."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 
 
 def plot(results: Sequence[Report]) -> str:
-    """Instructions upwards, flash to the right; each point has the name of its level."""
+    """Plot instructions upwards, flash to the right; each point has the name of its level."""
     counts, flashes, _ = zip(*map(_costs, results), strict=True)
     rows = [""] * _HEIGHT
     for flash, count, level in sorted(zip(flashes, counts, (r.optimize for r in results), strict=True)):

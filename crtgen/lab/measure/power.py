@@ -1,8 +1,8 @@
-"""The power of a board while it computes, from what an instrument recorded.
+"""Power of a computing board, from an instrument's recording.
 
-Read are ``.jls`` and CSV of a Joulescope, ``.ppk2`` and CSV of Nordic's Power Profiler Kit II, and
-``power_summary.csv`` of Ambiq's hpx. All of a file counts: the part in which the model runs is to be selected
-before it is exported.
+Formats are ``.jls`` and CSV of a Joulescope, ``.ppk2`` and CSV of Nordic's Power Profiler Kit II, and
+``power_summary.csv`` of Ambiq's hpx. The whole file counts: select the part in which the model runs before
+exporting.
 """
 
 import re
@@ -26,9 +26,9 @@ _COLUMN = re.compile(r"^#?\s*(current|voltage|power)\s*(?:[\[(]?\s*([mnuµ]?)[AV
 
 
 def mean_power(path: Path, volts: float | None = None) -> float:
-    """The mean of a recording, in watts; ``volts`` where it has currents only.
+    """Return the mean power of a recording, in watts; ``volts`` is needed if it has only currents.
 
-    Raises ``UsageError`` for a file that is none of those, holds no samples, or needs ``volts``.
+    Raises ``UsageError`` for another kind of file, for one without samples, or if ``volts`` is needed.
     """
     with budget.spending(str(path)) as spent:
         if not path.exists():

@@ -19,7 +19,7 @@ _REPEATED, _ROUNDS, _WORDS = 64, 2000, 160_000
 """Instructions of a kind in a loop, how often it runs, and words that a loop reads in all."""
 
 _SMALL, _LARGE, _RAM = 128, 4096, 32
-"""Words of what fits into most caches of a flash, of what fits into none, and of a part of the RAM."""
+"""Number of words that fit into most caches of a flash, that fit into none, and that fit into the RAM."""
 
 # Words that a round of the inner loop reads.
 _LOADS = 8
@@ -27,7 +27,7 @@ _LOADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A loop of ``rounds``: over ``words`` that are read, or else an instruction that is repeated.
+    """A loop of ``rounds`` over ``words`` that are read, or over a repeated instruction.
 
     ``constant`` words are in flash. Without rounds it is no loop.
     """

@@ -52,10 +52,10 @@ class LayerError:
 
 @dataclass(frozen=True, slots=True)
 class LostPart:
-    """Places of an output of which quantisation leaves almost nothing.
+    """Places of an output where quantisation leaves almost no information.
 
-    They are those from ``first`` to before ``end`` of the ``length`` along ``axis``. ``values`` is the number
-    of different values that the quantised network gives there, in all cases together. ``concat`` names the
+    They go from ``first`` to before ``end`` of the ``length`` along ``axis``. ``values`` is the number of
+    different values that the quantised network gives there, in all cases together. ``concat`` names the
     Concat that joins them with larger numbers under one scale, empty if there is none.
     """
 
@@ -76,12 +76,12 @@ class LostPart:
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """The agreement of the outputs of both networks over the calibration cases.
+    """Agreement of the first outputs of both networks over the calibration cases.
 
-    They are those of the first output. ``largest`` is the greatest difference, relative to the largest
-    absolute value of the float network; ``same`` is in how many cases the greatest element is the same one.
-    ``layers`` come in order of their ``sqnr``, worst first. ``lost`` are parts of outputs that one scale for
-    all would ruin; where a Concat is named there, it stays float32 and the figures are without that loss.
+    ``largest`` is the greatest difference, relative to the largest absolute value of the float network;
+    ``same`` is the share of cases with the same greatest element. ``layers`` are in order of their ``sqnr``,
+    worst first. ``lost`` are parts of outputs that one common scale would ruin; where a Concat is named, it
+    stays float32 and the figures are without that loss.
     """
 
     cases: int
@@ -149,7 +149,8 @@ def _inputs(model: Path) -> list[str]:
 
 
 def onnx_runtime() -> Any:
-    """Load ONNX Runtime without its telemetry, which is on by default; ``UsageError`` if it is not installed.
+    """Load ONNX Runtime without its telemetry, which is on by default. Raises ``UsageError`` if it is not
+    installed.
 
     From 1.29 on it sends what it runs to Microsoft, and keeps an identifier in the cache, unless this
     variable is set before it is loaded: ``disable_telemetry_events`` comes too late.

@@ -1,6 +1,6 @@
-"""The black box of a model: what a device remembers of its last runs, as cases and as SDS files.
+"""The black box of a model: a device's record of its last runs, as cases and as SDS files.
 
-The memory is that of ``crt/record.h``, SPEC.md section 9.
+The memory layout is that of ``crt/record.h``, SPEC.md section 9.
 """
 
 import struct
@@ -39,9 +39,9 @@ class RecordedRun:
 
 
 def read_memory(data: bytes, info: ModelInfo, runs: int, state_bytes: int) -> tuple[RecordedRun, ...]:
-    """The runs in the memory of a black box of ``runs`` runs, the oldest first.
+    """Return the runs in a black box of ``runs`` runs, the oldest first.
 
-    Raises ``ProtocolError`` for memory that is not that of this model.
+    Raises ``ProtocolError`` for memory that does not fit this model.
     """
     sizes = [-(-i.nbytes // 4) * 4 for i in (*info.inputs, *info.outputs)]
     states, each = -(-state_bytes // 4) * 4, _RUN.size + sum(sizes)

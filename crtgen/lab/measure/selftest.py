@@ -62,7 +62,7 @@ _WITHOUT_FAULTS = ("rp2040js", "Unicorn")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: what came out, and whether it is as it should be (None: no verdict)."""
+    """A check: its subject, its result, and whether that is as it should be (None: no verdict)."""
 
     name: str
     value: float | str | None
@@ -144,7 +144,7 @@ def _network(name: str) -> Model | Imported:
 
 
 def run_selftest(session: Session, board: Board, simulated: str, seen_by: str = "") -> Selftest:
-    """All checks, on a session that is open; the last one ends it."""
+    """Run all checks on an open session; the last one ends it."""
     return Selftest(
         board.name, board.summary, simulated, __version__, tuple(_checks(session, board, simulated)), seen_by
     )

@@ -28,9 +28,9 @@ _AS_IT_SUITS = Scaling()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A model that is evaluated: a pipeline, or a network, whose outputs are called ``names``.
+    """A model that is evaluated: a pipeline, or a network with output ``names``.
 
-    ``scaling`` makes real numbers of pixels for a network.
+    ``scaling`` turns pixels into real numbers for a network.
     """
 
     model: api.Model

@@ -1,4 +1,4 @@
-"""Does a device compute what is expected?"""
+"""Comparison of a device's outputs with the expected ones."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A case and where the device's output first differs from what is expected, if it does."""
+    """A case and the first difference of the device's output, if there is one."""
 
     case: str
     difference: Difference | None
@@ -45,12 +45,12 @@ def cases_of(
     count: int = 4,
     sliding: Sliding | None = None,
 ) -> dict[str, tuple[ReferenceRun, ...]]:
-    """Cases for each model of an image, by its name.
+    """Return cases for each model of an image, by its name.
 
-    They come from the file ``expect``, where those of several models are called ``<model>.case0_...``, or
-    are ``count`` random inputs whose outputs the numpy reference of the model ``source`` computes: of a
-    model with states, sequences of four runs; of one that is ``sliding``, windows over a random signal from
-    its start until four of them hold nothing else.
+    They come from the file ``expect``, in which cases of several models are called ``<model>.case0_...``.
+    Without one, they are ``count`` random inputs, whose outputs the numpy reference of the model ``source``
+    computes: sequences of four runs for a model with states; for a ``sliding`` one, windows over a random
+    signal from its start until four of them are full.
     """
     found = {}
     for info in models:

@@ -20,10 +20,10 @@ _NOISE = 0.0001
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """A job whose figures, or whose success, are not as they were; ``figures`` are metric, before, now.
+    """A job whose figures or success changed; ``figures`` are metric, before, now.
 
-    ``blame`` says what of that which goes in is another. ``same_code`` says that all that was generated is
-    the same, so that the tools are to blame, or the way to measure.
+    ``blame`` says which of its inputs changed. ``same_code`` says that the generated code is the same, so
+    that tools or measurement are the cause.
     """
 
     model: str
@@ -52,7 +52,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Two sweeps compared: how many jobs only one of them has, why jobs ran again, and what came of it."""
+    """Two sweeps compared: jobs that only one has, reasons of repeated jobs, and their results."""
 
     new: int
     gone: int
@@ -70,7 +70,7 @@ def _text(value: float | None) -> str:
 
 
 def compare(before: Iterable[StoreRow], now: Sequence[StoreRow]) -> Changes:
-    """Compare the jobs of the sweep ``before`` with those of now."""
+    """Compare the jobs of an earlier sweep with those of now."""
     old = {row.cell: row for row in before}
     pairs = [(old[row.cell], row) for row in now if row.cell in old]
     other = [(a, b) for a, b in pairs if a.digest != b.digest]

@@ -1,8 +1,8 @@
-"""Gives jobs to the workers of a Dask cluster, and takes what comes of them.
+"""Gives jobs to the workers of a Dask cluster, and collects their outcomes.
 
 Few jobs are with the cluster at a time, two for each worker: the scheduler's memory does not grow with the
 sweep, and a worker that dies takes hardly another job with it. Jobs that need a board of their own kind wait
-in a lane of their own, so that a slow board holds up nobody else.
+in a separate lane, so that a slow board delays nobody else.
 """
 
 import time
@@ -43,7 +43,7 @@ Workers = Mapping[str, Mapping[str, Any]]
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """A task on its way: by whom it was ``tried``, where it may go now, and what came of it last."""
+    """A task in progress: the workers that ``tried`` it, where it may go now, and its last outcome."""
 
     task: Task
     lane: str

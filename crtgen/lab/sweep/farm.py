@@ -26,7 +26,7 @@ _LOG_LEVEL = logging.CRITICAL
 
 
 def resource(board: str) -> str:
-    """The name of a board as a resource of Dask's: a worker has one of it."""
+    """Return a board's name as a Dask resource, of which a worker has one."""
     return f"board.{board}"
 
 

@@ -49,7 +49,7 @@ class JobOptions:
     feed: str = ""
 
     def label(self) -> str:
-        """The level, and what is not as it is by itself."""
+        """Return the level, and options that are not the default."""
         plain = JobOptions(self.optimize)
         changed = {k: v for k, v in asdict(self).items() if v != getattr(plain, k)}
         return ", ".join([self.optimize, *(f"{k} {_text(v)}" for k, v in changed.items())])
@@ -63,14 +63,13 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A model, called ``model`` by its file, for a board.
+    """A model, called ``model`` after its file, for a board.
 
     Files are named by the SHA-256 of their contents: the model's ``source``, its ``expect``ed cases and the
     file of an ``own_board``, the last two empty if there are none. Without expected cases ``cases`` random
-    inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` means a simulator where the
-    board has one and could be connected as well. On a real board whose firmware has slots the model goes into
-    the one called ``push``. ``trust`` is the digest of an archive whose code may run; it
-    is no part of the address.
+    inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` prefers a simulator to a
+    connected board. On a real board whose firmware has slots the model goes into the slot ``push``. ``trust``
+    is the digest of an archive whose code may run; it is no part of the address.
     """
 
     model: str
@@ -101,13 +100,15 @@ class Job:
         return Site(simulate=self.simulate and bool(target.simulator))
 
     def settings(self) -> str:
-        """All that is chosen, as JSON; the same choice gives the same text."""
+        """Return all choices as JSON; equal choices give equal text."""
         chosen = {**asdict(self.options), "cases": self.cases, "stack": self.stack, "simulate": self.simulate}
         files_and_place = {"expect": self.expect, "own_board": self.own_board, "push": self.push}
         return json.dumps(chosen | files_and_place, sort_keys=True)
 
     def digest(self, code: str, toolchain: str) -> str:
-        """The address of its result: what went in, by whose ``code``, built and run with which tools."""
+        """Return the address of its result: a digest of its inputs, of crtgen's ``code``, and of the
+        tools.
+        """
         parts = (KIND, self.model, self.source, self.board, self.settings(), code, toolchain)
         return content_digest(json.dumps(parts).encode())
 
@@ -218,7 +219,7 @@ def _boards() -> TemporaryFolder:
 
 
 def own_board(job: Job, content: bytes) -> Board:
-    """The board of a file; where this computer has the same file already, that one."""
+    """Return the board of a file; if this computer has the same file already, that board."""
     path = _boards().path / f"{job.board}.toml"
     for known in (_known_file(job.board), path):
         if known is not None and known.is_file() and known.read_bytes() == content:

@@ -44,7 +44,7 @@ __all__ = ["SWEEP", "Sweep", "asks_of_sweep", "read_sweep"]
 SWEEP = "sweep.toml"
 
 Values = Mapping[str, tuple[Any, ...]]
-"""The values of each axis that is named."""
+"""Values of each named axis."""
 
 
 @dataclass(frozen=True, slots=True)

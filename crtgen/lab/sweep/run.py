@@ -1,4 +1,4 @@
-"""A sweep from its file to its rows: what was done before is not done again."""
+"""A sweep from its file to its rows; known results are not measured again."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack

@@ -1,11 +1,11 @@
-"""The store: one row for each job, by the address of its content, in one file of SQLite.
+"""The store: one row for each job, by the address of its content, in an SQLite file.
 
 A row is made before its job runs and gets its outcome in one transaction, so a kill at any moment leaves a
-store that goes on. Rows are never made twice: the address is unique. A sweep is the set of its jobs, so the
-same sweep run again is the same sweep. Other measurements (``kind``) may be beside those of models.
+store that can be continued. Rows are never made twice: the address is unique. A sweep is the set of its jobs,
+so the same sweep run again is the same sweep. Other measurements (``kind``) may be beside those of models.
 
-A store may come with a clone, so it is used only if this person made it at this path, and each row has the
-person's mark over its columns (``crtgen.base.trust``). ``adopt`` marks a store that somebody else made.
+A store may come with a clone, so it is used only if this user made it at this path, and each row has the
+user's mark over its columns (``crtgen.base.trust``). ``adopt`` marks a store that somebody else made.
 """
 
 import json
@@ -108,7 +108,7 @@ class StoreRow(StoreEntry):
 
     @property
     def cell(self) -> tuple[str, str, str]:
-        """Model, board and label: what has the same in another sweep is compared with it."""
+        """Model, board and label, by which rows of different sweeps are compared."""
         return self.model, self.board, self.label
 
     @property
@@ -141,10 +141,10 @@ class JobStore:
     """A store in a file; a context manager that closes it."""
 
     def __init__(self, path: Path, *, adopted: bool = False) -> None:
-        """Open the store, or make it.
+        """Open the store, or create it.
 
-        Raises ``UsageError`` for a file that is none, and for one that this person did not make, unless it
-        is ``adopted``.
+        Raises ``UsageError`` for another kind of file, and for one that this user did not make, unless it is
+        ``adopted``.
         """
         self.path = path
         files.check_writable(path)
@@ -270,7 +270,7 @@ class JobStore:
         return self._sweep(number, name, started)
 
     def before(self, sweep: SweepInfo) -> SweepInfo | None:
-        """The sweep of the same name that was run last before this one."""
+        """Return the last sweep of the same name before this one."""
         found = self._read(
             "SELECT id, name, started FROM sweep WHERE name = ? AND id != ? ORDER BY run DESC LIMIT 1",
             (sweep.name, sweep.number),
@@ -363,7 +363,7 @@ def measurements_in(path: Path) -> int:
 
 
 def adopt(path: Path) -> None:
-    """Believe what is in a store from now on."""
+    """Trust the content of a store from now on."""
     with JobStore(path, adopted=True) as store:
         store.adopt()
 

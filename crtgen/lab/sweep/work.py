@@ -28,7 +28,7 @@ class Task:
 
 
 def perform(task: Task, contents: Mapping[str, bytes], unit: LocalBoard | None = None) -> Outcome:
-    """Run a job, on the board ``unit`` if it is given; if it does not answer, it is reset once."""
+    """Run a job, on the board ``unit`` if given; a board that does not answer is reset once."""
     try:
         _check_sameness(task)
     except CrtgenError as error:

@@ -37,7 +37,7 @@ FPDSCR = 0xE000EF3C
 """Value of FPSCR at the start: the rounding mode."""
 MPU_CONTROL, MPU_NUMBER, MPU_REGION, MPU_MEMORY = 0xE000ED94, 0xE000ED98, (0xE000ED9C, 0xE000EDA0), 0xE000EDC0
 MSPLIM = 1 << 41
-"""A place of its own for the register, which has no address."""
+"""Place of the register, which has no address."""
 
 NAMES = {
     ACTLR: "ACTLR", 0xE000ED0C: "AIRCR", CPACR: "CPACR", CCR: "CCR", VTOR: "VTOR", 0xE000EF34: "FPCCR",
@@ -119,7 +119,7 @@ class _ProtectedRegion(NamedTuple):
     base: int
     attributes: int
     parts: int
-    """Disabled subregions, one of eight bits each."""
+    """Subregions, a bit for each of eight, which disable."""
 
     def edges(self) -> Iterable[int]:
         return (

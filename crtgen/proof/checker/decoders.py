@@ -35,10 +35,10 @@ _BRANCH = re.compile(r"(b|bl|b[a-z]{2}|cbn?z|le|wls|wlstp|dlstp|letp)(\.\w+)? ")
 
 
 def agree(image: DecodedImage, used: Iterable[int]) -> dict[str, str]:
-    """The version and the digest of each decoder that takes the instructions at these addresses for the same.
+    """Return version and digest of each decoder that agrees with the instructions at these addresses.
 
-    LLVM comes with the package ``ziglang``; where that is not installed it is not asked. Raises ``Refusal``
-    for the first instruction about which two differ.
+    LLVM comes with the package ``ziglang``; without it, LLVM is not asked. Raises ``Refusal`` for the first
+    instruction about which two decoders differ.
     """
     code = [image.instructions[address] for address in sorted(used)]
     assembler = tool("as")
@@ -55,7 +55,7 @@ def agree(image: DecodedImage, used: Iterable[int]) -> dict[str, str]:
 
 
 def decoders() -> dict[str, str]:
-    """The version and the digest of each decoder that is here."""
+    """Return version and digest of each installed decoder."""
     objdump, assembler, zig = tool("objdump"), tool("as"), _zig()
     said = {
         "binutils": f"{_version([objdump, '--version'])}, SHA-256 {_digest(objdump)} and {_digest(assembler)}"

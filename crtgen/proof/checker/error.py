@@ -46,9 +46,10 @@ class Error:
 
 @dataclass(slots=True)
 class Bounds:
-    """Looks at words that are stored. ``span`` and ``error`` are of symbols, ``reach`` is the size of inputs.
+    """Checks words that are stored. ``span`` and ``error`` are those of symbols, ``reach`` is the size of
+    inputs.
 
-    A span is that of the exact number; what is stored may be beyond it by the error.
+    A span is that of the exact number; a stored number may leave it by the error.
     """
 
     network: RealNetwork

@@ -69,9 +69,9 @@ _COMMUTE = frozenset(("add", "mul", "and", "orr", "eor", "umulhi", "smulhi"))
 
 
 def shape_of(e: Node, leaf: Callable[[LinearSum], Hashable], memo: dict[int, Hashable]) -> Hashable:
-    """A number for the expression with what ``leaf`` says in place of its leaves.
+    """Return a number that identifies the expression with its leaves replaced by ``leaf``.
 
-    Equal numbers are equal functions. ``memo`` may name nodes by their ``id``.
+    Equal numbers mean equal functions. ``memo`` may name nodes by their ``id``.
     """
     if isinstance(e, Symbol):
         e = e.word

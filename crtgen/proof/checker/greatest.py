@@ -9,9 +9,9 @@ __all__ = ["greatest_of", "least_of", "single_symbol"]
 
 
 def greatest_of(word: Word, least: int = -128) -> tuple[frozenset[Symbol], int] | None:
-    """The symbols, and the greatest number, of which a word is the greatest; None if it is anything else.
+    """Return the symbols, and the constant, whose maximum a word is; None if it is not a maximum.
 
-    No number counts below ``least``.
+    Numbers below ``least`` do not count.
     """
     return _extreme_of(word, "max", least)
 

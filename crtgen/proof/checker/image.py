@@ -46,7 +46,7 @@ _ARCHITECTURES = {
 
 @dataclass(frozen=True, slots=True)
 class DecodedInstruction:
-    """``name`` without condition and width, ``kind`` what follows the dot (``s8``), operands as text."""
+    """``name`` without condition and width, ``kind`` from behind the dot (``s8``), operands as text."""
 
     address: int
     name: str
@@ -60,7 +60,7 @@ class DecodedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``size`` bytes at ``address``, of which the first are ``data``, which is stored at ``load``."""
+    """``size`` bytes at ``address``; the first ones are ``data``, which is stored at ``load``."""
 
     address: int
     load: int
@@ -100,7 +100,7 @@ class DecodedImage:
 
     @property
     def variable(self) -> tuple[tuple[int, int], ...]:
-        """First address and end of what may be written, and of what is copied there at the start."""
+        """First address and end of memory that may be written, and of its initial contents in flash."""
         moved = [s for s in self.segments if s.load != s.address or (s.is_written and not s.data)]
         ends = [0, *(s.end for s in moved)]
         gaps = [s.address - end for s, end in zip(moved, ends, strict=False)]  # of alignment
@@ -151,7 +151,7 @@ class DecodedImage:
 def read_image(path: Path) -> DecodedImage:
     """Read an ELF file for Arm.
 
-    Raises ``UsageError`` for what is none, ``ToolMissingError`` without binutils.
+    Raises ``UsageError`` for any other file, ``ToolMissingError`` without binutils.
     """
     try:
         with path.open("rb") as file:

@@ -30,7 +30,9 @@ _FRAME, _FRAME_WITH_UNIT, _FRAME_OF_TWO_WORLDS = 40, 112, 40
 
 @dataclass(frozen=True, slots=True)
 class Interrupts:
-    """``stack`` bytes are what all handlers take at most, ``written`` the words that they may change."""
+    """``stack`` is the most that all handlers take, in bytes; ``written`` are the words that they may
+    change.
+    """
 
     handlers: int = 0
     stack: int = 0

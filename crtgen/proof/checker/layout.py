@@ -13,7 +13,9 @@ __all__ = ["STACK_TOP", "allow", "only_model", "places", "variables"]
 
 
 def only_model(image: DecodedImage, stem: str = "") -> str:
-    """The name of an image's model; of several, that of a file. Raises ``UsageError`` if there is none."""
+    """Return the name of an image's model; of several, the one named like a file. Raises ``UsageError`` if
+    there is none.
+    """
     names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
     own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
     if len(names) != 1 and not own:
@@ -40,7 +42,7 @@ def places(image: DecodedImage, name: str, which: str, count: int) -> list[int]:
 
 
 def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
-    """Objects of a model in memory that is written, but for the arena."""
+    """Return a model's objects in writable memory, except the arena."""
     models = [n.removesuffix("compute") for n in image.symbols if n.endswith("_compute")]
     longer = tuple(n for n in models if n.startswith(f"{name}_") and n != f"{name}_")
     others = (f"{name}_arena", *longer)

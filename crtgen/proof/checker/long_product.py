@@ -1,7 +1,7 @@
-"""Products of 64 bits on cores that have none: what libgcc's function gives is seen to be the product.
+"""64-bit products on cores without them: libgcc's function is recognised as the product.
 
 The function multiplies halves (Knuth, The Art of Computer Programming, 4.3.1). Its result is taken for the
-product only if both words are, operation by operation, what ``_by_halves`` writes down.
+product only if both words are, operation by operation, those of ``_by_halves``.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,7 +15,9 @@ __all__ = ["as_product"]
 
 
 def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word, Word]:
-    """The two words that a call gave back, as those of the product of its arguments if they are that."""
+    """Return the words of a product of the arguments if ``low`` and ``high`` are that; else the two words
+    unchanged.
+    """
     u, u_high, v, v_high = arguments
     made = [_by_halves(u, u_high, v, v_high, lower) for lower in (_by_shifts, _by_mask)]
     names: dict[int, Hashable] = {id(a): ("argument", id(a)) for a in arguments if not isinstance(a, int)}

@@ -1,7 +1,8 @@
-"""Numbers of 64 bits in two words, where they are one sum: the sum, and its upper word.
+"""64-bit numbers in two words that are one sum: the sum, and its upper word.
 
 The lower word is a ``LinearSum`` in the integers, of which the word is the lower 32 bits; the upper word is
-the operation ``upper`` of the same sum. Whoever makes such a pair has to know that the sum keeps to 64 bits.
+the operation ``upper`` of the same sum. Whoever makes such a pair has to ensure that the sum fits into 64
+bits.
 """
 
 from crtgen.proof.checker.value import M32, LinearSum, Word, WordOp, signed

@@ -44,7 +44,7 @@ from crtgen.proof.checker.words import add, is_same, select
 __all__ = ["LR", "PC", "PREDICATED", "SP", "CallSite", "Machine", "Step"]
 
 Step: TypeAlias = Callable[[], int | None]
-"""Runs an instruction; gives the address of the next one unless that is the one behind it."""
+"""Runs an instruction; returns the address of the next one unless that follows directly."""
 
 Flags: TypeAlias = tuple[str, Word, Any, Word]
 """``sub``: of a - b. ``add``: of a + b + c. ``result``: N and Z of a; C is b, or that of the flags b.
@@ -71,7 +71,7 @@ class CallSite:
 
 
 class _Again(Exception):
-    """A way came back to a branch of which a way is being run."""
+    """Raised when a path returns to a branch whose path is being run."""
 
 
 class Machine:
@@ -94,13 +94,13 @@ class Machine:
         self.compared: tuple[Word, Word] | None = None
         """Result of the FPU's last comparison."""
         self.predicate: int | None = None
-        """Which of 16 bytes take part where an operation asks for it; None: nothing set it."""
+        """Predicate of 16 bytes for operations that use it; None if nothing has set it."""
         self.conditions: tuple[list[Word], int] | None = None
         """Predicates of lanes that depend on inputs, with the bytes of a lane."""
         self.tail = 0
         """Bytes of an element, within a loop with tail predication."""
         self.block: int | None = None
-        """The next instruction of the IT or VPT block that is being run."""
+        """Next instruction of the IT or VPT block that is being run."""
         self.uses_unit = False
         """True once an instruction of the FPU or of Helium was run."""
         self.count = self.slack = self.cycles = 0
@@ -119,9 +119,9 @@ class Machine:
         self.meetings: dict[int, dict[int, int | None]] = {}
         self.ways = 0
         self.open: set[tuple[int, int]] = set()
-        """Branches of which a way is being run: address and depth of calls."""
+        """Branches whose paths are being run: address and depth of calls."""
         self.nearer: dict[int, int] = {}
-        """Meeting point of a branch's ways, if it is before the common postdominator."""
+        """Point where the paths of a branch meet, if that is before the common postdominator."""
 
     # ---- running
 
@@ -245,11 +245,11 @@ class Machine:
         return self.give_back(to)
 
     def alike(self) -> "Machine":
-        """Another core with the same image, of which no memory may be written yet."""
+        """Return another core with the same image and no writable memory yet."""
         return Machine(self.image, self.limit, self.timing)
 
     def limit_stack(self, word: Word) -> None:
-        """Set where the stack ends. Raises ``Refusal``: only what comes from a reset may."""
+        """Set the stack's limit. Raises ``Refusal`` unless the value comes from a reset."""
         raise Refusal("a register that is not followed")
 
     def rename(self, word: Word, symbol: Word) -> None:
@@ -312,7 +312,7 @@ class Machine:
         self.flags = ("result", v, carry, 0)
 
     def set_sign(self, v: Word) -> None:
-        """Flags of an operation that leaves C as it was."""
+        """Set N and Z from a result; C and V stay."""
         before = self.flags
         self.flags = ("result", v, before[2] if before[0] == "result" else before, 0)
 
@@ -425,7 +425,7 @@ class Machine:
         raise Refusal("a branch outside of any function depends on an input")
 
     def both(self, holds: WordOp, one: Callable[[], int], other: Callable[[], int]) -> int:
-        """Run both ways; afterwards each register and word of memory is that of the way that is taken."""
+        """Run both paths; afterwards each register and word of memory is that of the path that is taken."""
         self.ways += 1
         if self.ways > _MOST_WAYS:
             raise Refusal("branches that depend on inputs are too deep")

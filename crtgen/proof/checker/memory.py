@@ -1,8 +1,8 @@
-"""The memory of an image: constants, and what a run may write, which holds nothing known before it.
+"""The memory of an image: constants, and writable memory, which holds nothing known before the run.
 
-A byte is readable if the image loads it or the run may write it; all others are refused, also within a word
-of which other bytes are there. Below the stack pointer nothing is anybody's: an interrupt stores there at
-any time. Accesses there are refused, and what stood there is unknown when the stack grows again.
+A byte is readable if the image loads it or the run may write it; all others are refused, even within a word
+that has other bytes. Below the stack pointer nothing belongs to anybody: an interrupt stores there at any
+time. Accesses there are refused, and its contents are unknown when the stack grows again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -56,9 +56,9 @@ Pick: TypeAlias = Callable[[Word, Word], Word]
 class WordMemory:
     """Words by address / 4; a word that bytes were stored to is a list of four.
 
-    ``recognise`` looks at the lowest ``bits`` of a word that is stored: it gives the symbol of a tensor, or a
-    number, where they are proven to be that, and None for what is no output. ``sizes`` are the bits that
-    outputs have. A byte that is none is forgotten; words and halves may be what kernels keep for later.
+    ``recognise`` looks at the lowest ``bits`` of a stored word: it returns the symbol of a tensor, or a
+    number, if they are proven to be that, and None for what is no output. ``sizes`` are the sizes of outputs
+    in bits. A byte that is none is forgotten; words and halves may be intermediate values of kernels.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WordMemory:
                 self.words[first + k >> 2] = int.from_bytes(bytes(b or 0 for b in edge), "little")
 
     def allow(self, first: int, end: int) -> None:
-        """Let a run write there. What is there before is unknown."""
+        """Let a run write there. Previous contents are unknown."""
         for i in range(first >> 2, (end + 3) >> 2):
             if i in self.words or i in self.edges:
                 raise Refusal(f"constants of the image and memory that it writes overlap at {4 * i:#x}")
@@ -120,7 +120,7 @@ class WordMemory:
         self.stack, self.floor = range(bottom >> 2, top >> 2), top
 
     def give_back(self, floor: int) -> None:
-        """Move the end of the stack up: nothing is known of what was below."""
+        """Move the end of the stack up; contents below become unknown."""
         for i in range(self.floor >> 2, floor >> 2):
             if i in self.words:
                 self._before(i, self.words[i])
@@ -254,7 +254,7 @@ class WordMemory:
         self.words[i] = parts
 
     def store_low_byte(self, a: Word, v: Word) -> None:
-        """The lowest byte of a word; the word itself is what is looked at."""
+        """Store the lowest byte of a word; recognition looks at the whole word."""
         b = low_byte(v)
         if isinstance(b, WordByte) and b.word is v:
             a = _address(a)
@@ -341,7 +341,7 @@ class WordMemory:
     # ---- both ways of a branch
 
     def merge(self, i: int, a: Content | None, b: Content | None, pick: Pick) -> None:
-        """Merge two contents of a word by the way that is taken."""
+        """Merge two contents of a word by the path that is taken."""
         if a is b:
             self.words[i] = a if a is not None else unknown()
             return

@@ -110,7 +110,7 @@ class Proof:
     error: Error | None
     """Error bound of a float32 network; None for other networks."""
     network: Network = field(repr=False, compare=False)
-    """Its layers say what they need, and where they found bytes wrong."""
+    """Its layers list what they need, and where bytes were wrong."""
 
     @property
     def is_proven(self) -> bool:
@@ -148,13 +148,14 @@ def prove(
 ) -> Proof:
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
-    Without a name it is the image's only such function, or the one with the name of the file. Of a core whose
-    ``timing`` is known cycles are counted. A network with states is proven twice: from what memory is after a
-    start, and from any state, which is what every further run begins with. An image that slides over a signal
-    gets what is new of each ``window``. For the bound of the error inputs of float32 are between -``reach``
-    and ``reach``, for all else they may be anything.
+    Without a name it is the image's only such function, or the one with the name of the file. If the core's
+    ``timing`` is known, cycles are counted. A network with states is proven twice: from memory after a start,
+    and from any state, with which every further run begins. An image that slides over a signal gets the new
+    part of each ``window``. For error bounds, float32 inputs are between -``reach`` and ``reach``; otherwise
+    they may be anything.
 
-    Raises ``CrtgenError`` for files that cannot be read; all else that is not followed is in the proof.
+    Raises ``CrtgenError`` for files that cannot be read; anything else that is not followed is part of the
+    proof.
     """
     start = time.process_time()
     image, network = read_image(path), _network(model)

@@ -1,8 +1,8 @@
-"""Operations on numbers of float32, as words that hold their bits.
+"""Operations on float32 numbers, as words that hold their bits.
 
-They round to the nearest, halves to even, which is how a core comes out of a reset. Those of Helium take
-numbers that are too small for all of their digits for 0, and give 0 in their place: their names end with
-``_fz``. What is no number (NaN) is not followed: an operation that meets one raises ``Refusal``.
+They round to the nearest, halves to even, as a core does after a reset. Helium's operations replace operands
+and results that are too small for full precision by 0: their names end with ``_fz``. An operation that meets
+NaN raises ``Refusal``.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _SMALLEST = np.float32(2.0**-126)
 
 
 def number_of(v: V) -> Any:
-    """The numbers whose bits these are. Raises ``Refusal`` where one is none."""
+    """Return the numbers with these bits. Raises ``Refusal`` for NaN."""
     found = (np.asarray(v) & 0xFFFFFFFF).astype(np.uint32).view(np.float32)
     if np.isnan(found).any():
         raise Refusal("an operation on what is no number (NaN)")

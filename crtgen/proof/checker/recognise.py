@@ -57,10 +57,10 @@ _MOST_SUMS = 1 << 25
 
 
 class Recogniser:
-    """Looks at what is stored: bytes, halves, words.
+    """Looks at stored bytes, halves and words.
 
-    A byte that is no output of any layer is forgotten: what depends on it is not proven. ``forgotten`` counts
-    them, up to ``limit``. ``rename`` is told that all bits of a word are a symbol.
+    A byte that is no output of any layer is forgotten: nothing that depends on it is proven. ``forgotten``
+    counts them, up to ``limit``. ``rename`` is told that all bits of a word are a symbol.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class Recogniser:
 
 
 def source_of(word: Word) -> str:
-    """Return a description of what a word depends on, beginning with what no output may depend on."""
+    """Describe what a word depends on, beginning with forgotten bytes."""
     if has_unknown(word):
         return "memory or a register that nothing wrote"
     symbols = [s for leaf in leaves(word) for s in leaf.terms()]

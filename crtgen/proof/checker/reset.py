@@ -36,10 +36,10 @@ _CORES = (
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """``stack`` are the bytes that are in use when the network's function is called, of ``reserved``.
+    """Result of following an image from its reset: ``stack`` bytes in use at the call, of ``reserved``.
 
-    ``vectors`` is the address of the table that the core has to start from. ``stopped`` says why it was not
-    followed to the call, or what is not right there; nothing else is said then.
+    ``vectors`` is the address of the table that the core has to start from. ``stopped`` says why the image
+    could not be followed to the call, or what is wrong there; the other fields are then unknown.
     """
 
     instructions: int = 0
@@ -67,9 +67,9 @@ class Needs:
 
 
 def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[int]]:
-    """Run an image from its reset to the first call of the network, which has to find what it needs.
+    """Run an image from its reset to the first call of the network, and check its premises there.
 
-    Gives the addresses of what was run, too.
+    Also returns the addresses of executed instructions.
     """
     found, code = Reset(), set[int]()
     for core in _CORES:
@@ -266,7 +266,7 @@ class MemoryWithDevices(WordMemory):
             raise Refusal(f"a write to a register of the core that is not followed: {a:#x}, {name}")
 
     def store(self, a: Word, v: Word) -> None:
-        """A word; one of a region of the MPU goes to that."""
+        """Store a word; a store to the MPU's registers goes to the selected region."""
         if isinstance(a, int) and a in registers.MPU_REGION:
             self._store_region(registers.MPU_REGION.index(a), v)
         elif isinstance(a, int) and _is_followed(a >> 2) and not isinstance(v, int):
@@ -299,7 +299,7 @@ def _is_followed(i: int) -> bool:
 
 
 class StartingCore(Machine):
-    """A core that was just reset, with the image where it is loaded."""
+    """A core just after reset, with the image at its load addresses."""
 
     starts = True
 
@@ -373,7 +373,7 @@ class StartingCore(Machine):
         return with_unit, following, cycles
 
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
-        """A branch that depends on a device, perhaps that of a loop which waits for it."""
+        """Take a branch that depends on a device, perhaps that of a loop which waits for it."""
         body = [i for a, i in self.image.instructions.items() if taken <= a < pc]
         plain = body and not any(is_jump(i) or i.name.startswith("it") for i in body)
         if plain and self._waited(holds, pc, taken):

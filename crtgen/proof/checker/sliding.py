@@ -23,7 +23,7 @@ __all__ = ["SlidingWindow", "kept", "repeats", "windows"]
 
 
 Kept: TypeAlias = tuple[Value | None, int]
-"""A number, or a symbol and which of its bytes; None for all else."""
+"""A number, or a symbol and one of its bytes; None for anything else."""
 
 
 class SlidingWindow(NamedTuple):
@@ -72,7 +72,7 @@ def _objects(values: Sequence[Value]) -> Any:
 
 
 def kept(span: tuple[int, int], byte: Callable[[int], Byte]) -> list[Kept]:
-    """Return the elements of which a state's bytes consist."""
+    """Return the elements that a state's bytes belong to."""
     return [_named(byte(at)) for at in range(*span)]
 
 

@@ -84,7 +84,7 @@ class SoftmaxRow:
         return {key: d * sign for key, (_, sign) in self.differences.items()}
 
     def support(self, e: Node, known: dict[int, frozenset[Symbol]] | None = None) -> frozenset[Symbol]:
-        """The symbols on whose differences a node depends."""
+        """Return the symbols on whose differences a node depends."""
         memo = self._supports if known is None else known
         if isinstance(e, int):
             return frozenset()
@@ -161,7 +161,7 @@ def _terms(e: Node) -> Iterator[Node]:
 
 
 class _Element:
-    """One output, as a function of its difference and of the sum."""
+    """An output, as a function of its difference and of the sum."""
 
     def __init__(self, row: SoftmaxRow, word: Word, total: WordOp) -> None:
         self.row, self.layer, self.word, self.total = row, row.layer, word, total
@@ -169,7 +169,7 @@ class _Element:
         self.product: tuple[Node, Word, Word] | None = None
         """The node of the product, the power and the reciprocal."""
         self.zeros: list[Word] = []
-        """Words of signs that must be 0 for it to be their product."""
+        """Words of signs that must be 0 for the node to be their product."""
         self._supports: dict[int, tuple[bool, bool]] = {}
         self._find(word)
 
@@ -290,9 +290,10 @@ class _Element:
 
 
 def rounded_product(e: Node) -> tuple[Word, Word, list[Word]] | None:
-    """The a and b of a node that is (a * b + 2^30) >> 31, for factors that are not negative.
+    """Return a and b of a node that is (a * b + 2^30) >> 31, for factors that are not negative.
 
-    Compilers may add b * z to the upper word, where z is the sign of a: what has to be 0 is given, too.
+    Compilers may add b * z to the upper word, where z is the sign of a; also returned are the words that must
+    be 0.
     """
     if not isinstance(e, WordOp):
         return None

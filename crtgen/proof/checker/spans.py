@@ -1,7 +1,7 @@
-"""Between which numbers an expression of one number of float32 stays, while that is between two others.
+"""Bounds of an expression of one float32 number, while that is between two others.
 
-Each operation is computed at the ends of its operands: rounded results never fall where exact ones do not.
-What is read twice counts as two, so that a span may be too wide, never too narrow.
+Each operation is computed at the ends of its operands, since rounding keeps order. An operand that is read
+twice counts as two, so that bounds may be too wide, never too narrow.
 """
 
 from collections.abc import Callable
@@ -135,11 +135,11 @@ def _always(name: str, a: Span, b: Span) -> Any:
 def where_wrong(
     word: Word, ends: tuple[int, int], bits: Callable[[Any], Any], wanted: Callable[[Any], Any]
 ) -> tuple[int, int] | None:
-    """The place of a number for which the word is not what is wanted, and what it is; None if there is none.
+    """Return the place of a number for which the word is wrong, and its value there; None if there is none.
 
-    ``bits`` gives the number at a place, from the least at ``ends[0]`` on; ``wanted`` never falls. Spans of
-    places are halved until the word is one integer in each, the one that is wanted. Raises ``Refusal`` where
-    it cannot be said.
+    ``bits`` gives the number at a place, from the least at ``ends[0]`` on; ``wanted`` never falls. Intervals
+    of places are halved until the word is the one wanted integer in each. Raises ``Refusal`` if that cannot
+    be decided.
     """
     low, high = (np.array([end], np.int64) for end in ends)
     looked = 0

@@ -197,5 +197,5 @@ _counter = iter(range(1 << 62))
 
 
 def unknown() -> WordOp:
-    """A word of which nothing is known: not even that it is the same when it is read twice."""
+    """Return a word of which nothing is known, not even that two reads of it are equal."""
     return WordOp("unknown", next(_counter))

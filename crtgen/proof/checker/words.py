@@ -206,7 +206,7 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
 
 
 def low_half(x: Word) -> Word:
-    """A word of which the lower 16 bits are those of ``x``."""
+    """Return a word whose lower 16 bits are those of ``x``."""
     if isinstance(x, WordOp) and x.name == "sel":
         taken, a, b = x.args
         if isinstance(taken, WordOp) and isinstance(a, Halves) and isinstance(b, Halves):
@@ -215,12 +215,12 @@ def low_half(x: Word) -> Word:
 
 
 def raw_halves(x: Word) -> tuple[Word, Word]:
-    """The halves modulo 2^16: words of which the lower 16 bits count."""
+    """Return the halves modulo 2^16: words of which the lower 16 bits count."""
     return (x.low, x.high) if isinstance(x, Halves) else halves_of(x)
 
 
 def sum_of(x: Word) -> LinearSum | None:
-    """The word as a sum, where it is one modulo 2^32."""
+    """Return the word as a sum, if it is one modulo 2^32; else None."""
     if isinstance(x, LinearSum):
         return x
     if isinstance(x, int):

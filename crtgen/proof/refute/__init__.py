@@ -1,11 +1,11 @@
-"""Looks for an input for which an image that is not proven gives something else than its network.
+"""Search for an input for which an unproven image differs from its network.
 
-It stands outside of the checker, and nothing that is proven rests on it.
+It is outside of the checker, and no proof depends on it.
 
 ::
 
-    numbers         the network on numbers, and which way inputs push what is inside
-    inputs          which inputs are worth trying
+numbers         the network on numbers, and the direction in which inputs push inner values
+    inputs          inputs that are worth trying
     qemu            runs the image's function on them, from its own reset
     counterexample  compares
 """

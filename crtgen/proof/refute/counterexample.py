@@ -1,4 +1,4 @@
-"""An input for which an image gives something else than the network: found by running both."""
+"""Finds an input for which an image differs from the network, by running both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -110,9 +110,10 @@ def _short(x: Numbers) -> str:
 
 
 def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
-    """Look for an input for which the image at ``path`` does not what its network says.
+    """Look for an input for which the image at ``path`` differs from its network.
 
-    Runs are QEMU's, from reset on, where it simulates the ``board``; else the checker's own, on numbers.
+    QEMU runs the image from its reset, if it simulates the ``board``; otherwise the checker runs it on
+    numbers.
     """
     image = read_image(path)
     try:

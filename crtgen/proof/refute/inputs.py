@@ -1,4 +1,4 @@
-"""Inputs that are worth trying: those at which the proof saw something else first, then corners, then any."""
+"""Inputs that are worth trying: those at which the proof saw a difference, then corners, then random ones."""
 
 from collections.abc import Iterator
 from typing import TypeAlias

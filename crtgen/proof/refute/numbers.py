@@ -1,4 +1,4 @@
-"""Evaluate a network that ``crtgen.proof.checker.network`` read on given inputs: what an image owes."""
+"""Evaluates a network of ``crtgen.proof.checker.network`` on given inputs, for the right outputs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -22,10 +22,10 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class OnNumbers:
-    """Runs a network on numbers, and says which way its inputs push what is inside.
+    """Runs a network on numbers, and tells in which direction its inputs push inner values.
 
-    ``inputs`` are the symbols of its inputs, then those of ``states`` where it has any: those of a later run.
-    Each symbol has a place in an array of all. Raises ``Refusal`` for a layer that has no meaning on numbers.
+    ``inputs`` are the symbols of its inputs, then those of ``states`` before a later run. Each symbol has a
+    place in an array of all. Raises ``Refusal`` for a layer without a definition on numbers.
     """
 
     def __init__(self, network: Network) -> None:
@@ -57,7 +57,7 @@ class OnNumbers:
         return numbers
 
     def results(self, x: Numbers) -> tuple[Numbers, Numbers]:
-        """The network's outputs, and its next states, each one behind the other."""
+        """Return the network's outputs, and its next states, each concatenated."""
         numbers = self.run(x)
         return self._outputs.read(numbers), self._next.read(numbers)
 

@@ -68,7 +68,7 @@ def at_compute(image: DecodedImage, board: Board, entry: int, instructions: int)
 
 
 class _Debugger:
-    """GDB's remote protocol, as far as it is needed here (GDB's manual, appendix E)."""
+    """GDB's remote protocol, as far as needed here (GDB's manual, appendix E)."""
 
     def __init__(self, line: socket.socket) -> None:
         self.line, self.buffer = line, b""

@@ -34,7 +34,7 @@ _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
 
 @dataclass(frozen=True, slots=True)
 class DspConvView:
-    """A convolution: groups of three pixels, then what is left of an image. Outputs have ``size`` bytes."""
+    """A convolution: groups of three pixels, then the remaining ones. Outputs have ``size`` bytes."""
 
     size: int
     channels: int

@@ -11,7 +11,7 @@ _AT_ONCE = 4  # words
 
 @cache
 def copy() -> Routine:
-    """``copy(to, from, bytes)``, forwards: ``to`` may be before ``from`` in the same rows."""
+    """``copy(to, from, bytes)``, forwards: ``to`` may overlap ``from`` if it is lower."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes, forwards.")
     to, source, left = f.arguments
     words = f.cores("words", _AT_ONCE)

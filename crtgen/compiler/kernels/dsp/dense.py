@@ -62,9 +62,10 @@ class DspDenseView:
 
 @design(FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output.
+    """Compute four outputs at a time for a single row, else use the matrix design; None if inexact or for one
+    output.
 
-    A convolution is one if its only window is the whole image; None for others.
+    A convolution counts as dense if its only window is the whole image; other convolutions give None.
     """
     fits = isinstance(op, FullyConnected) or is_row(op, sig)
     return dense_kernel(op.parameters(sig), sig, target) if fits else None

@@ -199,10 +199,11 @@ def _pack(columns: Int64, constants: Words) -> tuple[Words, Words]:
 
 
 def _pack_nibbles(columns: Int64, constants: Words) -> tuple[Words, Words]:
-    """``[channel, 2]`` words of weights of four bits, and ``constants`` less what went into them.
+    """Return ``[channel, 2]`` words of 4-bit weights, and ``constants`` less what these words encode of them.
 
-    Bytes 0 to 2 of the first word are of the first column, in the high halves, and of the second. The third
-    one is in byte 0 of the second word, and in byte 3 of the first. The other bytes hold the second constant.
+    Bytes 0 to 2 of the first word hold the first column in their high halves, and the second column. The
+    third column is in byte 0 of the second word, and in byte 3 of the first. The other bytes hold the second
+    constant.
     """
     first, second, third = (columns & 15).transpose(1, 0, 2)
     taps = ((16 * first + second) << np.array([0, 8, 16])).sum(axis=1)

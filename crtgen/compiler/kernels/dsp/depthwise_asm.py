@@ -77,7 +77,9 @@ def _load(f: Function, k: PackedColumns, words: Sequence[str], rows: Sequence[st
 
 @lru_cache(maxsize=256)
 def widen_padding(k: PackedColumns) -> Routine:
-    """``widen(to, a, b, steps)``: the same, the bytes between columns of each row are a half of ``steps``."""
+    """``widen(to, a, b, steps)``: like ``widen``; half of ``steps`` is the distance of columns in bytes, for
+    each row.
+    """
     f = Function(
         "widen_padding",
         "uint32_t *to",
@@ -141,9 +143,9 @@ def _short_columns(f: Function, places: Sequence[str], words: Sequence[str]) -> 
 class Channel:
     """A channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, else one.
 
-    ``single`` is one more that may be left. ``compact``: the weights' words hold a constant of the
+    ``single`` is one more row, if left over. ``compact``: the weights' words also hold a constant of the
     requantisation. ``out_row_bytes`` are between two rows of outputs. ``packed``: weights have four bits, and
-    sums have 16 times their values.
+    sums are 16 times their values.
     """
 
     stride: int

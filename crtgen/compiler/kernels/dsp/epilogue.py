@@ -188,7 +188,7 @@ def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lane
 
 
 def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
-    """Return the form ``rounded`` for ``lanes`` equal channels; None if there is none."""
+    """Return the form ``rounded`` for ``lanes`` equal channels, or None."""
     form = solve_rounded(rescale)
     if form is None:
         return None

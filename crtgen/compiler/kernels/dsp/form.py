@@ -19,7 +19,7 @@ __all__ = ["BYTES", "HALFWORDS", "NIBBLES", "Form", "Products", "fits"]
 
 
 class Products(Protocol):
-    """A kernel while it is written, as forms see it."""
+    """A kernel under construction, as forms see it."""
 
     f: Function
     weights: str
@@ -32,7 +32,9 @@ class Products(Protocol):
         """Two inputs of each pixel."""
 
     def products(self, sums: Sequence[str], weights: str, first: bool = False) -> None:
-        """These inputs times two weights; ``first``: the sums begin with that of the last pixel."""
+        """Multiply these inputs by two weights; with ``first``, sums begin with the product of the last
+        pixel.
+        """
 
 
 class Form:
@@ -46,14 +48,14 @@ class Form:
     taps: ClassVar[int] = 2
     spills: ClassVar[bool] = True
     steps_of_a_word: ClassVar[int] = 1
-    """Steps, of two inputs each, whose weights share a word."""
+    """Steps of two inputs each whose weights share a word."""
 
     def name(self, bits: int) -> str:
         """Return the name of functions with outputs of ``bits`` bits."""
         raise NotImplementedError
 
     def pin(self, t: Products) -> None:
-        """Take a register for a value that is needed all the time."""
+        """Take a register for a value that is needed throughout."""
 
     def steps(self, t: Products, count: int, fresh: bool) -> None:
         """Append steps; the ``fresh`` ones begin sums."""
@@ -78,7 +80,7 @@ class Form:
         return True
 
     def starts(self, a: Int64, b: Int64) -> Words:
-        """``[pair, 2]``: what the sums begin with, from the starts of both channels."""
+        """Return ``[pair, 2]``: the initial sums, from the start values of both channels."""
         return np.stack([words((a << self.gain) + b if self.gain else a), words(b)], axis=1)
 
     @property
@@ -112,10 +114,10 @@ class _Halfwords(Form):
 
 
 class _Bytes(Form):
-    """Bytes a0, b0, a1, b1 of two inputs, widened by SXTB16: each channel has its own sums of 32 bits.
+    """Bytes a0, b0, a1, b1 of two inputs, widened by SXTB16; each channel has its own 32-bit sums.
 
-    It serves inputs of int16, and those of int8 where 24 bits do not hold a sum or weights of -128 do not go
-    together. Of a channel that is alone, only A is computed.
+    It serves int16 inputs, and int8 inputs whose sums need more than 24 bits or whose weights of -128 do not
+    go together. For a single channel only A is computed.
     """
 
     gain = 0

@@ -1,4 +1,4 @@
-"""A convolution for the matrix micro-kernel: where it goes, what it packs, and its weights."""
+"""A convolution for the matrix micro-kernel: its windows, packing and weights."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ __all__ = ["DspLayer"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DspLayer:
-    """All that is decided of a layer before its code is."""
+    """Decisions about a layer, made before its code is written."""
 
     walk: Walk
     packing: Packing

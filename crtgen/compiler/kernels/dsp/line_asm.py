@@ -24,7 +24,7 @@ _COUNT, _START = "[sp, #0]", "[sp, #4]"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Word:
-    """Two taps: 2m and the one behind it, or ``odd``, the one before it."""
+    """A word of two taps: 2m and the next one or, if ``odd``, 2m and the one before."""
 
     m: int
     odd: bool

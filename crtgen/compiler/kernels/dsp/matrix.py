@@ -24,10 +24,10 @@ _MAX_STRIDE = 2040  # bytes of a pixel: two pixels on must be within the 12 bits
 class WeightStream:
     """The packed weights of a layer.
 
-    ``pairs`` is how many pairs of channels there are, of ``pair_words`` words: ``pack`` makes those of some
+    There are ``pairs`` pairs of channels, of ``pair_words`` words each; ``pack`` makes the words of some
     pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs step by two
-    channels, and one more, if ``odd``, ends at the last channel. ``swapped`` is that of ``Micro``. ``alone``:
-    the only pair is twice the same channel. ``end_words`` of a pair are what requantises.
+    channels, and one more, if ``odd``, ends at the last channel. ``swapped``: see ``Micro``. ``alone``: the
+    only pair is the same channel twice. ``end_words`` of a pair hold the requantisation.
     """
 
     pack: Callable[[slice], Words]
@@ -119,12 +119,12 @@ def weight_stream(
     rescale: Rescale,
     each: bool = False,
 ) -> WeightStream | None:
-    """The stream of ``weights[O, inputs of a window]``; ``bias[O]`` is all that does not depend on the input.
+    """Return the stream of ``weights[O, inputs of a window]``; ``bias[O]`` includes everything that does not
+    depend on the input.
 
-    ``each`` is that of ``epilogue_lanes``.
-
-    None for too many channels, one channel that is to share sums or have its own shift, sums or weights that
-    the form does not hold, or no exact requantisation.
+    ``each``: see ``epilogue_lanes``. None for too many channels, for one channel that would have to share
+    sums or have its own shift, for sums or weights that the form cannot hold, and without an exact
+    requantisation.
     """
     channels, size = len(weights), rescale.scheme.activations.itemsize
     if (channels < 2 and (form.gain or each)) or channels * (4 if rescale.is_sum else size) > _MAX_STRIDE:

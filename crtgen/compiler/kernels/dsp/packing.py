@@ -108,7 +108,7 @@ def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
 class PackingWriter(Writer):
     """``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``.
 
-    Writes the packing of windows: bytes that fill no word, then words in loops or one by one.
+    Packs bytes that fill no word first, then words, in loops or one by one.
     """
 
     def __init__(self, packing: Packing, pixels: int) -> None:

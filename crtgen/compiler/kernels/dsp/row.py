@@ -55,11 +55,11 @@ class RowForm:
         raise NotImplementedError
 
     def sums(self, f: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Registers of the sums of several outputs, and of those of one."""
+        """Return the registers of the sums of several outputs, and of a single output."""
         raise NotImplementedError
 
     def begin(self, t: "Outputs") -> None:
-        """Append what is done once."""
+        """Append the code before the loop."""
 
     def step(self, t: "Outputs") -> None:
         """Append two words of inputs times their weights."""
@@ -79,7 +79,7 @@ class RowForm:
         raise NotImplementedError
 
     def apart(self, t: "Outputs") -> tuple[str, ...]:
-        """Append what parts the sums; those of the four outputs."""
+        """Append code that separates the sums of four outputs."""
         raise NotImplementedError
 
     def heads(self, start: Int64) -> Words:

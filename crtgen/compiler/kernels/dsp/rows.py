@@ -36,8 +36,8 @@ class OutputStore:
 class Chunk:
     """Outputs computed together: ``columns`` are the offsets of the words to load, each with its products.
 
-    In a round the load at ``data_step`` moves its pointer there, and what is loaded behind it counts from
-    there. ``output_step`` is what the last store, of offset 0, moves its own by. Both are 0 for no move.
+    In a round, the load at ``data_step`` advances its pointer, from which later loads count. ``output_step``
+    is how far the last store, of offset 0, advances its pointer. Both are 0 for no advance.
     """
 
     columns: tuple[tuple[int, tuple[Mac, ...]], ...]

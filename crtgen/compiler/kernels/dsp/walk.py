@@ -58,9 +58,9 @@ class PaddedRows:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The windows of images, ``at_once`` together, and what they are read from: ``rows``, or the image.
+    """The windows of images, ``at_once`` together, read from ``rows`` or else from the image.
 
-    From one window to the next it is ``pixel_step`` bytes; after ``width`` of them, ``row_advance`` more.
+    Windows are ``pixel_step`` bytes apart; after ``width`` of them ``row_advance`` more are skipped.
     """
 
     images: int
@@ -74,7 +74,9 @@ class Walk:
 
     @classmethod
     def of(cls, window: WindowShape, zero_point: int, at_once: int = PIXELS, repeats: int = 1) -> "Walk":
-        """That over a window whose channels are bytes; each input comes into the rows ``repeats`` times."""
+        """Walk over a window whose channels are bytes; each input is written into the rows ``repeats``
+        times.
+        """
         rows = None
         if window.padded or repeats > 1:
             # so many rows of outputs can a group touch

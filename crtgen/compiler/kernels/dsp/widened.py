@@ -1,6 +1,7 @@
-"""Depthwise convolutions whose weights have a byte in flash, and are widened into scratch before they run.
+"""Depthwise convolutions with byte weights in flash, which are widened into scratch before they run.
 
-``depthwise_any`` multiplies halfwords. For a large window these are most of what the layer takes in flash.
+``depthwise_any`` multiplies halfwords. For a large window, halfword weights would be most of the layer's
+flash.
 """
 
 from dataclasses import dataclass

@@ -39,10 +39,10 @@ _MIXED = [0, 2, 1, 3]
 
 @dataclass(frozen=True, slots=True)
 class WinogradView:
-    """A convolution: groups of three tiles, then what is left of an image.
+    """A convolution: groups of three tiles, then the remaining ones.
 
-    ``tile_step`` is bytes from the outputs of a tile to those of the next, ``row_advance`` what is left to
-    the next row of tiles.
+    ``tile_step`` is the distance in bytes of the outputs of neighbouring tiles, ``row_advance`` what remains
+    to the next row of tiles.
     """
 
     inputs: tuple[TileInputs, ...]

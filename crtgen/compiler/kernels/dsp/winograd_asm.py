@@ -58,9 +58,8 @@ class TileInputs:
 class Transform(Writer):
     """``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][channels, in twos][tile]``.
 
-    ``window`` is where its first pixel begins, and ``end`` where that ends.
-
-    Writes the sums and differences of inputs: those of columns in registers, then those of each row.
+    ``window`` is the address of its first pixel, and ``end`` the end of that pixel. Sums and differences of
+    columns are kept in registers, then those of each row are computed.
     """
 
     def __init__(self, t: TileInputs) -> None:
@@ -162,9 +161,8 @@ class Tiles:
 class WinogradWriter(Writer):
     """``products(weights, outputs, columns, end)``: the pairs of channels from ``weights`` to ``end``.
 
-    ``outputs`` are where those of each tile begin; they move on.
-
-    Writes the products: those of all positions onto the stack, then outputs by channel and tile.
+    ``outputs`` are the addresses of the outputs of each tile, which advance. The products of all positions go
+    onto the stack, then outputs are computed by channel and tile.
     """
 
     def __init__(self, t: Tiles) -> None:

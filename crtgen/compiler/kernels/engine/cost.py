@@ -124,8 +124,7 @@ _WORD = re.compile(r"(?<!\w)([a-zA-Z_]\w*)\(|\((int64_t|float)\)| ([*/+<>-]|>>) 
 def words(text: str) -> Mapping[str, int]:
     """Count the functions and operators in a line of C; a difference counts as a sum.
 
-    A saturating function is counted together with the number of its limits that differ from those of the
-    type.
+    A saturating function counts together with the number of its limits that differ from those of the type.
     """
     found: dict[str, int] = {}
     clamp = _CLAMP.search(text)
@@ -146,7 +145,7 @@ def limits_within(kind: str, low: str, high: str) -> int:
 
 
 def estimate(kernel: str, work: Work, core: Core, flag: str) -> BlockFigures:
-    """Return the instructions of a kernel's C and assembly, and the bytes of its C."""
+    """Estimate the instructions of a kernel's C and assembly, and the bytes of its C."""
     known = figures(core.measured, flag)
     instructions, code = work.assembly.instructions, 0.0
     for name, block in ((CALL, BlockCount(1, 1)), *work.blocks.items()):

@@ -19,7 +19,7 @@ class SourceLibrary:
 
 @dataclass(frozen=True, slots=True)
 class DeviceContext:
-    """The device that a module runs on. Two instances of the same accelerator are two contexts."""
+    """The device that a module runs on. Two instances of an accelerator are two contexts."""
 
     kind: str = "cpu"
     index: int = 0

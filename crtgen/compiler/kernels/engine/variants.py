@@ -30,8 +30,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A kernel with the name of its design and of its variant, the first in ``VARIANTS`` that yields this
-    kernel.
+    """A kernel, its design's name and its variant, the first in ``VARIANTS`` that yields this kernel.
 
     If several designs have the same name, the variants of all but the first end in a number.
     """

@@ -70,9 +70,9 @@ class ChannelSums:
 
 
 class _ChannelsWriter(Writer):
-    """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
+    """``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
 
-    ``x`` is the address of the row of inputs, or those of several.
+    ``x`` is the address of the row of inputs, or a list of several.
     """
 
     def __init__(self, k: ChannelSums) -> None:
@@ -228,7 +228,9 @@ def _view(window: WindowShape, epilogue: MveEpilogue, most: int) -> MveConvView 
 
 
 def stream_of_channels(weights: Int64, requant: Requantisation) -> Const:
-    """``weights[O, taps]`` by eight channels, each with the constants of the even ones, then of the odd."""
+    """Return ``weights[O, taps]`` by eight channels, each block with the constants of the even ones, then of
+    the odd ones.
+    """
     channels, taps = weights.shape
     groups = -(-channels // _CHANNELS)
     words = _CHANNELS // 4 * taps + _CHANNELS * len(requant.constants)

@@ -190,7 +190,7 @@ class MveConvView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Micro-kernel, what a ring takes to copy and to fill, and the gathering."""
+        """The micro-kernel, the ring's copy and fill routines, and the gathering routine."""
         ring = (copy(), fill()) if self.ring else ()
         return (self.micro.routine, *ring, *((self.gather.routine,) if self.gather else ()))
 
@@ -266,7 +266,7 @@ def windows_kernel(
 def requantise(
     params: ConvParams, weights: Int8 | Int64, bias: Int64, packed: bool = False
 ) -> Requantisation | None:
-    """The requantisation of ``weights[O, K]``, whose sums are of the inputs as they are; None if inexact."""
+    """Return the requantisation of ``weights[O, K]``, whose sums use raw inputs; None if inexact."""
     start = bias + params.input_offset * weights.sum(axis=1)
     found = requantisation(rescale_of(params, weights, bias), start)
     if found is None or not packed:

@@ -1,9 +1,9 @@
 """Depthwise convolutions with Helium.
 
-Four rows of the image are interleaved in scratch, a word for each of their elements, so that one gathering
-load of four words is a patch of 4x4 inputs of a channel. Where the stride is 1 and the window at most 3x3, a
-patch serves a square of four outputs, with the weights moved by a column, a row, or both; else one output
-needs up to four patches. Eight outputs of a channel are requantised together and scattered.
+Four rows of the image are interleaved in scratch, a word for each element, so that one gathering load of four
+words is a patch of 4x4 inputs of a channel. With stride 1 and a window of at most 3x3, a patch serves a
+square of four outputs, with the weights moved by a column, a row, or both; otherwise one output needs up to
+four patches. Eight outputs of a channel are requantised together and scattered.
 """
 
 import numpy as np

@@ -44,7 +44,7 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reading of the operands: ``order`` are their indices; the first one advances along a run.
+    """The order in which operands are read: ``order`` are their indices; the first one advances along a run.
 
     ``loops`` are outermost first, the last one is the run. Their strides are those of the operands in this
     order, then of the output.
@@ -96,7 +96,7 @@ class StoreForm:
 
 
 def walk(sig: Signature) -> Reading:
-    """The inputs of ``sig``, repeated along the axes where they have length 1."""
+    """Return the walk over the inputs of ``sig``, which repeat along axes of length 1."""
     strides = [*(repeated_strides(value, sig.y) for value in sig.inputs), strides_of(sig.y.shape)]
     loops = merge([Loop(n, tuple(s)) for n, *s in zip(sig.y.shape, *strides, strict=True)], len(strides))
     order = tuple(sorted(range(len(sig.inputs)), key=lambda i: -loops[-1].strides[i]))
@@ -112,9 +112,11 @@ def elementwise(
     form: StoreForm = StoreForm(),
     consts: Sequence[Const] = (),
 ) -> Kernel | None:
-    """The kernel that takes these steps; None if the operands need more loops than there are registers.
+    """Return the kernel that takes these steps; None if the operands need more loops than there are
+    registers.
 
-    ``steps`` appends what is done once, and says what is done for each run and vector. ``consts`` are tables.
+    ``steps`` appends the code before the loops, and returns the code for each run and vector. ``consts`` are
+    tables.
     """
     if len(way.loops) > MOST_LOOPS:
         return None
@@ -197,7 +199,7 @@ def unrolling(target: Target) -> int:
 
 
 def scaled(loops: Sequence[Loop], sizes: Sequence[int]) -> tuple[Loop, ...]:
-    """With strides in bytes, of operands whose elements have these sizes."""
+    """Return the loops with strides in bytes, for elements of these sizes."""
     return tuple(
         Loop(loop.count, tuple(stride * size for stride, size in zip(loop.strides, sizes, strict=True)))
         for loop in loops

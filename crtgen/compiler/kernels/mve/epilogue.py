@@ -24,15 +24,15 @@ _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
 @dataclass(frozen=True, slots=True)
 class MveEpilogue:
-    """From four accumulators at a time to numbers of ``size`` bytes.
+    """Conversion of accumulators, four at a time, to numbers of ``size`` bytes.
 
     With a ``shift`` it is ``sat(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
-    per channel are start, multiplier, constant. ``single`` is a float32 product instead, and they are start,
-    factor, zero point. Without both, TFLite's two roundings: start, the bits to the left
-    if ``left``, multiplier, minus the bits to the right; ``some_whole`` says that these may be 0. ``low`` and
-    ``high`` are clamps after saturation, if any. ``uniform``: the multiplier and what follows it are the same
-    for all channels and stay in q4 and q5. ``is_sum``: the output is a word, accumulator and start, of inputs
-    of ``size`` bytes.
+    per channel are start, multiplier, constant. With ``single`` it is a float32 product, and the constants
+    are start, factor, zero point. With neither it is TFLite's two roundings: start, left shift if ``left``,
+    multiplier, negative right shift; ``some_whole`` says that these may be 0. ``low`` and ``high`` are clamps
+    after saturation, if any. ``uniform``: the multiplier and the constants after it are the same for all
+    channels and stay in q4 and q5. ``is_sum``: the output is a word, accumulator plus start, of inputs of
+    ``size`` bytes.
     """
 
     shift: int | None
@@ -136,9 +136,10 @@ def epilogue_halves(
     united: tuple[str, str] | None = None,
     above: Sequence[str] | None = None,
 ) -> None:
-    """Append what makes halves of sums, in the lower half of each word; of an ``is_sum`` it makes words.
+    """Append code that turns sums into halves, in the lower half of each word; with ``is_sum`` it makes
+    words.
 
-    With ``above`` they go to the upper halves of these vectors instead, whose lower ones are kept.
+    With ``above`` the results go to the upper halves of these vectors, whose lower ones are kept.
     """
     start, factor, _ = spare
     f("vldrw.u32", start, f"[{stream}], #16")
@@ -164,7 +165,9 @@ def epilogue_halves(
 def epilogue_bytes(
     f: Function, epilogue: MveEpilogue, halves: Sequence[str], spare: tuple[str, str, str]
 ) -> None:
-    """Append the rest: what halves still need, their lowest bytes for outputs of int8, and clamps."""
+    """Append the rest of the conversion: the final steps on halves, the lowest bytes for int8 outputs, and
+    clamps.
+    """
     start, _, number = spare
     if epilogue.is_shifted and epilogue.zero_point:
         f.number(number, epilogue.zero_point)

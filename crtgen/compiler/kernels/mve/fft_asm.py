@@ -43,7 +43,9 @@ class ComplexLanes(ABC):
         """
 
     def four(self, x: Sequence[str], spare: str) -> tuple[str, ...]:
-        """A transform of four numbers; which registers have it. The second one of ``x`` is free then."""
+        """Transform four numbers; return the registers of the result. The second register of ``x`` is then
+        free.
+        """
         f, (a, b, c, d) = self.f, x
         add, subtract, turn = (f"{name}.{self.sums}" for name in ("vadd", "vsub", "vcadd"))
         f(add, spare, a, c)

@@ -104,7 +104,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Maximum, Minimum, types=(DType.FLOAT32,), needs="mve", weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | None:
-    """The first operand where it is beyond the second, which is where neither is."""
+    """Select the first operand if it is beyond the second; if neither is, the second."""
     way = walk(sig)
 
     def steps(o: Operands) -> ElementSteps:
@@ -162,7 +162,7 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Quantize, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """float32 to int8, without a division; None for int8 and where that is not exact."""
+    """Quantise float32 to int8 without a division; None for other types and if that is not exact."""
     params, even = op.parameters(sig), by_float(sig.y)
     if not isinstance(params, AffineParams) or not divides(params, even):
         return None

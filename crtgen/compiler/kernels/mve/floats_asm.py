@@ -16,10 +16,11 @@ _AT_ONCE = 4  # inputs of a pixel
 
 @dataclass(frozen=True, slots=True)
 class FloatBlock:
-    """``depth`` inputs of ``tile`` pixels times the weights of ``vectors`` times four of ``outputs`` outputs.
+    """Product of ``depth`` inputs of ``tile`` pixels with the weights of ``vectors`` times four of
+    ``outputs`` outputs.
 
-    ``unroll`` inputs are written out. ``some`` of the last vector's channels count, all if it is 0. ``low``
-    and ``high`` are clamps, where they are finite.
+    ``unroll`` inputs are written out. ``some`` channels of the last vector count, or all if it is 0. ``low``
+    and ``high`` are clamps, if they are finite.
     """
 
     tile: int
@@ -33,7 +34,7 @@ class FloatBlock:
 
 
 class FloatsWriter(Writer):
-    """``block(x, y, weights, bias)``; what is behind these weights."""
+    """``block(x, y, weights, bias)``; returns the address behind these weights."""
 
     def __init__(self, k: FloatBlock) -> None:
         self.k = k

@@ -18,11 +18,12 @@ _VECTORS = 4  # on their way at once
 
 @dataclass(frozen=True, slots=True)
 class GatheredWindows:
-    """The windows of ``width`` pixels: from ``rows`` rows the stretches of ``length`` bytes at ``offsets``.
+    """Gathered windows of ``width`` pixels: from ``rows`` rows the stretches of ``length`` bytes at
+    ``offsets``.
 
     ``step`` bytes are between the pixels of the image, ``pitch`` between their windows. ``most`` windows are
-    gathered at once, or one more; where a row has less and an odd number, those of two ``lines`` are, so
-    that pixels go in pairs.
+    gathered at once, or one more. If a row has fewer, and an odd number, two ``lines`` are gathered together,
+    so that pixels go in pairs.
     """
 
     rows: int
@@ -37,7 +38,7 @@ class GatheredWindows:
     def of(
         cls, rows: int, offsets: tuple[int, ...], length: int, step: int, width: int, fast: bool
     ) -> "GatheredWindows":
-        """``fast``: as many at once as there is some memory for, else two."""
+        """Choose the number of windows: with ``fast``, as many at once as there is memory for, else two."""
         pitch = -(-rows * len(offsets) * length // LANES) * LANES
         most = max(_MOST_BYTES // pitch // 2 * 2, 2) if fast else 2
         return cls(rows, offsets, length, step, pitch, width, most)

@@ -1,7 +1,6 @@
 """The LSTM with Helium: each gate's products for all units, then gates and states four units at a time.
 
-In scratch are the products of the input for the gates input, forget, output and cell, then those of the
-hidden state.
+Scratch holds the input's products for the gates input, forget, output and cell, then the hidden state's.
 """
 
 from dataclasses import dataclass

@@ -80,11 +80,11 @@ class Load:
 class MicroRow:
     """The micro-kernel over the pixels of a row, two at a time.
 
-    It has so many ``pointers`` into a row; ``step`` bytes are between two pixels; ``second``: one more points
-    to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times over
-    ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four bits.
-    ``at_once`` groups of channels are in a round: of two, the requantisation of one and the sums of the other
-    overlap, and the channels take turns, so that outputs of both are next to each other in a vector.
+    It has ``pointers`` pointers into a row; ``step`` bytes are between two pixels; with ``second``, one more
+    points to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times
+    over ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four
+    bits. A round computes ``at_once`` groups of channels: with two, the requantisation of one and the sums of
+    the other overlap, and the channels alternate, so that their outputs are next to each other in a vector.
     """
 
     outputs: int
@@ -141,9 +141,9 @@ _STORES_OF_HALVES = {1: "vstrb.16", 2: "vstrh.16"}
 
 
 class _MatrixWriter(Writer):
-    """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
+    """``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
 
-    ``x`` is the address of the inputs, or that of several.
+    ``x`` is the address of the inputs, or a list of several.
     """
 
     def __init__(self, m: MicroRow) -> None:

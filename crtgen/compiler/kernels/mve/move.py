@@ -60,7 +60,7 @@ def concat(op: Concat, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Pad, needs="mve")
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel | None:
-    """The value around the input, then the input's rows; None if the value's bytes differ."""
+    """Fill the border with the value, then copy the input's rows; None if the value's bytes differ."""
     fill, size = op.fill(sig), sig.y.dtype.itemsize
     if size > 1 and fill != 0:
         return None

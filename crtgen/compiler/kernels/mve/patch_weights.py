@@ -14,7 +14,7 @@ __all__ = ["packed_patches", "patches", "requant_const"]
 
 
 def patches(weights: Int64, order: Int64) -> Const:
-    """``weights[rows, columns, C]`` as patches: what is before one is zeros for a row and a column."""
+    """Return ``weights[rows, columns, C]`` as patches, preceded by zeros for a row and a column."""
 
     def pack() -> Words:
         return np.concatenate([np.zeros(LANES, np.int8), _ordered(weights[..., order])]).view(np.uint32)

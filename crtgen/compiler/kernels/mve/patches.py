@@ -32,10 +32,10 @@ FAR_ADD = 4095
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that it serves.
+    """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that use it.
 
-    It is loaded to the first or the ``second`` of two vectors. ``sums`` are pairs of a sum's number and that
-    of the vector that holds the weights; ``first``: they begin here.
+    It goes to the first or the ``second`` of two vectors. ``sums`` are pairs: the number of a sum and the
+    number of its vector of weights. With ``first``, the sums begin here.
     """
 
     second: bool
@@ -86,7 +86,7 @@ class StripRows:
 
     @property
     def fresh(self) -> tuple[tuple[int, bool], ...]:
-        """Number among the four and whether it is read."""
+        """For each row: its number among the four, and whether it is read."""
         return tuple(enumerate(self.inside, self.kept))
 
 

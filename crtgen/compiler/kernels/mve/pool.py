@@ -28,11 +28,11 @@ _UNROLLS = range(1, 9)
 
 @dataclass(frozen=True, slots=True)
 class MvePoolView:
-    """Per window ``rows`` rows of ``blocks`` times ``unroll`` pixels, vectors of channels and ``rest``.
+    """A window as ``rows`` rows of ``blocks`` times ``unroll`` pixels; vectors of channels and a ``rest``.
 
-    If the window is ``padded``, rows and pixels are what it shares with the image, with ``unroll`` 1. Then
-    the reciprocals of an average are in an array, by the number of its pixels less one. Numbers have ``size``
-    bytes.
+    If windows are ``padded``, rows and pixels are the part inside of the image, with ``unroll`` 1. Then the
+    reciprocals for an average are in an array, indexed by the number of its pixels less one. Numbers have
+    ``size`` bytes.
     """
 
     window: WindowShape

@@ -204,7 +204,9 @@ class SharedPair(Writer):
 
 @cache
 def runs_of_a_row() -> Routine:
-    """``runs(to, from, apart, table)``: what a row has of two pixels' windows; where the next row goes."""
+    """``runs(to, from, apart, table)``: copies a row's part of two pixels' windows; returns the place of the
+    next row.
+    """
     f = Function(
         "runs",
         "int8_t *to",

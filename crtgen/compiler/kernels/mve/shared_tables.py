@@ -24,7 +24,7 @@ class DenseTable:
 
 @dataclass(frozen=True, slots=True)
 class MveSharedView:
-    """Parameters of the function: are outputs clamped? All else is in the table."""
+    """Parameter of the function: whether outputs are clamped. Everything else is in the table."""
 
     clamped: bool
 
@@ -36,7 +36,7 @@ class MveSharedView:
 
 @dataclass(frozen=True, slots=True)
 class SharedDenseView:
-    """View of a fully connected layer, with a table of its own."""
+    """A fully connected layer, with a table of its own."""
 
     clamped: bool
 

@@ -139,7 +139,7 @@ def relu(op: Relu, sig: Signature, target: Target) -> Kernel | None:
 @design(Quantize, types=(DType.INT16,), needs="mve", to=DType.INT8)
 @design(Quantize, types=(DType.INT8,), needs="mve", to=DType.INT16)
 def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """From one of both types to the other, or to another scale."""
+    """Convert between int8 and int16, or to another scale."""
     p = op.parameters(sig)
     assert isinstance(p, RequantizeParams)
     offsets = (p.input_offset, p.output_offset)

@@ -1,4 +1,4 @@
-"""Logistic and tanh of int16 with Helium: a table of places and one of what is between, by gather loads."""
+"""Logistic and tanh of int16 with Helium: a table of values and one of differences, by gather loads."""
 
 from crtgen.compiler.kernels.asm import Function
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target

@@ -57,7 +57,7 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
 
 @design(FftAutoScale, needs="mve")
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
-    """The greatest of eight at a time, then eight are shifted."""
+    """Find the maximum eight at a time, then shift eight at a time."""
     f = auto_scale_function(sig, no_alias=True)
     x, y, bits = f.arguments
     most, at = f.core("the greatest", EVEN), f.core("samples")

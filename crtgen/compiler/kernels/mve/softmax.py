@@ -20,7 +20,7 @@ _ELEMENTS = 8  # from so many on a table pays; for size never
 
 @dataclass(frozen=True, slots=True)
 class MveSoftmaxView:
-    """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as this one."""
+    """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as ``last``."""
 
     rows: int
     depth: int

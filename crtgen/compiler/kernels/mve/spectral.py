@@ -145,7 +145,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, needs="mve", weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Four sums at a time, each of as many products as it has: numbers by gather loads, under masks."""
+    """Compute four sums at a time, each of its own number of products: gather loads under masks."""
     rows, count = sig.x.elements // sig.x.shape[-1], sig.y.shape[-1]
     groups = _groups(sig)
     table = np.concatenate([words for _, words in groups]).astype(np.uint32)

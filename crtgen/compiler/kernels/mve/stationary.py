@@ -28,7 +28,7 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class StationaryView:
-    """Pixels that are neighbours: ``chunks`` chunks of ``chunk`` pixels and one of ``rest``."""
+    """Neighbouring pixels: ``chunks`` chunks of ``chunk`` pixels and one of ``rest``."""
 
     micro: Stationary
     chunks: int

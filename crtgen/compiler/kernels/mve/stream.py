@@ -1,6 +1,6 @@
-"""Weights as the kernels with Helium read them: vectors of channels by fours, then what requantises.
+"""Weights in the order of the Helium kernels: vectors of channels by fours, then the requantisation.
 
-A vector of weights of four bits is those of two channels.
+A vector of 4-bit weights holds two channels.
 """
 
 from collections.abc import Sequence
@@ -89,6 +89,6 @@ def unpack(f: Function, weights: str, first: str) -> None:
 
 
 def sixteenths(f: Function, sums: Sequence[str]) -> None:
-    """The sums of all channels alike; those of every second one are 16 times as large."""
+    """Scale the sums of every second channel, which are 16 times as large, to match the others."""
     for total in sums[1::2]:
         f("asr", total, total, "#4")

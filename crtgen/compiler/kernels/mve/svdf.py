@@ -32,7 +32,7 @@ _ENDS = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class MveSvdfView:
-    """``inputs`` and ``units`` of each of ``batch`` rows; ``elements`` are those of its state."""
+    """``inputs`` and ``units`` in each of ``batch`` rows; ``elements`` is the size of a state element."""
 
     batch: int
     inputs: int
@@ -117,7 +117,9 @@ def _stream(view: MemoriesView, time: Array, header: Words, starts: Int64) -> Co
 
 
 class _SvdfWriter(Writer):
-    """``memories(memory, newest, time, y)``: the newest numbers go to the ends of memories; then outputs."""
+    """``memories(memory, newest, time, y)``: appends the newest numbers to memories, then computes
+    outputs.
+    """
 
     def __init__(self, k: MemoriesView) -> None:
         self.k = k

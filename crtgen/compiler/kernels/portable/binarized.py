@@ -69,7 +69,7 @@ def unpack_signs(op: UnpackSigns, sig: Signature, target: Target) -> Kernel:
 
 @design(PackedMaxPool2d)
 def packed_max_pool2d(op: PackedMaxPool2d, sig: Signature, target: Target) -> Kernel:
-    """A word is 1 where any is 1, which is a bit that is not set."""
+    """Combine words by AND: a result is 1, an unset bit, if any input is."""
     batch, height, width, words = sig.x.shape
     view = PackedPoolView(
         batch=batch,
@@ -86,7 +86,7 @@ def packed_max_pool2d(op: PackedMaxPool2d, sig: Signature, target: Target) -> Ke
 
 @design(BinaryConv2d, weights=(1,))
 def binary_conv2d(op: BinaryConv2d, sig: Signature, target: Target) -> Kernel:
-    """The signs that differ are counted: what 32 bits have, in four sums of bytes."""
+    """Count the signs that differ: set bits of 32, in four sums of bytes."""
     batch, height, width, words = sig.x.shape
     _, (constant,) = operands(sig)
     taps = op.taps(sig.inputs[1])

@@ -47,7 +47,7 @@ class BordersView:
 
 @cache
 def borders_of(scale: float, count: int) -> Floats | None:
-    """The least numbers whose quotients are rounded to 1, 2, ...; None for a scale that is hardly one."""
+    """Return the least numbers whose quotients are rounded to 1, 2, ...; None for an unusable scale."""
     if not _USUAL[0] < scale < _USUAL[1]:
         return None
     halves = np.arange(1, 2 * count, 2) / 2

@@ -1,9 +1,9 @@
-"""Weights that are codes in flash, and are decoded into scratch before a layer runs.
+"""Coded weights in flash, decoded into scratch before a layer runs.
 
-What is coded is the stream of weights as another kernel reads it, so that this one runs as it stands. A
-layer with one row of outputs is computed some outputs at a time: the weights of these are in scratch, and no
-others. Weights of up to 16 values are indices of four bits, or Huffman codes, wherever the level's objective
-gains by it; others are Huffman codes where the target asks for it.
+The code is of the stream of weights as another kernel reads it, so that this kernel needs no change. A layer
+with one row of outputs is computed some outputs at a time, so that scratch holds only their weights. Weights
+of up to 16 values are 4-bit indices, or Huffman codes, wherever the level's objective gains by it; others are
+Huffman codes if the target asks for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,8 +39,9 @@ _LEAST = 512
 class CodedView:
     """``rows`` of ``coded`` numbers for each of ``groups`` calls of the part, with plain bytes around them.
 
-    These are ``first`` ones, ``between`` two rows, and ``last`` ones. ``shift`` and ``borrows`` are those of
-    ``crt/coded.h``, as ``tables`` are, ``arguments`` those of the part. Without a shift, codes are indices.
+    There are ``first`` plain bytes at the start, ``between`` two rows, and ``last`` at the end. ``shift``,
+    ``borrows`` and ``tables`` are those of ``crt/coded.h``, ``arguments`` those of the part. Without a shift,
+    codes are indices.
     """
 
     groups: int

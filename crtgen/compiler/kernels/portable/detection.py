@@ -1,4 +1,4 @@
-"""Detections from boxes and scores, without sorting: the best box that is left, again and again."""
+"""Detections from boxes and scores, without sorting: the best remaining box, again and again."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Layers of float32 whose weights have eight bits, by the kernels for weights of float32."""
+"""Float32 layers with 8-bit weights, by the kernels for float32 weights."""
 
 import numpy as np
 

@@ -41,7 +41,7 @@ def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
 
 @lru_cache(maxsize=1024)
 def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
-    """An equal expression of fewer instructions; where it is beyond ``limits``, it only stays beyond."""
+    """Return an equal expression of fewer instructions; beyond ``limits`` it only has to stay beyond them."""
     if e.kind in (*_LEAVES, "within"):
         return e
     if e.kind in COMPARISONS:
@@ -93,11 +93,11 @@ def _chain(e: Expr) -> Iterator[Expr]:
 
 
 def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, int, int]]:
-    """Slope, constant and bits with which ``(x * slope + constant) >> bits`` is ``y``.
+    """Find slope, constant and shift for which ``(x * slope + constant) >> bits`` equals ``y``.
 
-    Beyond the limits, it is beyond the same one as ``y``. The number of constants to choose from rises with
-    the slope, then falls: the best slope of many bits, rounded, is the best one of fewer. No bits come first,
-    then many: of small slopes, compilers make additions that take longer than a product.
+    Beyond the limits, it has to be beyond the same one as ``y``. The number of possible constants rises with
+    the slope, then falls: the best slope of many bits, rounded, is the best one of fewer. No shift is tried
+    first, then many bits: compilers turn small slopes into additions, which take longer than a product.
     """
     low, high = limits or (int(y.min()) - 1, int(y.max()) + 1)
     y = np.clip(y, low, high)

@@ -1,4 +1,4 @@
-"""Numbers between int8 and uint8 whose scale is one: the highest bit is the other one, four in a word."""
+"""Conversion between int8 and uint8 of one scale: the highest bit is inverted, four bytes in a word."""
 
 from functools import lru_cache
 

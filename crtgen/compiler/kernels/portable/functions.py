@@ -140,7 +140,7 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
 
 @design(RoundTo, types=_REAL)
 def round_to(op: RoundTo, sig: Signature, target: Target) -> Kernel:
-    """Digits dropped, or two conversions of an FPU; then what is beyond the greatest number."""
+    """Drop digits, or convert twice with an FPU; then handle numbers beyond the greatest one."""
     kind = op.format
     if op.to == "float16" and not op.saturate:
         return elements(sig, "round to", ["crt_halff(a)"])
@@ -154,7 +154,7 @@ def round_to(op: RoundTo, sig: Signature, target: Target) -> Kernel:
 
 @design(QuantizeBy, weights=None, packed=True)
 def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
-    """Limited before it is rounded, far enough outside of what 16 bits hold."""
+    """Clamp before rounding, far enough outside of 16 bits."""
     limits = np.iinfo(sig.y.dtype.value)
     lines = [
         "const int32_t steps = crt_evenf(crt_minf(crt_maxf(a / b, -131072.0f), 131072.0f)) + (int32_t)c;",
@@ -183,7 +183,7 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel:
 
 @design(Select, weights=None)
 def select(op: Select, sig: Signature, target: Target) -> Kernel:
-    """One of two numbers, by a truth value."""
+    """Select one of two numbers by a truth value."""
     return elements(sig, "select", [stored(sig.y, "a ? b : c")])
 
 

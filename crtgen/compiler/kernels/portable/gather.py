@@ -29,7 +29,7 @@ class GatherView:
 
 @dataclass(frozen=True, slots=True)
 class GatherNdView:
-    """``count`` runs of ``run`` elements, of which run ``n`` begins at ``first``, C."""
+    """``count`` runs of ``run`` elements; run ``n`` begins at ``first``, in C."""
 
     x: str
     first: str
@@ -73,7 +73,7 @@ def gather_nd(op: GatherNd, sig: Signature, target: Target) -> Kernel:
 
 @design(DynamicSlice, weights=None)
 def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
-    """Runs of neighbours from a place that is computed first."""
+    """Copy runs of neighbours from a computed place."""
     (x, begin), consts = operands(sig)
     loops, run = _runs(op.size, strides_of(sig.x.shape), strides_of(op.size))
     view = MoveView(

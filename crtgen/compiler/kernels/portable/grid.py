@@ -16,9 +16,9 @@ __all__ = ["GridAxis", "GridView"]
 
 @dataclass(frozen=True, slots=True)
 class GridAxis:
-    """``length`` pixels, ``step`` of which are elements apart; coordinates from ``low`` to ``high``.
+    """``length`` pixels, ``step`` elements apart; coordinates from ``low`` to ``high``.
 
-    ``place`` is C of a point's coordinate ``v``; ``span`` is twice from one border to the other.
+    ``place`` is C for a point's coordinate ``v``; ``span`` is twice the distance of the borders.
     """
 
     length: int
@@ -46,7 +46,7 @@ class GridView:
 
 @design(GridSample, types=(DType.FLOAT32,), weights=None)
 def grid_sample(op: GridSample, sig: Signature, target: Target) -> Kernel:
-    """Places and weights along each axis, then all their products."""
+    """Compute places and weights along each axis, then sum the products."""
     batch, *size, channels = sig.x.shape
     (x, grid), consts = operands(sig)
     axes = []

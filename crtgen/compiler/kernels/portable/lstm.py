@@ -1,4 +1,4 @@
-"""The LSTM: unit by unit, the four gates at once, then the unit's states."""
+"""The LSTM, unit by unit: four gates at once, then the unit's states."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,9 @@ class LstmView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateProduct:
-    """A gate's ``weights[S, K]``, what its sums of raw numbers ``start[S]`` with, and what they become."""
+    """A gate's ``weights[S, K]``, the start values ``start[S]`` of its sums of raw numbers, and their
+    conversion.
+    """
 
     weights: Int8
     start: Int64
@@ -118,7 +120,7 @@ def logistic_table() -> Const:
 
 
 def lstm_view(op: Lstm, sig: Signature) -> LstmView:
-    """The view of the template, whose sums are computed there."""
+    """Make the view of the template that computes the sums itself."""
     x, hidden, cell, w, _, _ = sig.inputs
     batch, units = hidden.shape
     scheme, depth = scheme_of(x), x.shape[2]

@@ -184,7 +184,7 @@ def fits(p: MatMulParams, depth: int) -> bool:
 
 
 def batches(sig: Signature) -> tuple[tuple[Loop, ...], tuple[str, str]]:
-    """Loops over matrices, and C for where those of both operands begin."""
+    """Return the loops over matrices, and C for the start of both operands' matrices."""
     batch = sig.y.shape[:-2]
     strides = [_batch_strides(v, len(batch)) for v in sig.inputs]
     loops = merge([Loop(n, s) for n, s in zip(batch, zip(*strides, strict=True), strict=True)], 2)

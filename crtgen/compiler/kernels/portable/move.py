@@ -109,7 +109,7 @@ def concat(op: Concat, sig: Signature, target: Target) -> Kernel:
 
 @design(Pad)
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
-    """The value around the input, then the input's rows."""
+    """Fill the border with the value, then copy the input's rows."""
     fill, dtype = op.fill(sig), sig.y.dtype
     alike = dtype.itemsize == 1 or fill == 0
     value = str(int(fill) % 256) if alike else c_number(fill, dtype.c_name)
@@ -136,7 +136,7 @@ def broadcast_to(op: BroadcastTo, sig: Signature, target: Target) -> Kernel:
 
 @design(MirrorPad)
 def mirror_pad(op: MirrorPad, sig: Signature, target: Target) -> Kernel:
-    """MIRROR_PAD: the input, then its mirror images."""
+    """MIRROR_PAD: copy the input, then its mirror images."""
     return _move("mirror pad", op, sig)
 
 

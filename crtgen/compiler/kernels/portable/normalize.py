@@ -54,7 +54,7 @@ class CumSumView:
 
 @dataclass(frozen=True, slots=True)
 class NormView:
-    """``rows`` vectors of ``depth`` elements, whose zero point is to be added as ``offset``, C."""
+    """``rows`` vectors of ``depth`` elements; ``offset`` is C that adds the zero point."""
 
     rows: int
     depth: int

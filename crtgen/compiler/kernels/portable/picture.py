@@ -72,7 +72,7 @@ class BlendView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """``pixels`` of ``channels`` bytes, each with a table of its own if there are several ``tables``."""
+    """``pixels`` of ``channels`` bytes; with several ``tables``, one for each channel."""
 
     op: ByteTable
     pixels: int
@@ -109,7 +109,7 @@ def yuv_to_rgb(op: YuvToRgb, sig: Signature, target: Target) -> Kernel:
 
 @design(Demosaic)
 def demosaic(op: Demosaic, sig: Signature, target: Target) -> Kernel:
-    """All pixels but the outermost, then these from their neighbours."""
+    """Compute all pixels but the outermost, then copy these from their neighbours."""
     return _pixels("demosaic", op, sig)
 
 
@@ -121,7 +121,7 @@ def grey(op: Grey, sig: Signature, target: Target) -> Kernel:
 
 @design(Resample, weights=(1, 2, 3))
 def resample(op: Resample, sig: Signature, target: Target) -> Kernel:
-    """Sum by sum; those of few products are made equally long, by zeros, and written out."""
+    """Compute sum by sum; sums of few products are padded with zeros to equal length, and written out."""
     outer, inputs, inner = op.sizes(sig)
     weights, first, widths = (v.array() for v in sig.inputs[1:])
     dtype, outputs = sig.inputs[1].dtype, sig.y.shape[op.axis]

@@ -70,7 +70,7 @@ _REAL = (DType.FLOAT32,)
 @design(Quantize, types=_REAL, to=DType.INT8)
 @design(Quantize, types=_REAL, to=DType.INT16)
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
-    """float32 to int8 or int16: clamped before it is rounded, far enough outside of what these hold."""
+    """Convert float32 to int8 or int16: clamped before rounding, far enough outside of the type."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
     if by_float(sig.y):

@@ -28,12 +28,11 @@ class ChannelBlock:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A window; ``average`` or else the maximum; ``low`` and ``high`` as C literals, empty without a clamp.
+    """A window; the ``average`` or else the maximum. ``low`` and ``high`` are C literals, empty without a
+    clamp.
 
-    ``clamp`` is the function that makes an element of an integer. ``rescaled`` is C of the ``value`` of
-    a sum, where it is not divided.
-
-    ``count`` is the number of elements if every window is whole, else 0.
+    ``clamp`` is the function that turns an integer into an element. ``rescaled`` is C for the ``value`` of a
+    sum that is not divided. ``count`` is the number of elements if no window has padding, else 0.
     """
 
     x_type: str

@@ -22,7 +22,7 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class PartProduct:
-    """A call of the part ``number`` from ``x`` to ``y``, C, with what it is given beside."""
+    """A call of the part ``number`` from ``x`` to ``y``, in C, with its further arguments."""
 
     number: int
     x: str
@@ -32,7 +32,7 @@ class PartProduct:
 
 @dataclass(frozen=True, slots=True)
 class UnitStage:
-    """Products of matrices, then ``lines`` of C for each ``unit``."""
+    """Matrix products, then ``lines`` of C for each ``unit``."""
 
     products: tuple[PartProduct, ...]
     lines: tuple[str, ...]

@@ -25,10 +25,11 @@ _WHOLE = tuple(d for d in DType if d.is_integer and d is not DType.INT4)
 
 @dataclass(frozen=True, slots=True)
 class ReduceView:
-    """``kept`` loops over outputs, in each the ``reduced`` ones from ``start``; ``result`` is C of ``sum``.
+    """``kept`` loops over outputs, and in each the ``reduced`` loops from ``start``; ``result`` is C of
+    ``sum``.
 
-    It begins with ``first``; ``step`` is C of ``sum`` and ``x``, what it is with one element more.
-    ``tile`` neighbouring outputs are summed at once; it divides the innermost kept loop.
+    The sum begins with ``first``; ``step`` is C that adds an element ``x`` to ``sum``. ``tile`` neighbouring
+    outputs are summed at once; it divides the innermost kept loop.
     """
 
     x_type: str
@@ -45,7 +46,7 @@ class ReduceView:
 
 @design(Total, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def total(op: Total, sig: Signature, target: Target) -> Kernel | None:
-    """The sum of what an output sees; a mean is divided in the multiplier."""
+    """Sum the inputs of an output; the multiplier includes the division of a mean."""
     if sig.x.quant is None and not scheme_of(sig.x).is_real:
         return None
     sum_type = "float" if scheme_of(sig.x).is_real else "int32_t"
@@ -134,7 +135,7 @@ def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
 
 
 def mean_result(op: Total, sig: Signature) -> str:
-    """C for the mean, or the scaled sum, of the elements whose ``sum`` is known."""
+    """Write C for the mean, or the scaled sum, of elements with a known ``sum``."""
     if scheme_of(sig.x).is_real:
         return f"sum / {c_float(sig.x.elements // sig.y.elements)}" if op.divides else "sum"
     p, scheme = op.parameters(sig), scheme_of(sig.x)

@@ -21,7 +21,7 @@ class RunningSumView:
 
 @design(RunningSum)
 def running_sum(op: RunningSum, sig: Signature, target: Target) -> Kernel:
-    """A channel after the other: its sum is in a register meanwhile."""
+    """Sum one channel after the other, in a register."""
     channels = sig.x.shape[3]
     view = RunningSumView(sig.x.elements // channels, channels)
     work = Work().block("channel", channels).block("added", sig.x.elements)

@@ -17,8 +17,8 @@ __all__ = ["ScatterView"]
 class ScatterView:
     """``x`` is copied, then in each of ``loops`` a number ``b`` goes to the element ``at``.
 
-    ``first`` is C before the innermost loop, ``result`` what becomes of ``b`` and the element ``a``, if that
-    counts: ``reads``.
+    ``first`` is C before the innermost loop, ``result`` the new value from ``b`` and, if it ``reads``, the
+    element ``a``.
     """
 
     x: str

@@ -42,7 +42,7 @@ class SignalView:
 
 @dataclass(frozen=True, slots=True)
 class TransformStage:
-    """``groups`` groups of ``radix`` transforms of ``size`` numbers, whose turns are ``step`` apart."""
+    """``groups`` groups of ``radix`` transforms of ``size`` numbers, with twiddle factors ``step`` apart."""
 
     radix: int
     size: int
@@ -55,9 +55,9 @@ class TransformStage:
 class FftView:
     """``rows`` of ``inputs`` numbers; ``count`` complex ones are transformed in ``stages``.
 
-    ``type`` is what they are in C, ``wide`` what products of them are, ``bits`` how many of them are
-    fractional: 0 for floats. ``sign`` is 1 for the inverse, which has a ``scale`` for floats. ``starts``:
-    where the turns begin of stages behind the first one, if these and the end are functions in assembly.
+    ``type`` is their C type, ``wide`` the type of products, ``bits`` the number of fractional bits, 0 for
+    floats. ``sign`` is 1 for the inverse, which has a ``scale`` for floats. ``starts`` are the offsets of the
+    twiddle factors of later stages, if these and the end are functions in assembly.
     """
 
     type: str
@@ -73,7 +73,7 @@ class FftView:
 
     @property
     def radices(self) -> list[int]:
-        """Those of the stages after the first."""
+        """Radices of the stages after the first."""
         return sorted({stage.radix for stage in self.stages[1:]})
 
     @property
@@ -119,13 +119,13 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
 
 @design(FftAutoScale)
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
-    """The greatest first, then all are shifted."""
+    """Find the maximum, then shift all."""
     return _kernel("auto_scale", op, sig, lead=True)
 
 
 @design(SpectrumEnergy)
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
-    """Two squares each; the output takes the place of the numbers that it is computed from."""
+    """Sum two squares each; outputs overwrite the numbers that they are computed from."""
     return _kernel("energy", op, sig, lead=True)
 
 
@@ -171,13 +171,13 @@ def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
 
 @design(Rfft)
 def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
-    """Stages of radix 4, the first one of 2 or 8, over numbers in scratch."""
+    """Compute stages of radix 4, the first one of 2 or 8, on numbers in scratch."""
     return _transform(sig, op.length // 2, -1)
 
 
 @design(Irfft)
 def irfft(op: Irfft, sig: Signature, target: Target) -> Kernel:
-    """Inverse transform, by the same stages, in place in the output."""
+    """Compute the inverse transform with the same stages, in place in the output."""
     return _transform(sig, op.length // 2, 1)
 
 

@@ -55,7 +55,7 @@ class SoftmaxView:
 
 @dataclass(frozen=True, slots=True)
 class TableSoftmaxView:
-    """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as this one."""
+    """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as ``last``."""
 
     rows: int
     depth: int
@@ -82,7 +82,7 @@ class Softmax16View:
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxView:
-    """Those of softmax; ``back`` is what makes an exponent a difference of inputs again."""
+    """Fields of softmax, and ``back``, which turns an exponent into a difference of inputs."""
 
     rows: int
     depth: int

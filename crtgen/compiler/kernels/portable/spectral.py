@@ -17,8 +17,8 @@ __all__ = ["LogView", "RatioView", "SpectralView"]
 class SpectralView:
     """An operator with its attributes: ``rows`` of ``inputs`` numbers become rows of ``outputs``.
 
-    ``sections`` are those of a filter. ``type`` is that of the input in C; ``preemphasis`` is a literal, or
-    empty for none, ``before`` what is before the first sample.
+    ``sections`` are those of a filter. ``type`` is the C type of the input; ``preemphasis`` is a literal, or
+    empty for none, ``before`` the sample before the first one.
     """
 
     op: Op
@@ -45,7 +45,7 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class RatioView:
-    """A ratio; ``offset`` is what is added, as C."""
+    """A ratio; ``offset`` is the addend, in C."""
 
     op: Op
     outputs: int
@@ -77,14 +77,14 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
 
 @design(RemoveMean)
 def remove_mean(op: RemoveMean, sig: Signature, target: Target) -> Kernel:
-    """An exact sum, then differences."""
+    """Compute an exact sum, then differences."""
     work = Work().block("sample", sig.y.elements)
     return Kernel("remove_mean", "spectral/remove_mean.c.j2", _view(op, sig), work=work)
 
 
 @design(Power)
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
-    """Two squares each; the output takes the place of the numbers that it is computed from."""
+    """Sum two squares each; outputs overwrite the numbers that they are computed from."""
     work = Work().block("root" if op.root else "pair", sig.y.elements)
     return Kernel(
         design="power",
@@ -97,7 +97,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Only what has a weight is read."""
+    """Sum only numbers that have a weight."""
     rows = sig.x.elements // sig.x.shape[-1]
     pairs = zip(("weights", "first", "widths"), sig.inputs[1:], strict=True)
     consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)

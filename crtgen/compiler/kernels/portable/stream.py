@@ -36,7 +36,7 @@ def _kernel(template: str, op: Op, sig: Signature, steps: int) -> Kernel:
 
 @design(Delay)
 def delay(op: Delay, sig: Signature, target: Target) -> Kernel:
-    """Delay: first the memory's content, then the new samples."""
+    """Output the memory's content, then the new samples."""
     return _kernel("delay", op, sig, 1)
 
 

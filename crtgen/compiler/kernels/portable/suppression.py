@@ -1,4 +1,4 @@
-"""The best boxes of each class, without sorting: the best that is left, again and again."""
+"""The best boxes of each class, without sorting: the best remaining box, again and again."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ __all__ = ["SuppressionView"]
 
 @dataclass(frozen=True, slots=True)
 class SuppressionView:
-    """``classes`` of ``boxes`` in each of ``batch``, of which ``kept`` are; limits are C."""
+    """``classes`` of ``boxes`` in each of ``batch``; ``kept`` are kept; limits are C."""
 
     x: str
     scores: str

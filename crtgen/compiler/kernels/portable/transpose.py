@@ -25,9 +25,9 @@ _LEAST_BLOCKS = 2
 
 @dataclass(frozen=True, slots=True)
 class TransposeView:
-    """``rows`` by ``blocks * block`` elements; ``back``: this is what comes out.
+    """``rows`` by ``blocks * block`` elements, the input or, with ``back``, the output.
 
-    ``moves`` are places of blocks: each takes what is in the next one. The last place is in scratch.
+    ``moves`` are places of blocks: each takes the content of the next one. The last place is in scratch.
     """
 
     dtype: str
@@ -41,8 +41,8 @@ class TransposeView:
 
 @design(Transpose)
 def in_place(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
-    """In-place transpose of a matrix with few rows or few columns whose other side can be cut; None for all
-    else.
+    """Transpose a matrix in place if it has few rows or few columns and the other side can be cut; None
+    otherwise.
     """
     found = _matrix(op, sig)
     if found is None:

@@ -1,11 +1,11 @@
-"""Layers on images by rows: a stripe of what is between two of them is in scratch, and no more.
+"""Layers on images by rows: only a stripe of each intermediate image is in scratch.
 
 The functions are those of ordinary layers, for a few rows without padding above and below. The last stage
-makes the rows of a block. Each stage before it makes a row at a time, as soon as the next one asks for it. A
-stripe is the window of the stage that reads it: rows that the next window needs too are moved up, padding is
-filled in. Where windows share no rows, one call fills the stripe. The first stage reads its image where it
-is; its windows at an edge of the image are copied. So does a layer that makes the other operand of an
-addition: what it makes is in scratch until it is added.
+makes the rows of a block. Each stage before it makes a row at a time, as soon as the next stage asks for it.
+A stripe is the window of the stage that reads it: rows that the next window needs too are moved up, and
+padding is filled in. If windows share no rows, one call fills the stripe. The first stage reads its image in
+place; its windows at an edge of the image are copied. A layer that computes the other operand of an addition
+does the same; its output is in scratch until it is added.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,10 +46,10 @@ __all__ = [
 class StageView:
     """A stage that makes ``rows`` rows of outputs per call from ``window`` rows of its input.
 
-    The window of output row y begins ``top`` rows above row ``y * stride``. Where it may leave the image of
-    ``height`` rows it is ``padded``: bytes ``fill`` are there. ``own`` windows share no rows. The stripe is
-    at the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is where the
-    other image of an addition is read, ``arguments`` what the part is given behind its images.
+    The window of output row y begins ``top`` rows above row ``y * stride``. If it may leave the image of
+    ``height`` rows it is ``padded`` with bytes ``fill``. ``own`` windows share no rows. The stripe is at the
+    offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is the address of
+    the other image of an addition, ``arguments`` are the part's arguments behind its images.
     """
 
     number: int
@@ -79,7 +79,7 @@ class StageView:
 
     @property
     def last_top(self) -> int:
-        """Row of the lowest window that is inside of the image."""
+        """First row of the lowest window that is inside of the image."""
         return self.height - self.window
 
     @property
@@ -119,18 +119,18 @@ class Outline:
 
 
 def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Outline | None:
-    """That of ``stages``, of which the last makes ``last_rows`` rows at a time.
+    """Return the outline of ``stages``; the last stage makes ``last_rows`` rows at a time.
 
-    None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
-    of each stripe are read.
+    None unless a run has one image whose rows are whole words, the rows divide the image, and all rows of
+    each stripe are read.
     """
     return known.once((_shapes(stages, known), last_rows), partial(_outline, stages, last_rows))
 
 
 def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
-    """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+    """Return the kernel of ``stages``; the last stage makes ``last_rows`` rows at a time.
 
-    None where there is no outline, or no kernel of a stage.
+    None if there is no outline, or no kernel for a stage.
     """
     outline = find_outline(stages, last_rows, known)
     if outline is None:

@@ -38,10 +38,10 @@ _WORD = 4  # what kernels rely on where they are given a row
 
 @dataclass(frozen=True, eq=False)
 class RowStage:
-    """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
+    """An operator of a row loop, and its operands: the image that runs through comes first.
 
-    ``shortcut`` is a layer that makes an addition's second operand, and what that is applied to. ``since`` is
-    the number of the stage whose output that operand is, in a loop that keeps rows of it until then.
+    ``shortcut`` is a layer that computes an addition's second operand, and its operands. ``since`` is the
+    number of the stage whose output is the second operand, in a loop that keeps rows of it until then.
     """
 
     op: Op
@@ -193,5 +193,5 @@ def rows_made(windows: Sequence[WindowShape], rows: Sequence[int], height: int) 
 
 
 def step_of(stage: RowStage) -> int:
-    """Rows of the other image from one row of outputs to the next."""
+    """Return the rows of the other image per row of outputs."""
     return 1 if stage.shortcut is None else window_of(*stage.shortcut).stride_y

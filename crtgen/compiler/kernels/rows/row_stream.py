@@ -1,10 +1,10 @@
-"""Layers on images by rows that come one after the other: of the image, too, only a window is needed.
+"""Layers on images that arrive row by row: even of the input, only a window is needed.
 
-It is a machine with a stripe in scratch for each stage: the window of rows that the stage reads next.
-Whatever stage has its window whole computes rows, the last such stage first; they go to the stripe of the
-next stage, and its own rows move up. Where no stage can compute, a row of the image is taken. So a row is
-taken only when it is needed, and the machine can stop there until there is one: that is how images are fed
-by rows. An image that is in memory is taken in one go.
+It is a machine with a stripe in scratch for each stage: the window of rows that the stage reads next. Every
+stage with a complete window computes rows, the last such stage first; they go to the stripe of the next
+stage, and its own rows move up. If no stage can compute, a row of the image is taken. So a row is taken only
+when it is needed, and the machine can stop there until there is one: that is how images are fed by rows. An
+image in memory is taken in one go.
 
 Rows that an addition needs later are kept in scratch until then. A pooling of the whole image may end the
 chain: its rows are added up as they are made.
@@ -53,10 +53,10 @@ class KeptView:
 class StreamStageView:
     """A stage that makes ``rows`` rows per call, ``out_height`` in all, from a stripe of ``window`` rows.
 
-    ``left`` rows of the stripe stay when it has. Rows of padding are ``above`` the image of ``height`` rows,
-    and below it where ``below``: bytes ``fill``. The stripe is at the offset ``stripe`` in scratch.
-    ``x_row`` and ``y_row`` are elements per row, of the C types ``type`` and ``y_type``. ``other`` is where
-    the other image of an addition is read, ``arguments`` what the part is given behind its images.
+    ``left`` rows stay in the stripe after a call. Padding of bytes ``fill`` is ``above`` the image of
+    ``height`` rows, and ``below`` it. The stripe is at the offset ``stripe`` in scratch. ``x_row`` and
+    ``y_row`` are elements per row, of the C types ``type`` and ``y_type``. ``other`` is the address of the
+    other image of an addition, ``arguments`` are the part's arguments behind its images.
     """
 
     number: int
@@ -98,7 +98,7 @@ class RowStreamView:
         return any("work" in stage.arguments for stage in self.stages)
 
     def kept_of(self, source: int) -> tuple[KeptView, ...]:
-        """The rows that are kept of what a stage makes."""
+        """Return the kept rows of a stage's output."""
         return tuple(kept for kept in self.kept if kept.source == source)
 
     def kept_for(self, reader: int) -> tuple[KeptView, ...]:
@@ -107,12 +107,11 @@ class RowStreamView:
 
 
 def row_stream(all_stages: Sequence[RowStage], last_rows: int, known: Parts, *, fed: bool) -> Kernel | None:
-    """The kernel of stages, of which the last that makes rows makes ``last_rows`` at a time.
+    """Return the kernel of stages; the last one that makes rows makes ``last_rows`` at a time.
 
-    Its function is called with some rows of the image at a time if it is ``fed``. None where a stage reads
-    another image than that of the stage before and what is kept, unless there is one image per run whose rows
-    are whole words, the rows divide the last image, all rows of each stripe are read, and each stage has a
-    kernel.
+    If it is ``fed``, its function is called with some rows of the image at a time. None unless every stage
+    reads only the output of the stage before and kept rows, a run has one image whose rows are whole words,
+    the rows divide the last image, all rows of each stripe are read, and each stage has a kernel.
     """
     end = all_stages[-1] if all_stages[-1].sums_up else None
     stages = all_stages[:-1] if end else all_stages

@@ -1,4 +1,4 @@
-"""An addition whose other operand a layer makes: that is in scratch until it is added."""
+"""An addition with a layer that computes its second operand, which stays in scratch until it is added."""
 
 from dataclasses import dataclass
 
@@ -28,9 +28,10 @@ class ShortcutView:
 
 
 def add_shortcut(add: Op, sums: Signature, layer: Op, made: Signature, known: Parts) -> Part | None:
-    """``add`` of ``sums``, of which ``layer`` makes the second operand; None if there are no kernels.
+    """Join ``add`` of ``sums`` with ``layer``, which computes the second operand; None if there are no
+    kernels.
 
-    The inputs are the first operand, then those of the layer. The layer's image may be written over, since it
+    The inputs are the first operand, then those of the layer. The layer's image may be overwritten, since it
     is read when the addition begins.
     """
     parts = [known.find(layer, made), known.find(add, sums)]

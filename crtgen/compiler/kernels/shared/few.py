@@ -1,6 +1,6 @@
 """Fully connected layers of one row with fewer than four outputs: sums in assembly, requantised in C.
 
-An input serves hardly more than one product here, so it is not copied: it is taken as it is.
+An input serves hardly more than one product here, so it is read in place.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _DEEPEST = 1 << 16  # products of int8 of which 32 bits hold the sum
 
 @dataclass(frozen=True, slots=True)
 class FewView:
-    """``outputs`` sums of a row, and what becomes of them."""
+    """``outputs`` sums of a row, and their conversion."""
 
     outputs: int
     epilogue: Epilogue

@@ -36,7 +36,7 @@ from crtgen.network.ops.scheme import INT8
 __all__ = ["FieldForm", "FieldsView", "in_fields"]
 
 FieldForm: TypeAlias = tuple[FieldEpilogue, Int64, Words]
-"""The epilogue, what sums begin with ``[channel]``, and constants ``[channel, word]``."""
+"""The epilogue, start values of sums ``[channel]``, and constants ``[channel, word]``."""
 
 _TAPS = range(2, 5)  # words of taps in a row: more do not fit into registers
 _LARGEST = -INT8.low  # an input
@@ -82,7 +82,7 @@ class FieldsView:
 
     @property
     def record(self) -> int:
-        """Words of a channel in flash, of which the last ones are no taps."""
+        """Words of a channel in flash: taps, then others."""
         taps = self.channel.tap_words
         return -(-taps // (4 if self.packed else 2)) + self.channel.constants
 
@@ -150,7 +150,7 @@ def in_fields(
     target: Target,
     solve: Callable[[Rescale, Int64], FieldForm | None],
 ) -> Kernel | None:
-    """Windows of three to seven columns whose sums fit; None for others, or if inexact."""
+    """Windows of three to seven columns, if sums fit into their fields; None for others, or if inexact."""
     _, w, b = sig.inputs
     window = WindowShape.of(op, sig)
     words_of_taps = (-(-window.taps_x // window.stride_x) + 2) // 2

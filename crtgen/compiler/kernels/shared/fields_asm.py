@@ -33,9 +33,9 @@ _ROWS, _BLOCKS, _Y = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 class FieldRows:
     """``rows`` rows of inputs, ``step`` bytes apart, as words of two neighbours.
 
-    From a row to the next one it is ``row_bytes`` bytes of inputs and ``pitch`` words. ``first``: the first
-    input is the upper half of a word whose lower one is ``padding``; then come ``pairs`` words, and with
-    ``last`` an input with padding above it.
+    Rows are ``row_bytes`` bytes of inputs and ``pitch`` words apart. With ``first``, the first input is the
+    upper half of a word whose lower half is ``padding``; then come ``pairs`` words, and with ``last`` an
+    input with padding above it.
     """
 
     rows: int
@@ -101,9 +101,9 @@ class FieldEpilogue(Protocol):
 class FieldOutputs:
     """``height`` rows of ``width`` outputs of a channel, ``step`` bytes apart.
 
-    An output needs ``rows`` rows of ``pitch`` words of inputs below each other, and of each one as many
-    neighbours as ``taps`` words of taps have. The rows of the next outputs are ``row_step`` words further on.
-    ``written_out``: the rows of a window are, else they are a loop.
+    An output needs ``rows`` rows of inputs, ``pitch`` words apart, and of each as many neighbours as there
+    are taps in ``taps`` words. The rows of the next outputs are ``row_step`` words further on. With
+    ``written_out`` the rows of a window are written out, else they are a loop.
     """
 
     width: int
@@ -118,7 +118,7 @@ class FieldOutputs:
 
     @property
     def pairs(self) -> int:
-        """Pairs of outputs in a block: as many as there are registers for."""
+        """Pairs of outputs in a block, as many as there are registers for."""
         return 3 if self.taps == 2 and self.epilogue.constants == 2 else 2
 
     @property

@@ -81,7 +81,7 @@ class RingRow:
 
 @dataclass(frozen=True, slots=True)
 class FloatRow(RingRow):
-    """One of float32."""
+    """A row routine for float32."""
 
     @property
     def pixel(self) -> int:
@@ -156,7 +156,7 @@ def ring_work(
     copy: Callable[[Work, int, float], object] = Work.copy,
     fill: Callable[[Work, int, float], object] = Work.fill,
 ) -> Work:
-    """Adds what keeping the ring takes; ``copy`` and ``fill`` are what copies and fills."""
+    """Return ``work`` plus the work of keeping the ring; ``copy`` and ``fill`` are its routines."""
     g, lines = view.window, view.window.batch * view.window.out_height
     work.block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
     loaded = max((g.out_height - 1) * g.stride_y + view.ring_rows - g.top, 0)

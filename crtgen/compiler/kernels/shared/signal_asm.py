@@ -39,7 +39,7 @@ def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), no_ali
 
 
 def auto_scale_function(sig: Signature, no_alias: bool = False) -> Function:
-    """``auto_scale(x, y, bits)``: samples, shifted so that the greatest just fits."""
+    """``auto_scale(x, y, bits)``: shifts samples so that the largest just fits."""
     return Function(
         "auto_scale",
         "const int16_t *x",
@@ -107,9 +107,10 @@ def bank_function(channels: int) -> Function:
 
 
 class Bank:
-    """Walks over the channels of a filter bank.
+    """Walk over the channels of a filter bank.
 
-    A group of energies is read once: for the sum of its ``own`` channel and that of the ``following`` one.
+    A group of energies is read once: for the sum of its ``own`` channel and for that of the ``following``
+    one.
     """
 
     def __init__(self, f: Function, own: Pair, following: Pair) -> None:
@@ -118,9 +119,9 @@ class Bank:
         self.at, self.count, self.left = f.cores("energies; how many; channels left", 3)
 
     def channels(self, number: int, products: Callable[[str], None], rounds: str) -> Routine:
-        """``products`` appends a loop, under a name, over ``count`` energies from ``at`` on.
+        """Write the routine. ``products`` appends a named loop over ``count`` energies from ``at`` on.
 
-        The loop of the group before all channels is called ``first``, that of the others ``rounds``.
+        The loop of the group before all channels is called ``first``, the others ``rounds``.
         """
         f = self.f
         for half in self.own:

@@ -22,9 +22,9 @@ def frame_function(sig: Signature) -> Function:
 
 
 class FrameWriter:
-    """Appends what becomes of samples, whose type is int16 if they are ``short``, else float32.
+    """Converts samples of a frame, of int16 if they are ``short``, else of float32.
 
-    ``place`` is where the sample before the first one is, as ``Before.place`` says.
+    ``place`` is the place of the sample before the first one, as in ``Before.place``.
     """
 
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:

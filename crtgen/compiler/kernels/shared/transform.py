@@ -65,9 +65,10 @@ class StageWalk:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Those of a transform of ``count`` complex numbers.
+    """Stages of a transform of ``count`` complex numbers.
 
-    The first one has the radix ``first``. The others have four, and combine transforms of ``sizes`` numbers.
+    The first one has the radix ``first``. The others have radix four, and combine transforms of ``sizes``
+    numbers.
     """
 
     count: int

@@ -67,7 +67,7 @@ class ProductsWriter(Writer):
 
 
 class _ProductGroup:
-    """Some outputs of all pixels: registers of the FPU, and what is done with them."""
+    """Some outputs of all pixels: FPU registers, and their use."""
 
     def __init__(self, writer: ProductsWriter, channels: int) -> None:
         self.writer = writer

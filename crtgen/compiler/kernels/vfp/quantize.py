@@ -1,8 +1,8 @@
 """float32 to int8 on an FPU, without a division, four numbers at a time.
 
-A quotient is a sum of two products: the reciprocal of the scale has two parts. What needs more care, numbers
-that are none (NaN) and those far beyond int8, makes the FPU say that a conversion was invalid: then the four
-are cut to what is near int8, and are converted again.
+A quotient is a sum of two products: the reciprocal of the scale has two parts. NaN and numbers far beyond
+int8 make the FPU report an invalid conversion: then the four numbers are clamped to near the range of int8,
+and converted again.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,11 @@ class QuantizeView:
 
 
 def parts_of(scale: float, zero_point: int) -> tuple[float, float] | None:
-    """float32 numbers ``a`` and ``b``: ``fma(x, a, x * b)`` is rounded to the same int8 as ``x / scale``.
+    """Find float32 ``a`` and ``b`` for which ``fma(x, a, x * b)`` is rounded to the same int8 as ``x /
+    scale``.
 
-    It never falls as x grows, so it is enough that it is right at each border and just before it. None where
-    it is not.
+    The product never falls as x grows, so it is enough to check each border and the number just before it.
+    None if the check fails.
     """
     steps = INT8.magnitude(zero_point)
     at = borders_of(scale, steps)
@@ -63,7 +64,7 @@ def _quotients(x: Floats, first: float, second: float) -> Floats:
 
 @design(Quantize, types=(DType.FLOAT32,), to=DType.INT8, needs="vfp")
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Halves go away from zero; None where they go to even numbers, and where it would not be exact."""
+    """Quantise with halves away from zero; None for halves to even, and if that is not exact."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
     parts = None if by_float(sig.y) else parts_of(params.scale, params.zero_point)
@@ -95,9 +96,10 @@ def _quantized(k: QuantizeView) -> Routine:
 
 
 class _QuantizeWriter:
-    """Conversions are to halves of steps, towards zero.
+    """Writer of a quantisation that converts to half steps, towards zero.
 
-    So a result is half of what is 1 more, rounded down; of what is below zero half of it as it is.
+    A result is half of the converted number plus 1, rounded down; a negative number is halved without adding
+    1.
     """
 
     def __init__(self, f: Function, k: QuantizeView) -> None:

@@ -156,7 +156,7 @@ def _bands(rows: int, numbers: int, count: int) -> Routine:
 
 
 class _Band:
-    """Appends the sum of as many products as ``steps`` says, of numbers from ``at`` on."""
+    """Appends the sum of ``steps`` products of numbers from ``at`` on."""
 
     def __init__(self, f: Function, weights: str) -> None:
         self.f, self.weights = f, weights

@@ -1,4 +1,4 @@
-"""Strengths of a core's FPU, and the end of its sums: clamp and store."""
+"""The FPU's features, and the end of sums: clamp and store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def add_products(
     weights: Sequence[str],
     products: Sequence[str],
 ) -> None:
-    """``sums += inputs * weights``; ``products`` are registers for these, where they are not fused."""
+    """Append ``sums += inputs * weights``; ``products`` are registers for products that are not fused."""
     if unit.fused:
         for total, x, weight in zip(sums, inputs, weights, strict=True):
             f("vfma.f32", total, x, weight)

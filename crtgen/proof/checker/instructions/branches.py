@@ -178,7 +178,7 @@ _ELEMENT = {"8": 1, "16": 2, "32": 4}
 
 @family("dlstp", "wlstp")
 def tail_loop_start(m: Machine, i: DecodedInstruction) -> Step:
-    """A loop over elements, of which the last round may have fewer."""
+    """Begin a loop over elements, whose last round may have fewer."""
     n, size = _counter(i), _ELEMENT[i.kind]
     to = target(i) if i.name == "wlstp" else None
 

@@ -43,7 +43,7 @@ def lane_bytes(kind: str) -> int:
 
 
 def mask(m: Machine, predicated: bool) -> int:
-    """Which of the 16 bytes take part."""
+    """Return the mask of the 16 bytes that take part."""
     all_of = 0xFFFF
     if m.tail:
         left = m.r[LR]
@@ -53,7 +53,7 @@ def mask(m: Machine, predicated: bool) -> int:
 
 
 def known_predicate(m: Machine) -> int:
-    """The predicate of all 16 bytes. Raises ``Refusal`` where it depends on inputs."""
+    """Return the predicate of all 16 bytes. Raises ``Refusal`` if it depends on inputs."""
     if m.conditions is not None:
         raise Refusal("a predicate depends on an input")
     if m.predicate is None:
@@ -62,9 +62,9 @@ def known_predicate(m: Machine) -> int:
 
 
 def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[Word] | None = None) -> None:
-    """Write the words of a vector register for which the predicate holds, and for the rest the others.
+    """Write the words of a vector register whose predicate holds, and the ``others`` elsewhere.
 
-    The others are what is in the register if none are given.
+    By default the others keep their contents.
     """
     if m.conditions is None:
         which = mask(m, predicated=True)
@@ -80,7 +80,7 @@ def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[W
 
 
 def put(m: Machine, d: int, words: Sequence[Word]) -> None:
-    """Write a vector register; bytes beyond the tail of a loop keep what they are."""
+    """Write a vector register; bytes beyond the tail of a loop keep their contents."""
     which = mask(m, predicated=False)
     if which == 0xFFFF:
         m.q[d] = list(words)
@@ -110,9 +110,9 @@ def tail_predicate(m: Machine, i: DecodedInstruction) -> Step:
 
 @family(*(f"v{kind}{'t' * n}" for kind in ("ps", "p") for n in (1, 2, 3, 4)), "vcmp")
 def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
-    """VPST, VPT, VCMP: the next one to four have to be loads and stores that ask for the predicate.
+    """VPST, VPT, VCMP: the next one to four instructions have to be loads and stores that use the predicate.
 
-    No other code may enter the block: each of them looks whether it is the next one of the block.
+    No other code may enter the block: each of them checks that it is the next one of the block.
     """
     at, compares = i.following, not i.name.startswith("vps")
     for _ in range(i.name.count("t")):

@@ -182,7 +182,7 @@ def _by_amount(kind: str) -> _Lane:
 
 @family("vsri", "vsli")
 def shift_in(m: Machine, i: DecodedInstruction) -> Step:
-    """A word shifted by whole bytes; what comes in at its end stays as it was."""
+    """Shift a word by whole bytes; the bits that enter at its end are unchanged."""
     d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2]) // 8
     if i.kind not in ("32", "16") or number(i.operands[2]) % 8:
         raise Refusal(f"{i.name} of {i.kind} by {i.operands[2]}")

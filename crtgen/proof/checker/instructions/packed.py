@@ -131,7 +131,7 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("ssub8")
 def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
-    """The differences of four signed bytes; GE says of each whether it is negative."""
+    """Subtract four signed bytes; GE says for each difference whether it is negative."""
     d, x, y = (register(n) for n in i.operands)
 
     def step() -> None:
@@ -149,7 +149,7 @@ def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("sel")
 def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
-    """Each byte of one word or the other, as GE says."""
+    """Select each byte from one word or the other by GE."""
     d, x, y = (register(n) for n in i.operands)
 
     def step() -> None:

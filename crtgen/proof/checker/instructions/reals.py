@@ -152,7 +152,7 @@ def arithmetic(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vfma:s", "vfms:s")
 def fused(m: Machine, i: DecodedInstruction) -> Step:
-    """The sum of the register and a product, or what is left of it, rounded once."""
+    """Add a product to the register, or subtract it, rounded once."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)

@@ -15,7 +15,7 @@ __all__ = ["aligned_base"]
 
 @family("ldr", "ldrb", "ldrsb", "ldrh", "ldrsh")
 def load(m: Machine, i: DecodedInstruction) -> Step:
-    """Step of a load, also from a constant table whose index depends on an input."""
+    """Load, also from a constant table whose index depends on an input."""
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     if d == PC:
         return lambda: m.leave(memory.load(at()))

@@ -92,7 +92,9 @@ _EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 
 
 
 def exp_negative(a: Any, bits: int) -> Any:
-    """exp of a number that is not positive, with so many integer bits, as Q0 (exp_on_negative_values)."""
+    """Compute exp of a number that is not positive, with ``bits`` integer bits, as Q0
+    (exp_on_negative_values).
+    """
     quarter = 1 << (29 - bits)
     rest = (a & (quarter - 1)) - quarter
     result = _exp_of_quarter(_saturated_left(rest, bits))

@@ -43,16 +43,18 @@ _MOST = 1 << 16
 
 
 class ElementLayer(SumLayer):
-    """An element whose operands are one symbol and numbers is a function of that symbol.
+    """Elements with one symbol and numbers as operands, which are functions of that symbol.
 
-    Those numbers are its channel. ``pairs`` are outputs by the two symbols that they depend on, ``operands``
-    what each is made of.
+    Those numbers are the element's channel. ``pairs`` are outputs by the two symbols that they depend on,
+    ``operands`` the parts of each.
     """
 
     limits: tuple[int, int]
 
     joint = ""
-    """The operation that joins what ``part`` makes of two operands, for ``last``; "" where none does."""
+    """Operation that joins the results of ``part`` for two operands into ``last``'s argument; "" if there is
+    none.
+    """
 
     def prepare(self) -> list[Value]:
         self.read()
@@ -185,7 +187,7 @@ class PreluLayer(ElementLayer):
 
 
 class Sigmoid(ElementLayer):
-    """LOGISTIC and TANH, in gemmlowp's fixed point; of int16 by a table that is interpolated."""
+    """LOGISTIC and TANH: int8 in gemmlowp's fixed point, int16 by an interpolated table."""
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -221,7 +223,9 @@ def _table_factor(scale: float) -> tuple[int, int]:
 
 
 def sigmoid16(x: Any, is_tanh: bool) -> Any:
-    """The logistic function of 256 places, 1/24 apart, or tanh from that of twice the argument."""
+    """Compute the logistic function from 256 places, 1/24 apart, or tanh from its value at twice the
+    argument.
+    """
     table, bits = sigmoid_table(), 8 if is_tanh else 9
     place = abs(x) >> bits
     at = np.minimum(place, 254)
@@ -341,7 +345,7 @@ class ExtremeLayer(ElementLayer):
         self.limits = self.type.low, self.type.high
 
     def found_in(self, word: Word) -> frozenset[Symbol] | None:
-        """The symbols of which a word is the extreme."""
+        """Return the symbols whose extreme a word is."""
         is_max, (low, high) = self.operator.code == _B.MAXIMUM, self.limits
         found, end = (greatest_of(word, low), low) if is_max else (least_of(word, high), high)
         return found[0] if found and found[1] == end else None

@@ -45,9 +45,9 @@ _ARRAYS = {
 
 @dataclass(frozen=True, slots=True)
 class NetworkOperator:
-    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out.
+    """An operator. ``code`` is TFLite's builtin code; tensors are given by index, absent ones are -1.
 
-    An LSTM has its next states among its outputs: ``~t`` is what becomes of the tensor ``t``.
+    An LSTM has its next states among its outputs: ``~t`` is the next value of the tensor ``t``.
     """
 
     number: int
@@ -132,7 +132,7 @@ class ModelFile:
             yield NetworkOperator(i, kind, inputs, outputs, table)
 
     def variables(self) -> list[Variable]:
-        """The variables, in the order in which the network reads them; then the states of LSTMs."""
+        """Return the variables, in the order in which the network reads them; then the states of LSTMs."""
         b, first = tflite.BuiltinOperator, dict[bytes, Ints]()
         for operator in self.operators:
             if operator.code == b.CALL_ONCE:

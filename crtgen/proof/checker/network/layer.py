@@ -12,7 +12,7 @@ from crtgen.proof.checker.value import Symbol
 __all__ = ["Layer", "Tensors", "Value"]
 
 Value: TypeAlias = int | Symbol
-"""An element of a tensor: a symbol, or a number that it is for every input."""
+"""An element of a tensor: a symbol, or a number for an element that never varies."""
 
 
 class Tensors(Protocol):
@@ -29,8 +29,8 @@ class Tensors(Protocol):
 class Layer:
     """An operator. ``values`` are its outputs, once it is prepared.
 
-    ``proven`` are outputs that were found in memory, or that are numbers; ``same`` says of an output that it
-    is the same function of the same symbols as an earlier one. ``reasons`` say why bytes were not recognised.
+    ``proven`` are outputs that were found in memory, or that are numbers. ``same`` maps an output to an
+    earlier one that is the same function of the same symbols. ``reasons`` say why bytes were not recognised.
     """
 
     is_move = False
@@ -61,11 +61,11 @@ class Layer:
 
     @property
     def sizes(self) -> frozenset[int]:
-        """The bits of what is found of it in memory."""
+        """Sizes in bits of its values in memory."""
         return frozenset((self.type.bits,))
 
     def prepare(self) -> list[Value]:
-        """Give each output its symbol; inputs have theirs. Raises ``Refusal`` for what is not followed."""
+        """Give each output its symbol. Raises ``Refusal`` for what is not followed."""
         raise NotImplementedError
 
     def data_inputs(self) -> Sequence[int]:
@@ -77,9 +77,9 @@ class Layer:
         return [self.symbol(i, low, high) for i in range(self.size)]
 
     def symbol(self, i: int, low: int, high: int, function: Hashable = None) -> Value:
-        """A new symbol for an output, or the number that it is if it can only be one.
+        """Return a new symbol for an output, or a number if it has only one value.
 
-        What the layer made of the same symbols in the window before is the same, by its ``function``.
+        The same ``function`` of the same symbols in the window before gives the same symbol.
         """
         if low == high:
             self.proven.add(i)
@@ -92,7 +92,7 @@ class Layer:
         raise NotImplementedError
 
     def proven_outputs(self) -> set[int]:
-        """Indices of outputs that are proven, and of those that are the same."""
+        """Return the indices of outputs that are proven, or that equal a proven one."""
         known = {id(self.values[i]) for i in self.proven} if self.values else set()
         alike = {i for i, v in enumerate(self.values or ()) if isinstance(v, Symbol) and id(v) in known}
         return self.proven | alike | {i for i, j in self.same.items() if j in self.proven}
@@ -104,7 +104,7 @@ class Layer:
         return self.values[output]
 
     def because(self, reason: str, *wrong: list[tuple[dict[Symbol, int], int]]) -> None:
-        """Keep the first reasons, and where they show."""
+        """Keep the first reasons, and their places."""
         if len(self.reasons) < 3 and reason not in self.reasons:
             self.reasons.append(reason)
             self.wrong += wrong

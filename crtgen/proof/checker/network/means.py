@@ -65,7 +65,7 @@ class MeanLayer(SumLayer):
 
 
 def reduced(layer: Layer) -> Any:
-    """``[output, element]``: what each output of a reduction along constant axes is made of."""
+    """Return ``[output, element]``: the inputs of each output of a reduction along constant axes."""
     x, axes = layer.operator.inputs
     along, array = layer.file.constant(axes), layer.network.array(x)
     if along is None:

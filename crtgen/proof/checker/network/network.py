@@ -75,14 +75,15 @@ _VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN
 
 
 class Network:
-    """The layers of a file in its order. Each is prepared when the first byte of its inputs is looked at.
+    """The layers of a file in order. Each is prepared when the first byte of its inputs is looked at.
 
-    Variables hold their first values, or, where ``later``, anything. Of windows over a signal ``window`` has
-    the values of this one, ``new`` those of them that a run gets, and ``before`` is the network on the last.
+    Variables hold their first values or, if ``later``, anything. For windows over a signal, ``window`` has
+    the values of this one, ``new`` those that a run gets, and ``before`` is the network on the previous
+    window.
     """
 
     uncompared = ""
-    """Why outputs are not compared with what the file says, if they are not."""
+    """Reason why outputs are not compared with the file, if they are not."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class Network:
         return layer.values
 
     def shared(self, layer: Layer, output: int, function: Hashable, symbol: Symbol) -> Symbol:
-        """The symbol of a layer's function in the window before; else the one that is given."""
+        """Return the symbol of a layer's function in the window before; else the given one."""
         if not self.slides:
             return symbol
         found = self._earlier.get((layer.number, function), symbol)
@@ -199,7 +200,7 @@ class Network:
         return frozenset(v for v in values if isinstance(v, Symbol))
 
     def tensors(self) -> Iterator[tuple[int, list[Value]]]:
-        """The values of inputs, and of what layers were prepared, each under a number."""
+        """Yield the values of inputs, and of the outputs of prepared layers, each under a number."""
         yield from self._given.items()
         yield from ((layer.operator.output, layer.values) for layer in self.layers if layer.values)
 

@@ -1,7 +1,7 @@
-"""A quantised ONNX file, as far as a proof reads it: operators of integers between quantised tensors.
+"""A quantised ONNX file, as far as a proof reads it: integer operators between quantised tensors.
 
-DequantizeLinear and QuantizeLinear around an operator of real numbers say that it is one of integers, as ONNX
-Runtime computes it. Tensors of uint8 are int8 here, less 128, with zero points as much less.
+DequantizeLinear and QuantizeLinear around a real operator mean that ONNX Runtime computes it in integers.
+Tensors of uint8 are int8 here, less 128, and so are their zero points.
 """
 
 from dataclasses import dataclass, field, replace

@@ -265,7 +265,7 @@ class Average(_Scaled):
 
 
 class OnnxMaxPool(MaxPool, _Onnx):
-    """MaxPool of an image; the scale stays as it is."""
+    """MaxPool of an image, with unchanged scale."""
 
     def prepare(self) -> list[Value]:
         self.only("kernel_shape", "pads", "strides", "auto_pad", "ceil_mode", "dilations", "storage_order")
@@ -288,7 +288,7 @@ class OnnxMaxPool(MaxPool, _Onnx):
 
 
 class Moved(_Onnx):
-    """Each output is an element of the input; the scale stays as it is."""
+    """Moves: each output is an element of the input, with unchanged scale."""
 
     is_move = True
 
@@ -332,9 +332,9 @@ class OnnxUnary(_Scaled):
 
 
 class OnnxAddition(ElementLayer, _Onnx):
-    """Add of two tensors, as ONNX Runtime computes it on a PC, where it makes uint8 of int8 first.
+    """Add of two tensors, as ONNX Runtime computes it on a PC, which turns int8 into uint8 first.
 
-    Both factors are in one step each, and so is one of the zero points in what they are added to.
+    Each factor is rounded once, and so is the addend, which includes one of the zero points.
     """
 
     def read(self) -> None:

@@ -24,7 +24,7 @@ __all__ = ["MaxPool", "SoftmaxLayer"]
 
 
 class MaxPool(Layer):
-    """``by_set`` are outputs by the symbols of which they are the greatest, after the activation."""
+    """``by_set`` are outputs by the symbols whose maximum they are, after the activation."""
 
     def prepare(self) -> list[Value]:
         o = self.operator.options(tflite.Pool2DOptions)
@@ -112,7 +112,7 @@ class SoftmaxLayer(Layer):
         return reciprocal(shifted), 12 - headroom + 31 - 8
 
     def output(self, difference: Ints, product: Ints, shift: Any) -> Any:
-        """An element, of the product of its power and the reciprocal of the sum."""
+        """Compute an element from the product of its power and the reciprocal of the sum."""
         share = rounded_shift(product, shift) - 128
         return np.where(difference >= self.least, np.clip(share, -128, 127), -128)
 

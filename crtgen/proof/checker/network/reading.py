@@ -15,7 +15,7 @@ __all__ = ["read_network"]
 
 
 def read_network(path: Path, later: bool = False) -> Network:
-    """The network of a file. Raises ``Refusal`` for what is not followed."""
+    """Read the network of a file. Raises ``Refusal`` for what is not followed."""
     if path.suffix.lower() == ".onnx":
         return Network(path, later)
     file = ModelFile(path)

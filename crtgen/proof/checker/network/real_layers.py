@@ -55,8 +55,8 @@ class LinearForm(NamedTuple):
 class RealSum(NamedTuple):
     """An output: a constant and cells of the input, each with the number of its factor.
 
-    Factors are in units of 2^-149; many outputs share them, and many share cells. A line, of which each
-    output has its own, is made when it is asked for.
+    Factors are in units of 2^-149; many outputs share them, and many share cells. A line, which is an
+    output's own, is made on demand.
     """
 
     constant: int
@@ -72,7 +72,7 @@ class RealSum(NamedTuple):
         return found.over(self.divisor)
 
     def key(self) -> Key:
-        """The key of its line, without making that where nothing is divided."""
+        """Return the key of its line, without making the line if nothing is divided."""
         if self.divisor > 1:
             return self.line().key()
         first: Symbol | None = None
@@ -87,7 +87,7 @@ class RealSum(NamedTuple):
 
 
 def in_units(value: float) -> int:
-    """A number of float32 in units of 2^-149, of which all are a multiple."""
+    """Return a float32 in units of 2^-149, which divide every float32."""
     return int(math.ldexp(value, 149))
 
 
@@ -126,7 +126,7 @@ class RealLayer(Layer):
         raise NotImplementedError
 
     def find(self, line: LinearForm, key: Key, limits: Limits) -> Symbol | None:
-        """The symbol of the output that is this line within these limits."""
+        """Return the symbol of the output that is this line within these limits."""
         if limits != self.limits or self.values is None:
             return None
         found = (self.values[i] for i in self.outputs.get(key, ()) if self.made[i].line() == line)
@@ -154,7 +154,7 @@ class RealLayer(Layer):
         return weights, [in_units(b) for b in (zeros if biases is None else biases).tolist()]
 
     def weighted(self, where: list[Window], weights: Any, biases: list[int]) -> Iterator[RealSum]:
-        """The sums of each window, whose channels may be in groups."""
+        """Yield the sums of each window; channels may be in groups."""
         values = self.network.values(self.operator.inputs[0])
         channels, _, depth = weights.shape
         all_of = self.file.shape(self.operator.inputs[0])[-1]
@@ -250,9 +250,9 @@ _MOVES = frozenset(MOVES) - {_B.PADV2}  # whose number is none of 0
 
 
 class RealNetwork(Uncompared):
-    """``sums`` are its layers, ``ends`` its outputs; ``unbounded`` says what is in the way, if anything.
+    """``sums`` are its layers, ``ends`` its outputs; ``unbounded`` says which layer prevents a bound, if any.
 
-    What comes before a layer in the way has bounds.
+    Layers before it have bounds.
     """
 
     def __init__(self, path: Path, why: str) -> None:

@@ -1,6 +1,6 @@
-"""Networks of which no output is compared: what the code does with memory is proven of them.
+"""Networks without compared outputs: only the code's memory accesses are proven.
 
-They are those with ends of float32, with branches and loops, or with an operator that has no meaning here.
+They have float32 inputs or outputs, branches and loops, or an operator without a definition here.
 """
 
 from pathlib import Path

@@ -86,7 +86,7 @@ class StripRows:
 
     @property
     def fresh(self) -> tuple[tuple[int, bool], ...]:
-        """For each row: its number among the four, and whether it is read."""
+        """Number of each row among the four, and whether it is read."""
         return tuple(enumerate(self.inside, self.kept))
 
 

@@ -21,6 +21,7 @@ __all__ = ["read_array", "read_arrays"]
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _KINDS = "biufc"
+_TEXT = "S"
 _SUFFIX = ".npy"
 
 AnyArray = npt.NDArray[Any]
@@ -37,16 +38,20 @@ def read_arrays(
     what: str,
     hint: str = "write it with numpy.save or numpy.savez",
     needed: Sequence[str] = (),
+    only: Sequence[str] = (),
 ) -> dict[str, AnyArray]:
     """Read the arrays of a ``.npz`` by name. The array of a ``.npy`` has the name ``""``.
 
-    Raises ``UsageError`` for any other file, and if one of the ``needed`` names is missing.
+    With ``only``, the file's other arrays are not looked at, and these may be strings of bytes. Raises
+    ``UsageError`` for any other file, and if one of the ``needed`` names is missing.
     """
     with foreign(path, what, hint):
         data = files.read(path, what)
         if data[:2] == b"PK":
             with opened_zip(path, what, hint, data) as members:
-                found = {_name(each): _array(members.read(each)) for each in members.names}
+                wanted = [each for each in members.names if not only or _name(each) in only]
+                kinds = _KINDS + _TEXT if only else _KINDS
+                found = {_name(each): _array(members.read(each), kinds) for each in wanted}
         else:
             found = {"": _array(data)}
         if missing := [name for name in needed if name not in found]:
@@ -60,7 +65,7 @@ def _name(member: str) -> str:
     return member.removesuffix(_SUFFIX)
 
 
-def _array(data: bytes) -> AnyArray:
+def _array(data: bytes, kinds: str = _KINDS) -> AnyArray:
     # Raise ``ValueError`` for what is no array of plain numbers, or of another size than it says.
     stream = BytesIO(data)
     version = np.lib.format.read_magic(stream)
@@ -71,7 +76,7 @@ def _array(data: bytes) -> AnyArray:
     except MemoryError:  # that of Python's own parser, which evaluates the header
         raise ValueError("the header of the array is nested too deeply") from None
     rest = len(data) - stream.tell()
-    if dtype.kind not in _KINDS or dtype.names or dtype.subdtype or prod(shape) * dtype.itemsize != rest:
+    if dtype.kind not in kinds or dtype.names or dtype.subdtype or prod(shape) * dtype.itemsize != rest:
         raise ValueError(f"the file is not an array of numbers, or its shape does not fit its {rest} bytes")
     array = np.frombuffer(data, dtype, offset=stream.tell())
     return array.reshape(shape, order="F" if by_columns else "C")

@@ -2,9 +2,11 @@
 
 from crtgen.boards.board import (
     MAILBOX_SIZE,
+    NPU_WINDOW,
     PLATFORMS,
     RUNNERS,
     Board,
+    BoardNpu,
     Flash,
     Fvp,
     Memory,
@@ -43,9 +45,11 @@ __all__ = [
     "FLASH_DRIVERS",
     "HOST",
     "MAILBOX_SIZE",
+    "NPU_WINDOW",
     "PLATFORMS",
     "RUNNERS",
     "Board",
+    "BoardNpu",
     "Boot",
     "Core",
     "Duty",

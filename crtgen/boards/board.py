@@ -12,6 +12,7 @@ from crtgen.boards.uart import UARTS, Rate
 
 __all__ = [
     "MAILBOX_SIZE",
+    "NPU_WINDOW",
     "PLATFORMS",
     "RUNNERS",
     "WATCHDOGS",
@@ -46,6 +47,9 @@ RUNNERS = {
     "gdb": "",
 }
 """Ways to write an image to a board, and the facts about the board that each needs."""
+
+NPU_WINDOW = 16 << 20
+"""Bytes behind the mailbox through which jobs of an NPU go to its model on the host."""
 
 MAILBOX_SIZE = 1 << 20
 """Bytes that firmware may use at the start of the memory that QEMU shares."""
@@ -163,6 +167,18 @@ class Watchdog:
 
 
 @dataclass(frozen=True, slots=True)
+class BoardNpu:
+    """NPU of a board: its configuration, the address of its registers, its interrupt, and the longest time of
+    a job in seconds.
+    """
+
+    config: str
+    base: int
+    irq: int
+    seconds: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class Qemu:
     """The board in QEMU: machine and further arguments; the RPC's UART is serial 0.
 
@@ -251,6 +267,7 @@ class Board:
     serial: Serial | None = None
     energy: Energy | None = None
     slots: Slots | None = None
+    npu: BoardNpu | None = None
     source: str = ""
     file: Path | None = None
 

@@ -16,6 +16,7 @@ from crtgen.boards.board import (
     RUNNERS,
     WATCHDOGS,
     Board,
+    BoardNpu,
     Flash,
     FlashReads,
     Fvp,
@@ -79,6 +80,7 @@ def _board(name: str, table: TomlTable) -> Board:
         boot=table.get("boot", one_of("boot header", *BOOTS), ""),
         second_core=table.get("second_core", one_of("second core", *SECOND_CORES), ""),
         watchdog=optional(table.section("watchdog"), _watchdog),
+        npu=optional(table.section("npu"), _npu),
         qemu=optional(table.section("qemu"), _qemu),
         fvp=optional(table.section("fvp"), _fvp),
         rp2040js=optional(table.section("rp2040js"), lambda table: True) or False,
@@ -151,6 +153,21 @@ def _watchdog(table: TomlTable) -> Watchdog:
         clock=table.get("clock", units(parse_frequency)),
         seconds=table.get("seconds", address, 60),
     )
+
+
+def _npu(table: TomlTable) -> BoardNpu:
+    return BoardNpu(
+        config=table.get("config", _npu_name),
+        base=table.get("base", address),
+        irq=table.get("irq", address),
+        seconds=table.get("seconds", address, 10),
+    )
+
+
+def _npu_name(value: Any) -> str:
+    if not re.fullmatch(r"ethos-u[56]5-\d{2,3}", text(value), re.ASCII):
+        raise ValueError(f'"{value}" is no name of an NPU: write "ethos-u55-128", for example')
+    return str(value)
 
 
 def _qemu(table: TomlTable) -> Qemu:

@@ -77,11 +77,15 @@ def slotted(board: Board) -> Board:
     return made
 
 
-def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generator, ...]":
-    """Find code generators by name, with their options; a path to CMSIS-NN asks for that one too."""
-    from crtgen.compiler.byoc import CMSIS_NN, read_generator
+def generators(names: list[str] | None, cmsis_nn: Path | None, npu: str = "") -> "tuple[Generator, ...]":
+    """Find code generators by name, with their options.
 
-    chosen = list(names or [])
+    A path to CMSIS-NN asks for that one too, an NPU for that one first.
+    """
+    from crtgen.compiler.byoc import CMSIS_NN, ETHOS_U, read_generator
+
+    chosen = [f"{ETHOS_U}:config={npu}"] if npu else []
+    chosen += names or []
     if cmsis_nn is not None and CMSIS_NN not in (name.partition(":")[0] for name in chosen):
         chosen.append(CMSIS_NN)
     settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}

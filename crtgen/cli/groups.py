@@ -51,6 +51,7 @@ class Coding:
     codegen: options.Codegen = None
     cmsis_nn: options.CmsisNn = None
     fallback: options.Fallback = False
+    npu: options.Npu = ""
     executor: options.Executor = "aot"
     keep_inputs: options.KeepInputs = False
     fold: options.Fold = True
@@ -65,8 +66,8 @@ class Coding:
             "keep_inputs": self.keep_inputs,
             "passes": choices.passes(self.fold),
             "executor": self.executor,
-            "generators": choices.generators(self.codegen, self.cmsis_nn),
-            "fallback": self.fallback,
+            "generators": choices.generators(self.codegen, self.cmsis_nn, self.npu),
+            "fallback": self.fallback or bool(self.npu),
             "place": choices.places(place),
             "sliding": choices.sliding(self.sliding),
             "tuned": choices.tuned(self.tune),
@@ -312,7 +313,13 @@ class Building:
     ) -> kept.KeptImage | None:
         # None if the image depends on more than options and files that are read.
         board = find_board(compiling.board)
-        elsewhere = compiling.codegen or compiling.cmsis_nn or self.directory or generating.target != "c"
+        elsewhere = (
+            compiling.codegen
+            or compiling.cmsis_nn
+            or compiling.npu
+            or self.directory
+            or generating.target != "c"
+        )
         if elsewhere or board.platform(generating.platform) == "zephyr":
             return None
         return kept.entry(board, self.toolchain, source.absolute(), files, compiling, generating)

@@ -259,6 +259,14 @@ Fallback = Annotated[
     bool,
     _code("--fallback", help="Use crtgen's kernels for operators that no code generator supports."),
 ]
+Npu = Annotated[
+    str,
+    _code(
+        "--npu",
+        metavar="NAME",
+        help="Layers for the NPU of this name, ethos-u55-128 for example; the rest stays on the core.",
+    ),
+]
 Tune = Annotated[
     Path | None,
     _code("--tune", metavar="FILE", help="Use the kernels that `crtgen tune` chose."),

@@ -82,5 +82,7 @@ def external(op: External, sig: Signature, target: Target) -> Kernel:
         includes=made.includes,
         support=made.support.strip("\n") + "\n" if made.support else "",
         libraries=made.libraries,
+        fails=made.fails,
+        estimate=made.estimate,
         module=ModuleOf(op.generator.name, op.generator.context, op.generator.handle),
     )

@@ -32,7 +32,9 @@ class Generated:
     ``device``, if the generator has a handle of one.
     ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
     ``libraries`` among others. ``inplace`` says which inputs an output may overwrite: see ``InPlace``,
-    which counts the subgraph's inputs here.
+    which counts the subgraph's inputs here. With ``fails`` the body returns an ``int32_t``: 0, or the error
+    with which the run ends. ``estimate`` is what a tool says of the cycles of a run on another device; None
+    if it says nothing.
     """
 
     body: str
@@ -42,12 +44,15 @@ class Generated:
     includes: tuple[str, ...] = ()
     libraries: tuple[SourceLibrary, ...] = ()
     inplace: tuple[InPlace, ...] = ()
+    fails: bool = False
+    estimate: int | None = None
 
 
 class Generator(ABC):
     """A code generator. ``name`` is its name in commands.
 
-    ``patterns`` are tried in order. With ``merges``, adjacent matches become one subgraph.
+    ``patterns`` are tried in order. With ``merges``, adjacent matches become one subgraph. With ``explains``,
+    the reason of each layer that it leaves is among the rewrites that users see.
 
     All code of a generator for a model is one module; ``context`` is the device that it runs on. A generator
     may be used several times, with different names and devices.
@@ -57,6 +62,7 @@ class Generator(ABC):
     context: DeviceContext = DeviceContext()
     patterns: ClassVar[tuple[Pattern, ...]]
     merges: ClassVar[bool] = False
+    explains: ClassVar[bool] = False
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
@@ -80,12 +86,19 @@ class Generator(ABC):
         """Return a text that changes with the version of this generator and of the code that it copies."""
         return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
 
+    def prepare(self, graph: Graph) -> None:  # noqa: B027
+        """Look at a whole graph before ``reason`` is asked about its operators one by one."""
+
     def reason(self, op: Op, sig: Signature) -> str:
         """Why an operator of a pattern is not done; empty if it is. The signature has the constants' data."""
         return ""
 
     def reason_as_a_whole(self, subgraph: Graph) -> str:
         """Why a subgraph of operators that are done one by one is not done as one; empty if it is."""
+        return ""
+
+    def not_worth(self, subgraph: Graph) -> str:
+        """Why a subgraph is given back after all merging is done; empty if it is kept."""
         return ""
 
     def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:

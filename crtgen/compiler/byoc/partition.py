@@ -26,12 +26,14 @@ def partition(
     if len(set(names)) != len(names):
         name = max(names, key=names.count)
         raise UsageError(f"the code generator {name} is named twice", hint=f"--codegen {name}:as=OTHER")
-    regions = _Regions(graph)
+    regions = _Regions(graph, generators)
     for generator in generators:
+        generator.prepare(graph)
         for pattern in generator.patterns:
             regions.match(generator, pattern)
         if generator.merges:
             regions.merge(generator)
+        regions.release(generator)
     if not fallback:
         _refuse_rest(graph, regions, generators)
     return regions.rewritten()
@@ -49,13 +51,13 @@ def _refuse_rest(graph: Graph, regions: "_Regions", generators: Sequence[Generat
 
 
 def _reasons(graph: Graph, node: Node, generators: Sequence[Generator]) -> str:
-    parts = []
-    for generator in generators:
-        reason = f"it has no pattern with {node.op.name}"
-        if any(isinstance(node.op, kind) for pattern in generator.patterns for kind in pattern):
-            reason = generator.reason(node.op, graph.signature(node)) or "its surroundings match no pattern"
-        parts.append(f"{generator.name}: {reason}")
-    return "; ".join(parts)
+    return "; ".join(f"{generator.name}: {_reason(graph, node, generator)}" for generator in generators)
+
+
+def _reason(graph: Graph, node: Node, generator: Generator) -> str:
+    if not any(isinstance(node.op, kind) for pattern in generator.patterns for kind in pattern):
+        return f"it has no pattern with {node.op.name}"
+    return generator.reason(node.op, graph.signature(node)) or "its surroundings match no pattern"
 
 
 @dataclass(slots=True, eq=False)
@@ -69,9 +71,11 @@ class _Region:
 class _Regions:
     """The nodes of a graph in regions, such that no region waits for itself."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, generators: Sequence[Generator]) -> None:
         self.graph = graph
+        self.generators = generators
         self.of = {node.name: _Region(None, (node,)) for node in graph.nodes}
+        self.why: dict[str, str] = {}
 
     def match(self, generator: Generator, pattern: Pattern) -> None:
         # Claim every chain of the pattern.
@@ -118,6 +122,24 @@ class _Regions:
             self._unite(region)
         return False
 
+    def release(self, generator: Generator) -> None:
+        # Give back the regions that are not worth a call of the generator's code.
+        mine = dict.fromkeys(region for region in self.of.values() if region.generator is generator)
+        for region in mine:
+            if reason := generator.not_worth(self._subgraph(region.nodes, generator.name)):
+                for node in region.nodes:
+                    self.of[node.name] = _Region(None, (node,))
+                    self.why[node.name] = reason
+
+    def _left(self, node: Node) -> list[Rewrite]:
+        # Why a node stays with crtgen's own kernels, if a generator that claims layers by a tool says so.
+        return [
+            Rewrite("partition", node.name, f"{node.op.name} stays on the core: {reason}")
+            for generator in self.generators
+            if generator.explains
+            and (reason := self.why.get(node.name) or _reason(self.graph, node, generator))
+        ]
+
     def _unite(self, region: _Region) -> None:
         for node in region.nodes:
             self.of[node.name] = region
@@ -155,6 +177,7 @@ class _Regions:
         for region in self._order() or ():
             if region.generator is None:
                 nodes.extend(region.nodes)
+                rewrites.extend(self._left(region.nodes[0]))
                 continue
             first, last = region.nodes[0].name, region.nodes[-1].name
             name = first if first == last else f"{first} to {last}"

@@ -230,8 +230,8 @@ class _Generator:
             places[0], rows = "rows", [f"{self.name}_taken", "count"]
         about = self.externals.layer(about, step, values)
         arguments = [*places, *symbols, *scratch, *rows, *([about.device] if about.device else [])]
-        call = f"{function.symbol}({', '.join(arguments)});"
-        return LayerView(index, text, _wrap(call, "    ")), about
+        call = f"{function.symbol}({', '.join(arguments)})"
+        return LayerView(index, text, _statement(call, step.kernel.fails)), about
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
         layer = step.name
@@ -261,7 +261,7 @@ class _Generator:
         key = (kernel.template, kernel.view, parameters, symbols, module)
         if key not in self.known:
             symbol = self._symbol(operator)
-            prototype = _wrap(f"void {symbol}({parameters})")
+            prototype = _wrap(f"{'int32_t' if kernel.fails else 'void'} {symbol}({parameters})")
             context: Mapping[str, Any] = {
                 "k": kernel.view,
                 "name": symbol,
@@ -290,6 +290,14 @@ class _Generator:
 
     def _symbol(self, what: str) -> str:
         return f"{self.name}_{what}_{len(self.functions) + len(self.routines)}"
+
+
+def _statement(call: str, fails: bool) -> str:
+    # The call of a layer. One that can fail ends the run with its error.
+    if not fails:
+        return _wrap(f"{call};", "    ")
+    lines = ["{", _wrap(f"        const int32_t error = {call};", "        "), "        if (error != 0) {"]
+    return "\n".join([*lines, "            return error;", "        }", "    }"])
 
 
 def _whole(cycles: float | None) -> int | None:

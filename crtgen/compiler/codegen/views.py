@@ -96,7 +96,8 @@ class PackedView:
     """A layer as a packed function: ``arguments`` are those of its C kernel, ``nbytes`` the sizes of its
     tensors.
 
-    ``scratch`` is the address of its ``scratch_size`` bytes of working memory; empty if it has none.
+    ``scratch`` is the address of its ``scratch_size`` bytes of working memory; empty if it has none. One that
+    ``fails`` returns an error.
     """
 
     symbol: str
@@ -107,6 +108,7 @@ class PackedView:
     scratch: str
     scratch_size: int
     signature: tuple[Argument, ...]
+    fails: bool = False
 
     @classmethod
     def of(
@@ -124,6 +126,7 @@ class PackedView:
             scratch=scratch,
             scratch_size=step.scratch.size if step.scratch is not None else 0,
             signature=tuple(tensor_argument(value.nbytes, value.dtype) for value in values),
+            fails=step.kernel.fails,
         )
 
 

@@ -11,17 +11,22 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from crtgen.base.errors import LinkClosedError, LinkTimeoutError
-from crtgen.boards import MAILBOX_SIZE
+from crtgen.boards import MAILBOX_SIZE, NPU_WINDOW
 from crtgen.device.run.streams import WRITE_TIMEOUT, SocketStream
 
-__all__ = ["MailboxStream", "has_mailbox"]
+if TYPE_CHECKING:
+    from crtgen.device.run.npu import NpuWindow
+
+__all__ = ["MailboxStream", "has_mailbox", "has_npu"]
 
 _FUNCTION = b"\0crt_mailbox_open\0"
+_NPU = b"\0crt_npu_mailbox_start\0"
 _MARK = b"crtmail1"
 _RING = 1 << 18
 _TO_DEVICE = len(_MARK)
@@ -34,9 +39,18 @@ _PAUSE = 0.001
 
 def has_mailbox(image: Path) -> bool:
     """Return whether firmware uses a mailbox, that is, has the function that polls it."""
+    return _has_symbol(image, _FUNCTION)
+
+
+def has_npu(image: Path) -> bool:
+    """Return whether firmware hands jobs of an NPU to the host."""
+    return _has_symbol(image, _NPU)
+
+
+def _has_symbol(image: Path, name: bytes) -> bool:
     with image.open("rb") as file, suppress(ELFError):
         names = ELFFile(file).get_section_by_name(".strtab")
-        return names is not None and _FUNCTION in names.data()
+        return names is not None and name in names.data()
     return False
 
 
@@ -49,21 +63,33 @@ def _nameless() -> int:
         return os.dup(file.fileno())
 
 
+def _npu_window(memory: memoryview, name: str) -> "NpuWindow":
+    from crtgen.device.run.npu import NpuWindow  # numpy, and the model: only images with an NPU pay for them
+
+    return NpuWindow(memory, name)
+
+
 class MailboxStream:
-    """The rings of a mailbox, and the serial line that announces bytes in them. It owns both."""
+    """The rings of a mailbox, and the serial line that announces bytes in them. It owns both.
+
+    With ``npu`` there is a window behind the rings through which firmware uses a model of its NPU.
+    """
 
     flow_controlled = True
 
-    def __init__(self, line: SocketStream, size: int) -> None:
+    def __init__(self, line: SocketStream, size: int, *, npu: bool = False) -> None:
         self.name = line.name
         self._line = line
         self._size = size
         self.descriptor = _nameless()
         os.ftruncate(self.descriptor, size)
-        self._memory = mmap.mmap(self.descriptor, MAILBOX_SIZE)
+        self._memory = mmap.mmap(self.descriptor, MAILBOX_SIZE + (NPU_WINDOW if npu else 0))
         self._memory[: len(_MARK)] = _MARK
-        self._words = memoryview(self._memory).cast("I")  # the device never sees a half of a count
+        self._words = memoryview(self._memory)[:MAILBOX_SIZE].cast(
+            "I"
+        )  # the device never sees a half of a count
         self._sent = self._taken = 0
+        self._npu = _npu_window(memoryview(self._memory)[MAILBOX_SIZE:], self.name) if npu else None
 
     def arguments(self) -> list[str]:
         """Return the QEMU arguments that use this memory as the machine's; QEMU must inherit
@@ -77,7 +103,8 @@ class MailboxStream:
         """Read at least one byte, at most 256 KiB."""
         deadline = time.monotonic() + timeout
         while not (data := self._take()):
-            self._line.read(max(0.0, deadline - time.monotonic()))
+            if self._npu is None or not self._npu.serve():
+                self._line.read(max(0.0, deadline - time.monotonic()))
         return data
 
     def write(self, data: bytes) -> None:
@@ -98,6 +125,8 @@ class MailboxStream:
         """Close the line and unmap the memory. More than once is fine."""
         self._line.close()
         self._words.release()
+        if self._npu is not None:
+            self._npu.release()
         self._memory.close()
         if self.descriptor >= 0:
             os.close(self.descriptor)

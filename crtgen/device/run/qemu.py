@@ -10,7 +10,7 @@ from crtgen.base.errors import ToolMissingError, UsageError
 from crtgen.base.installing import how_to_install
 from crtgen.boards import Board, Qemu
 from crtgen.device.run.device import MOST_PRINTED, RunningDevice, image_name, open_console
-from crtgen.device.run.mailbox import MailboxStream, has_mailbox
+from crtgen.device.run.mailbox import MailboxStream, has_mailbox, has_npu
 from crtgen.device.run.streams import SocketStream
 
 __all__ = ["find_qemu", "start_qemu"]
@@ -60,7 +60,7 @@ def _mailbox(line: SocketStream, image: Path, board: Board) -> MailboxStream | N
     if shared is None or not has_mailbox(image):
         return None
     with suppress(OSError):
-        return MailboxStream(line, shared.size)
+        return MailboxStream(line, shared.size, npu=has_npu(image))
     return None
 
 

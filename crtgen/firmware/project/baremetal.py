@@ -7,7 +7,10 @@ from crtgen.base.errors import UsageError
 from crtgen.boards import (
     BOOTS,
     FLASH_DRIVERS,
+    MAILBOX_SIZE,
+    NPU_WINDOW,
     Board,
+    BoardNpu,
     Boot,
     Core,
     Memory,
@@ -161,6 +164,9 @@ class _BareMetalView:
     slots: _SlotsView | None
     second_core: str
     second_stack: int
+    npu: BoardNpu | None
+    npu_mailbox: str
+    npu_window: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +201,10 @@ def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
         templates[f"second_{view.second_core}.c"] = f"baremetal/second_{view.second_core}.c"
     if view.mailbox:
         templates["mailbox.c"] = "common/mailbox.c"
+    if view.npu is not None:
+        templates["npu.c"] = "baremetal/npu.c"
+    if view.npu_mailbox:
+        templates["npu_mailbox.c"] = "common/npu_mailbox.c"
     if view.watchdog is not None:
         templates[f"watchdog_{view.watchdog.kind}.c"] = f"baremetal/watchdog_{view.watchdog.kind}.c"
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
@@ -263,13 +273,16 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
         stack=firmware.stack,
         fault_stack=_FAULT_STACK[firmware.type],
         mpu=protection(board.core),
-        regions=regions(board, holding_code, mailbox, slots),
+        regions=regions(board, holding_code, mailbox, slots, npu=firmware.has_npu),
         watchdog=_watchdog(firmware),
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
         slots=_slots(board, slots, firmware.stack // 2) if slots else None,
         second_core=board.second_core if firmware.request.cores == 2 else "",
         second_stack=firmware.stack // 2,
+        npu=board.npu if firmware.has_npu else None,
+        npu_mailbox=f"{mailbox + MAILBOX_SIZE:#010x}" if mailbox is not None and firmware.has_npu else "",
+        npu_window=NPU_WINDOW,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board
+from crtgen.compiler.byoc import ETHOS_U
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import CModule, ModelInfo
 from crtgen.compiler.request import Request
@@ -106,6 +107,12 @@ class FirmwareRequest:
         return self.type in ("server", "mlperftiny")
 
     @property
+    def has_npu(self) -> bool:
+        """True if a layer is computed by an NPU."""
+        libraries = (library.name for module in self.modules for library in module.libraries)
+        return ETHOS_U in libraries
+
+    @property
     def benchmark(self) -> BenchmarkView | None:
         """View for the benchmark's program; None for other programs."""
         return benchmark(self.models, self.board.name) if self.type == "mlperftiny" else None
@@ -178,10 +185,26 @@ class FirmwareRequest:
             self._check_rtt()
         if self.options.slots or self.type == "slot":
             self._check_slots()
+        if self.has_npu:
+            self._check_npu()
         if self.request.cores == 2:
             self._check_cores()
         if self.request.feed:
             self._check_feed()
+
+    def _check_npu(self) -> None:
+        # Firmware for a board needs the NPU's address; a library leaves that to the program.
+        where = self.board.name
+        if self.type == "library":
+            return
+        if self.board.npu is None:
+            hint = "leave --npu out, add [npu] to the board's file, or --type library"
+            raise UsageError("the board has no NPU", where=where, hint=hint)
+        if self.platform != "baremetal":
+            hint = "--type library, or --platform baremetal"
+            raise UsageError("an NPU is for bare metal, or for a library", where=where, hint=hint)
+        if self.type == "slot":
+            raise UsageError("a model in a slot cannot use the NPU", where=where, hint="leave --npu out")
 
     def _check_cores(self) -> None:
         # The second core must be started by this project, or by the program that uses the library.

@@ -28,6 +28,8 @@ class _HostView:
     watchdog: None = None
     slots: None = None
     second_core: str = ""
+    npu: None = None
+    npu_mailbox: str = ""
 
 
 def platform_files(firmware: FirmwareRequest) -> dict[str, str]:

@@ -6,7 +6,7 @@ Everything outside of the regions is a fault. Formats: ARM DDI 0403 (PMSAv7) and
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from crtgen.boards import MAILBOX_SIZE, Board, Core, Slots
+from crtgen.boards import MAILBOX_SIZE, NPU_WINDOW, Board, Core, Slots
 
 __all__ = ["Region", "protection", "regions"]
 
@@ -41,11 +41,16 @@ def protection(core: Core) -> str:
 
 
 def regions(
-    board: Board, code_in_ram: Collection[str] = (), mailbox: int | None = None, slots: Slots | None = None
+    board: Board,
+    code_in_ram: Collection[str] = (),
+    mailbox: int | None = None,
+    slots: Slots | None = None,
+    npu: bool = False,
 ) -> tuple[Region, ...]:
     """The regions of a board's memories, of its devices and of a mailbox at an address.
 
-    The memories ``code_in_ram`` hold code, too. Slots in RAM hold code, and are written with the unit off.
+    The memories ``code_in_ram`` hold code, too. The window of an ``npu`` is behind the mailbox. Slots in RAM
+    hold code, and are written with the unit off.
     """
     make = {"v7": _v7, "v8": _v8}.get(protection(board.core))
     if make is None:
@@ -64,7 +69,8 @@ def regions(
             found += make(start, memory.end - start, memory.name, is_ram, has_code, False)
     found += make(*_DEVICES, True, False, True)
     if mailbox is not None:
-        found += make(mailbox, MAILBOX_SIZE, "mailbox", True, False, False)
+        size = MAILBOX_SIZE + (NPU_WINDOW if npu else 0)
+        found += make(mailbox, size, "mailbox", True, False, False)
     return tuple(found)
 
 

@@ -171,7 +171,7 @@ def test_one_image_says_the_same_through_memory_and_over_its_uart(
 
 @pytest.mark.qemu
 def test_without_room_for_the_memory_the_uart_does_it(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(stream: MailboxStream, line: SocketStream, size: int) -> None:
+    def full(stream: MailboxStream, line: SocketStream, size: int, *, npu: bool) -> None:
         raise OSError("File too large")
 
     monkeypatch.setattr(MailboxStream, "__init__", full)

@@ -204,6 +204,9 @@ class Kernel:
     were there before, and how many ``x0`` has. Its scratch and its output are its own until all are
     there.
 
+    A kernel that ``fails`` returns an ``int32_t``: 0, or the error with which the run ends. ``estimate`` is
+    what the tool that made it says of its cycles on a device beside the core.
+
     With ``shares`` its parts run at the same time, on a core each: they take the time of the longer one.
     """
 
@@ -224,6 +227,8 @@ class Kernel:
     module: ModuleOf | None = None
     shares: tuple[Share, ...] = ()
     fed: bool = False
+    fails: bool = False
+    estimate: int | None = None
 
     @property
     def is_alias(self) -> bool:

@@ -1,0 +1,188 @@
+"""Ethos-U as a code generator.
+
+The problem. An NPU computes most layers of a network, not all. Vela, Arm's compiler for it, takes whole
+``.tflite`` files, decides itself what the NPU computes, and leaves an interpreter to do the rest.
+
+The idea. crtgen keeps its own graph and plan. Vela is asked twice: first for all layers, each apart from the
+others, which of them it takes and why not the rest; then for each region of layers that it takes, for the
+stream. A region is one call of the driver in the straight-line code, its scratch a buffer of our arena, its
+inputs and outputs regions of the NPU's memory that lie where our plan has them. So everything else stays as
+it is: registry, linked parameters, archives, several models in one image.
+
+The invariant. A region's stream reads the region's inputs and writes its outputs and its scratch, and nothing
+else. It is checked when it is generated: the stream is decoded with crtgen's own tables, and refused if it
+names another region.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+
+from crtgen.base.errors import BuildError, UnsupportedError, UsageError
+from crtgen.base.resources import runtime_dir
+from crtgen.compiler.byoc.ethos_u.layers import WRITERS, why_not
+from crtgen.compiler.byoc.ethos_u.network import apart, network_of
+from crtgen.compiler.byoc.ethos_u.vela import CompiledStream, compile_network, left_to_the_core, vela_version
+from crtgen.compiler.byoc.generator import Generated, Generator, Pattern
+from crtgen.compiler.kernels.engine.kernel import Const, Target
+from crtgen.compiler.kernels.engine.sources import DeviceContext, SourceLibrary
+from crtgen.network.ir import Graph, Node, Op, Signature
+from crtgen.network.ops import Reshape
+from crtgen.npu.config import Config, find_config
+from crtgen.npu.stream import commands
+
+__all__ = ["ETHOS_U", "EthosU"]
+
+ETHOS_U = "ethos-u"
+_ALIGN = 16
+_CONSTANTS, _SCRATCH = 0, 1
+_MOST_VALUES = 6  # eight base pointers, without those of constants and scratch
+_DRIVER = "crt_npu.c"
+
+
+class EthosU(Generator):
+    """The NPU of one configuration."""
+
+    name = ETHOS_U
+    context = DeviceContext("npu")
+    patterns: ClassVar[tuple[Pattern, ...]] = tuple((kind,) for kind in WRITERS)
+    merges: ClassVar[bool] = True
+    explains: ClassVar[bool] = True
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._reasons: dict[tuple[int, int], str] = {}
+
+    @classmethod
+    def create(cls, options: Mapping[str, str]) -> Self:
+        unknown = options.keys() - {"config"}
+        if unknown:
+            raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
+        if "config" not in options:
+            raise UsageError(f"{cls.name} needs a configuration", hint="for example --npu ethos-u55-128")
+        return cls(find_config(options["config"]))
+
+    def version(self) -> str:
+        return f"{self.config.name} vela {vela_version()} {super().version()[:16]}"
+
+    def prepare(self, graph: Graph) -> None:
+        nodes = [node for node in graph.nodes if not why_not(node.op, graph.signature(node))]
+        refused = _refused(graph, nodes, self.config)
+        self._reasons = {
+            _key(node.op, graph.signature(node)): why for node, why in zip(nodes, refused, strict=True)
+        }
+
+    def reason(self, op: Op, sig: Signature) -> str:
+        return why_not(op, sig) or self._reasons.get(_key(op, sig), "")
+
+    def reason_as_a_whole(self, subgraph: Graph) -> str:
+        count = len(subgraph.inputs) + len(subgraph.outputs)
+        return f"it has {count} inputs and outputs; the NPU has pointers for {_MOST_VALUES}" * (
+            count > _MOST_VALUES
+        )
+
+    def not_worth(self, subgraph: Graph) -> str:
+        return "" if any(_computes(node) for node in subgraph.nodes) else "it only renames values"
+
+    def generate(self, subgraph: Graph, target: Target) -> Generated:
+        compiled = compile_network(network_of(subgraph), self.config)
+        _check(subgraph, compiled, self.config)
+        stream = np.frombuffer(compiled.stream, np.uint32)
+        constants = np.frombuffer(compiled.constants, np.uint8)
+        consts = [Const.of("stream", stream, _ALIGN, f"for {self.config.name}, by Vela {vela_version()}")]
+        if constants.size:
+            consts.append(Const.of("constants", constants, _ALIGN))
+        return Generated(
+            body=_body(subgraph, compiled, self.config),
+            consts=tuple(consts),
+            scratch=-(-compiled.scratch // _ALIGN) * _ALIGN,
+            includes=("crt/npu.h",),
+            libraries=(_driver(),),
+            fails=True,
+            estimate=compiled.cycles,
+        )
+
+
+def _key(op: Op, sig: Signature) -> tuple[int, int]:
+    # A layer of a graph, as long as the graph is there.
+    return id(op), id(sig.y)
+
+
+def _refused(graph: Graph, nodes: Sequence[Node], config: Config) -> list[str]:
+    # Why Vela does not take each layer; empty if it does. If Vela fails, it is asked again about each half.
+    if not nodes:
+        return []
+    try:
+        left = left_to_the_core(apart(graph, nodes), config)
+    except BuildError as error:
+        if len(nodes) == 1:
+            return [f"{error.message} on this layer"]
+        half = len(nodes) // 2
+        return [*_refused(graph, nodes[:half], config), *_refused(graph, nodes[half:], config)]
+    return [left.get(f"y{n}", "") for n, _ in enumerate(nodes)]
+
+
+def _computes(node: Node) -> bool:
+    return not isinstance(node.op, Reshape)
+
+
+def _driver() -> SourceLibrary:
+    data = (runtime_dir() / "npu" / _DRIVER).read_bytes()
+    return SourceLibrary(ETHOS_U, ((f"src/{_DRIVER}", data),))
+
+
+def _check(subgraph: Graph, compiled: CompiledStream, config: Config) -> None:
+    # Raise ``UnsupportedError`` unless the stream is for this NPU and names regions of this call only.
+    if compiled.config != config.word:
+        raise UnsupportedError(
+            f"Vela's stream is for the configuration {compiled.config:#x}, expected {config.word:#x}",
+            where=config.name,
+            hint="install the version of Vela that crtgen knows: pip install 'crtgen[npu]'",
+        )
+    known = {_CONSTANTS, _SCRATCH, *compiled.inputs, *compiled.outputs}
+    for command in commands(compiled.stream):
+        external = not (command.name.startswith("DMA0") and command.parameter & 0x100)
+        if command.name.endswith("_REGION") and external and command.parameter & 7 not in known:
+            raise UnsupportedError(
+                f"Vela's stream uses region {command.parameter & 7}, which no value of these layers is in",
+                where=subgraph.name,
+                hint="leave these layers to the core, and report it",
+            )
+
+
+def _regions(subgraph: Graph, compiled: CompiledStream) -> Sequence[tuple[int, str, int]]:
+    # Number, C expression and bytes of each region that has memory.
+    values = subgraph.values
+    size = -(-compiled.scratch // _ALIGN) * _ALIGN
+    found = [(_CONSTANTS, "constants", len(compiled.constants))] if compiled.constants else []
+    found += [(_SCRATCH, "scratch", size)] if size else []
+    found += [
+        (r, f"x{i}", -(-values[n].nbytes // _ALIGN) * _ALIGN)
+        for i, (r, n) in enumerate(zip(compiled.inputs, subgraph.inputs, strict=True))
+    ]
+    found += [
+        (r, f"y{i}", values[n].nbytes)
+        for i, (r, n) in enumerate(zip(compiled.outputs, subgraph.outputs, strict=True))
+    ]
+    return sorted(found)
+
+
+def _body(subgraph: Graph, compiled: CompiledStream, config: Config) -> str:
+    regions = _regions(subgraph, compiled)
+    written = sum(1 << r for r in {_SCRATCH, *compiled.outputs} if r in [region for region, _, _ in regions])
+    lines = [f"    [{region}] = {{(uintptr_t){what}, {size}u}}," for region, what, size in regions]
+    return "\n".join(
+        [
+            "    const struct crt_npu_job job = {",
+            "        .stream = stream,",
+            f"        .stream_bytes = {len(compiled.stream)}u,",
+            f"        .config = {config.word:#010x}u,",
+            f"        .written = {written:#04x}u,",
+            "        .regions = {",
+            *(f"        {line}" for line in lines),
+            "        },",
+            "    };",
+            "    return crt_npu_run(&job);",
+        ]
+    )

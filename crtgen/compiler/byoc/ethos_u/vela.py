@@ -1,0 +1,172 @@
+"""Runs Vela, Arm's compiler for Ethos-U, as a program of its own, and reads what it writes.
+
+crtgen asks for Vela's ``raw`` format: the stream, the constants, and where inputs, outputs and scratch are.
+With regions of their own (``--separate-io-regions``, and ``regions`` for each of several) the stream reads
+the network's inputs and writes its outputs wherever our plan has them; nothing is copied.
+"""
+
+import re
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+
+from crtgen.base.child import run_to_end
+from crtgen.base.errors import BuildError, ToolMissingError
+from crtgen.base.formats.arrays import AnyArray, read_arrays
+from crtgen.base.formats.tables import read_table
+from crtgen.base.temporary import TemporaryFolder
+from crtgen.compiler.byoc.ethos_u.regions import RegionPiece, translated
+from crtgen.npu.config import Config
+from crtgen.npu.errors import StreamError
+
+__all__ = ["CompiledStream", "compile_network", "left_to_the_core", "vela_version"]
+
+_PACKAGE = "ethos-u-vela"
+_KNOWN = "5.2."
+_SCRATCH, _FAST = 1, 2  # the same memory
+_TIME_LIMIT = 900.0
+_HINT = "pip install 'crtgen[npu]'"
+_ARRAYS = (
+    *("cmd_data", "weight_data", "weight_region", "scratch_size", "scratch_region"),
+    *("scratch_fast_size", "scratch_fast_region", "input_region", "input_offset"),
+    *("input_shape", "input_elem_size", "output_shape", "output_elem_size"),
+    *("output_region", "output_offset"),
+)
+_HEADER = struct.Struct("<4s15I")
+_REFUSED = re.compile(r"operator: (\w+), ofm: '([^']*)'\n((?: *-? ?[^\n]+\n)*?)(?=\n|Warning|\Z)")
+_ON_CORE = re.compile(r"^ +CPU: (\w+) = (.+?) \(outputs", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledStream:
+    """Vela's product: constants are in region 0, ``scratch`` bytes in region 1, ``inputs`` and ``outputs``
+    are the regions of each.
+
+    ``cycles`` is Vela's estimate of one run.
+    """
+
+    stream: bytes
+    constants: bytes
+    scratch: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    config: int
+    cycles: int
+
+
+def vela_version() -> str:
+    """Return Vela's version. Raises ``ToolMissingError`` if it is not installed, or one that crtgen does not
+    know.
+    """
+    try:
+        found = version(_PACKAGE)
+    except PackageNotFoundError:
+        found = ""
+    if not found or find_spec("ethosu") is None:
+        raise ToolMissingError("Vela, Arm's compiler for Ethos-U, is not installed", hint=_HINT)
+    if not found.startswith(_KNOWN):
+        raise ToolMissingError(f"Vela {found} is installed; crtgen knows {_KNOWN}x", hint=_HINT)
+    return found
+
+
+def left_to_the_core(network: bytes, config: Config) -> dict[str, str]:
+    """Return the reason for each operator that Vela does not take, by the name of its output."""
+    with TemporaryFolder() as folder:
+        log = _run(folder, network, config, "--show-cpu-operations")
+    reasons = {name: _first(text) for _, name, text in _REFUSED.findall(log)}
+    return {
+        name: reasons.get(name, f"Vela leaves {kind} to the core") for kind, name in _ON_CORE.findall(log)
+    }
+
+
+def _first(text: str) -> str:
+    # The first line of Vela's reason without its title.
+    lines = [line.strip(" -") for line in text.splitlines() if line.strip(" -")]
+    reason = lines[0].removeprefix("Reason: ") if lines else "it names no reason"
+    return f"Vela: {reason}"
+
+
+@lru_cache(maxsize=64)
+def compile_network(network: bytes, config: Config) -> CompiledStream:
+    """Return the stream for a network. Raises ``BuildError`` if Vela fails, or leaves a part of it."""
+    with TemporaryFolder() as folder:
+        options = ("--separate-io-regions", "--cop-format", "COP2", "--output-format", "raw")
+        log = _run(folder, network, config, *options)
+        files = sorted((folder / "out").glob("*.npz"))
+        if len(files) != 1:
+            raise BuildError("Vela left a part of these layers to the core", where=config.name, log=log)
+        arrays = read_arrays(files[0], "Vela's output", needed=_ARRAYS, only=_ARRAYS)
+        cycles = _cycles(folder / "out")
+    return _compiled(arrays, cycles, log)
+
+
+def _run(folder: Path, network: bytes, config: Config, *options: str) -> str:
+    vela_version()
+    file = folder / "network.tflite"
+    file.write_bytes(network)
+    system = "Ethos_U65_Embedded" if config.product else "Ethos_U55_High_End_Embedded"
+    memory = ("--config", "Arm/vela.ini", "--system-config", system, "--memory-mode", "Shared_Sram")
+    command = [sys.executable, "-m", "ethosu.vela", str(file), "--accelerator-config", config.name]
+    code, log = run_to_end(
+        [*command, *memory, *options, "--output-dir", str(folder / "out")],
+        time_limit=_TIME_LIMIT,
+        directory=folder,
+    )
+    if code != 0:
+        what = f"did not end within {_TIME_LIMIT:g} s" if code is None else f"failed with code {code}"
+        raise BuildError(f"Vela {what}", where=config.name, log=log)
+    return log
+
+
+def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str) -> CompiledStream:
+    data = arrays["cmd_data"].tobytes()
+    if len(data) < _HEADER.size:
+        raise BuildError("Vela's stream has no header", log=log)
+    magic, *words = _HEADER.unpack(data[: _HEADER.size])
+    if magic != b"COP2" or words[6] != int.from_bytes(b"VEUM", "little"):
+        raise BuildError("the header of Vela's stream is none that crtgen knows", log=log)
+    inputs = _pieces(arrays, "input", _SCRATCH + 1)
+    outputs = _pieces(arrays, "output", _SCRATCH + 1 + len(inputs))
+    scratch = int(arrays["scratch_size"]) + int(arrays["scratch_fast_size"])
+    merged = [RegionPiece(_FAST, 0, scratch, _SCRATCH)] if scratch else []
+    try:
+        stream = translated(data[_HEADER.size :], [*inputs, *outputs, *merged])
+    except (ValueError, StreamError) as error:
+        raise BuildError(f"Vela's stream is none that crtgen knows: {error}", log=log) from error
+    return CompiledStream(
+        stream=stream,
+        constants=arrays["weight_data"].tobytes(),
+        scratch=scratch,
+        inputs=tuple(piece.becomes for piece in inputs),
+        outputs=tuple(piece.becomes for piece in outputs),
+        config=words[9],
+        cycles=cycles,
+    )
+
+
+def _pieces(arrays: Mapping[str, AnyArray], what: str, first: int) -> list[RegionPiece]:
+    # Where Vela put the inputs or outputs, and their regions from ``first`` on.
+    regions, offsets, widths = (
+        arrays[f"{what}_{part}"].reshape(-1).tolist() for part in ("region", "offset", "elem_size")
+    )
+    sizes = [
+        prod(shape) * width for shape, width in zip(arrays[f"{what}_shape"].tolist(), widths, strict=True)
+    ]
+    places = enumerate(zip(regions, offsets, sizes, strict=True), first)
+    return [
+        RegionPiece(int(region), int(start), int(size), number) for number, (region, start, size) in places
+    ]
+
+
+def _cycles(folder: Path) -> int:
+    # Vela's estimate, from the summary that it writes beside the network.
+    for file in folder.glob("*_summary_*.csv"):
+        titles, figures = read_table(file, "Vela's summary")[:2]
+        return round(float(dict(zip(titles, figures, strict=True))["cycles_total"]))
+    return 0

@@ -1,0 +1,92 @@
+"""Layers and networks that Vela compiled, on the model: equal to the reference, which is TFLite Micro's."""
+
+import numpy as np
+import pytest
+
+from crtgen.compiler.byoc.ethos_u.layers import why_not
+from crtgen.compiler.byoc.ethos_u.network import apart
+from crtgen.compiler.byoc.ethos_u.vela import left_to_the_core
+from crtgen.network.frontends import load
+from crtgen.network.ops import Case, all_cases
+from crtgen.network.passes import DEFAULT_PASSES, run_passes
+from crtgen.npu.config import CONFIGS, Config
+from tests.npu.networks import on_npu
+from tests.support import INT8_MODELS, model_path, nightly
+
+pytest.importorskip("ethosu")
+
+_NAMES = tuple(CONFIGS)
+_OTHER_RESULT = ("logistic_huge", "tanh_huge")
+"""Vela's tables are right here: TFLite Micro shifts by more than 31 bits."""
+
+_FAILS = ("resize_bilinear_twice", "resize_nearest_twice")
+"""Vela ends with an error."""
+
+_CASES = [c for c in all_cases() if c.graph().inputs and not why_not(c.op, c.sig)]
+_TAKEN = [c for c in _CASES if c.name not in (*_OTHER_RESULT, *_FAILS)]
+_SOME = (
+    *(
+        "conv2d_3x3_even",
+        "conv2d_1x1_s2",
+        "conv2d_column_of_padding",
+        "conv2d_int16",
+        "depthwise_conv2d_3x3_same",
+    ),
+    *("depthwise_conv2d_multiplier3", "fully_connected_relu", "average_pool2d_same", "max_pool2d_same"),
+    *("add_same_shape", "sub_outer", "mul_relu", "softmax_plain", "softmax_int16_0.1", "mean_wide"),
+    *("hard_swish_scale_0.05", "abs_int16", "maximum_int16", "concat_axis3", "batch_matmul_int8_2"),
+)
+
+
+def _check(case: Case, config: Config) -> None:
+    graph = case.graph()
+    inputs = case.inputs(1)
+    values = graph.evaluate(inputs)
+    for name, output in zip(graph.outputs, on_npu(graph, config, inputs), strict=True):
+        np.testing.assert_array_equal(output, values[name])
+
+
+@pytest.mark.parametrize("name", _SOME)
+def test_some_layers(name: str) -> None:
+    """Each on another configuration."""
+    found = {case.name: case for case in _TAKEN}
+    if name not in found:
+        pytest.fail(
+            f"there is no such case; those of the family are {[n for n in found if n[:5] == name[:5]]}"
+        )
+    _check(found[name], CONFIGS[_NAMES[_SOME.index(name) % len(_NAMES)]])
+
+
+@pytest.mark.parametrize("name", [nightly(name) for name in _NAMES])
+def test_every_layer(name: str) -> None:
+    """All cases of all operators that crtgen hands to Vela, if Vela takes them."""
+    config = CONFIGS[name]
+    checked = 0
+    for case in _TAKEN:
+        graph = case.graph()
+        if not left_to_the_core(apart(graph, graph.nodes), config):
+            _check(case, config)
+            checked += 1
+    assert checked > 150
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", _NAMES)
+def test_kws_on_every_configuration(name: str) -> None:
+    _network("kws_int8", name, 2)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("model", [m for m in INT8_MODELS if m != "kws_int8"])
+def test_networks(model: str) -> None:
+    _network(model, "ethos-u55-128", 2)
+
+
+def _network(model: str, config: str, count: int) -> None:
+    path = model_path(model)
+    graph, _ = run_passes(load(path), DEFAULT_PASSES)
+    recorded = np.load(path.with_suffix(".npz"))
+    for case in range(count):
+        inputs = {name: recorded[f"case{case}_input{n}"] for n, name in enumerate(graph.inputs)}
+        for n, output in enumerate(on_npu(graph, CONFIGS[config], inputs)):
+            np.testing.assert_array_equal(output, recorded[f"case{case}_output{n}"].reshape(output.shape))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.npu.config import Config
-from crtgen.npu.errors import StreamError
+from crtgen.npu.errors import RegionError, StreamError
 from crtgen.npu.rounding import Int64
 
 __all__ = ["FeatureMap", "NpuMemory", "NpuState", "Type", "signed16"]
@@ -56,18 +56,18 @@ class NpuMemory:
         self._constant = constant
 
     def find(self, region: int, what: str, *, written: bool = False) -> Bytes:
-        """Return a region. Raises ``ValueError`` if it is missing, or constant and to be written."""
+        """Return a region. Raises ``RegionError`` if it is missing, or constant and to be written."""
         if region not in self._regions:
-            raise ValueError(f"{what} is in region {region}, which has no memory")
+            raise RegionError(f"{what} is in region {region}, which has no memory")
         if written and region in self._constant:
-            raise ValueError(f"{what} is in region {region}, which is constant")
+            raise RegionError(f"{what} is in region {region}, which is constant")
         return self._regions[region]
 
     def piece(self, region: int, start: int, length: int, what: str, *, written: bool = False) -> Bytes:
-        """Return ``length`` bytes from ``start`` on. Raises ``ValueError`` if they are not in the region."""
+        """Return ``length`` bytes from ``start`` on. Raises ``RegionError`` if they are not in the region."""
         memory = self.find(region, what, written=written)
         if start < 0 or start + length > memory.size:
-            raise ValueError(
+            raise RegionError(
                 f"{what}: {length:,} bytes at {start:#x} of region {region}, which has {memory.size:,} bytes"
             )
         return memory[start : start + length]
@@ -108,7 +108,7 @@ class FeatureMap:
         return at
 
     def load(self, memory: NpuMemory, shape: tuple[int, int, int]) -> Int64:
-        """Return elements as integers. Raises ``ValueError`` if one is outside of its region."""
+        """Return elements as integers. Raises ``RegionError`` if one is outside of its region."""
         region, at = self._checked(memory, shape, written=False)
         size = self.type.size
         value: Int64 = region[at].astype(np.int64)
@@ -120,7 +120,7 @@ class FeatureMap:
         return value
 
     def store(self, memory: NpuMemory, value: Int64) -> None:
-        """Write elements ``[y, x, c]``. Raises ``ValueError`` if one is outside of its region."""
+        """Write elements ``[y, x, c]``. Raises ``RegionError`` if one is outside of its region."""
         height, width, depth = value.shape
         region, at = self._checked(memory, (height, width, depth), written=True)
         for byte in range(self.type.size):
@@ -133,7 +133,7 @@ class FeatureMap:
         at = self.addresses(shape)
         least, most = int(at.min()), int(at.max()) + self.type.size
         if least < 0 or most > region.size:
-            raise ValueError(
+            raise RegionError(
                 f"the {self.name} of {'x'.join(map(str, shape))} has bytes {least:#x} to {most:#x} of region "
                 f"{self.region}, which has {region.size:,} bytes"
             )
@@ -217,4 +217,4 @@ class NpuState:
 
     def refuse(self, offset: int, error: Exception) -> StreamError:
         """Return the error for a command that cannot be executed."""
-        return StreamError(str(error), offset=offset)
+        return StreamError(str(error), offset=offset, is_bus=isinstance(error, RegionError))

@@ -17,6 +17,7 @@ from unicorn.unicorn_py3.unicorn import Uc, UcError
 
 from crtgen.base.errors import LinkTimeoutError
 from crtgen.boards import Board, all_steps
+from crtgen.npu.device import NpuDevice
 from tests.silicon.svd import Register
 from tests.silicon.uarts import UARTS, NrfUarte
 from tests.silicon.watchdogs import started
@@ -80,6 +81,7 @@ class Machine:
         self.values: dict[int, int] = {}
         self.enabled: set[int] = set()
         self.was_reset = False
+        self.npu: NpuDevice | None = None
         self.hangs_until: int | None = None  # instructions at which a watchdog that runs ends
         self.silent_writes = 0  # those before the first byte that the UART sends
         self.fault = ""
@@ -186,6 +188,8 @@ class Machine:
         address, mask = base + offset, (1 << 8 * size) - 1
         if address >= _CORE:
             return self._core(address) & mask
+        if (place := self._npu_register(address)) is not None:
+            return place[0].read(place[1])
         uart = self.board.uart
         assert uart is not None
         if uart.base <= address < uart.base + 0x800:
@@ -198,17 +202,29 @@ class Machine:
             return self.instructions & mask
         self._look_up("read", address)
         value = self.before(address)
-        place = (int(uc.reg_read(arm.UC_ARM_REG_PC)), address)
-        if place == self._last_read and address in self._waits:
+        poll = (int(uc.reg_read(arm.UC_ARM_REG_PC)), address)
+        if poll == self._last_read and address in self._waits:
             wanted, result = self._waits[address][self._polls[address] % len(self._waits[address])]
             self._polls[address] += 1
             value = value & ~wanted | result
-        self._last_read = place
+        self._last_read = poll
         return value & mask
 
     def _on_write(self, uc: Uc, offset: int, size: int, value: int, base: int) -> None:
         address = base + offset
         self._last_read = (0, 0)
+        if (place := self._npu_register(address)) is not None:
+            place[0].write(place[1], value)
+        else:
+            self._store(uc, address, size, value)
+
+    def _npu_register(self, address: int) -> tuple[NpuDevice, int] | None:
+        npu = self.board.npu
+        if self.npu is None or npu is None or not npu.base <= address < npu.base + 0x1000:
+            return None
+        return self.npu, address - npu.base
+
+    def _store(self, uc: Uc, address: int, size: int, value: int) -> None:
         uart = self.board.uart
         assert uart is not None
         if uart.base <= address < uart.base + 0x800:

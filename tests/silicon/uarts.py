@@ -67,6 +67,10 @@ class Kinetis(Flags):
     flags, idle, full, receive, send = 0x04, 0xC0, 0x20, 0x07, 0x07
 
 
+class Cmsdk(Flags):
+    flags, idle, full, receive, send = 0x04, 0, 0x02, 0x00, 0x00
+
+
 class NxpLpuart(Flags):
     flags, idle, full, receive, send = 0x14, 0xC0_0000, 0x20_0000, 0x1C, 0x1C
 
@@ -160,6 +164,7 @@ UARTS: Mapping[str, type[Uart]] = {
     "stm32_v1": Stm32V1,
     "stm32_v2": Stm32V2,
     "stm32_lpuart": Stm32V2,
+    "cmsdk": Cmsdk,
     "kinetis": Kinetis,
     "nxp_lpuart": NxpLpuart,
     "ra_sci": RaSci,

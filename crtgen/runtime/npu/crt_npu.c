@@ -65,6 +65,7 @@ enum npu_register {
 #define AXI_LIMIT ((UINT32_C(31) << 16) | (UINT32_C(15) << 24))
 
 #define ALIGNED UINT32_C(15)
+#define STOP UINT32_C(0xFFFF0000) /* the last command of a stream */
 #define RESET_LOOKS UINT32_C(1000000)
 
 struct crt_npu_failure crt_npu_failure;
@@ -115,16 +116,20 @@ static int32_t npu_failed(volatile const uint32_t *npu, int32_t error)
     return error;
 }
 
-/* Stream and regions are where the NPU can read them: aligned to 16 bytes where it needs that. */
+/* Stream and regions are where the NPU can read them, aligned to 16 bytes where it needs that; and the stream is whole. */
 static int32_t npu_check(const struct crt_npu_job *job)
 {
+    const uint32_t words = job->stream_bytes / 4u;
     uintptr_t bits = (uintptr_t)job->stream;
     for (uint32_t i = 0; i < (uint32_t)CRT_NPU_REGIONS; i++) {
         if (job->regions[i].bytes != 0u && i < 3u) {
             bits |= job->regions[i].base;
         }
     }
-    return (((bits & ALIGNED) != 0u) || ((job->stream_bytes & 3u) != 0u)) ? (int32_t)CRT_NPU_ERR_JOB : 0;
+    if (((bits & ALIGNED) != 0u) || ((job->stream_bytes & 3u) != 0u)) {
+        return (int32_t)CRT_NPU_ERR_JOB;
+    }
+    return ((words == 0u) || (job->stream[words - 1u] != STOP)) ? (int32_t)CRT_NPU_ERR_ENDED : 0;
 }
 
 static int32_t npu_reset(volatile uint32_t *npu)

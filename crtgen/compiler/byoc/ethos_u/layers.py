@@ -132,6 +132,8 @@ def _is_quantised(sig: Signature) -> bool:
 
 def _activation(activation: Activation) -> int:
     name = {Activation.RELU_N1_1: "RELU_N1_TO_1"}.get(activation, activation.name)
+    if not hasattr(tflite.ActivationFunctionType, name):
+        raise ValueError(f"TFLite has no layer with the activation {activation.value}")
     return int(getattr(tflite.ActivationFunctionType, name))
 
 
@@ -235,6 +237,8 @@ def _softmax(layer: VelaLayer) -> None:
 def _relu(layer: VelaLayer) -> None:
     kind = layer.op.kind
     code = {Activation.RELU: "RELU", Activation.RELU6: "RELU6", Activation.RELU_N1_1: "RELU_N1_TO_1"}
+    if kind not in code:
+        raise ValueError(f"crtgen does not hand {kind.value} to Vela")
     layer.add(code[kind], layer.inputs)
 
 

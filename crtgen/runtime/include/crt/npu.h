@@ -24,7 +24,7 @@ enum crt_npu_error {
     CRT_NPU_ERR_TIMEOUT = -23, /* its interrupt did not come within the cycles of the watchdog */
     CRT_NPU_ERR_BUS = -24,     /* a read or write failed on the bus: a region is missing, or out of its reach */
     CRT_NPU_ERR_STREAM = -25,  /* a command that it does not know */
-    CRT_NPU_ERR_ENDED = -26,   /* it stopped before the end of the stream: the stream was cut */
+    CRT_NPU_ERR_ENDED = -26,   /* the stream does not end with STOP, or it stopped before: the stream was cut */
     CRT_NPU_ERR_MEMORY = -27,  /* an error of its own memory (ECC) */
     CRT_NPU_ERR_JOB = -28      /* the stream or a region is not aligned */
 };

@@ -128,6 +128,7 @@ from crtgen.network.ops.suppression import NonMaxSuppression
 from crtgen.network.ops.svdf import Svdf
 from crtgen.network.ops.topk import TopK
 from crtgen.network.ops.traits import Channelwise, Clamping, Tabulated, Weighted, Windowed, channels
+from crtgen.network.ops.trees import Branch, Forest, TreeNode, Trees
 
 __all__ = [
     "FLOAT32",
@@ -159,6 +160,7 @@ __all__ = [
     "Bitwise",
     "Blend",
     "BlockPower",
+    "Branch",
     "BroadcastTo",
     "ByteTable",
     "Case",
@@ -195,6 +197,7 @@ __all__ = [
     "Floor",
     "FloorDiv",
     "FloorMod",
+    "Forest",
     "Frame",
     "Framer",
     "FullyConnected",
@@ -297,6 +300,8 @@ __all__ = [
     "TopK",
     "Total",
     "Transpose",
+    "TreeNode",
+    "Trees",
     "Unpack565",
     "Weighted",
     "While",

@@ -11,7 +11,7 @@ from crtgen.network.ir import Array, DType, Signature, Value
 from crtgen.network.ops.attrs import require, require_inputs
 from crtgen.network.ops.case import Case, floats, int8s, int16s, make
 from crtgen.network.ops.fixedpoint import rounding_divide_by_pot
-from crtgen.network.ops.scheme import scheme_of
+from crtgen.network.ops.scheme import INT8, scheme_of
 from crtgen.network.ops.traits import Channelwise
 
 __all__ = ["Lines", "ResizeBilinear", "ResizeBytes", "ResizeNearest", "cases"]
@@ -167,7 +167,7 @@ class ResizeBytes(Channelwise):
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         rows, columns = self.lines(sig)
-        x, one = arrays[0].astype(np.float32) + np.float32(128), np.float32(1)
+        x, one = arrays[0].astype(np.float32) - np.float32(INT8.low), np.float32(1)
         down = rows.part.astype(np.float32)[:, None, None]
         across = columns.part.astype(np.float32)[:, None]
         above, below = x[:, rows.lower], x[:, rows.upper]
@@ -175,7 +175,7 @@ class ResizeBytes(Channelwise):
         total = total + (below[:, :, columns.lower] * down) * (one - across)
         total = total + (above[:, :, columns.upper] * (one - down)) * across
         total = total + (below[:, :, columns.upper] * down) * across
-        return (((total + np.float32(0.5)).astype(np.int32) - 128).astype(np.int8),)
+        return (((total + np.float32(0.5)).astype(np.int32) + INT8.low).astype(np.int8),)
 
 
 _BITS = 10

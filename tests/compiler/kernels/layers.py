@@ -46,6 +46,7 @@ from crtgen.network.ops.lookup_softmax import LookupSoftmax
 from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.recurrent import Recurrent
 from crtgen.network.ops.suppression import NonMaxSuppression
+from crtgen.network.ops.trees import Trees
 from tests.compiler.kernels import (
     binary_layers,
     element_layers,
@@ -501,6 +502,7 @@ KINDS = {
     "quotients": Kind(element_layers.QUOTIENTS, element_layers.quotients()),
     "indexed": Kind(index_layers.INDEXED, index_layers.indexed()),
     "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
+    "trees": Kind((Trees,), onnx_layers.trees()),
     "written": Kind(onnx_layers.WRITTEN, onnx_layers.written()),
     "reduced": Kind(reduce_layers.REDUCED, reduce_layers.reduced()),
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),

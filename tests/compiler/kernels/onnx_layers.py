@@ -20,6 +20,7 @@ from crtgen.network.ops.narrow import FORMATS, RoundTo
 from crtgen.network.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.network.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.network.ops.topk import TopK, topk_case
+from crtgen.network.ops.trees import Branch, Trees, grown
 
 __all__ = [
     "AFFINE",
@@ -34,6 +35,7 @@ __all__ = [
     "of_sums",
     "sampled",
     "sequences",
+    "trees",
     "written",
 ]
 
@@ -164,3 +166,16 @@ def sequences(draw: st.DrawFn) -> Case:
     )
     shape = (batch, steps, draw(_some)) if order else (steps, batch, draw(_some))
     return recurrent_case("drawn", op, shape, draw(_some), draw(st.integers(0, 999)))
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Case:
+    """Ensembles of few comparisons or all, whose leaves score one target or several."""
+    features, targets = draw(st.integers(1, 9)), draw(st.integers(1, 4))
+    kinds = draw(st.sampled_from([(Branch.LEQ,), (Branch.LT,), tuple(Branch)]))
+    sizes = draw(st.integers(1, 20)), draw(st.integers(0, 7))
+    aggregate = draw(st.sampled_from(["SUM", "SUM", "MIN", "MAX"]))
+    few = aggregate == "SUM" and draw(st.booleans())
+    forest = grown(draw(st.integers(0, 1 << 16)), *sizes, features, targets, kinds, few)
+    op = Trees(forest, targets, aggregate)
+    return make("drawn", op, [floats("x", (draw(st.integers(1, 3)), features))])

@@ -405,10 +405,20 @@ static inline float crt_expm1f(float x)
     return ((p * x) * x) + x;
 }
 
-/*
- * The error function within 4 ulp: x * p(x^2) up to 1, beyond it 1 - e^-x^2 * q(1 / (1 + x / 2)), both of degree 6,
- * fitted at Chebyshev's points.
- */
+/* What the error function lacks to 1, for x >= 1: e^-x^2 * q(1 / (1 + x / 2)) of degree 6. */
+static inline float crt_erfc_above(float x)
+{
+    float t = 1.0f / (1.0f + (0.5f * x));
+    float q = (t * -0.0535406161f) - 0.0573387353f;
+    q = (q * t) + 0.403838363f;
+    q = (q * t) + 0.101268245f;
+    q = (q * t) + 0.33084068f;
+    q = (q * t) + 0.273618153f;
+    q = (q * t) + 6.06408739e-4f;
+    return q * crt_expf(-(x * x));
+}
+
+/* The error function within 4 ulp: x * p(x^2) up to 1, of degree 6 like what is beyond, fitted at Chebyshev's points. */
 static inline float crt_erff(float x)
 {
     float magnitude = (x < 0.0f) ? -x : x;
@@ -422,15 +432,19 @@ static inline float crt_erff(float x)
         p = (p * z) + 1.12837917f;
         return p * x;
     }
-    float t = 1.0f / (1.0f + (0.5f * magnitude));
-    float q = (t * -0.0535406161f) - 0.0573387353f;
-    q = (q * t) + 0.403838363f;
-    q = (q * t) + 0.101268245f;
-    q = (q * t) + 0.33084068f;
-    q = (q * t) + 0.273618153f;
-    q = (q * t) + 6.06408739e-4f;
-    float y = (magnitude > 4.0f) ? 1.0f : (1.0f - (q * crt_expf(-z)));
+    float y = (magnitude > 4.0f) ? 1.0f : (1.0f - crt_erfc_above(magnitude));
     return (x < 0.0f) ? -y : y;
+}
+
+/* x / 2 * (1 + erf(x / sqrt(2))), without the difference of nearly equal numbers where x is negative. */
+static inline float crt_geluf(float x)
+{
+    float u = x * 0.707106781f;
+    float half = 0.5f * x;
+    if (u < -1.0f) {
+        return half * crt_erfc_above(-u);
+    }
+    return half * (1.0f + crt_erff(u));
 }
 
 /* The angle whose tangent is x, within 4 ulp: brought to |u| <= tan(pi / 8), then u * p(u^2) of degree 4. */

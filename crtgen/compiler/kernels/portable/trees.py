@@ -1,0 +1,215 @@
+"""Trees as a table of nodes in flash, which one loop walks.
+
+An inner node is two words: a key, and the feature with the distance to the node that follows if the
+comparison fails. If it holds, the next node in the table follows, so a tree is laid out depth first and
+half of the steps are an increment.
+
+**Floats are compared as integers.** For floats that are not NaN, ``key(x)``, the bits of the magnitude with
+the float's sign as an integer's, has the order of the floats, and both zeros have the key 0. So ``x <= t`` is
+``key(x) <= key(t)``: one integer comparison, where Cortex-M0+ and M3 would call a function. The keys of the
+features are made once per row, the keys of the thresholds when code is generated.
+
+**Every comparison becomes "not above".** ``x < t`` is ``key(x) <= key(t) - 1``, since keys are integers;
+``x > t`` is ``x <= t`` with the two sides exchanged. ``x == t`` is ``x <= t`` and not ``x < t``: the second
+node needs the way to the other side once more, which is a node whose comparison always fails. For example,
+with the side Y if ``x == 2`` and N otherwise::
+
+    0  x <= 2    else 3 + size of Y    (N)
+    1  x < 2     else 3                (Y)
+    2  never     else 3 + size of Y    (N)
+    3  Y ...
+       N ...
+
+**A NaN has two keys.** No comparison but ``!=`` holds for a NaN, unless the node says so. In the form "not
+above" a NaN goes to the first side at some nodes and to the second side at others. It has the greatest
+integer as its key, with which each comparison fails. If there are nodes where it has to hold, there is a
+second array of keys, in which it has the least integer, and these nodes name the feature of that array.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crtgen.compiler.kernels.engine.cost import Work
+from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops.trees import Branch, Forest, TreeNode, Trees
+
+__all__ = ["TreesView", "float_key"]
+
+_NEVER = -(1 << 31)
+_LEAF = -(1 << 31)
+_MOST_FEATURES, _MOST_WAY = 1 << 16, 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class TreesView:
+    """``stride`` is the number of words of a node; ``step`` is C of ``*y`` and ``score``.
+
+    ``is_plain``: each leaf has one score, for the target of its tree. ``is_dense``: each leaf has one for
+    every target. Otherwise scores have their targets beside them.
+    """
+
+    rows: int
+    features: int
+    targets: int
+    trees: int
+    stride: int
+    has_low: bool
+    is_plain: bool
+    is_dense: bool
+    start: str
+    step: str
+
+
+def float_key(x: float) -> int:
+    """Return the integer that has the order of a float32, which is no NaN."""
+    bits = int(np.float32(x).view(np.uint32))
+    return -(bits & 0x7FFFFFFF) if bits >> 31 else bits
+
+
+@dataclass(slots=True)
+class _Node:
+    key: int
+    feature: int = -1  # of a leaf: none
+    low: bool = False
+    way: int = 0
+
+
+@dataclass(slots=True)
+class _Table:
+    """Nodes in the order of the table, and the scores of its leaves."""
+
+    forest: Forest
+    is_plain: bool
+    nodes: list[_Node] = field(default_factory=list)
+    scores: list[tuple[int, float]] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+
+    def fill(self) -> None:
+        for root in self.forest.roots:
+            self.roots.append(len(self.nodes))
+            waiting: list[tuple[int, list[int]]] = [(root, [])]
+            while waiting:
+                index, open_ = waiting.pop()
+                for at in open_:
+                    self.nodes[at].way = len(self.nodes) - at
+                waiting += reversed(list(self._added(self.forest.nodes[index])))
+
+    def _added(self, node: TreeNode) -> Iterator[tuple[int, list[int]]]:
+        # The nodes that follow, each with the places that have the way to it.
+        at = len(self.nodes)
+        if node.branch is None:
+            self._leaf(node)
+            return
+        exact = node.branch in (Branch.EQ, Branch.NEQ)
+        turned = node.branch in (Branch.GT, Branch.GTE, Branch.NEQ)
+        first, second = (node.no, node.yes) if turned else (node.yes, node.no)
+        low = (turned and not node.missing and not exact) or (node.missing and not turned)
+        below = node.branch in (Branch.LT, Branch.GTE)
+        key = float_key(node.value) - below
+        self.nodes.append(_Node(key, node.feature, low))
+        if not exact:
+            yield first, []
+            yield second, [at]
+            return
+        self.nodes.append(_Node(max(key - 1, _NEVER), node.feature))
+        self.nodes.append(_Node(_NEVER, node.feature))
+        yield first, [at + 1]
+        yield second, [at, at + 2]
+
+    def _leaf(self, node: TreeNode) -> None:
+        if self.is_plain:
+            ((_, score),) = node.scores
+            self.nodes.append(_Node(int(np.float32(score).view(np.int32))))
+        else:
+            self.nodes.append(_Node(len(self.scores), way=len(node.scores)))
+            self.scores += node.scores
+
+    def packed(self, features: int, stride: int) -> list[int]:
+        words = []
+        for node in self.nodes:
+            if node.feature < 0:
+                words += [node.key, _LEAF | (0 if self.is_plain else node.way), *[0] * (stride - 2)]
+                continue
+            feature = node.feature + (features if node.low else 0)
+            words += (
+                [node.key, feature, stride * node.way]
+                if stride == 3
+                else [node.key, node.way << 16 | feature]
+            )
+        return words
+
+
+@design(Trees, types=(DType.FLOAT32,))
+def trees(op: Trees, sig: Signature, target: Target) -> Kernel:
+    """A walk from node to node, compared as integers."""
+    rows, features = sig.x.shape
+    leaves = [node for node in op.forest.nodes if node.branch is None]
+    own = [_targets(op.forest, root) for root in op.forest.roots]
+    is_plain = all(len(n.scores) == 1 for n in leaves) and all(len(t) == 1 for t in own)
+    is_dense = all([t for t, _ in n.scores] == list(range(op.targets)) for n in leaves)
+    table = _Table(op.forest, is_plain)
+    table.fill()
+    has_low = any(node.low for node in table.nodes)
+    near = all(node.way < _MOST_WAY for node in table.nodes) and features << has_low <= _MOST_FEATURES
+    stride = 2 if near else 3
+    start, step = {
+        "SUM": ("0.0f", "*y + score"),
+        "MIN": ("__builtin_inff()", "(score < *y) ? score : *y"),
+        "MAX": ("-__builtin_inff()", "(score > *y) ? score : *y"),
+    }[op.aggregate]
+    view = TreesView(rows, features, op.targets, len(own), stride, has_low, is_plain, is_dense, start, step)
+    consts = tuple(_consts(table, view, [min(t, default=0) for t in own]))
+    scratch = 4 * features << has_low
+    return Kernel("trees", "trees.c.j2", view, consts, scratch=scratch, work=_work(op, view))
+
+
+def _targets(forest: Forest, root: int) -> set[int]:
+    # The targets that the leaves of a tree score.
+    found, waiting = set[int](), [root]
+    while waiting:
+        node = forest.nodes[waiting.pop()]
+        found.update(t for t, _ in node.scores)
+        waiting += [] if node.branch is None else [node.yes, node.no]
+    return found
+
+
+def _consts(table: _Table, view: TreesView, own: Sequence[int]) -> Iterator[Const]:
+    words = np.array(table.packed(view.features, view.stride), np.int32)
+    note = "key; feature, and words to the other side" if view.stride == 3 else "key; way << 16 | feature"
+    yield Const.of("nodes", words, 4, f"{view.stride} words for each node: {note}")
+    yield Const.of("roots", np.array(table.roots, np.int32) * view.stride, 4, "of each tree: its first word")
+    if not view.is_plain:
+        yield Const.of("scores", np.array([s for _, s in table.scores] or [0], np.float32))
+        if not view.is_dense:
+            places = [t for t, _ in table.scores] or [0]
+            yield Const.of("targets", np.array(places, np.int32), 4, "of each score")
+    elif view.targets > 1:
+        yield Const.of("targets", np.array(own, np.int32), 4, "of each tree")
+
+
+def _work(op: Trees, view: TreesView) -> Work:
+    # As many nodes as there are to a leaf on average; which ones, the inputs decide.
+    work = Work().block("feature", view.rows * view.features, 1 + view.has_low).block("row", view.rows)
+    work.block("node", view.rows * sum(_depth(op.forest, root) for root in op.forest.roots))
+    work.block("tree", view.rows * view.trees)
+    if not view.is_plain:
+        leaves = [len(node.scores) for node in op.forest.nodes if node.branch is None]
+        work.block("score", view.rows * view.trees * sum(leaves) / len(leaves))
+    return work
+
+
+def _depth(forest: Forest, root: int) -> float:
+    # Nodes above a leaf, on average over the leaves of a tree.
+    depths, waiting = list[int](), [(root, 0)]
+    while waiting:
+        index, depth = waiting.pop()
+        node = forest.nodes[index]
+        if node.branch is None:
+            depths.append(depth)
+        else:
+            waiting += [(node.yes, depth + 1), (node.no, depth + 1)]
+    return sum(depths) / len(depths)

@@ -1,0 +1,271 @@
+"""Ensembles of trees as scikit-learn, LightGBM and XGBoost export them (``ai.onnx.ml``).
+
+Scores are ONNX Runtime's, to the last bit before a transformation; so are its rules for labels, which are not
+those of the standard where a class is scored in some leaves only. Such ensembles are refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crtgen.network.frontends.builder import Converted, RefusedOperator
+from crtgen.network.frontends.onnx_convert.layer import (
+    OnnxConverter,
+    OnnxLayer,
+    Operand,
+    cast,
+    number,
+    reshaped,
+)
+from crtgen.network.ir import Array, DType
+from crtgen.network.ops import Add, Concat, Logistic, Softmax, StridedSlice, Sub
+from crtgen.network.ops.arithmetic import Div
+from crtgen.network.ops.compare import Greater
+from crtgen.network.ops.function import Neg
+from crtgen.network.ops.gather import Gather
+from crtgen.network.ops.reduce import ArgMax
+from crtgen.network.ops.trees import Branch, Forest, TreeNode, Trees
+
+__all__ = ["CONVERTERS"]
+
+_BRANCHES = {branch.value: branch for branch in Branch}
+_NUMBERED = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+
+
+def _list(layer: OnnxLayer, name: str, length: int | None = None, default: Any = None) -> list[Any]:
+    # An attribute with an entry for each node; ``default`` for all where it is missing.
+    given = layer.attribute(name)
+    if given is None or not len(given):
+        if length is None or default is None:
+            raise ValueError(f"the attribute {name} is missing")
+        return [default] * length
+    if length is not None and len(given) != length:
+        raise ValueError(f"{name} has {len(given)} entries for {length} nodes")
+    return list(given)
+
+
+def _word(given: Any) -> str:
+    return given.decode(errors="replace") if isinstance(given, bytes) else str(given)
+
+
+def _forest(layer: OnnxLayer, kind: str) -> Forest:
+    """Nodes by attributes, one list for each property; ``kind`` is what their scores are called."""
+    trees = [int(i) for i in _list(layer, "nodes_treeids")]
+    count = len(trees)
+    keys = list(zip(trees, map(int, _list(layer, "nodes_nodeids", count)), strict=True))
+    index = {key: i for i, key in enumerate(keys)}
+    if len(index) != count:
+        raise ValueError("two nodes of a tree have the same number")
+    scores = _scores(layer, kind, index)
+    columns = (
+        _list(layer, "nodes_modes", count),
+        _list(layer, "nodes_featureids", count),
+        _list(layer, "nodes_values", count),
+        _list(layer, "nodes_missing_value_tracks_true", count, 0),
+        _list(layer, "nodes_truenodeids", count),
+        _list(layer, "nodes_falsenodeids", count),
+    )
+    nodes = []
+    for at, (mode, feature, value, missing, yes, no) in enumerate(zip(*columns, strict=True)):
+        if _word(mode) == "LEAF":
+            nodes.append(TreeNode(scores=tuple(scores.get(at, ()))))
+            continue
+        sides = [index.get((trees[at], int(side))) for side in (yes, no)]
+        if sides[0] is None or sides[1] is None:
+            raise ValueError(f"node {keys[at][1]} of tree {trees[at]} leads to a node that is not there")
+        nodes.append(_inner(_word(mode), int(feature), float(value), bool(missing), sides[0], sides[1]))
+    roots = [i for i, tree in enumerate(trees) if i == 0 or trees[i - 1] != tree]
+    return _checked(Forest(tuple(nodes), tuple(roots)))
+
+
+def _inner(mode: str, feature: int, value: float, missing: bool, yes: int, no: int) -> TreeNode:
+    if mode not in _BRANCHES:
+        raise RefusedOperator(f"nodes of the mode {mode}; supported: {', '.join(_BRANCHES)}, LEAF")
+    if np.isnan(np.float32(value)) or feature < 0:
+        raise ValueError(f"a node that compares feature {feature} with {value}")
+    return TreeNode(_BRANCHES[mode], feature, value, missing, yes, no)
+
+
+def _scores(
+    layer: OnnxLayer, kind: str, index: Mapping[tuple[int, int], int]
+) -> dict[int, list[tuple[int, float]]]:
+    # What leaves score, by the index of the node.
+    trees = _list(layer, f"{kind}_treeids")
+    columns = [_list(layer, f"{kind}_{name}", len(trees)) for name in ("nodeids", "ids", "weights")]
+    found: dict[int, list[tuple[int, float]]] = {}
+    for tree, node, target, weight in zip(trees, *columns, strict=True):
+        at = index.get((int(tree), int(node)))
+        if at is None:
+            raise ValueError(f"a score of node {node} of tree {tree}, which is not there")
+        found.setdefault(at, []).append((int(target), float(weight)))
+    return found
+
+
+def _checked(forest: Forest) -> Forest:
+    # ``ValueError`` if a node is reached in two ways.
+    seen, waiting = set[int](), list(forest.roots)
+    while waiting:
+        at = waiting.pop()
+        if at in seen:
+            raise ValueError("a node of a tree is reached in two ways")
+        seen.add(at)
+        node = forest.nodes[at]
+        waiting += [] if node.branch is None else [node.yes, node.no]
+    return forest
+
+
+@dataclass(frozen=True, slots=True)
+class _Ensemble:
+    """Trees, the number of their targets, and what is added to each."""
+
+    layer: OnnxLayer
+    forest: Forest
+    targets: int
+
+    def __post_init__(self) -> None:
+        named = {t for node in self.forest.nodes for t, _ in node.scores}
+        if named and not (min(named) >= 0 and max(named) < self.targets):
+            raise ValueError(f"a score for target {max(named)} of {self.targets}")
+
+    @property
+    def base(self) -> Array:
+        return np.array(self.layer.attribute("base_values") or [], np.float32)
+
+    def always(self, target: int) -> bool:
+        """Return whether every input gives a score to the target: a tree has it in all leaves."""
+        return any(
+            all(any(t == target for t, _ in leaf.scores) for leaf in leaves) for leaves in self._leaves()
+        )
+
+    def never(self, target: int) -> bool:
+        return not any(t == target for node in self.forest.nodes for t, _ in node.scores)
+
+    def _leaves(self) -> Iterator[list[TreeNode]]:
+        for root in self.forest.roots:
+            found, waiting = list[TreeNode](), [root]
+            while waiting:
+                node = self.forest.nodes[waiting.pop()]
+                waiting += [] if node.branch is None else [node.yes, node.no]
+                found += [node] if node.branch is None else []
+            yield found
+
+    def total(self, aggregate: str = "SUM") -> Converted:
+        """The scores before anything is added, ``[N, targets]``."""
+        return Converted(Trees(self.forest, self.targets, aggregate), (self.layer.x,))
+
+
+def _regressor(layer: OnnxLayer) -> Converted:
+    return _regression(layer, _Ensemble(layer, _forest(layer, "target"), layer.whole("n_targets", 1)))
+
+
+def _regression(layer: OnnxLayer, ensemble: _Ensemble) -> Converted:
+    layer.refuse("post_transform", "NONE")
+    aggregate = layer.text("aggregate_function", "SUM")
+    if aggregate not in ("SUM", "AVERAGE", "MIN", "MAX"):
+        raise RefusedOperator(f"aggregate_function {aggregate}; supported: SUM, AVERAGE, MIN, MAX")
+    averages = aggregate == "AVERAGE"
+    if aggregate in ("MIN", "MAX") and not all(map(ensemble.always, range(ensemble.targets))):
+        raise RefusedOperator(f"{aggregate} of targets that some leaves do not score")
+    made = ensemble.total("SUM" if averages else aggregate)
+    if averages:
+        made = Converted(Div(), (made, number(float(len(ensemble.forest.roots)))), ("trees",))
+    if ensemble.base.size:
+        if ensemble.base.size != ensemble.targets:
+            raise ValueError(f"{ensemble.base.size} base values for {ensemble.targets} targets")
+        made = Converted(Add(), (made, ensemble.base), ("base",))
+    return made
+
+
+def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
+    labels = np.array(layer.attribute("classlabels_int64s") or [], np.int64)
+    words = layer.attribute("classlabels_strings") or []
+    if not labels.size and layer.node.outputs[0]:
+        raise RefusedOperator("labels that are words", "number the classes before training")
+    labels = labels if labels.size else np.arange(len(words))
+    if labels.size < 2:
+        raise RefusedOperator(f"{labels.size} class; supported: two or more")
+    ensemble = _Ensemble(layer, _forest(layer, "class"), labels.size)
+    kind = layer.text("post_transform", "NONE")
+    if kind not in ("NONE", "SOFTMAX", "LOGISTIC"):
+        raise RefusedOperator(f"post_transform {kind}; supported: NONE, SOFTMAX, LOGISTIC")
+    if labels.size == 2 and any(map(ensemble.never, range(2))):
+        return _of_one_score(ensemble, labels, kind)
+    return _of_scores(ensemble, labels, kind)
+
+
+def _of_one_score(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted, ...]:
+    """Two classes by the score of one of them, which is a share if no leaf has a negative one."""
+    first = ensemble.never(1)
+    if ensemble.base.size > 1 or (ensemble.base.size and not first):
+        raise RefusedOperator(
+            "base values of two classes, of which leaves score one; supported: one base value"
+        )
+    rows = ensemble.layer.x.shape[0]
+    forest = ensemble.forest
+    single = Forest(tuple(_of_target_0(node) for node in forest.nodes), forest.roots)
+    score: Converted = _Ensemble(ensemble.layer, single, 1).total()
+    if ensemble.base.size:
+        score = Converted(Add(), (score, ensemble.base), ("base",))
+    are_shares = all(weight >= 0 for node in forest.nodes for _, weight in node.scores)
+    above = Converted(Greater(), (score, number(0.5 if are_shares else 0.0)), ("threshold",))
+    label = _chosen(above, labels, rows)
+    if not first:
+        other: Operand = np.zeros((rows, 1), np.float32)
+    elif are_shares and kind != "LOGISTIC":
+        other = Converted(Sub(), (number(1.0), score))
+    else:
+        other = Converted(Neg(), (score,))
+    if not first and kind == "NONE":
+        return label, Converted(Concat(1), (_zeros(score), score))
+    if not first:
+        both = Converted(Concat(1), (_zeros(score), score))
+        return label, Converted(Softmax() if kind == "SOFTMAX" else Logistic(), (both,))
+    both = Converted(Concat(1), (other, score))
+    return label, Converted(Logistic(), (both,)) if kind == "LOGISTIC" else both
+
+
+def _zeros(score: Converted) -> Converted:
+    return Converted(Sub(), (score, score))
+
+
+def _of_target_0(node: TreeNode) -> TreeNode:
+    scores = tuple((0, weight) for _, weight in node.scores)
+    return TreeNode(node.branch, node.feature, node.value, node.missing, node.yes, node.no, scores)
+
+
+def _chosen(above: Converted, labels: Array, rows: int) -> Converted:
+    # One of two labels for each row.
+    return Converted(Gather(0), (labels, reshaped(cast(above, DType.INT32), (rows,))), ("labels",))
+
+
+def _of_scores(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted, ...]:
+    """A score for each class; of two, the label is 1 if the second one's is positive."""
+    base, count = ensemble.base, labels.size
+    if base.size not in (0, count) or (count == 2 and base.size):
+        raise RefusedOperator(f"{base.size} base values for {count} classes, each of which has a score")
+    if not all(map(ensemble.always, range(1 if count == 2 else 0, count))) and not base.size:
+        raise RefusedOperator(
+            "a class that some leaves do not score",
+            "export with scores of every class in each leaf",
+        )
+    scores = ensemble.total()
+    if base.size:
+        scores = Converted(Add(), (scores, base), ("base",))
+    rows = ensemble.layer.x.shape[0]
+    if count == 2:
+        second = Converted(StridedSlice((0, 1), (rows, 2), (1, 1)), (scores,))
+        above = Converted(Greater(), (second, number(0.0)), ("threshold",))
+        label = _chosen(above, np.array([0, 1], np.int64), rows)
+    else:
+        label = Converted(Gather(0), (labels, Converted(ArgMax(1), (scores,))), ("labels",))
+    if kind == "NONE":
+        return label, reshaped(scores, (rows, count))  # by itself it would be computed once for each output
+    return label, Converted(Softmax() if kind == "SOFTMAX" else Logistic(), (scores,))
+
+
+CONVERTERS: Mapping[str, OnnxConverter] = {
+    "ai.onnx.ml.TreeEnsembleClassifier": OnnxConverter(_classifier, ("trees",), whole=2),
+    "ai.onnx.ml.TreeEnsembleRegressor": OnnxConverter(_regressor, ("trees",)),
+}

@@ -15,7 +15,7 @@ from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.cli.show import figures_table, print_layers, print_real
+from crtgen.cli.show import figures_table, print_layers, print_npu, print_real
 from crtgen.compiler.level import LEVELS
 from crtgen.device.run import Site
 from crtgen.lab.measure.benchmark import RpcFigures, measure_model, measure_rpc
@@ -51,7 +51,7 @@ def command(
     with guarded(as_json, debug) as out:
         if not models:
             raise UsageError("no model is named", hint="crtgen bench MODEL.tflite --board mps2_an386")
-        external = coding.codegen or coding.cmsis_nn or coding.fallback
+        external = coding.codegen or coding.cmsis_nn or coding.fallback or coding.npu
         if rpc and (layers or pareto or len(models) > 1 or external):
             raise UsageError(
                 "--rpc measures the RPC with one model, without --layers, --pareto and --codegen",
@@ -105,6 +105,7 @@ def _printer(
         for line in days.notes:
             console.print(line)
         print_real(console, every)
+        print_npu(console, every)
         for results in groups if pareto else ():
             _print_front(console, results)
         for report in every if layers else ():

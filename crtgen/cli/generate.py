@@ -24,7 +24,7 @@ from crtgen.boards import (
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.cli.show import arena_line, print_real
+from crtgen.cli.show import arena_line, print_npu, print_real
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import ModelInfo
 from crtgen.firmware.builder import find_workspace
@@ -137,6 +137,7 @@ def command(
             for report in reports:
                 console.print(f"{report.model}: {arena_line(report)}")
             print_real(console, reports)
+            print_npu(console, reports)
             _print_boxes(console, generating)
             for path in kept:
                 console.print(f"kept: {path}, which was edited; --force overwrites it")

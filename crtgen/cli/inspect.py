@@ -16,7 +16,7 @@ from crtgen.base.errors import UsageError
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
+from crtgen.cli.show import arena_line, interface_lines, layer_table, print_npu, print_real
 from crtgen.firmware.library import Module
 from crtgen.network.frontends import WRAPPINGS, Wrapped, unwrap
 from crtgen.network.pipeline import JoinedPipeline
@@ -143,3 +143,4 @@ def _print(console: Console, report: Report) -> None:
     console.print(layer_table(report, *(("MACs", "weights", "scratch") if planned else ()), output=planned))
     console.print(f"{report.macs:,} MACs, {arena_line(report)}")
     print_real(console, [report])
+    print_npu(console, [report])

@@ -58,6 +58,11 @@ def command(
     with guarded(as_json, debug) as out:
         if compiling.cores > 1:
             raise UsageError("prove follows one core", hint="leave out --cores, also in crtgen.toml")
+        if compiling.npu:
+            raise UsageError(
+                "prove follows the code of the core; layers on the NPU are trusted to crtgen's model of it",
+                hint="leave out --npu, also in crtgen.toml, and verify the image with it",
+            )
         for file in filter(None, (header, counterexample)):
             writing.check_writable(file)
         with out.stage() as say:

@@ -14,8 +14,10 @@ __all__ = [
     "figures_table",
     "interface_lines",
     "layer_table",
+    "npu_text",
     "number",
     "print_layers",
+    "print_npu",
     "print_real",
 ]
 
@@ -88,6 +90,24 @@ def print_real(console: Console, reports: Sequence[Report]) -> None:
         text = real_text(report)
         if text:
             console.print(f"{report.model}: {text}")
+
+
+def npu_text(report: Report) -> str:
+    """Return one line about what the NPU does of a model; an empty text if it does nothing."""
+    npu = report.npu
+    if npu is None:
+        return ""
+    share = f"{npu['macs']:,} of {report.macs:,} MACs ({npu['macs'] / max(report.macs, 1):.0%})"
+    calls = f"{npu['calls']} call{'s' if npu['calls'] > 1 else ''}"
+    return f"NPU: {share} in {calls}, {npu['cycles_by_vela']:,} cycles there by Vela's estimate"
+
+
+def print_npu(console: Console, reports: Sequence[Report]) -> None:
+    """Print a line for each model that uses an NPU."""
+    for report in reports:
+        text = npu_text(report)
+        if text:
+            console.print(f"{report.model}, {report.board}, {text}")
 
 
 def figures_table(reports: Sequence[Report], days: Sequence[float | None] = ()) -> Rows:

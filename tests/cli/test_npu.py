@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crtgen.cli.app import app
+from crtgen.device.run import fvp
 from tests.support import ROOT
 
 pytest.importorskip("ethosu")
@@ -31,6 +32,7 @@ def test_inspect_shows_both() -> None:
     result = crtgen("inspect", _DIGITS, *_NPU)
     assert result.exit_code == 0, result.output
     assert "ethos-u" in result.output
+    assert "NPU: 23,680 of 23,680 MACs (100%) in 1 call" in result.output
 
 
 def test_a_board_without_an_npu(tmp_path: Path) -> None:
@@ -56,3 +58,34 @@ def test_an_npu_that_nobody_knows(tmp_path: Path) -> None:
     result = crtgen("generate", _DIGITS, tmp_path / "p", "--board", "mps3_an547", "--npu", "ethos-u85-256")
     assert result.exit_code == 2
     assert "ethos-u85-256 has other commands" in " ".join(result.output.split())
+
+
+def test_a_proof_is_of_the_core() -> None:
+    result = crtgen("prove", _DIGITS, *_NPU)
+    assert result.exit_code == 2
+    assert "trusted to crtgen's model" in " ".join(result.output.split())
+
+
+@pytest.mark.qemu
+def test_what_the_model_refuses_is_said_with_its_offset(tmp_path: Path) -> None:
+    """In a project whose stream somebody edited."""
+    project = tmp_path / "p"
+    assert crtgen("generate", _DIGITS, project, *_NPU).exit_code == 0
+    weights = project / "model" / "digits_weights.c"
+    text = weights.read_text()
+    start = text.index("{", text.index("_stream["))
+    first = text.index("0x" if "0x" in text[start : start + 40] else text[start + 1 :].split()[0], start)
+    weights.write_text(text[:first] + "1023, " + text[text.index(",", first) + 1 :])
+    result = crtgen("verify", project, "--expect", _CASES)
+    assert result.exit_code != 0
+    assert "the NPU's command stream at 0x0: 0x000003ff is not a command" in " ".join(result.output.split())
+
+
+@pytest.mark.qemu
+def test_the_fvp_learns_the_size_of_the_npu(tmp_path: Path) -> None:
+    project = tmp_path / "p"
+    arguments = ("--board", "corstone300_fvp", "--npu", "ethos-u55-256")
+    assert crtgen("generate", _DIGITS, project, *arguments).exit_code == 0
+    assert crtgen("build", project).exit_code == 0
+    (image,) = (project / "build").glob("*.elf")
+    assert "ethosu.num_macs=256" in fvp._command(image, Path("FVP"), ())

@@ -71,6 +71,7 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         weights_bytes=_weights(graph, step) if graph and step else None,
         instructions_estimated=round(step.kernel.cost.instructions) if step else None,
         scratch=step.scratch if step else None,
+        npu_cycles=step.kernel.estimate if step else None,
         code_bytes=size.code if size else None,
         shared_by=size.shared_by if size else None,
         constants_bytes=size.constants if size else None,

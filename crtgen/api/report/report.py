@@ -73,7 +73,8 @@ class ReportedLayer:
     function and parts, the number of layers that share them, the ``constants_bytes`` that are packed for it,
     and its ``stack_bytes``. From a profile of a run: ``ticks`` of the device's timer and, where the device
     counts them, ``instructions``. ``cycles_estimated`` exists for cores with a cycle model; it includes flash
-    waits where the board describes its flash. ``loop`` are the operators of a row loop.
+    waits where the board describes its flash. ``npu_cycles`` is Vela's estimate for a layer on an NPU.
+    ``loop`` are the operators of a row loop.
     """
 
     name: str
@@ -95,6 +96,7 @@ class ReportedLayer:
     ticks: int | None = None
     instructions: int | None = None
     cycles_estimated: int | None = None
+    npu_cycles: int | None = None
     loop: tuple[OperatorInfo, ...] = ()
 
     @property
@@ -194,6 +196,15 @@ class Report:
         return ceil(self.pj_per_cycle * (expected if self.cycles is None else self.cycles) / 1e6)
 
     @property
+    def npu(self) -> dict[str, int] | None:
+        """Calls of an NPU, their multiplications, and Vela's estimate of their cycles; None without one."""
+        calls = [layer for layer in self.layers if layer.npu_cycles is not None]
+        if not calls:
+            return None
+        cycles = sum(layer.npu_cycles or 0 for layer in calls)
+        return {"calls": len(calls), "macs": sum(layer.macs for layer in calls), "cycles_by_vela": cycles}
+
+    @property
     def costs(self) -> tuple[int, ...]:
         """Instructions of each layer: measured if all are, else estimated; 0 if unknown."""
         for found in (
@@ -242,6 +253,7 @@ class Report:
             "inputs": [_interface(i) for i in self.inputs],
             "outputs": [_interface(o) for o in self.outputs],
             **{name: getattr(self, name) for name in _FIGURES},
+            "npu": self.npu,
             "layers": [layer.to_dict() for layer in self.layers],
             "graph": self.graph,
             "arena": arena,

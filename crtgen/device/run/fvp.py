@@ -6,8 +6,12 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
 
 from crtgen.base.child import Child
 from crtgen.base.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
@@ -25,6 +29,7 @@ START_TIMEOUT = 60.0
 
 _LISTENS = re.compile(r"telnetterminal0: Listening for serial connection on port (\d+)")
 _INTERVAL = 0.02
+_NPU_CONFIG = re.compile(rb"\0crt_npu_for_ethos_u\d\d_(\d+)\0")
 # Without windows. In raw mode the terminal passes every byte as it is; the mode telnet would interpret 0xff.
 _OPTIONS = (
     "mps3_board.visualisation.disable-visualisation=1",
@@ -91,7 +96,17 @@ def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -
 def _command(image: Path, program: Path, options: tuple[str, ...]) -> list[str]:
     if not image.is_file():
         raise UsageError("there is no such image", where=str(image), hint="build the project first")
-    return [str(program), "-a", str(image), *(word for option in options for word in ("-C", option))]
+    npu = (f"ethosu.num_macs={macs}",) if (macs := _macs(image)) else ()
+    return [str(program), "-a", str(image), *(word for option in (*npu, *options) for word in ("-C", option))]
+
+
+def _macs(image: Path) -> int:
+    # Multiplications a cycle of the NPU that the image's streams are for; 0 if it has none.
+    with image.open("rb") as file, suppress(ELFError):
+        names = ELFFile(file).get_section_by_name(".strtab")
+        found = _NPU_CONFIG.search(names.data()) if names is not None else None
+        return int(found[1]) if found else 0
+    return 0
 
 
 def _free_port() -> int:

@@ -103,7 +103,10 @@ class MailboxStream:
         """Read at least one byte, at most 256 KiB."""
         deadline = time.monotonic() + timeout
         while not (data := self._take()):
-            if self._npu is None or not self._npu.serve():
+            if self._npu is not None and self._npu.serve():
+                if self._npu.failure is not None:
+                    raise self._npu.failure
+            else:
                 self._line.read(max(0.0, deadline - time.monotonic()))
         return data
 

@@ -58,7 +58,9 @@ class NpuWindow:
             Npu(config_of_word(job.config), job.regions, self._constant(job)).run(job.stream)
             self.failure = None
         except StreamError as failure:
-            self.failure, error, offset = failure, _ERR_STREAM, failure.offset
+            # Without its traceback, whose frames would keep the shared memory open.
+            failure.__cause__ = failure.__context__ = None
+            self.failure, error, offset = failure.with_traceback(None), _ERR_STREAM, failure.offset
         except UsageError as failure:
             self.failure, error = failure, _ERR_CONFIG
         self._words[_ERROR // 4] = error % (1 << 32)

@@ -1,4 +1,4 @@
-"""The window through which firmware in QEMU hands jobs to the model: what it answers, and what is not trusted."""
+"""The window through which firmware in QEMU hands jobs to the model."""
 
 import struct
 
@@ -63,6 +63,14 @@ def test_without_a_job_nothing_happens() -> None:
 def test_a_job_that_fails_is_answered_with_its_error(memory: bytearray, error: int) -> None:
     answered, code, _ = _served(memory)
     assert (answered, code) == (1, error)
+
+
+def test_why_it_failed_is_known() -> None:
+    memory = _window(add(ACTIVATION=5))
+    window = NpuWindow(memoryview(memory), "test")
+    assert window.serve()
+    assert "function 5, which is reserved" in str(window.failure)
+    window.release()
 
 
 def test_sizes_of_the_device_are_not_trusted() -> None:

@@ -39,6 +39,10 @@ _ALIGN = 16
 _CONSTANTS, _SCRATCH = 0, 1
 _MOST_VALUES = 6  # eight base pointers, without those of constants and scratch
 _DRIVER = "crt_npu.c"
+_MARK = """\
+/* The register CONFIG of the NPU that the streams are for; tools find its name in the image. */
+extern const volatile uint32_t crt_npu_for_{0};
+const volatile uint32_t crt_npu_for_{0} __attribute__((weak)) = {1:#010x}u;"""
 
 
 class EthosU(Generator):
@@ -97,6 +101,7 @@ class EthosU(Generator):
             body=_body(subgraph, compiled, self.config),
             consts=tuple(consts),
             scratch=-(-compiled.scratch // _ALIGN) * _ALIGN,
+            support=_MARK.format(_symbol(self.config), self.config.word),
             includes=("crt/npu.h",),
             libraries=(_driver(),),
             fails=True,
@@ -121,6 +126,10 @@ def _refused(graph: Graph, nodes: Sequence[Node], config: Config) -> list[str]:
         half = len(nodes) // 2
         return [*_refused(graph, nodes[:half], config), *_refused(graph, nodes[half:], config)]
     return [left.get(f"y{n}", "") for n, _ in enumerate(nodes)]
+
+
+def _symbol(config: Config) -> str:
+    return config.name.replace("-", "_")
 
 
 def _computes(node: Node) -> bool:
@@ -177,7 +186,7 @@ def _body(subgraph: Graph, compiled: CompiledStream, config: Config) -> str:
             "    const struct crt_npu_job job = {",
             "        .stream = stream,",
             f"        .stream_bytes = {len(compiled.stream)}u,",
-            f"        .config = {config.word:#010x}u,",
+            f"        .config = crt_npu_for_{_symbol(config)},",
             f"        .written = {written:#04x}u,",
             "        .regions = {",
             *(f"        {line}" for line in lines),

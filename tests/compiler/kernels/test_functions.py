@@ -168,3 +168,42 @@ def test_scale(words: tuple[Words, Words]) -> None:
     assert np.array_equal(general, expected)
     served = (shift < 0) & (np.abs(x) < 2**30)
     assert np.array_equal(cheap[served], expected[served])
+
+
+def _products() -> npt.NDArray[np.int64]:
+    """(x, multiplier, right): random, beside halves, and where x has more than 24 bits."""
+    random = np.random.default_rng(8)
+    count = 60_000
+    multiplier = random.integers(1 << 23, 1 << 24, count) >> random.integers(0, 24, count) * (
+        random.integers(0, 4, count) == 0
+    )
+    multiplier <<= 24 - np.frexp(multiplier)[1].astype(np.int64)  # few digits: products that are halves
+    right = random.integers(1, 61, count)
+    x = random.integers(-(2**31) + 1, 2**31, count) >> random.integers(0, 31, count)
+    halves = (random.integers(0, 256, count) + 0.5) * np.exp2(right) / multiplier
+    beside = np.clip(halves, 0, 2**31 - 9).astype(np.int64) + random.integers(-1, 2, count)
+    rows = np.stack([np.where(random.integers(0, 2, count) == 0, x, beside), multiplier, right], 1)
+    ends = [
+        (n, m, r) for n in (0, 1, -1, 2**31 - 1) for m in (0, 1 << 23, (1 << 24) - 1) for r in (1, 24, 60)
+    ]
+    return np.concatenate([rows, np.array(ends)])
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("options", [[], ["-DCRT_NO_FPU"], ["-DCRT_NO_FPU", "-D__ARM_ARCH_ISA_THUMB=1"]])
+def test_products_of_float32_in_integers(options: list[str], tmp_path: Path) -> None:
+    """Cores without an FPU round twice as float32 does: to 24 bits, then to a whole number."""
+    command = [require_tool("gcc"), "-std=c11", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    command += [*options, f"-I{runtime_dir() / 'include'}"]
+    compile_each(command, [Path(__file__).parent / "scale_even.c"], tmp_path / "program")
+    rows = _products()
+    text = "\n".join(" ".join(map(str, row)) for row in rows.tolist())
+    done = subprocess.run(
+        [tmp_path / "program"], input=text, check=True, capture_output=True, text=True, timeout=120
+    )
+    given = np.array(done.stdout.split(), np.int64)
+    product = rows[:, 0].astype(np.float32) * (rows[:, 1] * np.exp2(-rows[:, 2])).astype(np.float32)
+    most = 1 << 20
+    expected = np.clip(np.rint(product.astype(np.float64)), -most, most)
+    assert (np.abs(expected) < most).mean() > 0.5
+    np.testing.assert_array_equal(np.clip(given, -most, most), expected)

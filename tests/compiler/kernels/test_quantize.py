@@ -13,7 +13,7 @@ from crtgen.compiler.kernels.portable.borders import borders_of
 from crtgen.compiler.kernels.vfp.quantize import parts_of
 from crtgen.network.ir import Array, Quant
 from crtgen.network.ops import INT8, Case, Quantize
-from crtgen.network.ops.case import floats, make
+from crtgen.network.ops.case import by_float32, floats, make
 from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
 
 _SCALES = (0.03, 1 / 255, 2 / 255, 0.0078125, 1.0, 17.3, 3e-7)
@@ -33,9 +33,9 @@ class _Chosen(Case):
         return {"x": self.numbers}
 
 
-def _hard(scale: float, zero_point: int) -> Array:
+def _hard(scale: float, zero_point: int, even: bool) -> Array:
     """All borders and their neighbours with both signs, whole steps, halves of them, and odd numbers."""
-    at = borders_of(scale, INT8.magnitude(zero_point) + 3)
+    at = borders_of(scale, INT8.magnitude(zero_point) + 3, even)
     assert at is not None
     beside = [np.nextafter(at, np.float32(end)) for end in (0, np.inf)]
     whole = (np.arange(0, 600) * 0.5 * scale).astype(np.float32)
@@ -50,9 +50,12 @@ def _cases() -> list[Case]:
     made: list[Case] = []
     for scale in _SCALES:
         for zero_point in (-128, -5, 127):
-            numbers = _hard(scale, zero_point)
-            case = make("hard", Quantize(), [floats("x", (len(numbers),))], Quant.tensor(scale, zero_point))
-            made.append(_Chosen(case.name, case.op, case.sig, numbers=numbers))
+            for even in (False, True):
+                numbers = _hard(scale, zero_point, even)
+                x = floats("x", (len(numbers),))
+                case = make("hard", Quantize(), [x], Quant.tensor(scale, zero_point))
+                case = by_float32(case) if even else case
+                made.append(_Chosen(case.name, case.op, case.sig, numbers=numbers))
     return made
 
 
@@ -77,13 +80,15 @@ def test_every_border(core: str, tmp_path: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("even", [False, True])
 @pytest.mark.parametrize("scale", [*_SCALES, 0.1, 0.00390625, 1e-12, 1e12])
-def test_borders_are_where_quotients_round_up(scale: float) -> None:
-    borders = borders_of(scale, 255)
+def test_borders_are_where_quotients_round_up(scale: float, even: bool) -> None:
+    borders = borders_of(scale, 255, even)
     assert borders is not None
-    halves = np.arange(1, 510, 2) / 2
-    assert (borders / np.float32(scale) >= halves).all()
-    assert (np.nextafter(borders, np.float32(0)) / np.float32(scale) < halves).all()
+    for numbers, less in ((borders, 0), (np.nextafter(borders, np.float32(0)), 1)):
+        quotients = (numbers / np.float32(scale)).astype(np.float64)
+        rounded = np.rint(quotients) if even else np.floor(quotients + 0.5)
+        assert (rounded == np.arange(1, 256) - less).all()
 
 
 def test_scales_that_are_hardly_ones_have_no_borders() -> None:

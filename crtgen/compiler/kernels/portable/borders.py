@@ -46,17 +46,21 @@ class BordersView:
 
 
 @cache
-def borders_of(scale: float, count: int) -> Floats | None:
-    """Return the least numbers whose quotients are rounded to 1, 2, ...; None for an unusable scale."""
+def borders_of(scale: float, count: int, even: bool = False) -> Floats | None:
+    """Return the least numbers whose quotients are rounded to 1, 2, ...; None for an unusable scale.
+
+    Halves go away from zero or, if ``even``, to even numbers: then 0.5, 2.5, ... are still below their borders.
+    """
     if not _USUAL[0] < scale < _USUAL[1]:
         return None
-    halves = np.arange(1, 2 * count, 2) / 2
+    halves = (np.arange(1, 2 * count, 2) / 2).astype(np.float32)
+    reached = np.where(np.arange(count) % 2, halves, np.nextafter(halves, np.float32(np.inf))) if even else halves
     below = (halves * float(np.float32(scale))).astype(np.float32)
     for _ in range(_NEAR):
         below = np.nextafter(below, np.float32(0))
     found = below
     for _ in range(2 * _NEAR):
-        found = np.where(found / np.float32(scale) < halves, np.nextafter(found, np.float32(np.inf)), found)
+        found = np.where(found / np.float32(scale) < reached, np.nextafter(found, np.float32(np.inf)), found)
     return found
 
 
@@ -76,12 +80,12 @@ def fused(x: Floats, factor: np.float32, to: Floats) -> Floats:
 
 @design(Quantize, types=(DType.FLOAT32,), to=DType.INT8)
 def borders(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Halves go away from zero; None where they go to even numbers, and for scales that are hardly ones."""
+    """Count the borders that are not above a number; None for an unusable scale."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
     steps = INT8.magnitude(params.zero_point)
-    found = borders_of(params.scale, steps)
-    if found is None or by_float(sig.y):
+    found = borders_of(params.scale, steps, by_float(sig.y))
+    if found is None:
         return None
     bits = found.view(np.uint32)
     fraction, exponent = np.frexp(1 / float(np.float32(params.scale)))

@@ -35,6 +35,10 @@
 #error "-ffast-math changes results: compile the sources of generated models with -fno-fast-math"
 #endif
 
+#if defined(__arm__) && !defined(__ARM_FP)
+#define CRT_NO_FPU 1 /* float operations are calls of some hundred instructions */
+#endif
+
 /* a * b / 2^31, rounded to nearest, halves up. Not both may be INT32_MIN. */
 static inline int32_t crt_high_mul(int32_t a, int32_t b)
 {
@@ -93,18 +97,60 @@ static inline int32_t crt_evenf(float x)
     return (int32_t)(moved - 12582912.0f);
 }
 
+/* whole + fraction / 2^32 as the nearest whole number, halves to even ones. fraction is even. */
+static inline uint32_t crt_half_even(uint32_t whole, uint32_t fraction)
+{
+    return whole + (((fraction + (whole & 1U)) > 0x80000000U) ? 1U : 0U);
+}
+
 /*
  * The float32 product of x and multiplier / 2^right as the nearest whole number, halves to even ones.
  *
- * multiplier has 24 bits, right is 1 to 60. Results beyond 2^20 come near to it only.
+ * multiplier has 24 bits, or is 0; right is 1 to 60. Results beyond 2^20 come near to it only.
+ *
+ * Without an FPU the roundings of float32 are spelled out: x to 24 bits, the product of 48 bits to 24, and what is
+ * shifted out. The product is two numbers of 24 bits, high and low; high has as many bits as are dropped.
  */
 static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t right)
 {
+#if defined(CRT_NO_FPU)
+    uint32_t size = (x < 0) ? (0U - (uint32_t)x) : (uint32_t)x;
+    if ((size >> 24) != 0U) {
+        const int32_t places = 8 - (int32_t)__builtin_clz(size);
+        size = crt_half_even(size >> places, size << (32 - places));
+        right -= places;
+    }
+#if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB == 1 /* which has products of 32 bits only */
+    const uint32_t factor = (uint32_t)multiplier;
+    const uint32_t middle = ((size >> 12) * (factor & 0xFFFU)) + ((size & 0xFFFU) * (factor >> 12));
+    const uint32_t lower = ((size & 0xFFFU) * (factor & 0xFFFU)) + ((middle & 0xFFFU) << 12);
+    const uint32_t high = ((size >> 12) * (factor >> 12)) + (middle >> 12) + (lower >> 24);
+    const uint32_t low = lower & 0xFFFFFFU;
+#else
+    const uint64_t product = (uint64_t)size * (uint32_t)multiplier;
+    const uint32_t high = (uint32_t)(product >> 24);
+    const uint32_t low = (uint32_t)product & 0xFFFFFFU;
+#endif
+    const int32_t dropped = 31 - (int32_t)__builtin_clz((high << 1) | 1U);
+    const uint32_t kept = crt_half_even((high << (24 - dropped)) | (low >> dropped), (low << 8) << (24 - dropped));
+    right -= dropped;
+    uint32_t result = 1048576U;
+    if (right >= 25) {
+        result = 0U;
+    } else if (right >= 4) {
+        result = crt_half_even(kept >> right, kept << (32 - right));
+        result = (result > 1048576U) ? 1048576U : result;
+    } else {
+        result = (kept == 0U) ? 0U : 1048576U;
+    }
+    return (x < 0) ? -(int32_t)result : (int32_t)result;
+#else
     const uint32_t bits = (uint32_t)(127 - right) << 23;
     float part;
     (void)memcpy(&part, &bits, sizeof part);
     const float product = ((float)x * (float)multiplier) * part;
     return crt_evenf((product > 1048576.0f) ? 1048576.0f : ((product < -1048576.0f) ? -1048576.0f : product));
+#endif
 }
 
 /* a * b + c, rounded once; a is a small whole number: double holds the product. */

@@ -55,6 +55,7 @@ def lines_of(proof: Proof) -> list[str]:
         "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
         f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
+        f"constant time: {_constant_time(proof)}",
         f"reset: {_reset(proof)}",
         *([] if proof.reset.stopped else [f"interrupts: {_interrupts(proof)}"]),
         *(
@@ -64,6 +65,12 @@ def lines_of(proof: Proof) -> list[str]:
         ),
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]
+
+
+def _constant_time(proof: Proof) -> str:
+    if proof.varying:
+        return f"no, {', '.join(proof.varying)} depends on an input"
+    return "no branch, no address and no duration of an instruction depends on an input"
 
 
 def _cycles(proof: Proof) -> str:
@@ -120,6 +127,8 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "memory_safe": not proof.stopped and not proof.reset.stopped,
         "registers_kept": not proof.stopped,
         "instructions": {"least": proof.instructions[0], "most": proof.instructions[1]},
+        "constant_time": not proof.stopped and not proof.varying,
+        "time_depends_on": list(proof.varying),
         "cycles": {"most": proof.cycles, **asdict(proof.timing)} if proof.cycles else None,
         "calls": [{"function": f, "least": a, "most": b} for f, a, b in proof.calls],
         "stack_bytes": proof.stack,

@@ -58,6 +58,7 @@ def divided(m: "Machine", target: int) -> bool:
     m.r[0], m.r[1] = (WordOp("table", number, index) for number in found.tables)
     m.spoil(_SCRATCH, found.frame)
     least, most = found.instructions
+    m.varies("a division")
     m.count += most
     m.slack += most - least
     m.cycles += found.cycles

@@ -85,6 +85,8 @@ class Machine:
 
     def __init__(self, image: DecodedImage, limit: int, timing: CoreTiming = UNKNOWN) -> None:
         self.image, self.limit, self.timing = image, limit, timing
+        self.ends_early = image.architecture == "armv7-m"
+        """True if a long product takes fewer cycles for small numbers (Cortex-M3 TRM, 3.3.1)."""
         self.memory = WordMemory(image.constant, image.unaligned, self._split)
         self.r: list[Word] = [unknown() for _ in range(16)]
         self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
@@ -104,6 +106,8 @@ class Machine:
         self.uses_unit = False
         """True once an instruction of the FPU or of Helium was run."""
         self.count = self.slack = self.cycles = 0
+        self.varying: dict[str, int] = {}
+        """Causes of a duration that depends on an input, with the first address of each."""
         self.sp: Word = self.r[SP]
         self.lowest = self.memory.floor
         """The lowest place that SP was at."""
@@ -343,16 +347,22 @@ class Machine:
             holds = self.holds(condition)
             if not isinstance(holds, WordOp):
                 return step() if holds else None
-            if target is not None:
+            if target is not None:  # it takes a cycle, as an instruction whose condition does not hold
                 old, flags = r[target], self.flags
                 step()
                 r[target] = select(holds, r[target], old)
                 self.flags = flags
                 return None
+            self.varies("a condition")
             self.both(holds, lambda: step() or i.following, lambda: i.following)
             return None
 
         return conditional
+
+    def varies(self, cause: str, *operands: Word) -> None:
+        """Note that this instruction's duration depends on an input, or on those of ``operands`` that do."""
+        if not operands or not all(isinstance(word, int) for word in operands):
+            self.varying.setdefault(cause, self.at)
 
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
         """A branch that depends on an input: both ways, to where they meet.
@@ -360,6 +370,7 @@ class Machine:
         Where compilers copy the end of a loop into both ways, they meet in the next round of the loop.
         """
         here = pc, len(self.returns)
+        self.varies("a branch")
         if here in self.open:
             raise _Again
         meet = {self._meeting(pc), self.nearer.get(pc)}

@@ -97,6 +97,8 @@ class Proof:
     forgotten: int
     first_reason: str
     instructions: tuple[int, int]
+    varying: tuple[str, ...]
+    """Causes of a duration that depends on inputs; empty if every input takes the same time."""
     cycles: int
     timing: CoreTiming
     calls: tuple[tuple[str, int, int], ...]
@@ -132,6 +134,7 @@ class Proof:
         return replace(
             self,
             instructions=(min(a, c), max(b, d)),
+            varying=tuple(dict.fromkeys((*first.varying, *self.varying))),
             cycles=max(self.cycles, first.cycles),
             stack=max(self.stack, first.stack),
             runs=max(self.runs, 2),
@@ -327,6 +330,9 @@ class _ProofRun:
             forgotten=self.recogniser.forgotten,
             first_reason=self.network.uncompared or self.recogniser.first_reason,
             instructions=(m.count - m.slack, m.count),
+            varying=tuple(
+                f"{cause} at {at:#x} in {self.image.function_of(at)}" for cause, at in m.varying.items()
+            ),
             cycles=m.cycles,
             timing=m.timing,
             calls=tuple(self._calls()),

@@ -49,12 +49,14 @@ class BordersView:
 def borders_of(scale: float, count: int, even: bool = False) -> Floats | None:
     """Return the least numbers whose quotients are rounded to 1, 2, ...; None for an unusable scale.
 
-    Halves go away from zero or, if ``even``, to even numbers: then 0.5, 2.5, ... are still below their borders.
+    Halves go away from zero or, if ``even``, to even numbers: then 0.5, 2.5, ... are below their borders.
     """
     if not _USUAL[0] < scale < _USUAL[1]:
         return None
     halves = (np.arange(1, 2 * count, 2) / 2).astype(np.float32)
-    reached = np.where(np.arange(count) % 2, halves, np.nextafter(halves, np.float32(np.inf))) if even else halves
+    reached = (
+        np.where(np.arange(count) % 2, halves, np.nextafter(halves, np.float32(np.inf))) if even else halves
+    )
     below = (halves * float(np.float32(scale))).astype(np.float32)
     for _ in range(_NEAR):
         below = np.nextafter(below, np.float32(0))

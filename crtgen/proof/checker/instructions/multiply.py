@@ -34,6 +34,8 @@ def long_multiply(m: Machine, i: DecodedInstruction) -> Step:
     r, is_signed = m.r, i.name[0] == "s"
 
     def step() -> None:
+        if m.ends_early:
+            m.varies("a long product", r[x], r[y])
         r[low], r[high] = _product(r[x], r[y], is_signed)
 
     return step
@@ -45,6 +47,8 @@ def long_accumulate(m: Machine, i: DecodedInstruction) -> Step:
     r, is_signed = m.r, i.name[0] == "s"
 
     def step() -> None:
+        if m.ends_early:
+            m.varies("a long product", r[x], r[y])
         made = _product_of_sum(r[x], r[y]) if is_signed else None
         if made is not None:
             together = _accumulated((r[low], r[high]), made)
@@ -166,6 +170,7 @@ def divide(m: Machine, i: DecodedInstruction) -> Step:
         v = m.r[y]
         if not isinstance(v, int) or v == 0:
             raise Refusal("a division by what depends on an input, or by 0")
+        m.varies("a division", m.r[x])
         m.r[d] = apply(i.name, m.r[x], v)
 
     return step

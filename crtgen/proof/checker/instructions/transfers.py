@@ -30,7 +30,11 @@ def load(m: Machine, i: DecodedInstruction) -> Step:
 
     def step() -> None:
         entry = table()
-        r[d] = read(at()) if entry is None else memory.table(*entry, read)
+        if entry is None:
+            r[d] = read(at())
+            return
+        m.varies("an address")
+        r[d] = memory.table(*entry, read)
 
     return step
 

@@ -123,6 +123,7 @@ def _gather(m: Machine, d: int, match: re.Match[str], form: tuple[int, int, bool
             return element(known_place(add(start, offset << scale & M32)))
         if not isinstance(start, int):
             raise Refusal("an address depends on an input")
+        m.varies("an address")
         return m.memory.table(start, offset, scale, element)
 
     def step() -> None:

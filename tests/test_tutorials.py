@@ -232,7 +232,7 @@ def test_the_site_is_built(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     python = (tmp_path / "python" / "index.html").read_text()
     assert "crtgen.device.session.Session" in python
-    assert "One inference: an array per input" in python, "docstrings are there"
+    assert "Run one inference: an array per input" in python, "docstrings are there"
     pages = [page for page in tmp_path.rglob("*.html") if page.name != "404.html"]
     for page in pages:
         fetched = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"', page.read_text())

@@ -29,6 +29,37 @@ def load_onnx(
 
 
 _BY_SUFFIX = {".tflite": load_tflite, ".onnx": load_onnx}
+
+_KERAS = (
+    "tf.lite.TFLiteConverter.from_keras_model(keras.models.load_model(FILE)).convert() gives a .tflite file"
+)
+_TORCH = "torch.onnx.export(model, example_inputs, 'model.onnx') writes a file for crtgen"
+_EXPORTS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        ".keras": ("a Keras model", _KERAS),
+        ".h5": ("a Keras model", _KERAS),
+        ".hdf5": ("a Keras model", _KERAS),
+        ".pb": (
+            "a TensorFlow graph",
+            "tf.lite.TFLiteConverter.from_saved_model(FOLDER).convert() gives a .tflite file",
+        ),
+        ".pt": ("a PyTorch model or its weights", _TORCH),
+        ".pth": ("a PyTorch model or its weights", _TORCH),
+        ".pt2": ("an exported program of PyTorch", _TORCH),
+        ".pte": ("a program of ExecuTorch", _TORCH),
+        ".safetensors": ("weights without their network", _TORCH),
+        ".pkl": (
+            "a pickled object",
+            "skl2onnx.to_onnx(model, inputs[:1], options={'zipmap': False}) gives an ONNX model",
+        ),
+        ".joblib": (
+            "a pickled object",
+            "skl2onnx.to_onnx(model, inputs[:1], options={'zipmap': False}) gives an ONNX model",
+        ),
+    }
+)
+"""Formats of frameworks: what such a file is, and the line that exports it."""
+
 _BY_IDENTIFIER = {b"TFL3": load_tflite}
 
 
@@ -55,6 +86,9 @@ def _load(file: Path, name: str | None, shapes: Mapping[str, tuple[int, ...]]) -
     front_end = _BY_SUFFIX.get(file.suffix.lower()) or by_content
     if by_content is not None and front_end is not by_content:
         raise UsageError("the content of the file is a TFLite model", where=str(file), hint="call it .tflite")
+    if front_end is None and file.suffix.lower() in _EXPORTS:
+        what, how = _EXPORTS[file.suffix.lower()]
+        raise UsageError(f"{what} has to be exported for crtgen", where=str(file), hint=how)
     if front_end is None:
         known = ", ".join(_BY_SUFFIX)
         raise UsageError(

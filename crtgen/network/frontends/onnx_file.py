@@ -34,6 +34,7 @@ from crtgen.network.frontends.onnx_external import load_external
 from crtgen.network.frontends.onnx_functions import DOMAINS, check_calls, inlined, is_function
 from crtgen.network.frontends.onnx_large import check_model, without_large
 from crtgen.network.frontends.onnx_older import spell_older
+from crtgen.network.frontends.onnx_optimised import spell_optimised
 from crtgen.network.frontends.onnx_order import sort_nodes
 from crtgen.network.frontends.onnx_types import kind_of, type_name
 from crtgen.network.frontends.onnx_wire import ask_for_message
@@ -125,6 +126,7 @@ def _read(
         _fix_inputs(model, where, fixed)
         load_external(model.graph, where, folder)
         sort_nodes(model.graph, where)
+        spell_optimised(model)
         spell_older(model)
         model = _not_too_old(model)
         model, large = without_large(model, _OnnxReader(model, where, {}).constant)

@@ -7,6 +7,7 @@ layer stays, and what precedes it is computed in float32.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,7 @@ _MOVED = (
     "Unsqueeze",
 )
 
+_APART = 1e-5
 _SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
 _PAIRS = {"Add": "com.microsoft.QLinearAdd", "Mul": "com.microsoft.QLinearMul"}
 _ONES = {
@@ -282,9 +284,15 @@ def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | 
         return ""
     edge, real = links.source(node.inputs[2]), links.data(node.inputs[2])
     data = links.data(edge.numbers) if edge is not None else None
-    if edge is not None:
-        return edge.numbers if data is not None and data.dtype == np.int32 else None
     step = _step(links, x, weights)
+    if edge is not None:
+        if data is None or data.dtype != np.int32:
+            return None
+        scale = links.data(edge.scale)
+        if scale is None or step is None or _is_step(scale, step):
+            return edge.numbers
+        # Two layers share the bias, whose scale is that of the other one.
+        real = (data.reshape(-1).astype(np.float64) * scale.astype(np.float64).reshape(-1)).astype(np.float32)
     if real is None or step is None or real.dtype != np.float32 or real.shape[:-1] not in ((), (1,)):
         return None
     steps, name = np.rint(real.astype(np.float32).reshape(-1) / step), f"{node.outputs[0]}.bias"
@@ -292,6 +300,13 @@ def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | 
         return None
     links.tensors[name] = constant(name, steps.astype(np.int32))
     return name
+
+
+def _is_step(scale: npt.NDArray[Any], step: npt.NDArray[np.float32]) -> bool:
+    # True if a bias has the scale of the sums, but for rounding.
+    given = scale.astype(np.float32).reshape(-1)
+    same = given.size in (1, step.size) or step.size == 1
+    return not same or bool((np.abs(given - step) <= _APART * np.abs(step)).all())
 
 
 def _step(links: Links, x: Edge, weights: Edge | None) -> npt.NDArray[np.float32] | None:

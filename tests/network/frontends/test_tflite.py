@@ -321,13 +321,32 @@ def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
         load(tmp_path / "absent")
     with pytest.raises(UsageError, match="the model is not a regular file"):
         load_tflite(tmp_path)
-    other = tmp_path / "model.h5"
+    other = tmp_path / "model.dat"
     other.write_bytes(b"HDF")
     with pytest.raises(UsageError, match="no model format") as caught:
         load(other)
     assert caught.value.hint.startswith(
         "known: .tflite, .onnx, C arrays and .zip or .task with one, archives (.tar)"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "line"),
+    [
+        ("net.keras", "a Keras model has to be exported", "from_keras_model"),
+        ("net.H5", "a Keras model has to be exported", "from_keras_model"),
+        ("net.pt", "a PyTorch model or its weights has to be exported", "torch.onnx.export"),
+        ("net.pte", "a program of ExecuTorch has to be exported", "torch.onnx.export"),
+        ("net.pkl", "a pickled object has to be exported", "skl2onnx.to_onnx"),
+    ],
+)
+def test_files_of_frameworks_are_refused_with_the_line_that_exports(
+    name: str, what: str, line: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(bytes(64))
+    with pytest.raises(UsageError, match=what) as caught:
+        load(tmp_path / name)
+    assert line in caught.value.hint
 
 
 def test_a_custom_code_beside_a_builtin_is_the_custom_operator() -> None:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
 from crtgen.network.frontends import load_onnx
-from crtgen.network.ir import Array, Graph
+from crtgen.network.ir import Array, DType, Graph
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
 from tests.network.frontends.onnx.quantised import NETWORKS, Calibration, expected, inputs
 from tests.network.frontends.onnx.test_networks import Net
@@ -176,3 +176,21 @@ def test_weights_in_blocks_of_four_bits() -> None:
     onnxruntime.set_default_logger_severity(3)
     found = loaded.evaluate({"x": real})[loaded.outputs[0]]
     assert np.allclose(found, expected(data, real), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])
+def test_a_bias_that_two_layers_share(activations: QuantType) -> None:
+    """It has the scale of one of them, as the quantiser writes it by channels: in the other, steps differ."""
+    net = Net(1, 3, 6, 6)
+    bias = net.weights(4)
+    net.add("Conv", net.weights(4, 3, 3, 3), bias)
+    net.add("Conv", net.weights(4, 4, 3, 3), bias)
+    made = onnx.load_from_string(_static(net, activations, QuantType.QInt8))
+    first, second = (node for node in made.graph.node if node.op_type == "Conv")
+    first.input[2] = second.input[2]
+    model = made.SerializeToString()
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=net.shape).astype(np.float32)
+        graph = _equal(model, x)
+        own = [graph.signature(node).x.dtype for node in graph.nodes if node.op.name == "conv2d"]
+        assert own == [DType.INT8] * 2

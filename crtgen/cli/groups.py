@@ -85,7 +85,11 @@ class Coding:
         """Compile for a board, and print the notes on how the models were read."""
         for line in self.notes(models):
             note(line)
-        return api.compile(models, board, say=say, **self.request(place))
+        compiled = api.compile(models, board, say=say, **self.request(place))
+        for plan in compiled.plans if self.npu else ():
+            if all(step.kernel.estimate is None for step in plan.all_steps()):
+                note(f"{plan.graph.name}: the NPU takes none of its layers; generate --explain says why")
+        return compiled
 
     def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
         known = (model for model in models if isinstance(model, api.Model))

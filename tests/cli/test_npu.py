@@ -89,3 +89,9 @@ def test_the_fvp_learns_the_size_of_the_npu(tmp_path: Path) -> None:
     assert crtgen("build", project).exit_code == 0
     (image,) = (project / "build").glob("*.elf")
     assert "ethosu.num_macs=256" in fvp._command(image, Path("FVP"), ())
+
+
+def test_a_network_without_a_layer_for_the_npu_is_noted() -> None:
+    result = crtgen("inspect", ROOT / "demo" / "digits.onnx", *_NPU)
+    assert result.exit_code == 0, result.output
+    assert "the NPU takes none of its layers" in " ".join(result.output.split())

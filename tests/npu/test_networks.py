@@ -10,6 +10,7 @@ from crtgen.network.frontends import load
 from crtgen.network.ops import Case, all_cases
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
 from crtgen.npu.config import CONFIGS, Config
+from tests.npu.grown import grown
 from tests.npu.networks import on_npu
 from tests.support import INT8_MODELS, model_path, nightly
 
@@ -33,7 +34,7 @@ _SOME = (
         "depthwise_conv2d_3x3_same",
     ),
     *("depthwise_conv2d_multiplier3", "fully_connected_relu", "average_pool2d_same", "max_pool2d_same"),
-    *("add_same_shape", "sub_outer", "mul_relu", "softmax_plain", "softmax_int16_0.1", "mean_wide"),
+    *("add_same_shape", "sub_outer", "mul_relu", "softmax_plain", "average_pool2d_int16", "mean_wide"),
     *("hard_swish_scale_0.05", "abs_int16", "maximum_int16", "concat_axis3", "batch_matmul_int8_2"),
 )
 
@@ -90,3 +91,17 @@ def _network(model: str, config: str, count: int) -> None:
         inputs = {name: recorded[f"case{case}_input{n}"] for n, name in enumerate(graph.inputs)}
         for n, output in enumerate(on_npu(graph, CONFIGS[config], inputs)):
             np.testing.assert_array_equal(output, recorded[f"case{case}_output{n}"].reshape(output.shape))
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(nightly(seed) for seed in range(12, 300))])
+def test_random_networks(seed: int) -> None:
+    """Each configuration in turn; a layer that the NPU does not do is not drawn."""
+    graph = grown(seed)
+    if graph is None or any(why_not(node.op, graph.signature(node)) for node in graph.nodes):
+        pytest.skip("TFLite's arithmetic or the NPU does not have it")
+    config = CONFIGS[_NAMES[seed % len(_NAMES)]]
+    random = np.random.default_rng(seed)
+    info = np.iinfo(graph.values["x"].dtype.value)
+    x = random.integers(info.min, info.max, graph.values["x"].shape, info.dtype, endpoint=True)
+    (actual,) = on_npu(graph, config, {"x": x})
+    np.testing.assert_array_equal(actual, graph.evaluate({"x": x})[graph.outputs[0]])

@@ -90,7 +90,7 @@ class EthosU(Generator):
         return "" if any(_computes(node) for node in subgraph.nodes) else "it only renames values"
 
     def generate(self, subgraph: Graph, target: Target) -> Generated:
-        compiled = compile_network(network_of(subgraph), self.config)
+        compiled = compile_network(network_of(subgraph), self.config, small=target.optimize == "size")
         _check(subgraph, compiled, self.config)
         stream = np.frombuffer(compiled.stream, np.uint32)
         constants = np.frombuffer(compiled.constants, np.uint8)

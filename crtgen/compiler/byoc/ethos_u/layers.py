@@ -229,6 +229,8 @@ def _sigmoid(code: str) -> Writer:
 
 
 def _softmax(layer: VelaLayer) -> None:
+    if layer.sig.x.dtype is DType.INT16:
+        raise ValueError("Vela's table for it in int16 has two other entries than TFLite's")
     if layer.op.to not in (None, layer.sig.x.dtype):
         raise ValueError(f"its output is {layer.op.to.value}, expected the type of its input")
     layer.add("SOFTMAX", layer.inputs, Options("SoftmaxOptions", Beta=layer.op.beta))

@@ -93,11 +93,14 @@ def _first(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def compile_network(network: bytes, config: Config) -> CompiledStream:
-    """Return the stream for a network. Raises ``BuildError`` if Vela fails, or leaves a part of it."""
+def compile_network(network: bytes, config: Config, *, small: bool = False) -> CompiledStream:
+    """Return the stream for a network, for speed, or with ``small`` for little scratch.
+
+    Raises ``BuildError`` if Vela fails, or leaves a part of it.
+    """
     with TemporaryFolder() as folder:
         options = ("--separate-io-regions", "--cop-format", "COP2", "--output-format", "raw")
-        log = _run(folder, network, config, *options)
+        log = _run(folder, network, config, *options, "--optimise", "Size" if small else "Performance")
         files = sorted((folder / "out").glob("*.npz"))
         if len(files) != 1:
             raise BuildError("Vela left a part of these layers to the core", where=config.name, log=log)

@@ -1,15 +1,42 @@
-"""The interface of passes: options in, graph in, graph out, and a note for every rewrite."""
+"""The interface of passes: options in, graph in, graph out, and a note for every rewrite.
+
+A ``Rule`` looks at one node and its neighbours. Applied to a fresh graph for each match, it would take time
+that grows with the square of the layers. So a rule works on a draft, in which a change costs no more than the
+nodes that it touches:
+
+1. All nodes are in a queue, in the order of the graph.
+2. The first node is taken out. If the rule matches there, the draft is changed, and the nodes that make or
+   read a changed value go back into the queue.
+3. Once the queue is empty, every node is looked at again, in case a rule sees further than its neighbours. If
+   there is a match, the queue starts with those nodes.
+
+The graph is built and verified once, at the end.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from heapq import heapify, heappop, heappush
+from typing import ClassVar, Protocol
 
 from crtgen.base import budget
-from crtgen.network.ir import Graph, Node, Value
+from crtgen.network.ir import Graph, Node, Signature, Value
 from crtgen.network.ops.control import ControlFlow
 
-__all__ = ["Change", "Pass", "Rewrite", "Rule", "bypass", "run_passes"]
+__all__ = ["Change", "GraphLike", "Pass", "Rewrite", "Rule", "bypass", "run_passes"]
+
+
+class GraphLike(Protocol):
+    """The questions that a rule may ask of a graph, see ``Graph``."""
+
+    @property
+    def lasting(self) -> tuple[str, ...]: ...
+
+    def signature(self, node: Node) -> Signature: ...
+
+    def producer(self, value: str) -> Node | None: ...
+
+    def consumers(self, value: str) -> tuple[Node, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +64,96 @@ class Change:
     rename: Mapping[str, str] = field(default_factory=dict)
     values: tuple[Value, ...] = ()
 
-    def apply(self, graph: Graph) -> Graph:
-        """Return the rewritten graph, verified."""
-        nodes = [self.nodes.get(node.name, node) for node in graph.nodes]
-        table = {**graph.values, **{value.name: value for value in self.values}}
-        renamed = [self._renamed(node) for node in nodes if node is not None]
-        states = [(before, self.rename.get(after, after)) for before, after in graph.states]
-        return Graph.build(graph.name, list(table.values()), renamed, graph.inputs, graph.outputs, states)
 
-    def _renamed(self, node: Node) -> Node:
-        inputs = tuple(self.rename.get(name, name) for name in node.inputs)
-        outputs = tuple(self.rename.get(name, name) for name in node.outputs)
-        return replace(node, inputs=inputs, outputs=outputs)
+class _Draft:
+    """A graph in the course of a rule's changes. Each node keeps its place in the order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._values = dict(graph.values)
+        self._states = list(graph.states)
+        self.nodes: list[Node | None] = list(graph.nodes)
+        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
+        self._makers: dict[str, int] = {}
+        self._readers: dict[str, set[int]] = {}
+        for place, node in enumerate(graph.nodes):
+            self._attach(place, node)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        return (*self._graph.outputs, *(after for _, after in self._states))
+
+    def signature(self, node: Node) -> Signature:
+        values = self._values
+        return Signature(tuple(values[n] for n in node.inputs), tuple(values[n] for n in node.outputs))
+
+    def producer(self, value: str) -> Node | None:
+        return self.nodes[self._makers[value]] if value in self._makers else None
+
+    def consumers(self, value: str) -> tuple[Node, ...]:
+        found = (self.nodes[place] for place in sorted(self._readers.get(value, ())))
+        return tuple(node for node in found if node is not None)
+
+    def apply(self, change: Change) -> set[int]:
+        """Make a change; return the places of nodes that make or read a changed value."""
+        touched = {*change.rename, *change.rename.values(), *(value.name for value in change.values)}
+        self._values.update({value.name: value for value in change.values})
+        for name, node in change.nodes.items():
+            place = self._places.get(name)
+            if place is not None:
+                touched |= self._put(place, node)
+        for place in {p for name in change.rename for p in self._users(name)}:
+            node = self.nodes[place]
+            if node is not None:
+                touched |= self._put(place, _renamed(node, change.rename))
+        self._states = [(before, change.rename.get(after, after)) for before, after in self._states]
+        kept = {*self._graph.inputs, *self.lasting, *(before for before, _ in self._states)}
+        for name in touched:
+            if name not in kept and not self._users(name):
+                self._values.pop(name, None)
+        return {place for name in touched for place in self._users(name)}
+
+    def graph(self) -> Graph:
+        """Return the verified graph."""
+        nodes = [node for node in self.nodes if node is not None]
+        old = self._graph
+        return Graph.build(
+            old.name, list(self._values.values()), nodes, old.inputs, old.outputs, self._states
+        )
+
+    def _put(self, place: int, node: Node | None) -> set[str]:
+        # Replace a node; the names that both use.
+        old = self.nodes[place]
+        assert old is not None
+        del self._places[old.name]
+        for name in old.inputs:
+            self._readers[name].discard(place)
+        for name in old.outputs:
+            if self._makers.get(name) == place:  # not if the change gave the value to another node
+                del self._makers[name]
+        self.nodes[place] = node
+        names = {*old.inputs, *old.outputs}
+        if node is not None:
+            self._places[node.name] = place
+            self._attach(place, node)
+            names |= {*node.inputs, *node.outputs}
+        return names
+
+    def _attach(self, place: int, node: Node) -> None:
+        for name in node.inputs:
+            self._readers.setdefault(name, set()).add(place)
+        for name in node.outputs:
+            self._makers[name] = place
+
+    def _users(self, name: str) -> set[int]:
+        made = {self._makers[name]} if name in self._makers else set()
+        return made | self._readers.get(name, set())
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    inputs = tuple(names.get(name, name) for name in node.inputs)
+    outputs = tuple(names.get(name, name) for name in node.outputs)
+    return replace(node, inputs=inputs, outputs=outputs)
 
 
 class Pass(ABC):
@@ -72,24 +177,34 @@ class Rule(Pass):
     __slots__ = ()
 
     @abstractmethod
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         """Return the rewrite at ``node``, or None."""
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         """The graph without any place where the rule matches."""
-        rewrites: list[Rewrite] = []
-        while True:
-            budget.current().check()
-            found = ((node, self.match(graph, node)) for node in graph.nodes)
-            node, change = next(((n, c) for n, c in found if c is not None), (None, None))
-            if node is None or change is None:
-                return graph, tuple(rewrites)
-            graph = change.apply(graph)
-            rewrites.append(Rewrite(self.name, node.name, change.text))
+        draft, rewrites = _Draft(graph), list[Rewrite]()
+        queue = list(range(len(draft.nodes)))
+        while queue:
+            waiting = set(queue)
+            while queue:
+                place = heappop(queue)
+                waiting.discard(place)
+                node = draft.nodes[place]
+                change = None if node is None else self.match(draft, node)
+                if node is None or change is None:
+                    continue
+                budget.current().check()
+                rewrites.append(Rewrite(self.name, node.name, change.text))
+                for again in draft.apply(change) - waiting:
+                    heappush(queue, again)
+                    waiting.add(again)
+            queue = [p for p, n in enumerate(draft.nodes) if n is not None and self.match(draft, n)]
+            heapify(queue)
+        return (draft.graph(), tuple(rewrites)) if rewrites else (graph, ())
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Rewrite, ...]]:
-    """Run passes one after another, in subgraphs first; the graph is verified after every rewrite."""
+    """Run passes one after another, in subgraphs first; each verifies its graph."""
     passes = tuple(passes)
     rewrites: list[Rewrite] = []
     if any(isinstance(node.op, ControlFlow) for node in graph.nodes):
@@ -114,7 +229,7 @@ def _rewritten_inside(node: Node, passes: Sequence[Pass], rewrites: list[Rewrite
     return replace(node, op=node.op.with_graphs(graphs))
 
 
-def bypass(graph: Graph, node: Node, text: str) -> Change | None:
+def bypass(graph: GraphLike, node: Node, text: str) -> Change | None:
     """Remove a node whose output equals its first input.
 
     Names of the interface stay: an output passes its name to the node's input. If that input belongs to the

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from crtgen.network.ir import Graph, Node
+from crtgen.network.ir import Node
 from crtgen.network.ops import Activation, Clamping, Pad, Padding, Relu, Windowed
-from crtgen.network.passes.core import Change, Rule
+from crtgen.network.passes.core import Change, GraphLike, Rule
 
 __all__ = ["FoldPadding", "FuseActivations"]
 
@@ -19,7 +19,7 @@ class FuseActivations(Rule):
 
     name: ClassVar[str] = "fuse activations"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         producer = graph.producer(node.inputs[0])
         if not isinstance(node.op, Relu) or producer is None or not isinstance(producer.op, Clamping):
             return None
@@ -30,17 +30,15 @@ class FuseActivations(Rule):
         if sig.x.quant != sig.y.quant:
             return None
         both = _intersection(producer.op.activation, node.op.kind)
-        if both is None:
-            return None
         fused = replace(producer, op=producer.op.clamped(both), outputs=node.outputs)
         return Change(f"{producer.name} clamps by itself", {producer.name: fused, node.name: None})
 
 
-def _intersection(a: Activation, b: Activation) -> Activation | None:
-    # The activation that clamps as both do, if there is one.
+def _intersection(a: Activation, b: Activation) -> Activation:
+    # The activation that clamps as both do. There is one for each pair.
     (low_a, high_a), (low_b, high_b) = a.float_range(), b.float_range()
     wanted = max(low_a, low_b), min(high_a, high_b)
-    return next((activation for activation in Activation if activation.float_range() == wanted), None)
+    return next(activation for activation in Activation if activation.float_range() == wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class FoldPadding(Rule):
 
     name: ClassVar[str] = "fold padding"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         if not isinstance(node.op, Pad) or node.outputs[0] in graph.lasting:
             return None
         sig = graph.signature(node)
@@ -76,7 +74,7 @@ def _in_image(pad: Pad) -> bool:
     return len(pad.before) == 4 and not any(p[axis] for p in (pad.before, pad.after) for axis in (0, 3))
 
 
-def _padded(graph: Graph, node: Node, pad: Node) -> Node | None:
+def _padded(graph: GraphLike, node: Node, pad: Node) -> Node | None:
     # The node with the pad's rows and columns added to its own, reading the pad's input.
     op, sig = node.op, graph.signature(node)
     if not isinstance(op, Windowed) or not isinstance(pad.op, Pad) or pad.outputs[0] in node.inputs[1:]:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from crtgen.network.ir import Graph, Node, Quant, Value, shape_text
+from crtgen.network.ir import Node, Quant, Value, shape_text
 from crtgen.network.ops import Identity, Reshape, Transpose
 from crtgen.network.ops.cost import ask_for
-from crtgen.network.passes.core import Change, Rule, bypass
+from crtgen.network.passes.core import Change, GraphLike, Rule, bypass
 
 __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "ReshapeTransposes"]
 
@@ -20,7 +20,7 @@ class FoldConstants(Rule):
 
     name: ClassVar[str] = "fold constants"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         sig = graph.signature(node)
         if not all(v.is_constant for v in sig.inputs) or set(node.outputs) & set(graph.lasting):
             return None
@@ -40,7 +40,7 @@ class RemoveDead(Rule):
 
     name: ClassVar[str] = "remove dead"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         if any(v in graph.lasting or graph.consumers(v) for v in node.outputs):
             return None
         return Change(f"nobody reads {', '.join(node.outputs)}", {node.name: None})
@@ -52,7 +52,7 @@ class RemoveIdentities(Rule):
 
     name: ClassVar[str] = "remove identities"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         sig = graph.signature(node)
         same = (sig.x.shape, sig.x.dtype, sig.x.quant) == (sig.y.shape, sig.y.dtype, sig.y.quant)
         if not same or sig.x.is_constant or not node.op.is_identity(sig):
@@ -71,7 +71,7 @@ class ReshapeTransposes(Rule):
 
     name: ClassVar[str] = "transpose to reshape"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         sig = graph.signature(node)
         if not isinstance(node.op, Transpose) or not _plain(sig.x.quant):
             return None
@@ -87,7 +87,7 @@ class MergeReshapes(Rule):
 
     name: ClassVar[str] = "merge reshapes"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         first = graph.producer(node.inputs[0])
         if not isinstance(node.op, Reshape) or first is None or not isinstance(first.op, Reshape):
             return None

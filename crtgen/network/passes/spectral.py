@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.network.ir import DType, Graph, Node, Signature, Value
+from crtgen.network.ir import DType, Node, Signature, Value
 from crtgen.network.ops import Activation, BatchMatMul, FullyConnected, Mul, Reshape, Square, Sum
 from crtgen.network.ops.spectral import Bands, Power, banded
-from crtgen.network.passes.core import Change, Rule
+from crtgen.network.passes.core import Change, GraphLike, Rule
 
 __all__ = ["FindBands", "FindPowers"]
 
@@ -27,7 +27,7 @@ class FindBands(Rule):
 
     name: ClassVar[str] = "find bands"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         sig = graph.signature(node)
         matrix = _matrix(node, sig)
         if matrix is None or matrix.size < _FEWEST or not np.isfinite(matrix).all():
@@ -70,7 +70,7 @@ class FindPowers(Rule):
 
     name: ClassVar[str] = "find powers"
 
-    def match(self, graph: Graph, node: Node) -> Change | None:
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
         sig = graph.signature(node)
         if not isinstance(node.op, Sum) or node.op.keep_dims:
             return None

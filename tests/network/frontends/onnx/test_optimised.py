@@ -121,7 +121,7 @@ def _gelus() -> bytes:
     return _file(nodes, [1, 5, 8], 3, {**constants, **{n: _number(v) for n, v in numbers.items()}})
 
 
-_NETWORKS = {"images": _images, "attention": _attention, "gelus": _gelus}
+NETWORKS = {"images": _images, "attention": _attention, "gelus": _gelus}
 
 
 def _session(data: bytes, level: str = "BASIC", to: Path | None = None) -> ort.InferenceSession:
@@ -148,9 +148,9 @@ def _codes(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("level", _LEVELS)
 @pytest.mark.parametrize("is_dynamic", [False, True])
-@pytest.mark.parametrize("name", _NETWORKS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_optimised_files(name: str, is_dynamic: bool, level: str, tmp_path: Path) -> None:
-    data, optimised = _NETWORKS[name](), tmp_path / "optimised.onnx"
+    data, optimised = NETWORKS[name](), tmp_path / "optimised.onnx"
     if is_dynamic:
         from onnxruntime.quantization import quantize_dynamic
 

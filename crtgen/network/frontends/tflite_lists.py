@@ -30,7 +30,7 @@ _RESHAPES = ("RESHAPE", "EXPAND_DIMS")
 
 def with_updates(graph: TfliteFileGraph) -> TfliteFileGraph:
     """The graph with an update for each row that is set; itself if there is none."""
-    found = _Rows(graph)
+    found = _ListRows(graph)
     rows = {op.index: row for op in graph.operators if (row := found.of(op)) is not None}
     if not rows:
         return graph
@@ -60,7 +60,7 @@ class _Row:
     sizes: int
 
 
-class _Rows:
+class _ListRows:
     """Finds the pattern in a graph; whatever differs from it stays as it is."""
 
     def __init__(self, graph: TfliteFileGraph) -> None:

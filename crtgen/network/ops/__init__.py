@@ -128,7 +128,7 @@ from crtgen.network.ops.suppression import NonMaxSuppression
 from crtgen.network.ops.svdf import Svdf
 from crtgen.network.ops.topk import TopK
 from crtgen.network.ops.traits import Channelwise, Clamping, Tabulated, Weighted, Windowed, channels
-from crtgen.network.ops.trees import Branch, Forest, TreeNode, Trees
+from crtgen.network.ops.trees import Forest, TreeNode, Trees, TreeTest
 
 __all__ = [
     "FLOAT32",
@@ -160,7 +160,6 @@ __all__ = [
     "Bitwise",
     "Blend",
     "BlockPower",
-    "Branch",
     "BroadcastTo",
     "ByteTable",
     "Case",
@@ -301,6 +300,7 @@ __all__ = [
     "Total",
     "Transpose",
     "TreeNode",
+    "TreeTest",
     "Trees",
     "Unpack565",
     "Weighted",

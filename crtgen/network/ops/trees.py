@@ -12,12 +12,12 @@ from crtgen.network.ir import Array, DType, Op, Signature, Value
 from crtgen.network.ops.attrs import require, require_inputs
 from crtgen.network.ops.case import Case, floats, make
 
-__all__ = ["Branch", "Forest", "TreeNode", "Trees", "cases", "grown"]
+__all__ = ["Forest", "TreeNode", "TreeTest", "Trees", "cases", "grown"]
 
 Reals = npt.NDArray[np.float32]
 
 
-class Branch(Enum):
+class TreeTest(Enum):
     """The comparison of a feature with a node's value, as ONNX calls it."""
 
     LEQ = "BRANCH_LEQ"
@@ -30,12 +30,12 @@ class Branch(Enum):
     def holds(self, x: Reals, value: np.float32) -> npt.NDArray[np.bool_]:
         """Compare as float32 does: of a NaN only NEQ holds."""
         functions = {
-            Branch.LEQ: np.less_equal,
-            Branch.LT: np.less,
-            Branch.GTE: np.greater_equal,
-            Branch.GT: np.greater,
-            Branch.EQ: np.equal,
-            Branch.NEQ: np.not_equal,
+            TreeTest.LEQ: np.less_equal,
+            TreeTest.LT: np.less,
+            TreeTest.GTE: np.greater_equal,
+            TreeTest.GT: np.greater,
+            TreeTest.EQ: np.equal,
+            TreeTest.NEQ: np.not_equal,
         }
         return np.asarray(functions[self](x, value))
 
@@ -48,7 +48,7 @@ class TreeNode:
     and what is added to it.
     """
 
-    branch: Branch | None = None
+    branch: TreeTest | None = None
     feature: int = 0
     value: float = 0.0
     missing: bool = False
@@ -126,7 +126,13 @@ class Trees(Op):
 
 
 def grown(
-    seed: int, trees: int, depth: int, features: int, targets: int, kinds: Sequence[Branch], few: bool = False
+    seed: int,
+    trees: int,
+    depth: int,
+    features: int,
+    targets: int,
+    kinds: Sequence[TreeTest],
+    few: bool = False,
 ) -> Forest:
     """Random trees, whose thresholds are few numbers; leaves score one target of the tree, or all."""
     random = np.random.default_rng(seed)
@@ -155,13 +161,13 @@ def grown(
 def cases() -> Iterator[Case]:
     """Every comparison, leaves of one target and of several, trees of one leaf."""
     x = floats("x", (3, 4))
-    for branch in Branch:
+    for branch in TreeTest:
         yield make(f"{branch.name.lower()}_onnx", Trees(grown(1, 3, 4, 4, 1, [branch]), 1), [x])
-    every = tuple(Branch)
+    every = tuple(TreeTest)
     yield make("all_onnx", Trees(grown(2, 5, 5, 4, 3, every), 3), [x])
     yield make("each_onnx", Trees(grown(3, 6, 4, 4, 3, every, few=True), 3), [x])
     yield make("least_onnx", Trees(grown(4, 5, 3, 4, 2, every), 2, "MIN"), [x])
     yield make("greatest_onnx", Trees(grown(5, 5, 3, 4, 1, every), 1, "MAX"), [x])
     yield make("leaf_onnx", Trees(grown(6, 3, 0, 1, 1, every), 1), [floats("x", (2, 1))])
-    uneven = (TreeNode(Branch.LEQ, 0, 0.5, False, 1, 2), TreeNode(scores=((1, 2.0),)), TreeNode())
+    uneven = (TreeNode(TreeTest.LEQ, 0, 0.5, False, 1, 2), TreeNode(scores=((1, 2.0),)), TreeNode())
     yield make("uneven_onnx", Trees(Forest(uneven, (0,)), 2), [x])

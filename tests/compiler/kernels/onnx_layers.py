@@ -20,7 +20,7 @@ from crtgen.network.ops.narrow import FORMATS, RoundTo
 from crtgen.network.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.network.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.network.ops.topk import TopK, topk_case
-from crtgen.network.ops.trees import Branch, Trees, grown
+from crtgen.network.ops.trees import Trees, TreeTest, grown
 
 __all__ = [
     "AFFINE",
@@ -172,7 +172,7 @@ def sequences(draw: st.DrawFn) -> Case:
 def trees(draw: st.DrawFn) -> Case:
     """Ensembles of few comparisons or all, whose leaves score one target or several."""
     features, targets = draw(st.integers(1, 9)), draw(st.integers(1, 4))
-    kinds = draw(st.sampled_from([(Branch.LEQ,), (Branch.LT,), tuple(Branch)]))
+    kinds = draw(st.sampled_from([(TreeTest.LEQ,), (TreeTest.LT,), tuple(TreeTest)]))
     sizes = draw(st.integers(1, 20)), draw(st.integers(0, 7))
     aggregate = draw(st.sampled_from(["SUM", "SUM", "MIN", "MAX"]))
     few = aggregate == "SUM" and draw(st.booleans())

@@ -35,7 +35,7 @@ from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.network.ir import DType, Signature
-from crtgen.network.ops.trees import Branch, Forest, TreeNode, Trees
+from crtgen.network.ops.trees import Forest, TreeNode, Trees, TreeTest
 
 __all__ = ["TreesView", "float_key"]
 
@@ -104,11 +104,11 @@ class _Table:
         if node.branch is None:
             self._leaf(node)
             return
-        exact = node.branch in (Branch.EQ, Branch.NEQ)
-        turned = node.branch in (Branch.GT, Branch.GTE, Branch.NEQ)
+        exact = node.branch in (TreeTest.EQ, TreeTest.NEQ)
+        turned = node.branch in (TreeTest.GT, TreeTest.GTE, TreeTest.NEQ)
         first, second = (node.no, node.yes) if turned else (node.yes, node.no)
         low = (turned and not node.missing and not exact) or (node.missing and not turned)
-        below = node.branch in (Branch.LT, Branch.GTE)
+        below = node.branch in (TreeTest.LT, TreeTest.GTE)
         key = float_key(node.value) - below
         self.nodes.append(_Node(key, node.feature, low))
         if not exact:

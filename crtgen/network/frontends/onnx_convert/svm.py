@@ -34,7 +34,7 @@ def _dense(x: Operand | OnnxLayer, weights: Array, bias: Array) -> Converted:
     return Converted(FullyConnected(), (operand, weights, bias), ("weights", "bias"))
 
 
-def _kernels(layer: OnnxLayer, vectors: Array) -> Converted:
+def _kernels(layer: OnnxLayer, vectors: Array) -> Operand:
     """``[N, vectors]``: the kernel of each row with each support vector."""
     kind = layer.text("kernel_type", "LINEAR")
     given = [float(p) for p in layer.attribute("kernel_params") or []]
@@ -49,7 +49,8 @@ def _kernels(layer: OnnxLayer, vectors: Array) -> Converted:
         return _dense(layer, vectors, np.zeros(count, np.float32))
     if kind not in ("POLY", "SIGMOID"):
         raise RefusedOperator(f"kernel_type {kind}; supported: LINEAR, POLY, RBF, SIGMOID")
-    scaled = _dense(layer, vectors * np.float32(gamma), np.full(count, constant, np.float32))
+    weights = (vectors.astype(np.float32) * np.float32(gamma)).astype(np.float32)
+    scaled = _dense(layer, weights, np.full(count, constant, np.float32))
     return Converted(Tanh(), (scaled,)) if kind == "SIGMOID" else power(scaled, degree)
 
 

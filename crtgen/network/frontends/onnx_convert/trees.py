@@ -26,11 +26,11 @@ from crtgen.network.ops.compare import Greater
 from crtgen.network.ops.function import Neg
 from crtgen.network.ops.gather import Gather
 from crtgen.network.ops.reduce import ArgMax
-from crtgen.network.ops.trees import Branch, Forest, TreeNode, Trees
+from crtgen.network.ops.trees import Forest, TreeNode, Trees, TreeTest
 
 __all__ = ["CONVERTERS"]
 
-_BRANCHES = {branch.value: branch for branch in Branch}
+_BRANCHES = {branch.value: branch for branch in TreeTest}
 _NUMBERED = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 

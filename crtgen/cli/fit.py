@@ -52,6 +52,7 @@ def command(
     exact, time is modelled. Nothing is built, so no compiler is needed.
     """
     with guarded(as_json, debug) as out:
+        coding.require_core("fit")
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         named += [chip_board(name, pack) for name in chip or ()]
         boards = battery.boards(named or [b for b in all_boards() if not b.is_host])

@@ -91,6 +91,14 @@ class Coding:
                 note(f"{plan.graph.name}: the NPU takes none of its layers; generate --explain says why")
         return compiled
 
+    def require_core(self, command: str) -> None:
+        """Raise ``UsageError`` with ``--npu``, for a command that estimates sizes before a build."""
+        if self.npu:
+            raise UsageError(
+                f"{command} estimates sizes of the core's code, and does not know those of an NPU's",
+                hint="leave --npu out; crtgen bench builds and measures an image with it",
+            )
+
     def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
         known = (model for model in models if isinstance(model, api.Model))
         return tuple(f"{model.name}: {line}" for model in known for line in model.notes)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from crtgen.cli.app import app
 from crtgen.device.run import fvp
-from tests.support import ROOT
+from tests.support import ROOT, nightly
 
 pytest.importorskip("ethosu")
 
@@ -22,10 +22,51 @@ def crtgen(*args: str | Path) -> Result:
 
 
 @pytest.mark.qemu
-def test_every_output_is_as_recorded() -> None:
-    result = crtgen("verify", _DIGITS, *_NPU, "--expect", _CASES, "--json")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--executor", "graph"],
+        nightly(["--keep-inputs"]),
+        nightly(["--place", "arena=dtcm"]),
+        nightly(["--target", "llvm"]),
+        nightly(["--optimize", "size"]),
+    ],
+    ids=" ".join,
+)
+def test_every_output_is_as_recorded(options: list[str]) -> None:
+    result = crtgen("verify", _DIGITS, *_NPU, *options, "--expect", _CASES, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["failed"] == 0
+
+
+@pytest.mark.qemu
+def test_an_archive_takes_the_driver_along(tmp_path: Path) -> None:
+    archive = tmp_path / "digits.tar"
+    assert crtgen("compile", _DIGITS, *_NPU, "-o", archive).exit_code == 0
+    result = crtgen("verify", archive, "--board", "mps3_an547", "--trust", "--expect", _CASES, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["fit", _DIGITS, "--npu", "ethos-u55-128"], "fit estimates sizes of the core's code"),
+        (["report", _DIGITS, *_NPU], "report estimates sizes of the core's code"),
+        (["verify", _DIGITS, *_NPU, "--feed", "rows"], "cannot be fed by rows"),
+        (["verify", _DIGITS, *_NPU, "--platform", "zephyr"], "an NPU is for bare metal, or for a library"),
+        (["verify", _DIGITS, "--board", "host", "--npu", "ethos-u55-128"], "the board has no NPU"),
+        (["slot", _DIGITS, "--slot", "a", *_NPU], "a model in a slot cannot use the NPU"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_does_not_go_with_an_npu_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = crtgen(*arguments)
+    assert result.exit_code in (2, 3)
+    assert text in " ".join(result.output.split())
 
 
 def test_inspect_shows_both() -> None:

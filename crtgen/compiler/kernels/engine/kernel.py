@@ -297,6 +297,10 @@ class Kernel:
         instructions = self._of_parts + (made or self.work.assembly).instructions
         code = routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts)
         waits = target.code is not None or target.constants is not None
+        if self.estimate is not None:  # the core waits for the other device
+            time: float | None = self.estimate + instructions
+        else:
+            time = self._cycles(target, instructions, code) if waits else None
         return replace(
             self,
             target=target,
@@ -305,7 +309,7 @@ class Kernel:
                 code=code,
                 constants=sum(const.nbytes for const in self.consts),
                 scratch=self.scratch,
-                time=(self._cycles(target, instructions, code) if waits else None) or instructions,
+                time=time or instructions,
             ),
         )
 

@@ -6,7 +6,9 @@ from importlib.metadata import PackageNotFoundError
 import numpy as np
 import pytest
 
+from crtgen import api
 from crtgen.base.errors import BuildError, ToolMissingError, UsageError
+from crtgen.boards import find_board
 from crtgen.compiler.byoc import EthosU, find_generator, partition
 from crtgen.compiler.byoc.ethos_u import generator as made_by
 from crtgen.compiler.byoc.ethos_u import vela
@@ -14,6 +16,7 @@ from crtgen.compiler.byoc.external import External
 from crtgen.compiler.kernels import Target
 from crtgen.network.ir import DType, Graph, Node, Quant, Value
 from crtgen.network.ops import Add, Elu, Relu, Reshape, Softmax
+from tests.support import model_path
 
 pytest.importorskip("ethosu")
 
@@ -57,6 +60,21 @@ def test_neighbours_become_one_call() -> None:
     assert made.estimate is not None
     assert "(uintptr_t)x0, 128u" in made.body
     assert made.consts[0].name == "stream"
+
+
+@pytest.mark.models
+def test_levels_choose_between_time_and_memory() -> None:
+    """Vela has two strategies; the plan weighs its cycles and its scratch as those of any kernel."""
+    model = api.load(model_path("kws_int8"))
+    board, found = find_board("mps3_an547"), {}
+    for level in ("speed", "balanced", "size"):
+        compiled = model.compile(board, optimize=level, generators=[_npu()], fallback=True)
+        (report,) = compiled.reports
+        assert report.npu is not None
+        found[level] = (report.npu["cycles_by_vela"], report.arena_bytes)
+    assert found["balanced"] == found["speed"]
+    assert found["size"][0] > found["speed"][0]
+    assert found["size"][1] < found["speed"][1]
 
 
 def test_a_reshape_alone_is_no_work_for_the_npu() -> None:

@@ -1,6 +1,7 @@
 """Operators on one or two maps, element by element."""
 
 from collections.abc import Callable, Mapping
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -21,6 +22,7 @@ def elementwise(state: NpuState, mode: int) -> None:
     if mode >= len(_MODES):
         raise ValueError(f"ELEMENTWISE has the mode {mode}, which is reserved")
     name = _MODES[mode]
+    state.spend(prod(state.output_shape))
     first = state.load("IFM", state.output_shape)
     if name in _UNARY:
         result = _unary(state, name, first)

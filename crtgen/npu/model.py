@@ -64,7 +64,7 @@ class Npu:
             try:
                 if self._execute(command):
                     yield command
-            except (ValueError, OverflowError) as error:
+            except (ValueError, OverflowError, IndexError) as error:
                 raise self.state.refuse(command.offset, error) from error
 
     def _execute(self, command: Command) -> bool:

@@ -2,8 +2,9 @@
 meaning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from crtgen.npu.config import Config
 from crtgen.npu.errors import RegionError, StreamError
 from crtgen.npu.rounding import Int64
 
-__all__ = ["FeatureMap", "NpuMemory", "NpuState", "Type", "signed16"]
+__all__ = ["FeatureMap", "NpuMemory", "NpuState", "Type", "check_elements", "signed16"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -20,6 +21,16 @@ TABLES = 2048
 """Bytes at the end of the memory inside of the NPU that hold look-up tables."""
 
 _BRICK = 16
+
+_MOST_ELEMENTS = 1 << 24  # of a map or of weights: the memory of no such chip holds more
+_MOST_WORK = 1 << 34  # multiplications of a stream: half a minute of the NPU, some of this computer
+
+
+def check_elements(what: str, shape: Sequence[int]) -> None:
+    """Raise ``ValueError`` for more elements than the model allocates memory for."""
+    if prod(shape) > _MOST_ELEMENTS:
+        text = "x".join(map(str, shape))
+        raise ValueError(f"{what} of {text} has more than {_MOST_ELEMENTS:,} elements")
 
 
 def signed16(value: int) -> int:
@@ -129,6 +140,7 @@ class FeatureMap:
     def _checked(
         self, memory: NpuMemory, shape: tuple[int, int, int], *, written: bool
     ) -> tuple[Bytes, Int64]:
+        check_elements(f"the {self.name}", shape)
         region = memory.find(self.region, f"the {self.name}", written=written)
         at = self.addresses(shape)
         least, most = int(at.min()), int(at.max()) + self.type.size
@@ -149,6 +161,13 @@ class NpuState:
     registers: dict[str, int] = field(default_factory=dict)
     shifts: dict[str, int] = field(default_factory=dict)
     tables: Bytes = field(default_factory=lambda: np.zeros(TABLES, np.uint8))
+    work: int = 0
+
+    def spend(self, work: int) -> None:
+        """Count multiplications. Raises ``ValueError`` for a stream with more than any network has."""
+        self.work += work
+        if self.work > _MOST_WORK:
+            raise ValueError(f"the stream has more than {_MOST_WORK:,} multiplications")
 
     def get(self, name: str, default: int | None = None) -> int:
         """Return a register. Raises ``ValueError`` if no command has set it and there is no default."""

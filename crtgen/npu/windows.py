@@ -8,13 +8,14 @@ is fast: an accumulator has at most 40 bits.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from crtgen.npu.output import scaled, store
 from crtgen.npu.rounding import Int64, rescale
-from crtgen.npu.state import NpuState
+from crtgen.npu.state import NpuState, check_elements
 from crtgen.npu.weights import Order, decode, ordered
 
 __all__ = ["convolve", "pool"]
@@ -22,6 +23,7 @@ __all__ = ["convolve", "pool"]
 _MAX, _AVERAGE, _SUM = range(3)
 _NEAREST, _ZEROS = 1, 2
 _SCALE_BYTES = 10
+_LARGEST = 64 * 64  # elements of a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class _KernelWindow:
         dilation = ((bits >> 4 & 1) + 1, (bits >> 3 & 1) + 1)
         height, width = state.get("KERNEL_HEIGHT_M1"), state.get("KERNEL_WIDTH_M1")
         size = (height // dilation[0] + 1, width // dilation[1] + 1)
+        if prod(size) > _LARGEST:
+            raise ValueError(f"a kernel of {size[0]}x{size[1]} is larger than {_LARGEST} elements")
         return cls(size, stride, dilation, bool(bits >> 2 & 1), bool(bits >> 5 & 1))
 
     @property
@@ -107,6 +111,9 @@ def convolve(state: NpuState, *, depthwise: bool) -> None:
         raise ValueError(f"a depthwise convolution has {outputs} output channels for {inputs} input channels")
     if state.get("OFM_PRECISION") >> 8 & 1:
         raise ValueError("a convolution with one scale for all channels is not known")
+    taps = image.window.size[0] * image.window.size[1] * (1 if depthwise else inputs)
+    check_elements("the sums", (*image.output, outputs))
+    state.spend(image.output[0] * image.output[1] * outputs * taps)
     weights = _weights(state, image.window, outputs, 1 if depthwise else inputs, depthwise)
     bias, scale, shift = _scales(state, outputs)
     sums = np.zeros((*image.output, outputs), np.float64)
@@ -134,6 +141,7 @@ def _check_width(state: NpuState, total: Int64) -> None:
 def _weights(
     state: NpuState, window: _KernelWindow, outputs: int, inputs: int, depthwise: bool
 ) -> npt.NDArray[np.float64]:
+    check_elements("the weights", (outputs, *window.size, inputs))
     config, size = state.config, state.type("IFM").size
     cores = _cores(state)
     parts = [8 // step // (2 if window.small_parts else 1) for step in window.dilation]
@@ -194,6 +202,8 @@ def _scales(state: NpuState, outputs: int) -> tuple[Int64, Int64, Int64]:
 def pool(state: NpuState, mode: int) -> None:
     """Execute POOL: the greatest, the average, or the sum of all channels."""
     image = _image(state)
+    check_elements("the output", (*image.output, image.values.shape[2]))
+    state.spend(image.output[0] * image.output[1] * image.values.shape[2] * prod(image.window.size))
     if mode == _SUM:
         store(state, scaled(state, image.values.sum(2, keepdims=True)))
     elif mode == _MAX:

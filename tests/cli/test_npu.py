@@ -1,12 +1,16 @@
 """An image with an NPU from the command line, in QEMU."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from crtgen import api
+from crtgen.boards import BoardNpu, find_board
 from crtgen.cli.app import app
+from crtgen.compiler.byoc import read_generator
 from crtgen.device.run import fvp
 from tests.support import ROOT, nightly
 
@@ -136,3 +140,16 @@ def test_a_network_without_a_layer_for_the_npu_is_noted() -> None:
     result = crtgen("inspect", ROOT / "demo" / "digits.onnx", *_NPU)
     assert result.exit_code == 0, result.output
     assert "the NPU takes none of its layers" in " ".join(result.output.split())
+
+
+@pytest.mark.qemu
+def test_a_board_with_caches_builds() -> None:
+    """The port writes back and drops the data cache, and the watchdog's ticks fit into 32 bits."""
+    npu = BoardNpu("ethos-u55-128", 0x4010_0000, 30, seconds=60)
+    board = replace(find_board("ek_ra8m1"), npu=npu)
+    generators = [read_generator("ethos-u:config=ethos-u55-128")]
+    project = api.load(_DIGITS).compile(board, generators=generators, fallback=True).generate("server")
+    port = bytes(b"".join(project.project.files.pieces("platform/npu.c"))).decode()
+    assert "crt_npu_invalidate(uintptr_t start" in port
+    assert "crt_npu_limit = 2147483647u;" in port
+    assert project.build().path.is_file()

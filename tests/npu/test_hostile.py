@@ -1,4 +1,4 @@
-"""Streams that were changed at random: the model refuses them or computes something, and that within bounds."""
+"""Streams that were changed at random: the model refuses them, or computes something within bounds."""
 
 import numpy as np
 import pytest

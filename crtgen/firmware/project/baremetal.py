@@ -34,6 +34,7 @@ __all__ = ["platform_files", "slot_files", "toolchain_files"]
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
+_LONGEST_WAIT = (1 << 31) - 1  # ticks for which the NPU's watchdog can wait
 # Bytes of the stack that the report of a fault runs on.
 _FAULT_STACK = {"server": 448, "standalone": 320, "mlperftiny": 320}
 
@@ -165,6 +166,7 @@ class _BareMetalView:
     second_core: str
     second_stack: int
     npu: BoardNpu | None
+    npu_limit: int
     npu_mailbox: str
     npu_window: int
 
@@ -281,6 +283,7 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
         second_core=board.second_core if firmware.request.cores == 2 else "",
         second_stack=firmware.stack // 2,
         npu=board.npu if firmware.has_npu else None,
+        npu_limit=min(board.npu.seconds * timer.clock, _LONGEST_WAIT) if board.npu else 0,
         npu_mailbox=f"{mailbox + MAILBOX_SIZE:#010x}" if mailbox is not None and firmware.has_npu else "",
         npu_window=NPU_WINDOW,
     )

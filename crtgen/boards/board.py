@@ -168,14 +168,16 @@ class Watchdog:
 
 @dataclass(frozen=True, slots=True)
 class BoardNpu:
-    """NPU of a board: its configuration, the address of its registers, its interrupt, and the longest time of
-    a job in seconds.
+    """NPU of a board: its configuration, the address of its registers, its interrupt.
+
+    A job may take ``seconds``. ``reaches`` are the memories that it can read and write; empty: all.
     """
 
     config: str
     base: int
     irq: int
     seconds: int = 10
+    reaches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

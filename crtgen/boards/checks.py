@@ -149,6 +149,13 @@ def _one_simulator(board: Board) -> Iterator[Finding]:
         yield "fvp" if board.fvp else "rp2040js", f"{board.simulator} simulates it already"
 
 
+def _npu_reaches_memories(board: Board) -> Iterator[Finding]:
+    known = {memory.name for memory in board.memories}
+    for name in board.npu.reaches if board.npu is not None else ():
+        if name not in known:
+            yield "npu.reaches", f"there is no memory {name}"
+
+
 def _mailbox_has_room(board: Board) -> Iterator[Finding]:
     if board.qemu is None or board.qemu.memory is None:
         return
@@ -260,6 +267,7 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "the watchdog can count its seconds": _watchdog_can_wait,
     "Zephyr runs on boards, not on the host": _zephyr_is_for_boards,
     "a board has one simulator": _one_simulator,
+    "the NPU reaches memories of the board": _npu_reaches_memories,
     "what QEMU shares is apart from the memories": _mailbox_has_room,
     "a board that nothing simulates can be flashed and talked to": _real_board_can_be_reached,
     "each runner knows what it calls the board": _runners_have_targets,

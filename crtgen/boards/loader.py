@@ -161,6 +161,7 @@ def _npu(table: TomlTable) -> BoardNpu:
         base=table.get("base", address),
         irq=table.get("irq", address),
         seconds=table.get("seconds", address, 10),
+        reaches=table.get("reaches", each(text), ()),
     )
 
 

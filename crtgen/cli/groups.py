@@ -86,6 +86,10 @@ class Coding:
         for line in self.notes(models):
             note(line)
         compiled = api.compile(models, board, say=say, **self.request(place))
+        npu = compiled.board.npu
+        if self.npu and npu is not None and npu.config != self.npu:
+            name = compiled.board.name
+            note(f"the NPU of {name} is an {npu.config}: only simulators run what is for {self.npu}")
         for plan in compiled.plans if self.npu else ():
             if all(step.kernel.estimate is None for step in plan.all_steps()):
                 note(f"{plan.graph.name}: the NPU takes none of its layers; generate --explain says why")

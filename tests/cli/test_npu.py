@@ -31,7 +31,7 @@ def crtgen(*args: str | Path) -> Result:
     [
         ["--executor", "graph"],
         nightly(["--keep-inputs"]),
-        nightly(["--place", "arena=dtcm"]),
+        nightly(["--place", "arena=ram"]),
         nightly(["--target", "llvm"]),
         nightly(["--optimize", "size"]),
     ],
@@ -60,6 +60,7 @@ def test_an_archive_takes_the_driver_along(tmp_path: Path) -> None:
         (["verify", _DIGITS, *_NPU, "--feed", "rows"], "cannot be fed by rows"),
         (["verify", _DIGITS, *_NPU, "--platform", "zephyr"], "an NPU is for bare metal, or for a library"),
         (["verify", _DIGITS, "--board", "host", "--npu", "ethos-u55-128"], "the board has no NPU"),
+        (["verify", _DIGITS, *_NPU, "--place", "arena=dtcm"], "the NPU does not reach the memory dtcm"),
         (["slot", _DIGITS, "--slot", "a", *_NPU], "a model in a slot cannot use the NPU"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -153,3 +154,12 @@ def test_a_board_with_caches_builds() -> None:
     assert "crt_npu_invalidate(uintptr_t start" in port
     assert "crt_npu_limit = 2147483647u;" in port
     assert project.build().path.is_file()
+
+
+def test_another_configuration_than_the_boards_is_noted(tmp_path: Path) -> None:
+    arguments = ("--board", "mps3_an547", "--npu", "ethos-u55-64")
+    result = crtgen("generate", _DIGITS, tmp_path / "p", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "is an ethos-u55-128: only simulators run what is for ethos-u55-64" in " ".join(
+        result.output.split()
+    )

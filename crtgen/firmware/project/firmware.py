@@ -205,6 +205,18 @@ class FirmwareRequest:
             raise UsageError("an NPU is for bare metal, or for a library", where=where, hint=hint)
         if self.type == "slot":
             raise UsageError("a model in a slot cannot use the NPU", where=where, hint="leave --npu out")
+        place, npu = self.request.place, self.board.npu
+        places = (
+            ("arena", place.get("arena", self.board.data)),
+            ("weights", place.get("weights", self.board.code)),
+        )
+        for part, memory in places:
+            if npu.reaches and memory not in npu.reaches:
+                raise UsageError(
+                    f"the NPU does not reach the memory {memory}, in which the {part} would be",
+                    where=where,
+                    hint=f"it reaches {', '.join(npu.reaches)}: --place {part}={npu.reaches[-1]}",
+                )
 
     def _check_cores(self) -> None:
         # The second core must be started by this project, or by the program that uses the library.

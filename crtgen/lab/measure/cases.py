@@ -226,7 +226,9 @@ def _case(
                     where=where,
                     hint="each case needs all inputs and outputs: docs/tutorials/own-network.md",
                 )
-            found.append(_checked(arrays[key], interface, f"{where}: {key}"))
+            array = _checked(arrays[key], interface, f"{where}: {key}")
+            is_half = kind == "output" and arrays[key].dtype == np.float16
+            found.append(array.astype(np.float16) if is_half else array)
         return tuple(found)
 
     name, stem = case_name(f"case{number}", step), f"case{number}" + ("" if step is None else f"_step{step}")
@@ -284,13 +286,15 @@ def compare(
 ) -> Difference | None:
     """The first difference in the order of the interface, or None.
 
-    Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the output's ``largest`` value.
+    Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the output's ``largest`` value, and
+    expected ones of float16 by their own rounding, too.
     """
     for interface, want, have, scale in zip(interfaces, expected, actual, largest, strict=True):
         if want.dtype.kind == "f":
             exact, got = want.astype(np.float64), have.astype(np.float64)
             with np.errstate(invalid="ignore"):
-                wrong = ~(np.abs(exact - got) <= FLOAT_TOLERANCE * max(scale, _TINY))
+                rounding = np.spacing(np.abs(want)) / 2 if want.dtype == np.float16 else 0
+                wrong = ~(np.abs(exact - got) <= FLOAT_TOLERANCE * max(scale, _TINY) + rounding)
             wrong &= ~((want == have) | (np.isnan(want) & np.isnan(have)))
         else:
             wrong = want != have
@@ -334,6 +338,8 @@ def _checked(array: Array, interface: Interface, where: str) -> Array:
             where=where,
             hint="reshape the array, or leave out cases of another shape",
         )
+    if array.dtype == np.float16 and interface.dtype is DType.FLOAT32:
+        return array.astype(np.float32)
     if array.dtype.newbyteorder("=") != interface.dtype.numpy:
         hint = "--quantize-input makes it round(x / scale) + zero_point; `crtgen inspect` shows both"
         raise UsageError(

@@ -36,6 +36,7 @@ from crtgen.network.frontends.onnx_large import check_model, without_large
 from crtgen.network.frontends.onnx_older import spell_older
 from crtgen.network.frontends.onnx_optimised import spell_optimised
 from crtgen.network.frontends.onnx_order import sort_nodes
+from crtgen.network.frontends.onnx_sparse import make_dense
 from crtgen.network.frontends.onnx_types import kind_of, type_name
 from crtgen.network.frontends.onnx_wire import ask_for_message
 from crtgen.network.ir import Array, shape_text
@@ -125,6 +126,8 @@ def _read(
         check_calls(model)
         _fix_inputs(model, where, fixed)
         load_external(model.graph, where, folder)
+        reader = _OnnxReader(model, where, {})
+        make_dense(model.graph, where, reader.constant, reader.check_shape)
         sort_nodes(model.graph, where)
         spell_optimised(model)
         spell_older(model)
@@ -272,12 +275,12 @@ class _OnnxReader:
             shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
         if is_input and len(shape) > 1 and shape[0] == -1:
             shape = (1, *shape[1:])
-        self._check_shape(value.name, shape)
+        self.check_shape(value.name, shape)
         return _typed(value.name, shape, tensor.elem_type, None)
 
     def constant(self, tensor: Any) -> Array:
         # The numbers of a tensor; ``CorruptModelError`` if it has not as many as its shape says.
-        self._check_shape(tensor.name, tuple(tensor.dims))
+        self.check_shape(tensor.name, tuple(tensor.dims))
         spending = budget.current()
         spending.take(_bytes(tensor), f"the constant {tensor.name!r}")
         if not tensor.raw_data:
@@ -288,7 +291,8 @@ class _OnnxReader:
             reason = f"{tensor.name!r} has not the data that its shape says: {_line(error)}"
             raise CorruptModelError(reason, where=self.where, hint=HINT) from error
 
-    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
+    def check_shape(self, name: str, shape: Sequence[int]) -> None:
+        """``UnsupportedError`` for more dimensions or elements than any board holds."""
         most = min(MAX_ELEMENTS, budget.memory_limit(8))
         if len(shape) > MAX_RANK or math.prod(abs(d) for d in shape) > most:
             text = f"at most {MAX_RANK} dimensions and {most:,} elements"

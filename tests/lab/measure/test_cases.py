@@ -57,6 +57,18 @@ def test_real_values_are_quantised_when_that_is_asked_for(tmp_path: Path) -> Non
         read_inputs(tmp_path / "x.npy", (quantised,), quantize=True)
 
 
+def test_arrays_of_float16_stand_for_float32(tmp_path: Path) -> None:
+    """Expected outputs count with their own rounding, and no more."""
+    exact = np.array([1.0004, -3.3333, 60000.0], np.float32)
+    half = exact.astype(np.float16)
+    np.savez(tmp_path / "x.npz", case0_input0=half, case0_output0=half)
+    (case,) = read_cases(tmp_path / "x.npz", (B,), (B,))
+    assert case.inputs[0].dtype == np.float32
+    assert compare((B,), case.outputs, (exact,), (1.0,)) is None
+    wrong = exact * np.float32(1.0015)
+    assert compare((B,), case.outputs, (wrong,), (1.0,)) is not None
+
+
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", ONES)
     np.testing.assert_array_equal(read_inputs(tmp_path / "x.npy", (A,)).runs[0][0], ONES)

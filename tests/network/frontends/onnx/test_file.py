@@ -300,3 +300,42 @@ def test_random_numbers_are_refused() -> None:
     add = helper.make_node("Add", ["x", "r"], ["y"], name="add")
     text = message(model([node, add], [floats("x", 4)], [floats("y", 4)]), UnsupportedError)
     assert "RandomNormal: random numbers (node 'noise')" in text
+
+
+def _sparse(indices: Array, shape: Sequence[int] = (3, 4)) -> bytes:
+    values = numpy_helper.from_array(np.array([1.5, -2.0, 0.25], np.float32), "w")
+    sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(indices, "i"), list(shape))
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 4])],
+        sparse_initializer=[sparse],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    "indices", [np.array([1, 4, 11], np.int64), np.array([[0, 1], [1, 0], [2, 3]], np.int64)]
+)
+def test_sparse_constants_are_dense(indices: Array) -> None:
+    expected = np.zeros((3, 4), np.float32)
+    expected[[0, 1, 2], [1, 0, 3]] = [1.5, -2.0, 0.25]
+    ((y,),) = load_onnx(_sparse(indices)).run([(np.zeros((3, 4), np.float32),)])
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        np.array([1, 4, 12], np.int64),
+        np.array([-1, 4, 11], np.int64),
+        np.array([[0, 1], [1, 0], [3, 0]], np.int64),
+        np.array([[0], [1], [2]], np.int64),
+        np.array([1, 4], np.int64),
+    ],
+)
+def test_sparse_constants_that_do_not_fit(indices: Array) -> None:
+    with pytest.raises(CorruptModelError, match="sparse"):
+        load_onnx(_sparse(indices))

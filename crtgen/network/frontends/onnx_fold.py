@@ -39,7 +39,7 @@ _EACH_ELEMENT = frozenset(
         "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot",
         "BitwiseOr", "BitwiseXor", "Ceil", "Celu", "Clip", "Constant", "Cos", "Cosh", "DequantizeLinear",
         "Elu", "Erf", "Exp", "Flatten", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf", "IsNaN",
-        "LeakyRelu", "Log", "Max", "Mean", "Min", "Mish", "Neg", "Optional", "OptionalGetElement",
+        "LeakyRelu", "Log", "Max", "Mean", "Min", "Mish", "Neg", "NonZero", "Optional", "OptionalGetElement",
         "OptionalHasElement", "Or", "Pow", "PRelu", "QuantizeLinear", "Reciprocal", "ReduceL1", "ReduceL2",
         "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
         "ReduceSumSquare", "Relu", "Round", "Selu", "SequenceConstruct", "SequenceEmpty", "Sigmoid", "Sign",

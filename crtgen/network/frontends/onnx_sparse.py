@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from onnx import numpy_helper
 
 from crtgen.base.errors import CorruptModelError
 from crtgen.network.ir import Array, shape_text
 
 __all__ = ["make_dense"]
+
+Places: TypeAlias = npt.NDArray[np.int64]
 
 
 def make_dense(
@@ -24,7 +27,8 @@ def make_dense(
     for sparse in graph.sparse_initializer:
         name, shape = sparse.values.name, tuple(sparse.dims)
         check(name, shape)
-        values, places = constant(sparse.values).reshape(-1), constant(sparse.indices).astype(np.int64)
+        values = constant(sparse.values).reshape(-1)
+        places: Places = constant(sparse.indices).astype(np.int64)
         flat = places if places.ndim == 1 else _counted(places, shape)
         fits = flat is not None and flat.shape == values.shape
         if flat is None or not fits or not bool(((flat >= 0) & (flat < math.prod(shape))).all()):
@@ -36,9 +40,11 @@ def make_dense(
     graph.ClearField("sparse_initializer")
 
 
-def _counted(places: Array, shape: tuple[int, ...]) -> Array | None:
+def _counted(places: Places, shape: tuple[int, ...]) -> Places | None:
     # Coordinates ``[values, dimensions]`` as places in the flat array; None if they do not fit.
     if places.ndim != 2 or places.shape[1] != len(shape):
         return None
-    inside = (places >= 0) & (places < np.array(shape, np.int64))
-    return np.ravel_multi_index(tuple(places.T), shape) if bool(inside.all()) else None
+    inside: npt.NDArray[np.bool_] = (places >= 0) & (places < np.array(shape, np.int64))
+    if not inside.all():
+        return None
+    return np.asarray(np.ravel_multi_index(tuple(places.T), shape), np.int64)

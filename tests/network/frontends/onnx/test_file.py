@@ -339,3 +339,21 @@ def test_sparse_constants_are_dense(indices: Array) -> None:
 def test_sparse_constants_that_do_not_fit(indices: Array) -> None:
     with pytest.raises(CorruptModelError, match="sparse"):
         load_onnx(_sparse(indices))
+
+
+def test_places_that_are_not_zero_in_a_constant() -> None:
+    """As exporters of masks write it: NonZero of a constant, and Gather of what it gives."""
+    mask = numpy_helper.from_array(np.array([0, 3, 0, 1, 1], np.int64), "mask")
+    zero = numpy_helper.from_array(np.array([0], np.int64), "zero")
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["places"]),
+        helper.make_node("Squeeze", ["places", "zero"], ["flat"]),
+        helper.make_node("Gather", ["x", "flat"], ["y"], axis=1),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 5])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, None])
+    graph = helper.make_graph(nodes, "net", [x], [y], [mask, zero])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    given = np.arange(10, dtype=np.float32).reshape(2, 5)
+    ((found,),) = load_onnx(model.SerializeToString()).run([(given,)])
+    np.testing.assert_array_equal(found, given[:, [1, 3, 4]])

@@ -226,7 +226,8 @@ the DSP extension (M4, M7, M33, M85), **F** with the FPU of M4, M7 and M33, **H*
   stay uint8. Weights whose distance from the zero point needs nine bits are summed in two parts, which
   takes more time and memory. RESIZE_BILINEAR of uint8 is computed in float32 and averages of an even number
   of pixels in int16, as TensorFlow Lite's kernels round them.
-- Operators and types that TFLite Micro lacks equal TensorFlow Lite 2.21's reference kernels.
+- Operators and types that TFLite Micro lacks equal TensorFlow Lite 2.21's reference kernels. SUM of int8 with
+  two scales equals TFLite Micro's; TensorFlow Lite 2.21's overflows.
 - A list that a loop fills, as Keras' GRU, LSTM and SimpleRNN have it with `return_sequences`, is updated row
   by row, in place.
 

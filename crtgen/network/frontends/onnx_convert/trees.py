@@ -6,6 +6,7 @@ those of the standard where a class is scored in some leaves only. Such ensemble
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -160,10 +161,93 @@ def _regressor(layer: OnnxLayer) -> Converted:
     return _regression(layer, _Ensemble(layer, _forest(layer, "target"), layer.whole("n_targets", 1)))
 
 
+class _Numbered:
+    """Nodes of TreeEnsemble (``ai.onnx.ml`` 5), which has leaves in lists of their own and modes as numbers.
+
+    A leaf becomes a node for each way that leads to it: a tree that is one leaf has a root with two.
+    """
+
+    def __init__(self, layer: OnnxLayer) -> None:
+        self.layer = layer
+        self.nodes: list[TreeNode] = []
+        values = np.array(layer.attribute("membership_values", []), np.float32).reshape(-1)
+        ends = [-1, *np.flatnonzero(np.isnan(values)).tolist(), values.size]
+        self.sets = [values[a + 1 : b] for a, b in pairwise(ends)]
+
+    def forest(self) -> Forest:
+        layer = self.layer
+        modes = [int(n) for n in np.array(layer.attribute("nodes_modes", [])).reshape(-1)]
+        splits = np.array(layer.attribute("nodes_splits", [])).reshape(-1)
+        count = len(modes)
+        if splits.size != count:
+            raise ValueError(f"{splits.size} thresholds for {count} nodes")
+        self.nodes = [TreeNode()] * count
+        missing = _list(layer, "nodes_missing_value_tracks_true", count, 0)
+        features = _list(layer, "nodes_featureids", count)
+        for at, mode in enumerate(modes):
+            yes, no = (self._side(at, side, count) for side in ("true", "false"))
+            if mode == len(_NUMBERED):
+                self.nodes[at] = self._member(int(features[at]), bool(missing[at]), yes, no)
+                continue
+            if not 0 <= mode < len(_NUMBERED):
+                raise ValueError(f"node {at} has mode {mode}")
+            value = float(np.float32(splits[at]))
+            self.nodes[at] = _inner(_NUMBERED[mode], int(features[at]), value, bool(missing[at]), yes, no)
+        roots = tuple(int(root) for root in _list(layer, "tree_roots"))
+        if not all(0 <= root < count for root in roots):
+            raise ValueError(f"the roots {roots} of {count} nodes")
+        return _checked(Forest(tuple(self.nodes), roots))
+
+    def _side(self, at: int, side: str, count: int) -> int:
+        # The node, or a new leaf.
+        index = int(_list(self.layer, f"nodes_{side}nodeids", count)[at])
+        if not _list(self.layer, f"nodes_{side}leafs", count)[at]:
+            if not 0 <= index < count:
+                raise ValueError(f"node {at} leads to node {index} of {count}")
+            return index
+        targets, weights = (
+            _list(self.layer, "leaf_targetids"),
+            np.array(self.layer.attribute("leaf_weights", [])),
+        )
+        if not 0 <= index < len(targets) == weights.size:
+            raise ValueError(f"node {at} leads to leaf {index} of {len(targets)}")
+        self.nodes.append(
+            TreeNode(scores=((int(targets[index]), float(np.float32(weights.reshape(-1)[index]))),))
+        )
+        return len(self.nodes) - 1
+
+    def _member(self, feature: int, missing: bool, yes: int, no: int) -> TreeNode:
+        # One of some values: a comparison with each of them.
+        values = self.sets.pop(0) if self.sets else np.zeros(0, np.float32)
+        leaf = self.nodes[yes]
+        if not values.size or (values.size > 1 and not leaf.scores):
+            raise RefusedOperator("sets of values that do not lead to a leaf; supported: those that do")
+        made = _inner("BRANCH_EQ", feature, float(values[-1]), missing, yes, no)
+        for value in values[:-1].tolist():
+            self.nodes += [made, leaf]
+            made = _inner("BRANCH_EQ", feature, value, missing, len(self.nodes) - 1, len(self.nodes) - 2)
+        return made
+
+
+def _ensemble(layer: OnnxLayer) -> Converted:
+    layer.refuse("post_transform", 0)
+    number_ = layer.whole("aggregate_function", 1)
+    if not 0 <= number_ < len(_AGGREGATES):
+        raise ValueError(f"aggregate_function {number_}")
+    ensemble = _Ensemble(layer, _Numbered(layer).forest(), layer.whole("n_targets", 1))
+    return _aggregated(ensemble, _AGGREGATES[number_])
+
+
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+
+
 def _regression(layer: OnnxLayer, ensemble: _Ensemble) -> Converted:
     layer.refuse("post_transform", "NONE")
-    aggregate = layer.text("aggregate_function", "SUM")
-    if aggregate not in ("SUM", "AVERAGE", "MIN", "MAX"):
+    return _aggregated(ensemble, layer.text("aggregate_function", "SUM"))
+
+
+def _aggregated(ensemble: _Ensemble, aggregate: str) -> Converted:
+    if aggregate not in _AGGREGATES:
         raise RefusedOperator(f"aggregate_function {aggregate}; supported: SUM, AVERAGE, MIN, MAX")
     averages = aggregate == "AVERAGE"
     if aggregate in ("MIN", "MAX") and not all(map(ensemble.always, range(ensemble.targets))):
@@ -266,6 +350,7 @@ def _of_scores(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted
 
 
 CONVERTERS: Mapping[str, OnnxConverter] = {
+    "ai.onnx.ml.TreeEnsemble": OnnxConverter(_ensemble, ("trees",)),
     "ai.onnx.ml.TreeEnsembleClassifier": OnnxConverter(_classifier, ("trees",), whole=2),
     "ai.onnx.ml.TreeEnsembleRegressor": OnnxConverter(_regressor, ("trees",)),
 }

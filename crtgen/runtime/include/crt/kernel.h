@@ -35,7 +35,7 @@
 #error "-ffast-math changes results: compile the sources of generated models with -fno-fast-math"
 #endif
 
-#if defined(__arm__) && !defined(__ARM_FP)
+#if defined(__ARM_ARCH) && !(defined(__ARM_FP) && ((__ARM_FP & 4) != 0))
 #define CRT_NO_FPU 1 /* float operations are calls of some hundred instructions */
 #endif
 

@@ -26,6 +26,7 @@ _SELDOM = frozenset(
         "--io",
         "--keep-inputs",
         "--mean",
+        "--npu",
         "--params",
         "--place",
         "--platform",

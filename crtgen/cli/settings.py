@@ -124,6 +124,7 @@ DATA = frozenset(
         "mean",
         "model",
         "modules",
+        "npu",
         "optimize",
         "own-arenas",
         "pareto",
@@ -176,7 +177,7 @@ SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
 _CODE = frozenset(
     (
         *("channels", "cmsis-nn", "codegen", "cores", "executor", "fallback", "feed", "fold", "graph-json"),
-        *("io", "keep-inputs", "optimize", "params", "place", "shape", "sliding", "tune"),
+        *("io", "keep-inputs", "npu", "optimize", "params", "place", "shape", "sliding", "tune"),
     )
 )
 

@@ -66,4 +66,7 @@ def config_of_word(word: int) -> Config:
     for config in CONFIGS.values():
         if config.word == word:
             return config
-    raise UsageError(f"no NPU that crtgen knows has the configuration {word:#010x}")
+    raise UsageError(
+        f"no NPU that crtgen knows has the configuration {word:#010x}",
+        hint="docs/npu.md lists the configurations",
+    )

@@ -17,7 +17,7 @@ from crtgen.compiler.plan import Plan
 from crtgen.network.frontends import load_tflite
 from crtgen.network.ir import Array, DType, Graph, Value
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
-from tests.compiler.kernels.program import Run, plan_runs, run_plans_on_host
+from tests.compiler.kernels.program import Run, check_outputs, plan_runs, run_plans_on_host
 from tests.fuzz.engine import Outcome
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.targets import model_seeds
@@ -107,27 +107,8 @@ def _compare(runs: list[tuple[bytes, Planned]], outcome: Outcome) -> None:
             outcome.found.setdefault(f"{sha256(runs[0][0]).hexdigest()[:12]} stopped", (runs[0][0], wrong))
         return
     for (data, (run, _)), out in zip(runs, printed, strict=True):
-        wrong = _difference(run, out)
+        wrong = check_outputs(run, out)
         if wrong:
             outcome.found.setdefault(
                 f"{sha256(data).hexdigest()[:12]} differs", (data, f"{wrong}\n{run.graph}")
             )
-
-
-def _difference(run: Run, printed: bytes) -> str:
-    """Where the outputs differ from the reference: int8 has to be equal, floats to 1e-5 of the largest."""
-    expected, offset = run.graph.evaluate(run.inputs), 0
-    for name in run.graph.outputs:
-        value, want = run.graph.values[name], expected[name].ravel()
-        actual = np.frombuffer(printed[offset : offset + value.nbytes], value.dtype.numpy)
-        offset += value.nbytes
-        if value.dtype is DType.FLOAT32:
-            with np.errstate(all="ignore"):
-                wrong = ~((np.abs(actual - want) <= 1e-5 * np.abs(want).max()) | (actual == want))
-            wrong &= ~(np.isnan(actual) & np.isnan(want))
-        else:
-            wrong = actual != want
-        if wrong.any():
-            at = int(wrong.argmax())
-            return f"{name}[{at}] is {actual[at]}, not {want[at]}; {wrong.sum()} of {wrong.size}"
-    return ""

@@ -40,6 +40,7 @@ from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.normalize import CumSum, L2Normalization
 from crtgen.network.ops.quant import Dequantize
 from crtgen.network.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
+from tests.network.ops.oracle.writer import ACTIVATIONS
 from tests.system.grown.network import NUMBERS, SPREAD, Network, Step
 from tests.tflite_builder import Options, Tensor
 
@@ -173,7 +174,7 @@ def _whole(net: Network) -> None:
         return
     kind = net.pick([Add, Sub, Mul, Maximum, Minimum])
     small = net.constant(net.rng.integers(-9, 10, x.shape))
-    options = (net.pick(list(Activation)),) if kind in (Add, Sub, Mul) else ()
+    options = (net.pick(list(ACTIVATIONS)),) if kind in (Add, Sub, Mul) else ()
     net.apply(kind(*options), [x, small if kind is Mul else net.pick([small, net.partner(x)])])
 
 

@@ -161,7 +161,7 @@ def _convolution(layer: VelaLayer) -> None:
     op = layer.op
     weights = layer.sig.inputs[1]
     if weights.dtype is not DType.INT8:
-        raise ValueError(f"its weights are {weights.dtype.value}, expected int8")
+        raise ValueError(f"the weights are {weights.dtype.value}, expected int8")
     padding, x = _window(layer, (weights.shape[1], weights.shape[2]), op.dilation)
     fields = {
         "Padding": padding,
@@ -179,7 +179,7 @@ def _convolution(layer: VelaLayer) -> None:
 
 def _fully_connected(layer: VelaLayer) -> None:
     if layer.sig.inputs[1].dtype is not DType.INT8:
-        raise ValueError(f"its weights are {layer.sig.inputs[1].dtype.value}, expected int8")
+        raise ValueError(f"the weights are {layer.sig.inputs[1].dtype.value}, expected int8")
     options = Options(
         "FullyConnectedOptions",
         FusedActivationFunction=_activation(layer.op.activation),
@@ -232,7 +232,7 @@ def _softmax(layer: VelaLayer) -> None:
     if layer.sig.x.dtype is DType.INT16:
         raise ValueError("Vela's table for it in int16 has two other entries than TFLite's")
     if layer.op.to not in (None, layer.sig.x.dtype):
-        raise ValueError(f"its output is {layer.op.to.value}, expected the type of its input")
+        raise ValueError(f"the output is {layer.op.to.value}, expected the type of its input")
     layer.add("SOFTMAX", layer.inputs, Options("SoftmaxOptions", Beta=layer.op.beta))
 
 
@@ -262,7 +262,7 @@ def _concat(layer: VelaLayer) -> None:
 
 def _pad(layer: VelaLayer) -> None:
     if layer.op.fill(layer.sig) != layer.sig.x.quant.zero_point:  # type: ignore[union-attr]
-        raise ValueError("it pads with another value than zero")
+        raise ValueError("the padding has another value than zero")
     widths = list(zip(layer.op.before, layer.op.after, strict=True))
     layer.add("PAD", [layer.inputs[0], layer.constant(widths)], Options("PadOptions"))
 
@@ -288,7 +288,7 @@ def _resize(code: str, table: str) -> Writer:
 def _strided_slice(layer: VelaLayer) -> None:
     op = layer.op
     if min(op.stride) < 0:
-        raise ValueError("it goes backwards along an axis")
+        raise ValueError("the slice goes backwards along an axis")
     shrink = sum(1 << axis for axis in op.shrink)
     places = [layer.constant(numbers) for numbers in (op.begin, op.end, op.stride)]
     options = Options("StridedSliceOptions", BeginMask=0, EndMask=0, ShrinkAxisMask=shrink)

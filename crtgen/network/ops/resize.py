@@ -18,11 +18,7 @@ __all__ = ["Lines", "ResizeBilinear", "ResizeBytes", "ResizeNearest", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeNearest(Channelwise):
-    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel copies one input pixel."""
-
-    name: ClassVar[str] = "resize_nearest"
-    monotonic: ClassVar[bool] = True
+class _Resize(Channelwise):
     unscaled: ClassVar[bool] = True
 
     size: tuple[int, int]
@@ -34,6 +30,14 @@ class ResizeNearest(Channelwise):
         (x,) = inputs
         require(len(x.shape) == 4, "the input must have four dimensions")
         return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeNearest(_Resize):
+    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel copies one input pixel."""
+
+    name: ClassVar[str] = "resize_nearest"
+    monotonic: ClassVar[bool] = True
 
     def sources(self, sig: Signature) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """The input row of each output row and the input column of each output column."""
@@ -71,25 +75,18 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeBilinear(Channelwise):
+class ResizeBilinear(_Resize):
     """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is made of the four around its place.
 
     Shares are of float32, or whole 1/1024 for quantised images, as in TFLite.
     """
 
     name: ClassVar[str] = "resize_bilinear"
-    unscaled: ClassVar[bool] = True
-
-    size: tuple[int, int]
-    align_corners: bool = False
-    half_pixel_centers: bool = False
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        require_inputs(inputs, 1)
-        (x,) = inputs
-        scheme_of(x)
-        require(len(x.shape) == 4, "the input must have four dimensions")
-        return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+        made = _Resize.infer(self, inputs)
+        scheme_of(inputs[0])
+        return made
 
     def parameters(self, sig: Signature) -> tuple[Lines, Lines]:
         """Return the interpolation along rows and along columns."""
@@ -137,25 +134,18 @@ class ResizeBilinear(Channelwise):
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeBytes(Channelwise):
+class ResizeBytes(_Resize):
     """Bilinear resizing of uint8 less 128 as TFLite computes it: in float32, each pixel's share in turn.
 
     int8 images are resized in integers instead, which differs by a step now and then.
     """
 
     name: ClassVar[str] = "resize_bytes"
-    unscaled: ClassVar[bool] = True
-
-    size: tuple[int, int]
-    align_corners: bool = False
-    half_pixel_centers: bool = False
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        require_inputs(inputs, 1)
-        (x,) = inputs
-        require(x.dtype is DType.INT8, f"the input is {x.dtype.value} instead of int8")
-        require(len(x.shape) == 4, "the input must have four dimensions")
-        return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+        made = _Resize.infer(self, inputs)
+        require(inputs[0].dtype is DType.INT8, f"the input is {inputs[0].dtype.value} instead of int8")
+        return made
 
     def lines(self, sig: Signature) -> tuple[Lines, Lines]:
         """Return the interpolation along rows and along columns."""

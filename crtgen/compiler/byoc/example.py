@@ -39,12 +39,7 @@ class ExampleJson(Generator):
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        unknown = options.keys() - {"operators"}
-        if unknown:
-            raise UsageError(
-                f"the code generator {cls.name} has no option {min(unknown)}",
-                hint="docs/byoc.md lists its options",
-            )
+        cls.refuse_unknown(options, ["operators"], "docs/byoc.md lists its options")
         operators = options.get("operators", "+".join(OPERATORS)).split("+")
         if not set(operators) <= set(OPERATORS):
             raise UsageError(

@@ -7,7 +7,7 @@ docs/byoc.md is the guide. A generator is found by the entry point group ``crtge
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self, TypeAlias
@@ -67,12 +67,16 @@ class Generator(ABC):
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
         """The generator with options of the user's; ``UsageError`` for one that it does not know."""
-        for name in options:
-            raise UsageError(
-                f"the code generator {cls.name} has no option {name}",
-                hint="leave it out, or look for its name in the generator's documentation",
-            )
+        hint = "leave it out, or look for its name in the generator's documentation"
+        cls.refuse_unknown(options, (), hint)
         return cls()
+
+    @classmethod
+    def refuse_unknown(cls, options: Iterable[str], known: Iterable[str], hint: str) -> None:
+        """Raise ``UsageError`` with this hint unless all options are known."""
+        unknown = set(options) - set(known)
+        if unknown:
+            raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}", hint=hint)
 
     @property
     def handle(self) -> str:

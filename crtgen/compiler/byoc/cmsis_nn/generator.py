@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from crtgen.base.errors import UsageError
 from crtgen.compiler.byoc.cmsis_nn import elements, matrices, recurrent, windows
 from crtgen.compiler.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer
 from crtgen.compiler.byoc.cmsis_nn.reasons import reason
@@ -75,12 +74,7 @@ class CmsisNn(Generator):
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        unknown = options.keys() - {"path"}
-        if unknown:
-            raise UsageError(
-                f"the code generator {cls.name} has no option {min(unknown)}",
-                hint="docs/byoc.md lists its options",
-            )
+        cls.refuse_unknown(options, ["path"], "docs/byoc.md lists its options")
         return cls(options.get("path", ""))
 
     def version(self) -> str:

@@ -60,12 +60,7 @@ class EthosU(Generator):
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        unknown = options.keys() - {"config"}
-        if unknown:
-            raise UsageError(
-                f"the code generator {cls.name} has no option {min(unknown)}",
-                hint="its only option is config",
-            )
+        cls.refuse_unknown(options, ["config"], "its only option is config")
         if "config" not in options:
             raise UsageError(f"{cls.name} needs a configuration", hint="for example --npu ethos-u55-128")
         return cls(find_config(options["config"]))

@@ -64,7 +64,7 @@ def is_allowed(content: str, file: Path | None = None) -> bool:
 
 
 def allow(content: str, file: Path | None = None) -> None:
-    """Allow a content from now on, in the place of ``file`` or, without it, anywhere."""
+    """Allow a content from now on: at the path ``file``, or anywhere if there is none."""
     _keep(_content(content, file))
 
 

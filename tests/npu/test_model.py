@@ -121,7 +121,7 @@ def test_what_cannot_be_moved_is_said(changed: dict[str, int], text: str) -> Non
 
 
 def test_steps_end_where_the_stream_is_wrong() -> None:
-    """What came before is done, and the number of the operators is known."""
+    """The operators before the error have run; a whole stream says how many it has."""
     memory = _regions()
     good = add()[:-4]
     with pytest.raises(StreamError, match="without STOP"):

@@ -87,7 +87,7 @@ def _session(**flaws: Any) -> Iterator[tuple[Session, Machine, NpuDevice]]:
 
 
 def _failure(session: Session) -> str:
-    """What the device says of one run."""
+    """Report of the device on one run."""
     with pytest.raises(CrtgenError) as caught:
         verify(session, _DIGITS, _CASES, 1)
     return str(caught.value)

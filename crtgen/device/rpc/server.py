@@ -1,6 +1,6 @@
 """A device in Python, sans-IO: the device's side of the RPC with Python functions and models.
 
-Tests and simulators use it in place of a board. It answers as crtgen's firmware does: every request gets a
+Tests and simulators use it instead of a board. It answers as crtgen's firmware does: every request gets a
 reply, and an address that it did not hand out gets an exception.
 """
 

@@ -44,7 +44,7 @@ class Scaling:
 
 
 def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:
-    """Read the real numbers of one run or several, float32, and a description of the conversion.
+    """Read float32 arrays for one or several runs; also return a sentence on how they were converted.
 
     A picture is resized to the input, grey for one channel. Sound is mixed to one channel and cut into runs
     as long as the input, of int16 for an input of plain int16. Each row of a table is a run, or the whole

@@ -30,7 +30,7 @@ _AS_IT_SUITS = Scaling()
 class Subject:
     """A model that is evaluated: a pipeline, or a network with output ``names``.
 
-    ``scaling`` turns pixels into real numbers for a network.
+    ``scaling`` converts the pixels of a picture to the real inputs of a network.
     """
 
     model: api.Model

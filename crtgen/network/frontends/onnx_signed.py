@@ -64,7 +64,7 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 
 
 def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Return the graph with quantised computed tensors, and with int8 in place of uint8."""
+    """Return the graph with the quantisation of its computed tensors; those of uint8 become int8."""
     quants = _quants(graph)
     others = [node for node in graph.nodes if not _knows(node)]
     plain = {name for node in others for name in (*node.reads, *node.outputs)}

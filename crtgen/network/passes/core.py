@@ -122,7 +122,7 @@ class _Draft:
         )
 
     def _put(self, place: int, node: Node | None) -> set[str]:
-        # Replace a node; the names that both use.
+        # Replace a node. Returns the names that the old or the new one uses.
         old = self.nodes[place]
         assert old is not None
         del self._places[old.name]

@@ -12,7 +12,7 @@ from tests.tflite_builder import Model, Operator, Options, Tensor
 
 @dataclass
 class Parts:
-    """What the pattern is made of; each field but ``shape`` can be wrong."""
+    """Parts of the pattern; each field but ``shape`` can be made wrong."""
 
     shape: tuple[int, ...] = (5, 2, 3)
     rows: int = 1

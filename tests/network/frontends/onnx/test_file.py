@@ -342,7 +342,7 @@ def test_sparse_constants_that_do_not_fit(indices: Array) -> None:
 
 
 def test_places_that_are_not_zero_in_a_constant() -> None:
-    """As exporters of masks write it: NonZero of a constant, and Gather of what it gives."""
+    """Exporters write masks as NonZero of a constant, and Gather at the places that it finds."""
     mask = numpy_helper.from_array(np.array([0, 3, 0, 1, 1], np.int64), "mask")
     zero = numpy_helper.from_array(np.array([0], np.int64), "zero")
     nodes = [

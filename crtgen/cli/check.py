@@ -65,6 +65,12 @@ class _Job:
     def is_new(self) -> bool:
         return self.before is None or self.before.source != self.after.source
 
+    @property
+    def locked_by(self) -> str:
+        """The other compiler whose figures the lock has; empty if it has this one's."""
+        before, after = self.before, self.after
+        return "" if before is None or before.toolchain == after.toolchain else before.toolchain
+
 
 @flattened
 def command(
@@ -114,6 +120,7 @@ def command(
                     "board": j.after.board,
                     "optimize": j.after.optimize,
                     "changed": j.is_new,
+                    **({"locked_by": j.locked_by} if j.locked_by else {}),
                     "proven": bool(j.after.proof and not j.claimed) if j.settings.proven else None,
                     **({"claimed": j.claimed} if j.settings.proven else {}),
                     **j.after.figures,
@@ -137,7 +144,7 @@ def _targets(settings: ModelSettings, model: str, lock: Lock, optimize: str) -> 
     found = [(e.board, e.optimize) for e in lock.entries if e.model == model and optimize in ("", e.optimize)]
     if not found:
         raise UsageError(f"nothing is locked for {model}", hint="crtgen check --board B --update locks it")
-    return found
+    return tuple(dict.fromkeys(found))
 
 
 def _job(
@@ -145,11 +152,12 @@ def _job(
 ) -> _Job:
     # A lock stands for a model as long as everything that is generated stays the same.
     name = compiled.modules[0].info.name
-    before = lock.find((name, compiled.board.name, compiled.request.optimize))
+    source = source_of(compiled)
+    before = lock.find((name, compiled.board.name, compiled.request.optimize), source[1])
     if before is None and not update:
         where = f"{name} on {compiled.board.name}, {compiled.request.optimize}"
         raise UsageError("nothing is locked for it", where=where, hint="crtgen check --update locks it")
-    same = before is not None and not update and before.source == source_of(compiled)
+    same = before is not None and not update and before.source == source
     after = before if same and before is not None else lock_entry(compiled)
     job = _Job(settings, compiled, before, after)
     return _proven(job, update, prove_again, say) if settings.proven else job
@@ -232,5 +240,9 @@ def _change(job: _Job, update: bool) -> str:
         return "as it was locked"
     pairs = [(m, n, job.after.figures.get(m, n)) for m, n in job.before.figures.items()]
     moved = [f"{m} {a:,} -> {b:,} ({(b - a) / max(a, 1):+.1%})" for m, a, b in pairs if a != b]
-    what = "other code, " + (", ".join(moved) if moved else "the same figures")
-    return f"{what}{'' if update else '; --update locks it'}"
+    figures = ", ".join(moved) if moved else "the same figures"
+    if job.locked_by:
+        by = f"locked by another compiler, {job.locked_by}"
+        more = "" if update else "; --update adds an entry for this one"
+        return f"{by}; {job.after.toolchain} gives {figures}{more}"
+    return f"other code, {figures}{'' if update else '; --update locks it'}"

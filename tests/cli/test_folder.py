@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -173,7 +174,7 @@ def test_check_holds_models_to_budget_and_lock(folder: Path) -> None:
     lock = read_lock(folder / "crtgen.lock.json")
     (before,) = [e for e in lock.entries if e.board == "nucleo_l4r5zi"]
     figures = {**before.figures, "flash_bytes": before.figures["flash_bytes"] - 500}
-    changed = before.__class__(*before.key, "other", "", figures, {})
+    changed = before.__class__(*before.key, "other", before.toolchain, figures, {})
     write_lock(folder / "crtgen.lock.json", lock.updated([changed]))
     (worse,) = as_json("check", code=MismatchError.exit_code)["worse"]
     assert (worse["board"], worse["metric"]) == ("nucleo_l4r5zi", "flash_bytes")
@@ -183,6 +184,26 @@ def test_check_holds_models_to_budget_and_lock(folder: Path) -> None:
     settings.write_text(settings.read_text() + "budget = {arena_bytes = 100, flash_bytes = '900K'}\n")
     over = as_json("check", code=MismatchError.exit_code)["worse"]
     assert [(e["metric"], e["allowed"]) for e in over] == [("arena_bytes", 100)]
+
+
+@pytest.mark.cc
+def test_check_tells_another_compiler_from_other_code(folder: Path) -> None:
+    arguments = ["check", "digits.tflite", "--board", "host"]
+    as_json(*arguments, "--update")
+    path = folder / "crtgen.lock.json"
+    (own,) = read_lock(path).entries
+    elsewhere = replace(own, toolchain="gcc (Distant 1) 99.1", figures={**own.figures, "arena_bytes": 1})
+    write_lock(path, Lock((elsewhere,)))
+    done = crtgen(*arguments)
+    assert done.exit_code == MismatchError.exit_code, "nobody has looked at these figures"
+    text = " ".join(done.stdout.split())
+    assert f"locked by another compiler, gcc (Distant 1) 99.1; {own.toolchain} gives arena_bytes 1 ->" in text
+    assert "--update adds an entry for this one" in text
+    as_json(*arguments, "--update")
+    assert read_lock(path).entries == tuple(sorted((own, elsewhere), key=lambda e: e.toolchain))
+    (entry,) = as_json(*arguments)["entries"]
+    assert "locked_by" not in entry
+    assert not entry["changed"]
 
 
 @pytest.mark.cc

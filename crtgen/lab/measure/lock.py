@@ -78,18 +78,22 @@ class LockEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """All entries of a file, and the tolerance by which a figure may exceed the locked one."""
+    """All entries of a file, and the tolerance by which a figure may exceed the locked one.
+
+    Compilers give the same model different figures. A team that has several keeps an entry for each.
+    """
 
     entries: tuple[LockEntry, ...] = ()
     tolerance: float = TOLERANCE
 
-    def find(self, key: tuple[str, str, str]) -> LockEntry | None:
-        """The entry of a model, board and level."""
-        return next((entry for entry in self.entries if entry.key == key), None)
+    def find(self, key: tuple[str, str, str], toolchain: str) -> LockEntry | None:
+        """Return the entry of a model, board and level: this toolchain's, or else another's."""
+        found = [entry for entry in self.entries if entry.key == key]
+        return next((entry for entry in found if entry.toolchain == toolchain), found[-1] if found else None)
 
     def updated(self, measured: Sequence[LockEntry]) -> "Lock":
-        """Replace the entries of these models, boards and levels."""
-        table = {entry.key: entry for entry in (*self.entries, *measured)}
+        """Replace the entries of these models, boards and levels by the same toolchains."""
+        table = {(*entry.key, entry.toolchain): entry for entry in (*self.entries, *measured)}
         return replace(self, entries=tuple(table[key] for key in sorted(table)))
 
 

@@ -10,6 +10,7 @@ import pytest
 import crtgen
 from benchmarks import wake_word
 from crtgen.base.errors import UsageError
+from crtgen.firmware.builder import find_toolchain
 from crtgen.lab.measure.evaluation import evaluate
 from crtgen.lab.measure.lock import Lock, LockEntry, compare, lock_entry, over, read_lock, write_lock
 from crtgen.lab.measure.subject import Subject, run_of
@@ -36,8 +37,15 @@ def test_entries_are_replaced_and_sorted() -> None:
     new = old.updated([entry({"instructions": 5})])
     assert [(e.model, e.figures.get("instructions")) for e in new.entries] == [("aaa", None), ("net", 5)]
     assert new.tolerance == 0.01
-    assert new.find(("net", "board", "speed")) == entry({"instructions": 5})
-    assert new.find(("net", "board", "size")) is None
+    assert new.find(("net", "board", "speed"), "gcc") == entry({"instructions": 5})
+    assert new.find(("net", "board", "size"), "gcc") is None
+
+
+def test_each_compiler_has_its_entry() -> None:
+    other = replace(entry({"instructions": 7}), toolchain="gcc 14")
+    lock = Lock((entry(),)).updated([other])
+    assert [e.toolchain for e in lock.entries] == ["gcc", "gcc 14"]
+    assert [lock.find(other.key, name) for name in ("gcc", "gcc 14", "clang")] == [entry(), other, other]
 
 
 @pytest.mark.parametrize(
@@ -132,12 +140,18 @@ _ON_A_PUSH = {
 @pytest.mark.parametrize(
     "locked",
     [
-        pytest.param(e, id="-".join(e.key), marks=() if e.key in _ON_A_PUSH else pytest.mark.nightly)
+        pytest.param(
+            e,
+            id="-".join((*e.key, e.toolchain.split()[-2])),
+            marks=() if e.key in _ON_A_PUSH else pytest.mark.nightly,
+        )
         for e in COMMITTED.entries
     ],
 )
 def test_reference_models_are_no_worse_than_locked(locked: LockEntry, tmp_path: Path) -> None:
     require_tool("qemu-system-arm")
+    if find_toolchain("gcc").version != locked.toolchain:
+        pytest.skip(f"locked by {locked.toolchain}")
     file = wake_word.write(sound_dir(), tmp_path) if locked.quality else model_path(locked.model)
     model = crtgen.load(file)
     assert isinstance(model, crtgen.Model)

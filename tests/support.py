@@ -1,11 +1,13 @@
 """What the tests share: where the reference models are, and what to do when a tool is absent."""
 
 import os
+import re
 import shutil
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -41,6 +43,17 @@ def require_tool(program: str, hint: str = "see the README") -> str:
     if path is None:
         absent(program, hint)
     return str(path)
+
+
+@cache
+def qemu_version() -> tuple[int, int]:
+    """Major and minor version of the emulator, whose machines change: before 8.0 some have other memories."""
+    text = subprocess.run(
+        [require_tool("qemu-system-arm"), "--version"], capture_output=True, text=True
+    ).stdout
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    assert found, text
+    return int(found[1]), int(found[2])
 
 
 def copy_checkout(folder: Path) -> None:

@@ -18,7 +18,7 @@ from crtgen.compiler.kernels import Kernel, Target, applicable
 from crtgen.compiler.kernels.engine.registry import RegisteredDesign, registered
 from crtgen.compiler.level import find_level
 from crtgen.network.ops import Case
-from tests.compiler.kernels.harness import GUARDED, MACHINES, Job, batches, describe, run_jobs
+from tests.compiler.kernels.harness import MACHINES, Job, batches, describe, guarded, run_jobs
 
 __all__ = ["Layer", "Trial", "check", "covering", "draw", "drawn", "name", "package"]
 
@@ -64,10 +64,10 @@ class Trial:
     def run(self, cases: Sequence[Case]) -> list[str]:
         """What is wrong with each layer; empty where it is right."""
         texts, flag = [""] * len(cases), find_level(self.optimize).flag
-        guarded, spacious = GUARDED[self.core], MACHINES[self.core]
+        walled, spacious = guarded(self.core), MACHINES[self.core]
         jobs = {job: i for i, case in enumerate(cases) for job in self.jobs(case)}
-        for machine in dict.fromkeys([guarded, spacious]):
-            fit = [job for job in jobs if (job.arena <= guarded.room) == (machine is guarded)]
+        for machine in dict.fromkeys([walled, spacious]):
+            fit = [job for job in jobs if (job.arena <= walled.room) == (machine is walled)]
             for batch in batches(fit):
                 for job, result in zip(batch, run_jobs(batch, self.folder, machine, flag), strict=True):
                     if result.wrong:

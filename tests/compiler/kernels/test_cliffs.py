@@ -11,7 +11,7 @@ from crtgen.compiler.kernels.engine.registry import applicable
 from crtgen.network.ir import DType, Quant, Value
 from crtgen.network.ops import Activation, Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding, Quantize
 from crtgen.network.ops.case import floats, int8s, make, weights_and_bias
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
 
 def _row(depth: int, outputs: int) -> Case:
@@ -89,5 +89,5 @@ def test_factors_of_a_half_and_more(core: str, tmp_path: Path) -> None:
         for most in (0.5931, 0.97)
     ]
     jobs = [Job(case, kernel) for case in cases for kernel in applicable(case.op, case.sig, target)]
-    results = run_jobs(jobs, tmp_path, GUARDED[core])
+    results = run_jobs(jobs, tmp_path, guarded(core))
     assert [(j.kernel.design, r.wrong) for j, r in zip(jobs, results, strict=True) if r.wrong] == []

@@ -9,7 +9,7 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.compiler.kernels import Const, InPlace, Kernel, Target, applicable
 from crtgen.network.ops import Case, all_cases
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
 pytestmark = pytest.mark.qemu
 
@@ -33,7 +33,7 @@ def test_what_is_wrong_is_noticed(tmp_path: Path, core: str) -> None:
         replace(kernel, consts=(short, *others)),
         kernel,
     ]
-    right, altered, narrow, beyond, last = run_jobs([Job(case, k) for k in kernels], tmp_path, GUARDED[core])
+    right, altered, narrow, beyond, last = run_jobs([Job(case, k) for k in kernels], tmp_path, guarded(core))
     assert not right.wrong
     assert not last.wrong
     assert any("output" in text for text in altered.wrong)
@@ -49,7 +49,7 @@ def test_every_output_and_every_permit_is_checked(tmp_path: Path) -> None:
     layer, whole = _found("cortex-m3", "lstm_int16")
     astray = replace(whole, inplace=(InPlace(input=1, output=0),))
     jobs = [Job(before, kernel), Job(before, later), Job(layer, whole), Job(layer, astray)]
-    right, altered, apart, over = run_jobs(jobs, tmp_path, GUARDED["cortex-m3"])
+    right, altered, apart, over = run_jobs(jobs, tmp_path, guarded("cortex-m3"))
     assert not right.wrong
     assert altered.wrong == [f"{where}: output 6 at 0" for where in ("apart", "over 1 by 5", "over 2 by 6")]
     assert not apart.wrong

@@ -14,7 +14,7 @@ from crtgen.compiler.kernels.vfp.quantize import parts_of
 from crtgen.network.ir import Array, Quant
 from crtgen.network.ops import INT8, Case, Quantize
 from crtgen.network.ops.case import by_float32, floats, make
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
 _SCALES = (0.03, 1 / 255, 2 / 255, 0.0078125, 1.0, 17.3, 3e-7)
 _ODD = (0.0, -0.0, 1e-40, -1e-40, 1e-45, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan, -np.nan)
@@ -74,7 +74,7 @@ def test_every_border(core: str, tmp_path: Path) -> None:
     assert target.core.vfp == ("vfp quantise" in {job.kernel.design for job in jobs})
     wrong = [
         (job.kernel.design, job.case.sig.y.quant, result.wrong[:1])
-        for job, result in zip(jobs, run_jobs(jobs, tmp_path, GUARDED[core]), strict=True)
+        for job, result in zip(jobs, run_jobs(jobs, tmp_path, guarded(core)), strict=True)
         if result.wrong
     ]
     assert not wrong

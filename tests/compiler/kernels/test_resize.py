@@ -8,7 +8,7 @@ from crtgen.boards.core import find_core
 from crtgen.compiler.kernels import Target, applicable
 from crtgen.network.ops.case import int8s, make
 from crtgen.network.ops.resize import ResizeBilinear
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
 _TARGET = Target(find_core("cortex-m4"), "speed")
 
@@ -32,6 +32,6 @@ def test_outputs(tmp_path: Path) -> None:
             jobs += [
                 Job(case, k) for k in applicable(case.op, case.sig, _TARGET) if k.design == "dsp bilinear"
             ]
-    results = run_jobs(jobs, tmp_path, GUARDED["cortex-m4"])
+    results = run_jobs(jobs, tmp_path, guarded("cortex-m4"))
     assert len(results) == 9
     assert [r.wrong for r in results if r.wrong] == []

@@ -13,7 +13,7 @@ from crtgen.compiler.kernels.shared.tables import places_in, table
 from crtgen.network.ir import Graph, Node, Op, Quant
 from crtgen.network.ops import Case, Conv2d, FullyConnected, Padding
 from crtgen.network.ops.case import in_four_bits, int8s, int16s, make, weights_and_bias
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
 _SAME = Padding(1, 1, 1, 1)
 _SHAPES: tuple[tuple[Op, tuple[int, ...], tuple[int, ...]], ...] = (
@@ -55,7 +55,7 @@ def test_layers_of_a_type_share_a_function(tmp_path: Path, kind: str) -> None:
     kernels = [_kernel(case) for case in cases]
     assert len({k.function for k in kernels}) <= 2  # with one shift for all channels, or with several
     jobs = [Job(case, kernel) for case, kernel in zip(cases, kernels, strict=True)]
-    results = run_jobs(jobs, tmp_path, GUARDED["cortex-m4"], "-Os")
+    results = run_jobs(jobs, tmp_path, guarded("cortex-m4"), "-Os")
     assert [(c.name, r.wrong) for c, r in zip(cases, results, strict=True) if r.wrong] == []
 
 

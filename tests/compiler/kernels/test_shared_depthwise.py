@@ -10,7 +10,7 @@ from crtgen.compiler.kernels.engine.kernel import InPlace
 from crtgen.network.ir import Quant
 from crtgen.network.ops import Activation, Case, DepthwiseConv2d, Padding
 from crtgen.network.ops.case import int8s, make, weights_and_bias
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
 pytestmark = pytest.mark.qemu
 
@@ -72,7 +72,7 @@ def test_outputs_and_cost(tmp_path: Path, cases: list[Case]) -> None:
     """Costs are within 5 %, for every layer of 5,000 instructions or more."""
     kernels = [_kernel(case) for case in cases]
     jobs = [Job(case, kernel) for case, kernel in zip(cases, kernels, strict=True)]
-    results = run_jobs(jobs, tmp_path, GUARDED["cortex-m55"], "-Os")
+    results = run_jobs(jobs, tmp_path, guarded("cortex-m55"), "-Os")
     wrong = [(c.name, r.wrong) for c, r in zip(cases, results, strict=True) if r.wrong]
     assert not wrong
     pairs = zip(kernels, results, strict=True)

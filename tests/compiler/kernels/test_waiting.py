@@ -13,7 +13,7 @@ from crtgen.boards.core import find_core
 from crtgen.compiler.kernels import Target, applicable
 from crtgen.compiler.plan import Plan
 from crtgen.network.ops import Conv2d, all_cases
-from tests.compiler.kernels.harness import GUARDED, Job, run_jobs
+from tests.compiler.kernels.harness import Job, guarded, run_jobs
 from tests.support import model_path
 
 _L4 = FlashReads(wait_states=5, width=8, code_cache=1024, data_cache=256, ahead=True)
@@ -33,7 +33,7 @@ def test_weights_in_ram_give_the_same(tmp_path: Path) -> None:
     ]
     assert len(jobs) > 15
     assert {job.case.sig.x.dtype.value for job in jobs} == {"int8", "int16"}
-    results = run_jobs(jobs, tmp_path, GUARDED["cortex-m4"], "-O2")
+    results = run_jobs(jobs, tmp_path, guarded("cortex-m4"), "-O2")
     assert [(job.case.name, r.wrong) for job, r in zip(jobs, results, strict=True) if r.wrong] == []
 
 

@@ -138,7 +138,7 @@ def command(
                 console.print(f"{report.model}: {arena_line(report)}")
             print_real(console, reports)
             print_npu(console, reports)
-            _print_boxes(console, generating)
+            _print_boxes(console, generating, project.type)
             for path in kept:
                 console.print(f"kept: {path}, which was edited; --force overwrites it")
             if compiled.untrusted:
@@ -194,9 +194,9 @@ def _next(project: Project, directory: Path) -> str:
     return f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
 
 
-def _print_boxes(console: Console, generating: Generating) -> None:
+def _print_boxes(console: Console, generating: Generating, type: str) -> None:
     # Say which models a black box is not for.
-    if generating.slots and generating.record:
+    if generating.slots and generating.record and type == "server":
         console.print("models that are pushed into slots have no black box")
 
 

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
@@ -12,7 +12,15 @@ from crtgen.boards import Core
 from crtgen.compiler.codegen.module import Interface
 from crtgen.network.ir import DType, Quant, shape_text
 
-__all__ = ["HEADER_BYTES", "SIGNATURE_BYTES", "SlotImage", "SlotTensor", "core_bits", "header_bytes"]
+__all__ = [
+    "HEADER_BYTES",
+    "SIGNATURE_BYTES",
+    "SlotImage",
+    "SlotTensor",
+    "core_bits",
+    "header_bytes",
+    "interface_digest",
+]
 
 _HEADER = struct.Struct("<IHH10I16s32s")
 _MAGIC, _FORMAT, _ABI = 0x53545243, 1, 1
@@ -81,6 +89,13 @@ def _description(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) ->
     return counts + b"".join(tensor.packed for tensor in (*inputs, *outputs))
 
 
+def interface_digest(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor], stateful: bool) -> bytes:
+    """Digest of an interface, 16 bytes: models with equal digests can replace each other."""
+    roles = (*(("input", tensor) for tensor in inputs), *(("output", tensor) for tensor in outputs))
+    rows = [f"{role} {t.name} {t.shape} {t.dtype.value} {t.scale.hex()} {t.zero_point}" for role, t in roles]
+    return sha256("\n".join([*rows, f"stateful {stateful}"]).encode()).digest()[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class SlotImage:
     """An image for a slot at ``origin``, which uses ``work_size`` bytes of RAM at ``work``.
@@ -107,15 +122,7 @@ class SlotImage:
     @property
     def interface(self) -> bytes:
         """Digest of the model's interface, 16 bytes, which firmware compares."""
-        rows = [
-            f"{role} {t.name} {t.shape} {t.dtype.value} {t.scale.hex()} {t.zero_point}"
-            for role, t in self._roles()
-        ]
-        return sha256("\n".join([*rows, f"stateful {self.stateful}"]).encode()).digest()[:16]
-
-    def _roles(self) -> Iterator[tuple[str, SlotTensor]]:
-        yield from (("input", tensor) for tensor in self.inputs)
-        yield from (("output", tensor) for tensor in self.outputs)
+        return interface_digest(self.inputs, self.outputs, self.stateful)
 
     @property
     def image(self) -> bytes:

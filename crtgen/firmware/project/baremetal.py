@@ -30,7 +30,7 @@ from crtgen.firmware.project.protection import Region, protection, regions
 from crtgen.firmware.project.steps import StepView, registers, step_view
 from crtgen.firmware.project.toolchains import BARE_METAL
 
-__all__ = ["platform_files", "slot_files", "toolchain_files"]
+__all__ = ["SlotsView", "platform_files", "slot_files", "slots_view", "toolchain_files"]
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
@@ -98,8 +98,12 @@ class _SlotView:
 
 
 @dataclass(frozen=True, slots=True)
-class _SlotsView:
+class SlotsView:
+    """The slots of a board; ``symbol`` is the C object of the flash driver, ``linkage`` what precedes it."""
+
     driver: str
+    symbol: str
+    linkage: str
     flash_origin: str
     flash_size: int
     erase_size: int
@@ -162,7 +166,7 @@ class _BareMetalView:
     watchdog: Watchdog | None
     placed: tuple[_PlaceView, ...]
     copied: tuple[str, ...]
-    slots: _SlotsView | None
+    slots: SlotsView | None
     second_core: str
     second_stack: int
     npu: BoardNpu | None
@@ -279,7 +283,7 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
         watchdog=_watchdog(firmware),
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
-        slots=_slots(board, slots, firmware.stack // 2) if slots else None,
+        slots=slots_view(board, slots, firmware.stack // 2) if slots else None,
         second_core=board.second_core if firmware.request.cores == 2 else "",
         second_stack=firmware.stack // 2,
         npu=board.npu if firmware.has_npu else None,
@@ -289,10 +293,13 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
     )
 
 
-def _slots(board: Board, slots: Slots, stack: int) -> _SlotsView:
+def slots_view(board: Board, slots: Slots, stack: int, symbol: str = "") -> SlotsView:
+    """Return the slots for templates; ``symbol`` is the flash driver's, which other files then see."""
     driver = FLASH_DRIVERS[slots.driver]
-    return _SlotsView(
+    return SlotsView(
         driver=slots.driver,
+        symbol=symbol or "flash",
+        linkage="" if symbol else "static ",
         flash_origin=f"{board.memory(board.code).origin:#010x}",
         flash_size=board.flash,
         erase_size=driver.erase_size,

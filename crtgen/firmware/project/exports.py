@@ -10,6 +10,7 @@ from crtgen.base.errors import UsageError
 from crtgen.base.version import __version__
 from crtgen.boards import CORES, Core
 from crtgen.compiler.codegen.render import render
+from crtgen.firmware.project.field import FieldExample, field_example
 from crtgen.firmware.project.firmware import FirmwareRequest
 from crtgen.firmware.project.frameworks import FRAMEWORKS, VENDOR, Framework
 from crtgen.firmware.project.pattern import CheckedModel, checked_models, is_checkable
@@ -85,6 +86,8 @@ class _ExportView:
     sources: tuple[str, ...]
     include_dirs: tuple[str, ...]
     definitions: tuple[str, ...]
+    record: int
+    field: FieldExample | None
     files: tuple[str, ...]
 
 
@@ -167,6 +170,8 @@ def _view(
         sources=tuple(_place(framework, path) for path in sources.sources),
         include_dirs=tuple(_place(framework, path) for path in sources.include_dirs),
         definitions=(*shared, *(("CRT_PROFILE",) if firmware.options.profile else ())),
+        record=firmware.options.record,
+        field=field_example(firmware),
         files=files,
     )
 

@@ -177,10 +177,12 @@ class FirmwareRequest:
 
     def _check_extras(self) -> None:
         # Options that only some programs support.
-        if self.options.record and self.type not in ("server", "standalone"):
-            raise UsageError(f"a {self.type} has no black box", hint="servers and standalone images have one")
-        if self.watched and (self.type, self.platform) not in (("server", "baremetal"), ("server", "host")):
-            raise UsageError("what a model meets is counted by servers", hint="generate it without --watch")
+        if self.options.record and self.type not in ("server", "standalone", "library"):
+            hint = "servers, standalone images and libraries have one"
+            raise UsageError(f"a {self.type} has no black box", hint=hint)
+        if self.watched and self.type not in ("server", "library"):
+            hint = "generate it without --watch"
+            raise UsageError("what a model meets is counted by servers and libraries", hint=hint)
         if self.options.rtt:
             self._check_rtt()
         if self.options.slots or self.type == "slot":
@@ -242,6 +244,11 @@ class FirmwareRequest:
             raise UsageError(text, where=where, hint="leave --feed out")
 
     def _check_slots(self) -> None:
+        if self.board.is_host:
+            text = "a slot holds machine code of a Cortex-M, and this is portable C"
+            raise UsageError(
+                text, where=self.board.name, hint="remove --slots, or name a board that has them"
+            )
         if self.board.slots is None:
             hint = "docs/slots.md says how a board's file names them"
             raise UsageError("the board has no slots", where=self.board.name, hint=hint)
@@ -252,9 +259,12 @@ class FirmwareRequest:
                     "a slot holds one model", where=self.options.slot, hint="make one slot image per model"
                 )
             return
+        if self.type == "library":
+            return
         if (self.type, self.platform) != ("server", "baremetal"):
             where = f"{self.type}, {self.platform}"
-            raise UsageError("slots are for servers on bare metal", where=where, hint="without --slots")
+            hint = "remove --slots, or use --type server or library"
+            raise UsageError("--slots requires a bare-metal server or a library", where=where, hint=hint)
         if len(self.modules) == _SERVER_MODELS:
             raise UsageError(
                 f"a server has {_SERVER_MODELS} models, that in a slot among them", hint="leave one out"

@@ -18,6 +18,7 @@ from crtgen.compiler.codegen.render import render
 from crtgen.firmware.library import runtime_headers
 from crtgen.firmware.project import baremetal, host, zephyr
 from crtgen.firmware.project.exports import Sources, check_export, export_files
+from crtgen.firmware.project.field import field_files
 from crtgen.firmware.project.firmware import FirmwareRequest
 from crtgen.firmware.project.library import example_files
 from crtgen.firmware.project.manifest import BOARD_FILE, FORMAT, Manifest, digests_of
@@ -162,7 +163,7 @@ def _model_files(firmware: FirmwareRequest) -> dict[str, bytes | Maker[bytes]]:
     files |= {f"{n}_drift.c": drift_file(n, r).encode() for n, r in firmware.watched.items()}
     if firmware.type == "library" and firmware.request.cores == 2:
         files["crt_cores.c"] = (runtime_dir() / "src" / "crt_cores.c").read_bytes()
-    return files | _external_files(firmware)
+    return files | field_files(firmware) | _external_files(firmware)
 
 
 def _texts(module: CModule) -> Mapping[str, str]:
@@ -224,6 +225,7 @@ def _runtime_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[st
         code = ["\n".join(_includes(model.pieces(path))) for path in paths]
         headers = runtime_headers(code)
         wanted = [root / "include" / header for header in headers]
+        wanted += [root / "include" / "dlpack" / "dlpack.h"] if "crt/model.h" in headers else []
         included = {name for text in (*code, *headers.values()) for name in _INCLUDE.findall(text)}
         c_library = () if firmware.board.is_host else (root / "include" / "freestanding").glob("*.h")
         wanted += [file for file in c_library if file.name in included]

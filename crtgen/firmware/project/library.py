@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from crtgen.compiler.codegen.module import CModule, Interface
 from crtgen.compiler.codegen.render import render
+from crtgen.firmware.project.field import FieldExample, field_example
 from crtgen.firmware.project.firmware import FirmwareRequest
 
 __all__ = ["example_files"]
@@ -20,6 +21,7 @@ class _PortView:
 @dataclass(frozen=True, slots=True)
 class _LibraryModelView:
     name: str
+    run: str
     inputs: tuple[_PortView, ...]
     outputs: tuple[_PortView, ...]
     usage: str
@@ -28,13 +30,16 @@ class _LibraryModelView:
 @dataclass(frozen=True, slots=True)
 class _ExampleView:
     models: tuple[_LibraryModelView, ...]
+    field: FieldExample | None
 
 
 def example_files(firmware: FirmwareRequest) -> dict[str, bytes]:
     """``example/main.c``; nothing if there is a model without a typed interface in C."""
     if firmware.type != "library" or not all(map(_is_typed, firmware.modules)):
         return {}
-    view = _ExampleView(tuple(map(_model, firmware.modules)))
+    view = _ExampleView(
+        tuple(_model(module, firmware.options.slots) for module in firmware.modules), field_example(firmware)
+    )
     return {"example/main.c": render("project/common/example.c.j2", v=view).encode()}
 
 
@@ -43,10 +48,11 @@ def _is_typed(module: CModule) -> bool:
     return f"{name}_run(" in module.files.get(f"{name}.h", "")
 
 
-def _model(module: CModule) -> _LibraryModelView:
+def _model(module: CModule, slots: bool) -> _LibraryModelView:
     info = module.info
     return _LibraryModelView(
         info.name,
+        f"{info.name}_run{'_newest' if slots else ''}",
         tuple(_port(info.name, "input", i) for i in info.inputs),
         tuple(_port(info.name, "output", o) for o in info.outputs),
         module.usage,

@@ -50,9 +50,14 @@ class _PatternOutput:
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A model, for the templates of examples; ``has_states``: something lives from run to run."""
+    """A model, for the templates of examples; ``has_states``: something lives from run to run.
+
+    ``run`` and ``reset`` are its functions in C.
+    """
 
     name: str
+    run: str
+    reset: str
     has_states: bool
     inputs: tuple[_Input, ...]
     outputs: tuple[_PatternOutput, ...]
@@ -82,7 +87,8 @@ def pattern(info: ModelInfo) -> tuple[Array, ...]:
 
 def checked_models(firmware: FirmwareRequest) -> tuple[CheckedModel, ...]:
     """Each model with its inputs, and its outputs as ``firmware`` expects them."""
-    return tuple(_model(module, firmware.expected.get(module.info.name, ())) for module in firmware.modules)
+    slots = firmware.options.slots
+    return tuple(_model(m, firmware.expected.get(m.info.name, ()), slots) for m in firmware.modules)
 
 
 def _elements(numbers: npt.NDArray[np.uint32], dtype: DType) -> Array:
@@ -98,13 +104,15 @@ def _value(dtype: DType) -> str:
     return f"({shifted}) != 0u" if dtype is DType.BOOL else f"({dtype.c_name})({shifted})"
 
 
-def _model(module: CModule, expected: Sequence[Array]) -> CheckedModel:
+def _model(module: CModule, expected: Sequence[Array], slots: bool) -> CheckedModel:
     info = module.info
     inputs = tuple(_Input(*_names(info, "input", i), i.dtype.c_name, _value(i.dtype)) for i in info.inputs)
     known = [*expected, *([None] * len(info.outputs))]
     outputs = tuple(_output(info, o, array) for o, array in zip(info.outputs, known, strict=False))
     has_states = f"{info.name}_reset(" in module.files[f"{info.name}.h"]
-    return CheckedModel(info.name, has_states, inputs, outputs)
+    newest = "_newest" if slots else ""
+    run, reset = f"{info.name}_run{newest}", f"{info.name}_reset{newest}"
+    return CheckedModel(info.name, run, reset, has_states, inputs, outputs)
 
 
 def _names(info: ModelInfo, side: str, interface: Interface) -> tuple[str, str, str]:

@@ -81,11 +81,14 @@ def library_file(
     include_dirs: tuple[str, ...],
 ) -> str:
     """``crtgen.cmake``: models and runtime as libraries of CMake."""
+    is_library = firmware.type == "library"  # which has a file of definitions
     definitions = {
         "CRT_PROFILE": firmware.options.profile,
         "CRT_TVM_CODE": firmware.has_backend,
         "CRT_ARENA_GUARD": firmware.type == "server",
         f"CRT_SHARED_ARENA={firmware.shared_arena}": bool(firmware.shared_arena),
+        f"CRT_RECORD={firmware.options.record}": bool(firmware.options.record) and not is_library,
+        "CRT_DRIFT": bool(firmware.watched) and not is_library,
         f"CRT_POOL_BLOCKS={firmware.blocks}": firmware.has_registry,
         f"CRT_POOL_SIZE={firmware.pool}": firmware.has_registry,
     }

@@ -16,7 +16,7 @@ from crtgen.base.errors import ProtocolError
 from crtgen.compiler.codegen.module import Interface, ModelInfo
 from crtgen.network.ir import Array
 
-__all__ = ["RecordedRun", "read_memory", "write_recording", "write_sds"]
+__all__ = ["RecordedRun", "read_memory", "runs_of", "write_recording", "write_sds"]
 
 _HEAD = struct.Struct("<4I")
 _RUN = struct.Struct("<2I")
@@ -69,6 +69,13 @@ def read_memory(data: bytes, info: ModelInfo, runs: int, state_bytes: int) -> tu
         outputs = arrays[count:] if ended else ()
         found.append(RecordedRun(number, arrays[:count], outputs, follows, b"" if follows else state))
     return tuple(found)
+
+
+def runs_of(data: bytes, info: ModelInfo) -> int:
+    """Return how many runs a black box of this size has room for."""
+    sizes = [-(-i.nbytes // 4) * 4 for i in (*info.inputs, *info.outputs)]
+    states = -(-info.state // 4) * 4
+    return max(0, len(data) - _HEAD.size - 2 * states) // (_RUN.size + sum(sizes))
 
 
 def _arrays(data: bytes, at: int, interfaces: Sequence[Interface], sizes: Sequence[int]) -> tuple[Array, ...]:

@@ -29,6 +29,7 @@ struct Port {
     void print(double);
     void println(const char *);
     void println();
+    unsigned write(const uint8_t *, unsigned);
 };
 extern Port Serial;
 void delay(unsigned long);
@@ -48,6 +49,7 @@ void Port::print(long number) { printf("%ld", number); }
 void Port::print(double number) { printf("%.3f", number); }
 void Port::println(const char *text) { printf("%s\\n", text); }
 void Port::println() { printf("\\n"); }
+unsigned Port::write(const uint8_t *bytes, unsigned size) { return (unsigned)fwrite(bytes, 1, size, stdout); }
 void delay(unsigned long) { exit(0); }
 int main() { setup(); for (;;) loop(); }
 """

@@ -157,7 +157,7 @@ PLAIN = {
 
 RESERVED = re.compile(
     "__(ARM_.*|GNUC__|FAST_MATH__|FP_FAST_FMAF|ASSOCIATIVE_MATH__|RECIPROCAL_MATH__|STRICT_ANSI__|clang__|"
-    "builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
+    "builtin_.*|attribute__|has_include|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
 )
 """What is the compiler's own, of the names with two underscores that MISRA's rule 21.1 reserves for it."""
 

@@ -7,6 +7,13 @@
 
 #include <stdint.h>
 
+/* A library that records, counts or has slots has a file of definitions. */
+#ifdef __has_include
+#if __has_include(<crt_config.h>)
+#include <crt_config.h>
+#endif
+#endif
+
 /* Bytes of a guard. */
 #define CRT_GUARD_SIZE 16
 
@@ -28,6 +35,9 @@ void crt_layer_done(uint16_t layer);
 /* With CRT_RECORD, the last runs are kept; see crt/record.h. */
 #ifdef CRT_RECORD
 #include <crt/record.h>
+#ifndef CRT_RECORD_SECTION
+#define CRT_RECORD_SECTION ".noinit" /* RAM that a reset leaves alone */
+#endif
 #define CRT_RUN_BEGINS(recorder) crt_record_begin(recorder)
 #define CRT_RUN_ENDS(recorder) crt_record_end(recorder)
 #define CRT_RUN_STARTS_ANEW(follows) ((follows) = 0)

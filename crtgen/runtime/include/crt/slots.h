@@ -10,6 +10,10 @@
 #include <crt/flash.h>
 #include <crt/slot.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define CRT_SLOTS_MOST 8u
 
 /* The last thing that was decided. */
@@ -106,5 +110,9 @@ int32_t crt_slots_confirm(struct crt_slots *slots);
 
 /* The model before the one that runs is to run again, from the next start on. */
 int32_t crt_slots_revert(struct crt_slots *slots);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,76 @@
+"""Black boxes and counts in a log: the lines of ``crt_field_send`` (``crt/field.h``, SPEC.md section 9).
+
+A line is ``crt KIND MODEL TOTAL OFFSET BYTES CRC``: the model's name, hexadecimal numbers, and the CRC-32 of
+the text before the last space. It may follow anything, such as a time stamp, and other lines may come
+between. A device sends the same box again and again; the last one that is complete counts.
+"""
+
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from crtgen.base import files
+from crtgen.base.errors import UsageError
+
+__all__ = ["FieldLog", "read_field_log"]
+
+_LINE = re.compile(
+    rb"crt (box|drift) ([A-Za-z_]\w{0,31}) ([0-9a-f]{8}) ([0-9a-f]{8}) "
+    rb"((?:[0-9a-f]{2}){1,32}) ([0-9a-f]{8})(?![0-9a-f])"
+)
+_MOST = 1 << 24  # bytes of a black box
+_BOX = b"CRTB"  # how the memory itself begins, if crt_record_dump wrote the file
+
+
+class FieldLog:
+    """The last complete black box and the last complete counts of each model, by name."""
+
+    def __init__(self) -> None:
+        self.boxes: dict[str, bytes] = {}
+        self.counts: dict[str, bytes] = {}
+        self.damaged = 0
+        self._open: dict[tuple[str, str], bytearray] = {}
+
+    def take(self, kind: str, model: str, total: int, offset: int, data: bytes) -> None:
+        """Add a line. One that does not continue the one before it leaves its box incomplete."""
+        key = (kind, model)
+        if offset == 0:
+            self._open[key] = bytearray()
+        part = self._open.get(key)
+        if part is None or len(part) != offset or offset + len(data) > min(total, _MOST):
+            self._open.pop(key, None)
+            return
+        part += data
+        if len(part) == total:
+            (self.boxes if kind == "box" else self.counts)[model] = bytes(self._open.pop(key))
+
+
+def read_field_log(path: Path, model: str) -> FieldLog:
+    """Read a log, or the memory of a black box of ``model`` that ``crt_record_dump`` wrote.
+
+    Raises ``UsageError`` if there is no complete black box in it.
+    """
+    data = files.read(path, "the log")
+    log = FieldLog()
+    if data.startswith(_BOX):
+        log.boxes[model] = data
+        return log
+    for kind, name, total, offset, part in _lines(data, log):
+        log.take(kind, name, total, offset, part)
+    if model not in log.boxes:
+        text = f"the log has no complete black box of {model}"
+        if log.damaged:
+            text += f"; {log.damaged} lines are damaged"
+        hint = "let the device call crt_field_send, and keep every line that it writes"
+        raise UsageError(text, where=str(path), hint=hint)
+    return log
+
+
+def _lines(data: bytes, log: FieldLog) -> Iterator[tuple[str, str, int, int, bytes]]:
+    for found in _LINE.finditer(data):
+        kind, model, total, offset, part, crc = found.groups()
+        if zlib.crc32(found[0][: -len(crc) - 1]) != int(crc, 16):
+            log.damaged += 1
+            continue
+        yield kind.decode(), model.decode(), int(total, 16), int(offset, 16), bytes.fromhex(part.decode())

@@ -43,6 +43,7 @@ READ = frozenset(
         "data",
         "drift",
         "expect",
+        "file",
         "graph-json",
         "hardware-map",
         "image",

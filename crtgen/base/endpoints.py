@@ -202,7 +202,8 @@ SLOTS = Endpoint(
     (),
     bytes,
     "i32 active, previous, trial, tries, write size; then of each slot u32 origin, size, work, work size, "
-    "i32 status",
+    "i32 status, u32 version, u32 1 if it is to run from the next start on, u32 0, and 32 bytes of the "
+    "model's name",
     "crt_slots_about",
     only="CRT_SLOTS",
     repeatable=True,

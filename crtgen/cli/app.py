@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "push": "Write an image for a slot to a running device.",
         "record": "Read what a device remembers of its last runs.",
         "replay": "Run what a device recorded, here or on a board, and compare.",
+        "slots": "Say what a device has in its slots, confirm it or go back.",
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }

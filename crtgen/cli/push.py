@@ -10,17 +10,17 @@ from rich.console import Console
 
 from crtgen.api.slot import Delta, push
 from crtgen.api.slot.delta import DELTA_MAGIC
-from crtgen.api.slot.transfer import slots_of
+from crtgen.api.slot.transfer import slot_names, slots_of
 from crtgen.base import endpoints, files
 from crtgen.base.errors import UsageError
 from crtgen.boards import find_board
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.compiler.codegen.slot_image import SlotImage
 from crtgen.device.rpc.client import SERIAL, Client
 from crtgen.device.run.board import connect_board
 
-__all__ = ["command"]
+__all__ = ["command", "connected"]
 
 
 def command(
@@ -43,16 +43,24 @@ def command(
             hint = "crtgen boards --connected lists what is there"
             raise UsageError("which device? Name its line with --port", hint=hint)
         found = _read(image)
-        with out.stage() as say, _connected(port, baud, board) as client:
+        with out.stage() as say, connected(port, baud, board) as client:
             done = push(client, found, say=say)
             if confirm and not done.active:
                 client.slot_call(endpoints.SLOT_START)
                 client.slot_call(endpoints.SLOT_CONFIRM)
-            active = slots_of(client).active == done.slot
-        data = {"slot": done.slot, "sent_bytes": done.sent, "seconds": done.seconds, "active": active}
+            state = slots_of(client)
+            active = state.active == done.slot
+            name = slot_names(choices.slotted(find_board(board)), state)[done.slot]
+        data = {
+            "slot": done.slot,
+            "name": name,
+            "sent_bytes": done.sent,
+            "seconds": done.seconds,
+            "active": active,
+        }
 
         def render(console: Console) -> None:
-            console.print(f"slot {done.slot}: {done.sent:,} bytes sent in {done.seconds:.1f} s")
+            console.print(f"slot {name}: {done.sent:,} bytes sent in {done.seconds:.1f} s")
             how = "its model runs" if active else "its model runs from the next start on, on trial"
             console.print(how)
 
@@ -65,7 +73,8 @@ def _read(file: Path) -> SlotImage | Delta:
 
 
 @contextmanager
-def _connected(port: str, baud: int | None, board: str) -> Iterator[Client]:
+def connected(port: str, baud: int | None, board: str) -> Iterator[Client]:
+    """Connect to a device that runs."""
     with (
         connect_board(find_board(board), port, baud) as device,
         Client(device.stream, timeouts=SERIAL, on_log=on_log) as client,

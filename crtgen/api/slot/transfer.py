@@ -9,10 +9,24 @@ from crtgen.api.image import Say, silent
 from crtgen.api.slot.delta import Delta
 from crtgen.base import endpoints
 from crtgen.base.errors import UnsupportedError, UsageError
+from crtgen.boards import Board
 from crtgen.compiler.codegen.slot_image import SlotImage
 from crtgen.device.rpc.client import Client, SlotsState
 
-__all__ = ["Pushed", "push", "slots_of"]
+__all__ = ["Pushed", "push", "reason_of", "slot_names", "slots_of"]
+
+_REASONS = {
+    -32: "empty",
+    -33: "made by another release of crtgen",
+    -34: "does not fit, or is cut short",
+    -35: "damaged",
+    -36: "not signed by the key of the firmware",
+    -37: "needs instructions that the core does not have",
+    -38: "made for another place",
+    -39: "takes too much of the stack",
+    -40: "older than the firmware allows",
+    -41: "has other inputs or outputs",
+}
 
 _CHUNK = 4096
 _PAD = 0xFF
@@ -35,6 +49,17 @@ def slots_of(client: Client) -> SlotsState:
         hint = "generate it with --slots, and write it to the board"
         raise UnsupportedError("this firmware has no slots", hint=hint)
     return state
+
+
+def slot_names(board: Board, state: SlotsState) -> tuple[str, ...]:
+    """Return the names of a device's slots by the board's file, or a number for one that is not in it."""
+    known = {slot.origin: slot.name for slot in board.slots.places} if board.slots else {}
+    return tuple(known.get(place.origin, str(number)) for number, place in enumerate(state.places))
+
+
+def reason_of(status: int) -> str:
+    """Say why the model in a slot cannot be used: ``enum crt_slot_error`` of ``crt/slot.h``."""
+    return _REASONS.get(status, f"refused, {status}")
 
 
 def push(client: Client, image: SlotImage | Delta, *, commit: bool = True, say: Say = silent) -> Pushed:

@@ -1,7 +1,7 @@
 """The client: a connection, the model on the device, and extensions of crtgen's firmware."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,6 +33,11 @@ _CALL_BYTES = 64
 
 # An erasing of a large flash takes so long.
 _SLOT_SECONDS = 60.0
+
+# Of a slot: origin, size, work, its size, status; then version, whether it was decided for, name. Old
+# firmware sends the first five only.
+_SLOT = struct.Struct("<4IiI?7x32s")
+_OLD_SLOT = struct.Struct("<4Ii")
 
 Answer = TypeVar("Answer")
 Ticks = np.ndarray[Any, np.dtype[np.uint64]]
@@ -70,6 +75,9 @@ class BlackBox:
 class SlotPlace:
     """A slot of a device: its place, the place of its model's memory, and 0 or the reason why its model is
     unusable.
+
+    ``is_chosen``: its model is to run from the next start on, or runs. ``model`` and ``version`` are empty
+    and 0 without a usable model.
     """
 
     origin: int
@@ -77,6 +85,17 @@ class SlotPlace:
     work: int
     work_size: int
     status: int
+    version: int = 0
+    is_chosen: bool = False
+    model: DeviceText = field(default_factory=DeviceText)
+
+    @classmethod
+    def read(cls, fields: tuple[Any, ...]) -> "SlotPlace":
+        """Make one of the fields of ``_SLOT``, or of ``_OLD_SLOT``."""
+        if len(fields) == 5:
+            return cls(*fields)
+        *numbers, name = fields
+        return cls(*numbers, DeviceText.of_bytes(name.rstrip(b"\0")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +257,11 @@ class Client(Connection):
         data = self._ask(endpoints.SLOTS)
         if data is None:
             return None
-        if len(data) < 20 or (len(data) - 20) % 20:
+        each = next((each for each in (_SLOT, _OLD_SLOT) if not (len(data) - 20) % each.size), None)
+        if len(data) < 20 or each is None:
             raise self._violated(f"crtgen.slots returned {len(data)} bytes")
         active, previous, trial, tries, unit = struct.unpack_from("<5i", data)
-        places = tuple(SlotPlace(*fields) for fields in struct.iter_unpack("<4Ii", data[20:]))
+        places = tuple(SlotPlace.read(fields) for fields in each.iter_unpack(data[20:]))
         if unit < 1 or active >= len(places):
             raise self._violated("crtgen.slots contradicts itself")
         return SlotsState(None if active < 0 else active, previous, bool(trial), tries, unit, places)

@@ -41,14 +41,22 @@ static struct crt_slots *crt_slots_of(struct crt_call *call)
     return call->server->config.slots;
 }
 
+/* Of a slot: where it is, whether its model can be used, its version, whether it was decided for, 0, and its name. */
+#define CRT_SLOTS_WORDS 16u
+
 int crt_slots_about(struct crt_call *call)
 {
     const struct crt_slots *slots = crt_slots_of(call);
-    int32_t words[5u + (5u * CRT_SLOTS_MOST)];
     uint32_t count = 0;
     if (slots == NULL) {
         return CRT_ERR_STATE;
     }
+    const uint32_t all = 5u + (CRT_SLOTS_WORDS * slots->config.count);
+    uint64_t *result = crt_call_results(call, (all + 1u) / 2u);
+    if (result == NULL) {
+        return CRT_ERR_MEMORY;
+    }
+    int32_t *words = (int32_t *)(void *)result;
     words[count++] = slots->active;
     words[count++] = slots->last.previous;
     words[count++] = slots->last.trial;
@@ -60,13 +68,17 @@ int crt_slots_about(struct crt_call *call)
         words[count++] = (int32_t)place->size;
         words[count++] = (int32_t)place->work;
         words[count++] = (int32_t)place->work_size;
-        words[count++] = crt_slots_check(slots, i);
+        const int32_t status = crt_slots_check(slots, i);
+        words[count++] = status;
+        (void)memset(&words[count], 0, 4u * (CRT_SLOTS_WORDS - 5u));
+        if (status == CRT_OK) {
+            const struct crt_slot_header *header = (const struct crt_slot_header *)place->origin;
+            words[count] = (int32_t)header->version;
+            words[count + 1u] = ((slots->newest != 0u) && (slots->last.active == i)) ? 1 : 0;
+            (void)memcpy(&words[count + 3u], header->name, sizeof header->name);
+        }
+        count += CRT_SLOTS_WORDS - 5u;
     }
-    uint64_t *result = crt_call_results(call, (count + 1u) / 2u);
-    if (result == NULL) {
-        return CRT_ERR_MEMORY;
-    }
-    (void)memcpy(result, words, 4u * count);
     crt_call_return_bytes(call, result, 4u * count);
     return CRT_OK;
 }

@@ -322,3 +322,40 @@ def _until_exists(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_what_is_in_the_slots_is_told_by_name(tmp_path: Path) -> None:
+    """`crtgen slots`: empty at first, then on trial, confirmed, and back to the model before."""
+    compiled = crtgen.load(DIGITS).compile(board="mps2_an386")
+    with _bench(tmp_path) as line:
+
+        def told(*words: str) -> list[tuple[str, str, int | None, str]]:
+            done = CliRunner().invoke(app, ["slots", str(line), *words, "--json"])
+            assert done.exit_code == 0, done.output
+            rows = json.loads(done.stdout)["slots"]
+            return [(row["slot"], row["model"], row["version"], row["state"]) for row in rows]
+
+        empty = [(name, "", None, "empty") for name in ("a", "b", "ram")]
+        assert told() == empty
+        for name, version in (("a", 3), ("b", 4)):
+            file = tmp_path / name
+            file.write_bytes(make_slot(compiled, name, version=version).data)
+            done = CliRunner().invoke(app, ["push", str(file), "--port", str(line)])
+            assert f"slot {name}: " in done.output
+        trial = "on trial, 3 starts left to confirm it"
+        waiting = ("b", "digits", 4, f"runs from the next start on, {trial}")
+        assert told()[:2] == [("a", "digits", 3, "runs"), waiting]
+        assert told("--confirm") == [
+            ("a", "digits", 3, "the previous one"),
+            ("b", "digits", 4, "runs"),
+            empty[2],
+        ]
+        assert told("--revert")[:2] == [("a", "digits", 3, "runs"), ("b", "digits", 4, "the previous one")]
+        both = CliRunner().invoke(app, ["slots", str(line), "--confirm", "--revert"])
+        assert both.exit_code == 2
+        plain = CliRunner().invoke(app, ["slots", str(line)])
+        assert plain.stdout.splitlines() == [
+            "a    digits    3  runs",
+            "b    digits    4  the previous one",
+            "ram               empty",
+        ]

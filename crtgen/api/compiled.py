@@ -11,9 +11,9 @@ from crtgen.api.image import GeneratedProject, require_trust
 from crtgen.api.source import Source
 from crtgen.base.errors import UnsupportedError, UsageError
 from crtgen.boards import Board, Core, stand_in
-from crtgen.compiler.codegen import METADATA_FILE, CModule, llvm, metadata_files
+from crtgen.compiler.codegen import METADATA_FILE, CModule, generate_c, llvm, metadata_files
 from crtgen.compiler.codegen.drift import DriftReference
-from crtgen.compiler.plan import Plan
+from crtgen.compiler.plan import FreeMemory, Plan, place_constants
 from crtgen.compiler.request import Request
 from crtgen.firmware.library import (
     Archive,
@@ -27,6 +27,7 @@ from crtgen.firmware.library import (
     module_tree,
     registry_source,
     store_model,
+    with_graph_executor,
     write_archive,
 )
 from crtgen.firmware.project import (
@@ -42,18 +43,23 @@ from crtgen.firmware.project.options import TARGETS
 from crtgen.firmware.project.pattern import pattern
 from crtgen.network.ir import Array
 from crtgen.network.passes import Rewrite
+from crtgen.network.pipeline import JoinedPipeline
 
 if TYPE_CHECKING:
     from crtgen.api.report import Report
 
-__all__ = ["Compiled"]
+__all__ = ["Compiled", "part_of"]
+
+_SPARE = 1024  # bytes of each memory that constants leave free
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compiled:
     """Models compiled as ``request`` says: for each ``Model`` a module of C in ``parts``, and a plan.
 
-    ``untrusted`` is a file whose code may not be compiled or run; empty if there is none.
+    ``untrusted`` is a file whose code may not be compiled or run; empty if there is none. ``pipelines`` are
+    the steps around the networks, by plan. ``resident`` has, by plan, the layers whose constants an image
+    copies to RAM, with the memory of each; empty before ``placed``.
     """
 
     request: Request
@@ -62,6 +68,8 @@ class Compiled:
     rewrites: tuple[Rewrite, ...] = ()
     untrusted: str = ""
     sources: tuple[Source | None, ...] = ()
+    pipelines: tuple[JoinedPipeline | None, ...] = ()
+    resident: tuple[Mapping[str, str], ...] = ()
 
     def __repr__(self) -> str:
         infos = (module.info for module in self.modules)
@@ -77,9 +85,15 @@ class Compiled:
         """Compile the same kernels and plan for an emulator with the board's core; None if there is no such
         emulator.
         """
-        board = stand_in(self.board)
-        request = None if board is None else replace(self.request, board=board, place={})
-        return None if request is None else replace(self, request=request)
+        board, placed = stand_in(self.board), self.placed()
+        if board is None:
+            return None
+        return replace(placed, request=replace(self.request, board=board, place={})).as_it_is
+
+    @property
+    def as_it_is(self) -> "Compiled":
+        """The same models, of which ``placed`` moves no constants any more."""
+        return replace(self, resident=tuple({} for _ in self.plans))
 
     @property
     def modules(self) -> tuple[CModule, ...]:
@@ -112,21 +126,59 @@ class Compiled:
         usual inputs, measured by ``crtgen.lab.measure.drift.make_reference``; a server then counts how its
         inputs differ.
         """
-        firmware = self._firmware(ProjectOptions(type, **options), samples or {}, watched or {})
-        if self._is_estimated(firmware):
-            check_footprint(firmware, self.plans)
-        return GeneratedProject(generate_project(firmware), self.untrusted, self.plans)
+        placed = self.placed(type, **options)
+        firmware = placed._firmware(ProjectOptions(type, **options), samples or {}, watched or {})
+        if placed._is_estimated(firmware):
+            check_footprint(firmware, placed.plans)
+        return GeneratedProject(generate_project(firmware), self.untrusted, placed.plans)
+
+    def placed(self, type: str = "server", **options: Unpack[OptionFields]) -> "Compiled":
+        """Return the models with the constants of some layers in RAM, as an image of this type has them.
+
+        Layers that wait for their constants in flash get them in RAM as far as the image leaves some free, if
+        no ``place`` says where weights are: see ``crtgen.compiler.plan.resident``. Libraries, images for
+        slots and for Zephyr are returned as they are, since others lay out their memory.
+        """
+        request = self.request
+        if self.resident or "weights" in request.place or request.target.constants is None:
+            return self
+        open_options: OptionFields = {**options, "target": "c"}  # sizes of C are estimated
+        firmware = self._firmware(ProjectOptions(type, **open_options), {})
+        if not firmware.is_laid_out or not self._is_estimated(firmware):
+            return self
+        needs = footprint(firmware, self.plans).memories
+        free = [
+            FreeMemory(m.name, firmware.usable(m) - needs[m.name] - _SPARE, self.board.reads(m.name))
+            for m in self.board.memories
+            if m.kind == "ram"
+        ]
+        tuned = {layer.name for entry in request.tuned for layer in entry.layers}
+        found = place_constants(
+            self.plans, request.target, [m for m in free if m.nbytes > 0], frozenset(tuned)
+        )
+        if not any(each.memories for each in found):
+            return self
+        parts: list[Linkable] = []
+        for each, part, pipeline in zip(found, self.parts, self.pipelines, strict=True):
+            parts.append(part_of(each.plan, part.module.info.name, request, parts, pipeline))
+        return replace(
+            self,
+            plans=tuple(each.plan for each in found),
+            parts=tuple(parts),
+            resident=tuple(each.memories for each in found),
+        )
 
     def footprint(self, type: str = "server", **options: Unpack[OptionFields]) -> Footprint:
         """Estimate the size of an image of this project type before any compiler runs.
 
         Raises ``UnsupportedError`` for this computer, and for code that crtgen did not generate.
         """
-        firmware = self._firmware(ProjectOptions(type, **options), {})
-        if not self._is_estimated(firmware):
+        placed = self.placed(type, **options)
+        firmware = placed._firmware(ProjectOptions(type, **options), {})
+        if not placed._is_estimated(firmware):
             what = "this computer" if self.board.is_host else "code that crtgen did not make"
             raise UnsupportedError(f"sizes are not known before a build for {what}", where=firmware.name)
-        return footprint(firmware, self.plans)
+        return footprint(firmware, placed.plans)
 
     def _is_estimated(self, firmware: FirmwareRequest) -> bool:
         own = len(self.plans) == len(self.parts) and not self.request.generators
@@ -150,7 +202,17 @@ class Compiled:
             objects=library.objects,
             shared_arena=library.shared_arena,
             storages=library.storages,
+            resident=self._resident(library.modules),
         )
+
+    def _resident(self, modules: Sequence[CModule]) -> dict[str, tuple[str, ...]]:
+        # The symbols of constants by the memory that they are copied to.
+        found: dict[str, tuple[str, ...]] = {}
+        for module, memories in zip(modules, self.resident, strict=False):
+            for layer in module.info.layers:
+                if (memory := memories.get(layer.name)) is not None:
+                    found[memory] = (*found.get(memory, ()), *layer.consts)
+        return found
 
     def _on_pattern(self) -> dict[str, Sequence[Array]]:
         # Reference outputs of each model for the built-in pattern.
@@ -194,6 +256,17 @@ class Compiled:
         modules, objects = llvm.compile_modules(library.modules, self.request.target, definitions=definitions)
         files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
         return Library(modules, files, {**library.objects, **objects}, library.shared_arena, library.storages)
+
+
+def part_of(
+    plan: Plan, name: str, request: Request, beside: Sequence[Linkable], pipeline: JoinedPipeline | None
+) -> Linkable:
+    """Return the code of a model that has a plan, for the executor of the request.
+
+    ``beside`` are the models before it in the image, whose functions it may call.
+    """
+    module = generate_c(plan, name, [part.module for part in beside], request.board.core, pipeline)
+    return with_graph_executor(plan, module) if request.executor == "graph" else Linkable(module)
 
 
 def _stored(

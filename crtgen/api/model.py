@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from crtgen.api.compiled import Compiled
+from crtgen.api.compiled import Compiled, part_of
 from crtgen.api.image import Say, silent
 from crtgen.api.source import Source
 from crtgen.base import budget
@@ -15,7 +15,6 @@ from crtgen.base.temporary import TemporaryFolder
 from crtgen.base.trust import is_allowed
 from crtgen.boards import Board, find_board
 from crtgen.compiler.byoc import partition
-from crtgen.compiler.codegen import generate_c
 from crtgen.compiler.plan import Plan, check_fit, plan_model
 from crtgen.compiler.request import Request, RequestFields
 from crtgen.compiler.tuned import find_tuned
@@ -27,7 +26,6 @@ from crtgen.firmware.library import (
     StoredNetwork,
     load_package,
     stored_network,
-    with_graph_executor,
 )
 from crtgen.network import frontends
 from crtgen.network.ir import DType, Graph, Value, shape_text
@@ -267,6 +265,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
     plans: list[Plan] = []
     rewrites: list[Rewrite] = []
     parts: list[Linkable] = []
+    pipelines: list[JoinedPipeline | None] = []
     whole = _whole(models, request)
     if request.feed:
         _check_feed(models)
@@ -280,20 +279,21 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
         plan, found = _plan(model.graph, replace(request, sliding=None) if model.name in whole else request)
         plans.append(plan)
         rewrites += [*found, *([whole[model.name]] if model.name in whole else [])]
+        pipelines.append(model.pipeline)
         if model.pipeline is not None and request.executor != "aot":
             raise UsageError(
                 f"a pipeline has no {request.executor} executor", where=model.name, hint="use aot"
             )
-        beside = [part.module for part in parts]
-        module = generate_c(plan, model.name, beside, request.board.core, model.pipeline)
-        parts.append(with_graph_executor(plan, module) if request.executor == "graph" else Linkable(module))
+        parts.append(part_of(plan, model.name, request, parts, model.pipeline))
     _refuse_twins(parts)
     constants = sum(param.nbytes for part in parts for param in part.module.params)
     largest = max((part.module.info.arena for part in parts), default=0)  # one arena may serve all
     check_fit(request.board, request.place, largest, constants)
     unknown = (m.package.where for m in models if isinstance(m, Imported) and not m.trust)
     sources = tuple(model.source for model in models if isinstance(model, Model))
-    return Compiled(request, tuple(plans), tuple(parts), tuple(rewrites), next(unknown, ""), sources)
+    return Compiled(
+        request, tuple(plans), tuple(parts), tuple(rewrites), next(unknown, ""), sources, tuple(pipelines)
+    )
 
 
 def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:

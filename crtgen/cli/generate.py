@@ -110,6 +110,7 @@ def command(
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, kind, [module.info for module in compiled.modules])
             share = False if own_arenas else None
+            compiled = compiled.placed(kind, **generating.options(share, registry, framework))
             watched = _watched(watch, watch_layers, compiled)
             generated = generating.generate(compiled, kind, samples, share, registry, framework, watched)
             kept = _extract(generated, directory, force)

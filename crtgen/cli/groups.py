@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crtgen.api.report import Report
     from crtgen.compiler.request import RequestFields
     from crtgen.device.run import Site
+    from crtgen.firmware.project import OptionFields
 
 __all__ = [
     "Battery",
@@ -239,26 +240,30 @@ class Generating:
         watched: Mapping[str, DriftReference] = MappingProxyType({}),
         slot: str = "",
     ) -> api.GeneratedProject:
+        options = self.options(share_arena, registry, framework, slot)
+        return compiled.generate(type, samples=samples, watched=watched, **options)
+
+    def options(
+        self, share_arena: bool | None = None, registry: bool = False, framework: str = "", slot: str = ""
+    ) -> "OptionFields":
+        """Return the fields of a project's options, beside its type."""
         pool, blocks = choices.pool_size(self.pool)
-        return compiled.generate(
-            type,
-            samples=samples,
-            watched=watched,
-            platform=self.platform or "",
-            target=self.target,
-            share_arena=share_arena,
-            registry=registry,
-            framework=framework,
-            stack=self.stack,
-            pool=pool,
-            blocks=blocks,
-            receive_buffer=self.receive,
-            profile=self.profile,
-            rtt=self.rtt,
-            slots=self.slots,
-            slot=slot,
-            record=self.record,
-        )
+        return {
+            "platform": self.platform or "",
+            "target": self.target,
+            "share_arena": share_arena,
+            "registry": registry,
+            "framework": framework,
+            "stack": self.stack,
+            "pool": pool,
+            "blocks": blocks,
+            "receive_buffer": self.receive,
+            "profile": self.profile,
+            "rtt": self.rtt,
+            "slots": self.slots,
+            "slot": slot,
+            "record": self.record,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = files.load(model)
-            compiled = compiling.compile([loaded], say, place=place or ())
+            compiled = compiling.compile([loaded], say, place=place or ()).placed()
         reports, trees = compiled.reports, compiled.trees
         if any(report.graph is None for report in reports) and (graph or arena):
             raise UsageError(

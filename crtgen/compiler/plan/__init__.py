@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from crtgen.compiler.plan.lifetime import Lifetime, lifetimes
     from crtgen.compiler.plan.plan import Branch, Call, Plan, RowLoop, Step, WhileLoop
     from crtgen.compiler.plan.planner import make_plan
+    from crtgen.compiler.plan.resident import FreeMemory, Resident, place_constants
     from crtgen.compiler.plan.row_loops import loop_over_rows
     from crtgen.compiler.plan.slot import ArenaSlot
 
@@ -20,8 +21,10 @@ __all__ = [
     "Bar",
     "Branch",
     "Call",
+    "FreeMemory",
     "Lifetime",
     "Plan",
+    "Resident",
     "RowLoop",
     "Step",
     "WhileLoop",
@@ -31,6 +34,7 @@ __all__ = [
     "lifetimes",
     "loop_over_rows",
     "make_plan",
+    "place_constants",
     "plan_model",
 ]
 

@@ -1,6 +1,6 @@
 """The platform of a bare-metal project: start-up, linker script, drivers, toolchain files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crtgen.base.errors import UsageError
@@ -56,10 +56,10 @@ class _MemoryView:
 
 @dataclass(frozen=True, slots=True)
 class _PlaceView:
-    """A part in a memory of its own; ``load`` is the address that it is copied from at the start, if any."""
+    """A part in a memory of its own; ``load`` is the memory that it is copied from at the start, if any."""
 
     name: str
-    pattern: str
+    patterns: tuple[str, ...]
     memory: str
     load: str
     attribute: str
@@ -247,6 +247,7 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
     slots = board.slots if firmware.options.slots else None
     mailbox = board.mailbox if firmware.type == "server" else None
     placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
+    placed += tuple(_resident(board, memory, names) for memory, names in sorted(firmware.resident.items()))
     holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
     return _BareMetalView(
         board=board.name,
@@ -371,11 +372,16 @@ def _place(board: Board, part: str, memory: str) -> _PlaceView:
     copied = is_ram and part != "arena"
     return _PlaceView(
         name=part,
-        pattern=_PARTS[part],
+        patterns=(_PARTS[part],),
         memory=memory,
         load=board.code if copied else "",
         attribute=" (NOLOAD)" if part == "arena" else "",
     )
+
+
+def _resident(board: Board, memory: str, symbols: Sequence[str]) -> _PlaceView:
+    patterns = tuple(f"*(.rodata.{symbol})" for symbol in symbols)
+    return _PlaceView(f"weights_{memory}", patterns, memory, load=board.code, attribute="")
 
 
 def _memory(memory: Memory, size: int) -> _MemoryView:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crtgen.base.errors import UsageError
-from crtgen.boards import Board
+from crtgen.boards import Board, Memory
 from crtgen.compiler.byoc import ETHOS_U
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import CModule, ModelInfo
@@ -50,7 +50,8 @@ class FirmwareRequest:
     ``pattern``, for a library with a framework. ``watched`` maps a model's name to its usual inputs; it has
     all models or none. ``objects`` are compiled code of the models, by file name. ``shared_arena`` is the
     size of the arena that all models share; 0 if each has its own. ``storages`` are, for a model whose graph
-    a host runs itself, the bytes of the blocks that the host allocates.
+    a host runs itself, the bytes of the blocks that the host allocates. ``resident`` are the symbols of
+    constants that start-up copies to RAM, by the memory.
     """
 
     modules: Sequence[CModule]
@@ -63,6 +64,7 @@ class FirmwareRequest:
     objects: Mapping[str, bytes] = field(default_factory=dict)
     shared_arena: int = 0
     storages: Sequence[Sequence[int]] = ()
+    resident: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         platform = self.board.platform(self.options.platform or None)
@@ -100,6 +102,15 @@ class FirmwareRequest:
     @property
     def platform(self) -> str:
         return self.options.platform
+
+    @property
+    def is_laid_out(self) -> bool:
+        """True if the project has a linker script of its own, which says where each part is."""
+        return self.platform == "baremetal" and self.type not in ("library", "slot")
+
+    def usable(self, memory: Memory) -> int:
+        """Return the bytes of a memory that the image may take: those before its slots, if it has any."""
+        return self.board.free(memory) if self.options.slots else memory.size
 
     @property
     def listens(self) -> bool:

@@ -14,6 +14,7 @@ from crtgen.base.errors import DoesNotFitError
 from crtgen.base.formats.tables import rows_of
 from crtgen.base.resources import footprints_file
 from crtgen.boards import BOOTS, Board
+from crtgen.compiler.codegen.module import ModelInfo
 from crtgen.compiler.kernels import Kernel
 from crtgen.compiler.plan import Plan
 from crtgen.firmware.project.firmware import FirmwareRequest
@@ -22,6 +23,7 @@ from crtgen.network.ir import DType
 __all__ = ["ALIGN", "Around", "Footprint", "around", "check_footprint", "footprint", "kernel_code"]
 
 _GUARD = 32  # CRT_ARENA_GUARD, behind each arena of a server
+_COPIED = 16  # the greatest alignment of a constant
 _BLOCK = 8  # an entry of the table of crt/pool.h
 ALIGN = {"library": 1, "standalone": 4, "server": 16, "mlperftiny": 4}
 """The RAM of an image is a multiple of this."""
@@ -95,6 +97,7 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
         ram += firmware.pool + firmware.receive_buffer + _BLOCK * firmware.blocks
     if firmware.benchmark:
         ram += firmware.benchmark.received + _LINES
+    ram += _of_options(firmware)
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
     ram += -(ram + beside) % ALIGN[firmware.type]
@@ -104,18 +107,28 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
     copied = {
         part: size for part, size in (("weights", weights), ("kernels", kernels)) if _copied(firmware, part)
     }
+    resident = _resident(firmware)
     parts = {"weights": weights, "kernels": kernels, "arena": arena}
     return Footprint(
         type=firmware.type,
         platform=firmware.platform,
         flash=flash + weights + kernels,
-        ram=ram + arena + sum(copied.values()),
+        ram=ram + arena + sum(copied.values()) + sum(resident.values()),
         stack=stack,
         weights=weights,
         arena=arena,
         state=state,
-        memories=_memories(firmware, parts, copied, flash, ram + stack),
+        memories=_memories(firmware, parts, copied, resident, flash, ram + stack),
     )
+
+
+def _resident(firmware: FirmwareRequest) -> dict[str, int]:
+    # Bytes of constants that start-up copies, by the memory.
+    sizes = {param.symbol: param.nbytes for module in firmware.modules for param in module.params}
+    return {
+        memory: sum(-(-sizes[symbol] // _COPIED) * _COPIED for symbol in symbols)
+        for memory, symbols in firmware.resident.items()
+    }
 
 
 def _rest(firmware: FirmwareRequest, plans: Sequence[Plan]) -> tuple[int, int]:
@@ -131,6 +144,27 @@ def _rest(firmware: FirmwareRequest, plans: Sequence[Plan]) -> tuple[int, int]:
     if firmware.type != "library" and not is_zephyr:
         flash += _chip(firmware.board)
     return round(flash), round(sum(each.ram for each in known))
+
+
+# Bytes of RAM: a port by RTT beside one of a UART, the profile of layers, counts of what a model meets
+# (struct crt_drift), what is beside the stack of a second core.
+_RTT, _PROFILE, _DRIFT, _SECOND = 1856, 48, 100, 48
+
+
+def _of_options(firmware: FirmwareRequest) -> int:
+    # Bytes of RAM of what options add to an image.
+    if firmware.type == "library":
+        return 0
+    options = firmware.options
+    found = _RTT * options.rtt + _PROFILE * options.profile + _DRIFT * len(firmware.watched)
+    found += (firmware.stack // 2 + _SECOND) * (firmware.request.cores == 2)
+    return found + sum(_black_box(info, options.record) for info in firmware.models if options.record)
+
+
+def _black_box(info: ModelInfo, runs: int) -> int:
+    # CRT_RECORD_BYTES of crt/record.h, and what is beside it.
+    words = [-(-i.nbytes // 4) * 4 for i in (*info.inputs, *info.outputs)]
+    return 32 + 2 * (-(-info.state // 4) * 4) + runs * (8 + sum(words))
 
 
 _STEP, _CACHES, _USB, _USB_RAM = 16, 170, 1200, 56
@@ -175,7 +209,12 @@ def _copied(firmware: FirmwareRequest, part: str) -> bool:
 
 
 def _memories(
-    firmware: FirmwareRequest, parts: Mapping[str, int], copied: Mapping[str, int], flash: int, ram: int
+    firmware: FirmwareRequest,
+    parts: Mapping[str, int],
+    copied: Mapping[str, int],
+    resident: Mapping[str, int],
+    flash: int,
+    ram: int,
 ) -> dict[str, int]:
     # Bytes in each memory of the board: its parts, what they are copied from, and the rest.
     board, place = firmware.board, firmware.request.place
@@ -184,6 +223,8 @@ def _memories(
     found = dict.fromkeys((memory.name for memory in board.memories), 0)
     for part, size in parts.items():
         found[place.get(part, board.data if part == "arena" else board.code)] += size
+    for memory, size in resident.items():
+        found[memory] += size
     found[board.code] += flash + sum(copied.values())
     found[board.data] += ram
     return found

@@ -115,7 +115,7 @@ def study(
     rewrites: tuple[Rewrite, ...] = ()
     for board in boards:
         say(f"{path.name} on {board.name}")
-        compiled = model.compile(board, **chosen)
+        compiled = model.compile(board, **chosen).placed()
         rewrites = compiled.rewrites
         fit = next((fit for fit in known if fit.board.name == board.name), None)
         found.append(_on_board(path, model, compiled, fit, expect, say, chosen))

@@ -163,11 +163,12 @@ class Fits:
 
     def _fit(self, board: Board, choice: FitChoice) -> Fit:
         compiled = self._compiled(board, choice)
-        (report,) = compiled.reports
-        server = compiled.footprint("server", pool=choice.pool)
-        alone = compiled.footprint("standalone")
-        unplaced = replace(compiled, request=replace(compiled.request, place={}))
-        return Fit(board, report, unplaced.footprint("library"), alone, server)
+        placed = compiled.placed("server", pool=choice.pool)
+        (report,) = placed.reports
+        server = placed.footprint("server", pool=choice.pool)
+        in_flash = compiled.as_it_is
+        unplaced = replace(in_flash, request=replace(compiled.request, place={}))
+        return Fit(board, report, unplaced.footprint("library"), in_flash.footprint("standalone"), server)
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         # Compiled for the board as if its memories had no end.

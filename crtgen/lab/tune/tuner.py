@@ -57,6 +57,10 @@ class Tuning:
     toolchain: str | None = None
     site: Site | None = None
 
+    def compiled(self, entries: Sequence[Tuned]) -> api.Compiled:
+        """Compile with entries of tune files. Constants stay in flash, so that layers can be compared."""
+        return self.compile(entries).as_it_is
+
     def check(self, session: Session) -> None:
         """Raise ``MismatchError`` unless all cases are right."""
         for verdict in verify_cases(session, self.cases):
@@ -102,7 +106,7 @@ def tune(
     board that counts neither instructions nor cycles, ``DoesNotFitError`` where nothing is within the limits.
     """
     check_solver()
-    untuned = tuning.compile(())
+    untuned = tuning.compiled(())
     if untuned.board.is_host:
         raise _counts_nothing(untuned.board.name)
     say("measuring the model as it is")
@@ -201,7 +205,7 @@ class _Tuner:
         self.say(f"{len(self.known)} of {total} different candidates are measured")
 
     def _trial(self, chosen: Chosen) -> tuple[api.Compiled, Report]:
-        compiled = self.tuning.compile([self._tuned(chosen, self.before)])
+        compiled = self.tuning.compiled([self._tuned(chosen, self.before)])
         tuning = self.tuning
         report = profile_model(
             compiled,
@@ -250,7 +254,7 @@ class _Tuner:
                 never += self._too_large(chosen, plan, arena)
                 continue
             self.say("building and verifying the choice")
-            compiled = self.tuning.compile([self._tuned(chosen, self.before)])
+            compiled = self.tuning.compiled([self._tuned(chosen, self.before)])
             after = self.tuning.measured(compiled)
             assert after.image_flash_bytes is not None
             assert after.image_ram_bytes is not None

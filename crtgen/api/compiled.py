@@ -165,6 +165,7 @@ class Compiled:
             self,
             plans=tuple(each.plan for each in found),
             parts=tuple(parts),
+            rewrites=(*self.rewrites, *(note for each in found for note in each.rewrites)),
             resident=tuple(each.memories for each in found),
         )
 

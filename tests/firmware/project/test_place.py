@@ -1,6 +1,9 @@
-"""Arena, weights and kernels in memories of their own."""
+"""Arena, weights and kernels in memories of their own, and constants in what RAM is left."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +11,8 @@ from elftools.elf.elffile import ELFFile
 
 import crtgen
 from crtgen.base.errors import UsageError
-from tests.support import ROOT, require_tool, symbol_table
+from crtgen.boards import Board, find_board
+from tests.support import ROOT, model_path, require_tool, symbol_table
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -61,3 +65,97 @@ def test_nothing_is_placed_elsewhere() -> None:
         crtgen.load(DIGITS).compile("mps2_an385", place=place).generate(platform="zephyr")
     with pytest.raises(UsageError, match="mps2_an385: a library has no linker script"):
         crtgen.load(DIGITS).compile("mps2_an385", place=place).generate("library")
+
+
+def constants_at(image: crtgen.Image) -> dict[str, int]:
+    return {n: at for n, at in addresses(image.path).items() if n.startswith("__tvm_param__")}
+
+
+@pytest.mark.qemu
+def test_constants_that_the_core_would_wait_for_are_in_ram() -> None:
+    require_tool("qemu-system-arm")
+    board = find_board("netduinoplus2")
+    ram = board.memory("ram")
+    compiled = crtgen.load(DIGITS).compile(board)
+    placed = compiled.placed()
+    symbols = {
+        symbol
+        for layer in placed.modules[0].info.layers
+        if layer.name in placed.resident[0]
+        for symbol in layer.consts
+    }
+    assert symbols
+    image = compiled.generate().build()
+    assert {n for n, at in constants_at(image).items() if ram.origin <= at < ram.end} == symbols
+    assert image.size.sizes.data + image.size.sizes.bss == compiled.footprint().ram
+    (report,) = image.reports
+    assert report.cycles_estimated == placed.reports[0].cycles_estimated
+    assert (report.cycles_estimated or 0) < (compiled.reports[0].cycles_estimated or 0)
+    assert any("are copied there at the start" in str(note) for note in placed.rewrites)
+    with image.run() as session:
+        (y,) = session.infer(np.load(ROOT / "demo" / "digit.npz")["image"])
+    np.testing.assert_array_equal(y, np.load(ROOT / "demo" / "digits.npz")["case7_output0"])
+
+
+@pytest.mark.parametrize("kind", ["server", "standalone"])
+def test_weights_that_are_placed_stay_where_they_are(kind: str) -> None:
+    compiled = crtgen.load(DIGITS).compile("netduinoplus2", place={"weights": "flash"})
+    assert compiled.placed(kind) is compiled
+    assert "weights_ram" not in compiled.generate(kind).project.files["platform/linker.ld"].decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("library", {}),
+        ("library", {"framework": "arduino"}),
+        ("slot", {"slot": "a"}),
+        ("standalone", {"platform": "zephyr"}),
+    ],
+)
+def test_others_lay_out_their_memory_themselves(kind: str, options: Any) -> None:
+    board = "rpi_pico" if kind == "slot" else "nucleo_l4r5zi"
+    compiled = crtgen.load(DIGITS).compile(board)
+    assert compiled.placed().resident
+    assert compiled.placed(kind, **options) is compiled
+
+
+SIZED = {"pool": 4096, "stack": 4096}
+"""What would be smaller in an image for a smaller RAM."""
+
+
+def small(model: crtgen.Model, options: Mapping[str, Any], fields: Mapping[str, Any]) -> Board:
+    """A Pico whose RAM has room for half of the constants beside an image with these options."""
+    board = find_board("rpi_pico")
+    needs = model.compile(board, **fields).as_it_is.footprint(**options)
+    size = (needs.memories["ram"] + needs.weights // 2) // 256 * 256
+    memories = tuple(replace(m, size=size) if m.name == "ram" else m for m in board.memories)
+    return replace(board, memories=memories)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ({}, {}),
+        ({"record": 4}, {}),
+        ({"rtt": True}, {}),
+        ({"profile": True}, {}),
+        ({"target": "llvm"}, {}),
+        ({"share_arena": False}, {"keep_inputs": True}),
+        ({}, {"executor": "graph"}),
+        ({}, {"cores": 2}),
+        ({}, {"place": {"kernels": "ram"}}),
+        ({}, {"optimize": "size"}),
+    ],
+)
+def test_a_small_ram_is_filled_and_never_overfilled(options: Any, fields: Any) -> None:
+    """What an option takes of the RAM is known before the image is linked: the linker finds room for all."""
+    model, options = crtgen.load(model_path("ad01_int8")), {**SIZED, **options}
+    assert isinstance(model, crtgen.Model)
+    compiled = model.compile(small(model, options, fields), **fields)
+    placed = compiled.placed(**options)
+    assert 0 < len(placed.resident[0]) < len([1 for layer in placed.modules[0].info.layers if layer.consts])
+    image = compiled.generate(**options).build()
+    used = image.size.sizes.data + image.size.sizes.bss + SIZED["stack"]
+    assert used <= compiled.board.ram

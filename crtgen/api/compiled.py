@@ -96,6 +96,17 @@ class Compiled:
         return replace(self, resident=tuple({} for _ in self.plans))
 
     @property
+    def resident_bytes(self) -> dict[str, int]:
+        """Bytes of constants that an image copies to RAM, by memory."""
+        found: dict[str, int] = {}
+        for plan, memories in zip(self.plans, self.resident, strict=False):
+            for step in plan.steps:
+                if (memory := memories.get(step.name)) is not None:
+                    nbytes = sum(const.nbytes for const in step.kernel.consts)
+                    found[memory] = found.get(memory, 0) + nbytes
+        return found
+
+    @property
     def modules(self) -> tuple[CModule, ...]:
         return tuple(part.module for part in self.parts)
 

@@ -84,11 +84,20 @@ def _print(console: Console, found: Sequence[Fit], battery: Battery) -> None:
         _print_matrix(console, models, found)
         return
     console.print(f"{models[0]}: {found[0].report.macs:,} MACs; flash and RAM of the library, in KiB")
+    copies = any(fit.resident for fit in found)
     has_energy = any(fit.report.energy_uj is not None for fit in found)
-    columns = ("flash", "RAM", "time", *(["µJ"] if has_energy else []), *(["days"] if battery.every else []))
+    columns = (
+        "flash",
+        "RAM",
+        *(["copied"] if copies else []),
+        "time",
+        *(["µJ"] if has_energy else []),
+        *(["days"] if battery.every else []),
+    )
     rows = table("board", *columns, "fits", right=columns)
     for fit in found:
         cells = [f"{size / 1024:.1f}" for size in (fit.library.flash, fit.library.ram)]
+        cells += [f"{sum(fit.resident.values()) / 1024:.1f}" if fit.resident else ""] if copies else []
         cells += [_time(fit), *([number(fit.report.energy_uj)] if has_energy else [])]
         if battery.every:
             cells.append(days_text(battery.days(fit.board, fit.report)))
@@ -110,6 +119,15 @@ def _print_matrix(console: Console, models: Sequence[str], found: Sequence[Fit])
 
 
 def _print_notes(console: Console, found: Sequence[Fit]) -> None:
+    if any(fit.resident for fit in found):
+        console.print("copied: constants that an image has in RAM, unless --place weights=flash")
+    for fit in found:
+        nbytes, cycles = fit.in_ram
+        if cycles > (fit.report.cycles_estimated or 0) / 50:
+            share = cycles / (fit.report.cycles_estimated or cycles)
+            console.print(
+                f"{fit.board.name}: {nbytes / 1024:,.1f} KiB more RAM saves {share:.0%} of the time"
+            )
     margins: dict[float, dict[str, None]] = {}
     for core in (fit.board.core for fit in found if fit.seconds is not None):
         least, greatest = silicon_range(core)

@@ -212,7 +212,11 @@ KeepInputs = Annotated[
 ]
 Place = Annotated[
     list[str] | None,
-    _project(metavar="PART=MEMORY", help="Put arena, weights or kernels into this memory of the board."),
+    _project(
+        metavar="PART=MEMORY",
+        help="Put arena, weights or kernels into this memory of the board. Without weights, those that "
+        "the core waits for are copied to free RAM.",
+    ),
 ]
 Stack = Annotated[
     int | None,

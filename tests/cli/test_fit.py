@@ -31,6 +31,7 @@ def test_every_board_is_listed() -> None:
     serial = [b.name for b in all_boards() if "rp2" in b.boot or b.name == "mimxrt1050_evk"]
     assert sorted(guessed) == sorted(["arduino_uno_r4_minima", "nrf54l15dk", *serial])
     assert lines[2 + len(boards) :] == [
+        "copied: constants that an image has in RAM, unless --place weights=flash",
         "times are modelled: M4 ±2%; M33 ±4%; M85 ±5%; M0, M3, M0+, M7 ±20%; M55 ±22%",
         "~ for a usual flash; [memory.flash.reads] in the board's file describes its own",
         "~ for a flash at a serial bus: reads in sequence may wait half as long",

@@ -1,7 +1,7 @@
 """Fit of models on boards, their speed there, and choices that would make them fit; needs no tools."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Unpack
 
@@ -9,6 +9,7 @@ from crtgen import api
 from crtgen.api.report import Report
 from crtgen.boards import Board, silicon_range
 from crtgen.compiler.kernels import Target
+from crtgen.compiler.plan import FreeMemory, place_constants
 from crtgen.compiler.request import Request, RequestFields
 from crtgen.firmware.project import Footprint
 
@@ -47,7 +48,8 @@ class Fit:
 
     ``report`` has its figures by plan, ``alone`` those of a standalone image, with the places of its parts.
     ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
-    none, or none are needed.
+    none, or none are needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory,
+    ``in_flash`` the cycles without that. ``in_ram``: so many bytes more RAM would save so many cycles more.
     """
 
     board: Board
@@ -57,6 +59,9 @@ class Fit:
     server: Footprint
     advice: str = ""
     server_advice: str = ""
+    resident: Mapping[str, int] = field(default_factory=dict)
+    in_flash: int | None = None
+    in_ram: tuple[int, int] = 0, 0
 
     @property
     def short(self) -> dict[str, int]:
@@ -116,6 +121,9 @@ class Fit:
             "seconds": self.seconds,
             "seconds_range": self.seconds_range,
             "energy_uj": self.report.energy_uj,
+            "constants_in_ram": dict(self.resident),
+            "cycles_in_flash": self.in_flash,
+            "more_ram": {"bytes": self.in_ram[0], "cycles_saved": self.in_ram[1]},
             "flash_is_assumed": self.is_assumed,
             "flash_is_rough": self.is_rough,
             "library": self.library.to_dict(),
@@ -130,6 +138,18 @@ class Fit:
             "short": short,
             "advice": self.server_advice or None,
         }
+
+
+def _with_more(compiled: api.Compiled, placed: api.Compiled) -> tuple[int, int]:
+    # The bytes of RAM that are missing for all constants for which the core waits, and the cycles they save.
+    request = compiled.request
+    if "baremetal" not in request.board.platforms or "weights" in request.place:
+        return 0, 0
+    (best,) = place_constants(compiled.plans, request.target, [FreeMemory("ram", _ENDLESS)])
+    needs = sum(const.nbytes for s in best.plan.steps if s.name in best.memories for const in s.kernel.consts)
+    cycles = [sum(s.kernel.cycles or 0 for s in plan.steps) for plan in (placed.plans[0], best.plan)]
+    more = needs - sum(placed.resident_bytes.values())
+    return (more, round(cycles[0] - cycles[1])) if more > 0 and cycles[1] < cycles[0] else (0, 0)
 
 
 def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
@@ -168,7 +188,18 @@ class Fits:
         server = placed.footprint("server", pool=choice.pool)
         in_flash = compiled.as_it_is
         unplaced = replace(in_flash, request=replace(compiled.request, place={}))
-        return Fit(board, report, unplaced.footprint("library"), in_flash.footprint("standalone"), server)
+        alone, library = in_flash.footprint("standalone"), unplaced.footprint("library")
+        constants = placed.resident_bytes
+        return Fit(
+            board,
+            report,
+            library,
+            alone,
+            server,
+            resident=constants,
+            in_flash=in_flash.reports[0].cycles_estimated if constants else report.cycles_estimated,
+            in_ram=_with_more(compiled, placed),
+        )
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         # Compiled for the board as if its memories had no end.

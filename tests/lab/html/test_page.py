@@ -62,7 +62,7 @@ def test_what_is_on_a_page(planned: Study) -> None:
             assert f"{place.name}: {where}" in boxes
     assert f"<dd>{report.cycles_estimated:,}</dd>" in page
     assert "not run: no simulator has this board" in page
-    assert "<strong>It fits on nucleo_l4r5zi in 0.49 ms.</strong>" in page
+    assert "<strong>It fits on nucleo_l4r5zi in 0.44 ms.</strong>" in page
     assert hashlib.sha256(DIGITS.read_bytes()).hexdigest() in page
     (fit,) = (fit for fit in planned.fits if fit.board.name == "nucleo_l4r5zi")
     assert f"<dt>flash, bytes</dt><dd>{fit.library.flash:,}</dd>" in page

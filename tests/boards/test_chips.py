@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from crtgen import api
 from crtgen.boards import Board, all_boards, find_board, load_board
@@ -205,6 +206,19 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
     assert row[6] == ("simulated" if board.simulator else "built")
     if board.name in SVD:
         check_registers(board.name, image)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("toolchain", ["gcc", "zig"])
+def test_an_image_loads_nothing_but_its_sections(monkeypatch: pytest.MonkeyPatch, toolchain: str) -> None:
+    """With large pages, linkers load the headers of the file below the first section: over a boot loader."""
+    require_tool("arm-none-eabi-gcc")
+    monkeypatch.setenv("LDFLAGS", "-Wl,-z,max-page-size=0x10000")  # as in the binutils of Debian 13
+    board = find_board("arduino_uno_r4_minima")
+    image = api.load(DEMO).compile(board).generate("standalone").build(toolchain=toolchain)
+    with image.path.open("rb") as file:
+        loaded = [s["p_paddr"] for s in ELFFile(file).iter_segments("PT_LOAD") if s["p_filesz"]]
+    assert min(loaded) == board.memory(board.vectors).origin
 
 
 @pytest.mark.parametrize(("name", "is_there"), [("nrf52840dk", True), ("rpi_pico", False)])

@@ -58,7 +58,7 @@ class Child(subprocess.Popen[bytes]):
         shared: tuple[int, ...] = (),
     ) -> None:
         self._lifeline = -1
-        if os.name != "posix":
+        if not hasattr(os, "killpg"):  # Windows: a program that outlives this process is the user's to end
             super().__init__(
                 command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory
             )
@@ -87,18 +87,27 @@ class Child(subprocess.Popen[bytes]):
 
     def end(self, grace: float = GRACE) -> None:
         """End the program with everything that it started, and wait for it. More than once is fine."""
-        for number, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, GRACE)):
+        for ending, wait in ((self._terminate, grace), (self._kill, GRACE)):
             if self.poll() is not None:
                 break
-            self._signal_group(number)
+            ending()
             with suppress(subprocess.TimeoutExpired):
                 self.wait(wait)
         self._drop_lifeline()
 
-    def _signal_group(self, number: int) -> None:
+    def _terminate(self) -> None:
         if self._lifeline < 0:
-            self.send_signal(number)
-            return
+            self.terminate()
+        else:
+            self._signal_group(signal.SIGTERM)
+
+    def _kill(self) -> None:
+        if self._lifeline < 0:
+            self.kill()
+        else:
+            self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 

@@ -14,6 +14,8 @@ from crtgen.base import files
 __all__ = ["TemporaryFolder"]
 
 _PREFIX = "crtgen-work-"
+# Windows has no users of this kind: their directories all belong to user 0.
+_USER = os.getuid() if hasattr(os, "getuid") else 0
 # Seconds for which a directory without a lock may just be being made.
 _YOUNG = 60.0
 
@@ -49,7 +51,7 @@ def _remove_abandoned(parent: Path) -> None:
         with suppress(OSError):
             state = path.lstat()
             is_old = time.time() - state.st_mtime > _YOUNG
-            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or not is_old:
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != _USER or not is_old:
                 continue
             lock = files.hold(path, wait=False)
             if lock is not None:

@@ -203,8 +203,9 @@ def _command(context: typer.Context) -> Any:
 def end_like_an_exit() -> None:
     """On SIGTERM, or when the terminal closes, end the child processes too."""
     sys.unraisablehook = _not_raised
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
 
 

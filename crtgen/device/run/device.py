@@ -11,7 +11,7 @@ from typing import BinaryIO, Self
 from crtgen.base.child import Child, Command, run_to_end
 from crtgen.base.errors import CrtgenError, LinkTimeoutError
 from crtgen.device.run.mailbox import MailboxStream
-from crtgen.device.run.streams import PipeStream, SocketStream
+from crtgen.device.run.streams import PipeStream, SocketStream, check_pipes
 
 __all__ = [
     "MOST_PRINTED",
@@ -84,7 +84,11 @@ class Finished:
 
 
 def open_console() -> BinaryIO:
-    """Open a file without a name, which disappears with the process."""
+    """Open a file without a name, which disappears with the process.
+
+    Raises ``UnsupportedError`` on a system that cannot run a device's program.
+    """
+    check_pipes()
     return tempfile.TemporaryFile()
 
 

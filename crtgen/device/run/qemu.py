@@ -37,11 +37,11 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
     """
     command = _command(image, board, counting)
     name = image_name(image, board.name)
+    console = open_console()
     ours, theirs = socket.socketpair()
     line = SocketStream(ours, name=name)
     mailbox = _mailbox(line, image, board)
     memory = mailbox.arguments() if mailbox is not None else []
-    console = open_console()
     with theirs:
         process = Child(
             [*command, *memory, "-chardev", "socket,id=serial,fd=0", "-serial", "chardev:serial"],

@@ -15,9 +15,9 @@ from typing import Self
 
 import serial
 
-from crtgen.base.errors import LinkClosedError, LinkTimeoutError
+from crtgen.base.errors import LinkClosedError, LinkTimeoutError, UnsupportedError
 
-__all__ = ["PipeStream", "PtyStream", "SerialStream", "SocketStream"]
+__all__ = ["PipeStream", "PtyStream", "SerialStream", "SocketStream", "check_pipes"]
 
 WRITE_TIMEOUT = 10.0
 """Seconds for which a write waits for a peer that does not read."""
@@ -40,12 +40,22 @@ def _closed(why: str, where: str) -> LinkClosedError:
     return LinkClosedError(f"the line is closed: {why}", where=where, hint="check that the device still runs")
 
 
+def check_pipes() -> None:
+    """Raise ``UnsupportedError`` on a system that cannot wait for pipes and sockets alike: Windows."""
+    if not hasattr(select, "poll"):
+        raise UnsupportedError(
+            "simulated boards and programs of this computer run on Linux and macOS only",
+            hint="use WSL, or connect a board",
+        )
+
+
 class _DescriptorStream:
     """A stream over file descriptors, which it owns."""
 
     flow_controlled = True
 
     def __init__(self, read_fd: int, write_fd: int, *, name: str, write_timeout: float) -> None:
+        check_pipes()
         self.name = name
         self._read_fd = read_fd
         self._write_fd = write_fd
@@ -182,6 +192,7 @@ class SocketStream(_DescriptorStream):
     def __init__(
         self, connected: socket.socket, *, name: str = "socket", write_timeout: float = WRITE_TIMEOUT
     ) -> None:
+        check_pipes()
         if connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         fd = connected.detach()

@@ -1,6 +1,6 @@
 """A project: every file of it, with a digest; and how it gets onto a disk."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -104,11 +104,15 @@ class _Update:
         self.renewed = project.manifest.renewed
         self.places = files.inside(directory, {*self.sources, *earlier, MANIFEST})
         wanted = project.manifest.files
-        found = {path: _digest(self.places[path]) for path in {*self.sources, *earlier}}
+        found = {
+            path: _digest(self.places[path], {wanted.get(path, ""), *earlier.get(path, ())})
+            for path in {*self.sources, *earlier}
+        }
         self.changes = sorted(path for path, digest in found.items() if digest != wanted.get(path))
         self.kept = tuple(sorted(self._kept(found)))
         self.changes = [path for path in self.changes if path not in self.kept]
-        described = _digest(self.places[MANIFEST]) == digest_of([manifest_text(project.manifest)])
+        own = digest_of([manifest_text(project.manifest)])
+        described = _digest(self.places[MANIFEST], {own}) == own
         self.is_done = described and not self.changes
 
     def _kept(self, found: Mapping[str, str | None]) -> Iterator[str]:
@@ -135,9 +139,15 @@ class _Update:
                 files.write(self.places[path], self.sources.pieces(path), durable=durable)
 
 
-def _digest(path: Path) -> str | None:
-    # The SHA-256 of a file; None if there is none.
-    return files.digest(path) if path.exists() else None
+def _digest(path: Path, known: Container[str]) -> str | None:
+    # The SHA-256 of a file; None if there is none. Git on Windows writes CRLF: that is no edit.
+    if not path.exists():
+        return None
+    digest = files.digest(path)
+    if digest in known:
+        return digest
+    plain = digest_of([files.read(path).replace(b"\r\n", b"\n")])
+    return plain if plain in known else digest
 
 
 def _earlier(directory: Path) -> _Digests:

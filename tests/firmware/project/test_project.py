@@ -238,6 +238,20 @@ def test_generating_again_keeps_edits_and_renews_the_model(tmp_path: Path) -> No
     assert digests(directory) == dict(again.files)
 
 
+def test_line_ends_of_windows_are_no_edit(tmp_path: Path) -> None:
+    """Git writes them there, unless it is told not to."""
+    toy_project("mps2_an386", "server").extract(tmp_path)
+    main, script = tmp_path / "platform" / "main.c", tmp_path / "platform" / "linker.ld"
+    for file in (main, script):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    again = toy_project("mps2_an386", "server", pool=1024)
+    assert again.extract(tmp_path) == ()
+    assert main.read_bytes() == again.files["platform/main.c"]
+    assert script.read_bytes() == again.files["platform/linker.ld"].replace(b"\n", b"\r\n")
+    main.write_bytes(main.read_bytes() + b"/* mine */\r\n")
+    assert again.extract(tmp_path) == ("platform/main.c",)
+
+
 def test_an_edited_file_that_the_new_project_has_not_stays(tmp_path: Path) -> None:
     directory = edited(tmp_path)
     library = toy_project("mps2_an386", "library")

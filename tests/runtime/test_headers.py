@@ -95,11 +95,12 @@ def test_generated_sources_compile(tmp_path: Path, compiler: str, flags: tuple[s
     wanted: set[str] = set()
     for archive in sorted((models_dir().parent / "mlf").glob("*.tar")):
         folder = tmp_path / archive.stem
-        shutil.unpack_archive(archive, folder)
+        shutil.unpack_archive(archive, folder, filter="data")
         host = folder / "codegen" / "host"
         for source in sorted((host / "src").glob("*.c")):
             if source.stat().st_size < 1 << 20 and "arm_nnfunctions.h" not in source.read_text():
-                command = (require_tool(compiler), *flags, "-std=gnu11", "-w", f"-I{host / 'include'}")
+                quiet = ("-std=gnu11", "-w", "-Wno-incompatible-pointer-types")  # GCC 14 makes it an error
+                command = (require_tool(compiler), *flags, *quiet, f"-I{host / 'include'}")
                 _compile(command, source, tmp_path / "one.o")
                 nm = "nm" if compiler == "gcc" else "arm-none-eabi-nm"
                 command = (require_tool(nm), "-u", str(tmp_path / "one.o"))

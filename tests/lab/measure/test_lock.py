@@ -100,7 +100,7 @@ ROW = {
     ("data", "message"),
     [
         ("{", "the lock cannot be read"),
-        ("[" * 5000, "the lock cannot be read: maximum recursion depth"),
+        ("[" * 100_000, "the lock cannot be read: maximum recursion depth"),
         ({"tolerance": 0.1}, "'entries'"),
         ({"entries": [], "tolerance": "much"}, "the tolerance is a part of one"),
         ({"entries": [], "tolerance": -0.1}, "the tolerance is a part of one"),

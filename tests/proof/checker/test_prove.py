@@ -1,5 +1,6 @@
 """Images that are proven, and images with one bit changed, which are not."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -95,9 +96,9 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
 def test_a_store_beyond_the_frame_is_rejected(digits_on_m0plus: Path, tmp_path: Path) -> None:
     """The frames of callers are not the network's, also where the linker put the arena behind the stack."""
     image = read_image(digits_on_m0plus)
-    shifts = [a for a, i in image.instructions.items() if i.text == "asrs r3, r5, #31"]
+    shifts = [a for a, i in image.instructions.items() if re.fullmatch(r"asrs r\d, r\d, #31", i.text)]
     changed = flipped(digits_on_m0plus, shifts[-1] + 1, 7, tmp_path)
-    assert read_image(changed).instructions[shifts[-1]].text.startswith("str r7, [sp, #940]")
+    assert re.fullmatch(r"str r7, \[sp, #[789]\d\d\].*", read_image(changed).instructions[shifts[-1]].text)
     assert "outside of arena and stack" in prove(changed, DIGITS).stopped
 
 

@@ -94,8 +94,9 @@ class SlotPlace:
         """Make one of the fields of ``_SLOT``, or of ``_OLD_SLOT``."""
         if len(fields) == 5:
             return cls(*fields)
-        *numbers, name = fields
-        return cls(*numbers, DeviceText.of_bytes(name.rstrip(b"\0")))
+        origin, size, work, work_size, status, version, is_chosen, name = fields
+        model = DeviceText.of_bytes(name.rstrip(b"\0"))
+        return cls(origin, size, work, work_size, status, version, is_chosen, model)
 
 
 @dataclass(frozen=True, slots=True)

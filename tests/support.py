@@ -37,6 +37,17 @@ def absent(what: str, hint: str) -> NoReturn:
     pytest.skip(message)
 
 
+def require_rp2040js() -> None:
+    """The simulator of the Pico, or ``absent``."""
+    from crtgen.base.errors import ToolMissingError
+    from crtgen.device.run.rp2040 import find_rp2040js
+
+    try:
+        find_rp2040js()
+    except ToolMissingError as error:
+        absent(str(error), error.hint or "")
+
+
 def require_tool(program: str, hint: str = "see the README") -> str:
     """Path of a program, or skip (fail in CI)."""
     path = shutil.which(program)

@@ -142,6 +142,7 @@ DATA = frozenset(
         "receive",
         "record",
         "registry",
+        "revert",
         "repeat",
         "require",
         "retry-failed",

@@ -92,9 +92,10 @@ class SlotPlace:
     @classmethod
     def read(cls, fields: tuple[Any, ...]) -> "SlotPlace":
         """Make one of the fields of ``_SLOT``, or of ``_OLD_SLOT``."""
-        if len(fields) == 5:
-            return cls(*fields)
-        origin, size, work, work_size, status, version, is_chosen, name = fields
+        origin, size, work, work_size, status, *more = fields
+        if not more:
+            return cls(origin, size, work, work_size, status)
+        version, is_chosen, name = more
         model = DeviceText.of_bytes(name.rstrip(b"\0"))
         return cls(origin, size, work, work_size, status, version, is_chosen, model)
 

@@ -53,6 +53,37 @@ function crc(bytes) {
   return sum >>> 0;
 }
 
+// The functions of the boot ROM that erase and program the flash (datasheet, 2.8.3): a table of codes, a function that
+// looks them up, and for each a breakpoint that is done here. Nothing may be fetched from the flash meanwhile.
+const ROM_LOOKUP = [0x8802, 0x428a, 0xd004, 0x3004, 0x2a00, 0xd1f9, 0x2000, 0x4770, 0x8840, 0x4770];
+const ROM_CODES = ["IF", "EX", "RE", "RP", "FC"];
+const [LOOKUP, FUNCTIONS, TABLE] = [0x40, 0x60, 0x80];
+const rom = new DataView(mcu.bootrom.buffer);
+rom.setUint16(0x14, TABLE, true);
+rom.setUint16(0x18, LOOKUP | 1, true);
+ROM_LOOKUP.forEach((code, i) => rom.setUint16(LOOKUP + 2 * i, code, true));
+ROM_CODES.forEach((code, i) => {
+  rom.setUint16(FUNCTIONS + 4 * i, 0xbe00 | i, true); // a breakpoint
+  rom.setUint16(FUNCTIONS + 4 * i + 2, 0x4770, true); // and back
+  rom.setUint16(TABLE + 4 * i, code.charCodeAt(0) | (code.charCodeAt(1) << 8), true);
+  rom.setUint16(TABLE + 4 * i + 2, (FUNCTIONS + 4 * i) | 1, true);
+});
+
+function fail(text) {
+  console.error(text);
+  process.exit(1);
+}
+
+mcu.onBreak = (number) => {
+  const [offset, argument, third] = mcu.core.registers;
+  const isInFlash = (address) => address >>> 28 === 1;
+  if (isInFlash(mcu.core.LR)) fail("core 0 erases or writes the flash by code that is in it");
+  if (second.isRunning() && isInFlash(second.address())) fail("core 1 runs from the flash while it is written");
+  if (ROM_CODES[number] === "RE") mcu.flash.fill(0xff, offset, offset + argument);
+  if (ROM_CODES[number] !== "RP") return;
+  for (let i = 0; i < third; i++) mcu.flash[offset + i] &= mcu.readUint8(argument + i);
+};
+
 // What the boot ROM does: the first 256 bytes of the flash run in RAM, if their CRC is right.
 function boot() {
   const first = mcu.flash.subarray(0, BOOT_SIZE);

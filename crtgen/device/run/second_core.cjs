@@ -92,6 +92,13 @@ exports.addSecondCore = (RP2040, first) => {
     wakesFirst() {
       return isRunning && goesOn(first.core);
     },
+    isRunning() {
+      return isRunning;
+    },
+    // Where the second core is.
+    address() {
+      return second.core.PC;
+    },
     reset() {
       isRunning = false;
       words = [];

@@ -50,6 +50,7 @@ class _FlashView:
     mpu: str
     has_caches: bool
     slots: SlotsView
+    second_core: str
     watchdog: None = None
 
 
@@ -172,5 +173,6 @@ def _flash(firmware: FirmwareRequest) -> str:
         mpu=protection(board.core),
         has_caches=board.core.has_caches and board.is_real,
         slots=slots_view(board, slots, 0, "crt_flash_board"),
+        second_core=board.second_core if firmware.request.cores == 2 else "",
     )
     return render("project/common/crt_flash_board.c.j2", v=view)

@@ -73,6 +73,11 @@ void crt_both(void (*first)(const void *call), void (*second)(const void *call),
     }
 }
 
+int crt_second_waits(void)
+{
+    return crt_load(&crt_pair.done) != 0u;
+}
+
 void crt_worker(void)
 {
     crt_store(&crt_pair.done, 1u);

@@ -29,7 +29,7 @@ from crtgen.lab.measure.verification import verify
 from crtgen.lab.sweep.address import content_digest
 from crtgen.lab.sweep.job import Job, run_job
 from crtgen.network.ir import Array, Value
-from tests.support import ROOT, model_path, models_dir, nightly, require_tool
+from tests.support import ROOT, model_path, models_dir, nightly, require_rp2040js, require_tool
 
 pytestmark = pytest.mark.qemu
 
@@ -359,3 +359,22 @@ def test_what_is_in_the_slots_is_told_by_name(tmp_path: Path) -> None:
             "b    digits    4  the previous one",
             "ram               empty",
         ]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_simulated_pico_is_out_of_its_flash_while_that_is_written(cores: int) -> None:
+    """The simulator ends if a core fetches from the flash meanwhile. The second core still computes afterwards."""
+    require_rp2040js()
+    compiled = crtgen.load(DIGITS).compile(board="rpi_pico", cores=cores)
+    digits = crtgen.load(DIGITS)
+    assert isinstance(digits, Model)
+    image = make_slot(crtgen.load(DIGITS).compile(board="rpi_pico"), "a", version=5)
+    with compiled.generate(slots=True).build().run(site=Site(simulate=True)) as session:
+        push(session.client, image)
+        state = session.client.slots()
+        assert state is not None
+        assert (state.active, state.places[0].version, str(state.places[0].model)) == (0, 5, "digits")
+        _assert_exact(session.client, digits)
+        (inputs,) = _runs(digits, 1)
+        (expected,) = _expected(digits, [inputs])
+        np.testing.assert_array_equal(session.infer(*inputs)[0], expected[0])

@@ -20,7 +20,7 @@ from crtgen.device.run.rp2040 import find_rp2040js
 from crtgen.firmware.builder import binary, read_content
 from crtgen.lab.measure.verification import verify
 from tests.firmware.project.building import build, build_toy, toy_project
-from tests.support import ROOT, absent, model_path, nightly, require_tool
+from tests.support import ROOT, absent, model_path, nightly, require_rp2040js, require_tool
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
 
@@ -39,10 +39,7 @@ def _node(request: pytest.FixtureRequest) -> None:
     """Tests with the Pico need Node and rp2040js."""
     if "pico" not in request.node.name and "boot_code" not in request.node.name:
         return
-    try:
-        find_rp2040js()
-    except ToolMissingError as error:
-        absent(str(error), error.hint)
+    require_rp2040js()
 
 
 @pytest.mark.parametrize(

@@ -12,4 +12,7 @@ void crt_both(void (*first)(const void *call), void (*second)(const void *call),
 /* On the second core, for ever: waits for halves, and computes them. The two cores have to see the same memory. */
 void crt_worker(void);
 
+/* 1 once the second core is in crt_worker, else 0. */
+int crt_second_waits(void);
+
 #endif

@@ -196,6 +196,7 @@ static int32_t crt_field_slots(const struct crt_field *field, const struct crt_f
         .log = field->log,
         .log_size = field->log_size,
         .tries = field->tries,
+        .builtin = 1,
     };
     field->slots->active = -1;
     if (port->flash == NULL) {

@@ -63,6 +63,17 @@ int32_t crt_slots_check(const struct crt_slots *slots, uint32_t slot)
     return crt_slot_check(&place);
 }
 
+/* The program's own model, if it has one, is behind those of the slots. */
+static int crt_slots_is_own(const struct crt_slots *slots, uint32_t number)
+{
+    return (slots->config.builtin != 0u) && (number == slots->config.count);
+}
+
+static int crt_slots_is_model(const struct crt_slots *slots, uint32_t number)
+{
+    return (number < slots->config.count) || crt_slots_is_own(slots, number);
+}
+
 /* The newest record that is whole. One that is torn is none. */
 static int crt_slots_read(struct crt_slots *slots)
 {
@@ -74,7 +85,7 @@ static int crt_slots_read(struct crt_slots *slots)
         const int32_t error =
             crt_flash_read(slots->config.flash, slots->config.log + offset, &record, (uint32_t)sizeof record);
         const int whole = (error == 0) && (record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED)) &&
-                          (record.active < slots->config.count) && (record.previous < slots->config.count);
+                          crt_slots_is_model(slots, record.active) && crt_slots_is_model(slots, record.previous);
         if (whole && (!found || ((int32_t)(record.sequence - slots->last.sequence) > 0))) {
             slots->last = record;
             slots->newest = slots->config.log + offset;
@@ -130,16 +141,25 @@ static int crt_slots_keeps(const struct crt_slots *slots, uint32_t slot)
 
 static int32_t crt_slots_use(struct crt_slots *slots, uint32_t slot)
 {
+    if (crt_slots_is_own(slots, slot)) {
+        slots->active = -1;
+        slots->slot.header = NULL;
+        slots->slot.entry = NULL;
+        return CRT_OK;
+    }
     const struct crt_slot_place place = crt_slots_place(slots, slot);
     const int32_t error = crt_slot_open(&place, &slots->slot);
     slots->active = (error == CRT_OK) ? (int32_t)slot : -1;
     return error;
 }
 
-/* The first slot that has a model which can be used. */
+/* The first slot that has a model which can be used; none if the program has a model of its own. */
 static int32_t crt_slots_any(struct crt_slots *slots)
 {
     int32_t first = CRT_SLOT_EMPTY;
+    if (slots->config.builtin != 0u) {
+        return crt_slots_use(slots, slots->config.count);
+    }
     for (uint32_t slot = 0; slot < slots->config.count; slot++) {
         const int32_t error = crt_slots_use(slots, slot);
         if (error == CRT_OK) {
@@ -258,10 +278,12 @@ int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot)
         return crt_slots_use(slots, slot);
     }
     const struct crt_slots_record *last = &slots->last;
-    const uint32_t good = (slots->newest == 0u) ? slot : (last->trial != 0u) ? last->previous : last->active;
+    const uint32_t first = (slots->config.builtin != 0u) ? slots->config.count : slot;
+    const uint32_t good = (slots->newest == 0u) ? first : (last->trial != 0u) ? last->previous : last->active;
     const int on_trial = (slot != good) && (slots->config.tries > 0u);
     error = crt_slots_decide(slots, slot, good, on_trial ? slots->config.tries : 0u, on_trial ? 1u : 0u);
-    return ((error == CRT_OK) && (slots->active < 0)) ? crt_slots_use(slots, slot) : error;
+    return ((error == CRT_OK) && (slots->active < 0) && (slots->config.builtin == 0u)) ? crt_slots_use(slots, slot)
+                                                                                     : error;
 }
 
 int32_t crt_slots_load(struct crt_slots *slots, uint32_t slot, const struct crt_slots_source *source)
@@ -315,6 +337,6 @@ int32_t crt_slots_revert(struct crt_slots *slots)
     if ((slots->newest == 0u) || (last->previous == last->active)) {
         return CRT_ERR_STATE;
     }
-    const int32_t error = crt_slots_check(slots, last->previous);
+    const int32_t error = crt_slots_is_own(slots, last->previous) ? CRT_OK : crt_slots_check(slots, last->previous);
     return (error == CRT_OK) ? crt_slots_decide(slots, last->previous, last->active, 0, 0) : error;
 }

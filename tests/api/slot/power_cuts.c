@@ -141,6 +141,7 @@ static void make_image_for(uint8_t *image, uint32_t slot, uint32_t version)
 }
 
 static struct crt_slots slots;
+static uint8_t builtin; /* 1: the program has version 1 itself, and gives up the first model in a slot */
 
 static int32_t start(void)
 {
@@ -156,14 +157,14 @@ static int32_t start(void)
     }
     const struct crt_slots_config config = {.flash = &kept, .places = places, .count = 2,
                                             .log = (uintptr_t)flash + 2 * SLOT, .log_size = 2 * erase_size,
-                                            .tries = TRIES};
+                                            .tries = TRIES, .builtin = builtin};
     return crt_slots_start(&slots, &config);
 }
 
 static void update(uint32_t version)
 {
     uint8_t image[IMAGE];
-    const uint32_t other = 1u - (uint32_t)slots.active;
+    const uint32_t other = (slots.active == 0) ? 1u : 0u;
     const uint32_t step = (write_size > 64u) ? write_size : 64u;
     expect(crt_slots_check(&slots, other) == CRT_OK || crt_slots_commit(&slots, other) != CRT_OK, "what is torn is committed");
     if (crt_slots_begin(&slots, other) == CRT_ERR_STATE) {
@@ -181,18 +182,25 @@ static void update(uint32_t version)
 
 static uint32_t base, target, phase, seen;
 
+/* Whether the model of this phase is confirmed. */
+static int keeps(void)
+{
+    return phase % 2 == builtin;
+}
+
 /* One life, from a start to the next. */
 static void live(void)
 {
     expect(start() == CRT_OK, "no model runs");
-    const uint32_t version = slots.slot.header->version;
+    expect(slots.active >= 0 || builtin, "no slot is open");
+    const uint32_t version = (slots.active < 0) ? 1u : slots.slot.header->version;
     expect(version == base || version == target, "a model runs that is neither the old nor the new one");
     if (version == target && target != base) {
         seen = 1;
-        expect(slots.last.trial != 0 || phase % 2 == 0, "a model is confirmed that was never");
-        expect(slots.last.trial == 0 || crt_slots_begin(&slots, 1u - (uint32_t)slots.active) == CRT_ERR_STATE,
+        expect(slots.last.trial != 0 || keeps(), "a model is confirmed that was never");
+        expect(slots.last.trial == 0 || slots.last.previous > 1u || crt_slots_begin(&slots, 1u - (uint32_t)slots.active) == CRT_ERR_STATE,
                "the model before one on trial can be erased");
-        if (phase % 2 == 0) {
+        if (keeps()) {
             expect(crt_slots_confirm(&slots) == CRT_OK, "a confirmation fails");
             base = target;
             target++;
@@ -201,7 +209,7 @@ static void live(void)
         }
         return;
     }
-    if (seen != 0 && phase % 2 != 0) { /* given up, as it should be */
+    if (seen != 0 && !keeps()) { /* given up, as it should be */
         target++;
         phase++;
         seen = 0;
@@ -224,8 +232,10 @@ static int run(uint64_t first)
     target = 2;
     phase = seen = 0;
     make_image_for(image, 0, 1);
-    memcpy(flash, image, IMAGE);
-    expect(start() == CRT_OK && slots.active == 0, "the first model does not run");
+    if (!builtin) {
+        memcpy(flash, image, IMAGE);
+    }
+    expect(start() == CRT_OK && slots.active == (builtin ? -1 : 0), "the first model does not run");
     cut = operations + first;
     for (volatile int lives = 0; phase < 4; lives++) {
         expect(lives < 200, "there is no end");
@@ -251,6 +261,7 @@ int main(int argc, char **argv)
         write_size = shapes[seed % 5][1];
         noise = seed * 2654435761u;
         corrects = write_size >= 8u && seed % 2u != 0;
+        builtin = (uint8_t)(seed / 2u % 2u);
         for (uint64_t first = 1; run(first) != 0; first++) {
         }
     }

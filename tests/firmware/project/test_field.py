@@ -299,11 +299,15 @@ int main(void)
     (void)digits_run_newest(&inputs, &outputs);
     printf("built-in %d\n", crt_field_slot(&digits_field) == NULL);
     printf("update %d\n", (int)crt_field_update(&digits_field, &source));
-    printf("version %u\n", (unsigned)crt_field_slot(&digits_field)->header->version);
+    printf("still built-in %d\n", crt_field_slot(&digits_field) == NULL);
+    printf("again %d\n", (int)crt_field_start(&digits_field, &port));
+    printf("version %u, trial %d\n", (unsigned)crt_field_slot(&digits_field)->header->version,
+           digits_field.slots->last.trial);
     (void)digits_run_newest(&inputs, &outputs);
     crt_field_send(&digits_field, &port);
     port.verify = refuse;
     printf("unsigned %d\n", (int)crt_field_start(&digits_field, &port));
+    printf("built-in %d\n", crt_field_slot(&digits_field) == NULL);
     source.size = 40;
     printf("short %d\n", (int)crt_field_update(&digits_field, &source));
     port.flash = NULL;
@@ -341,8 +345,8 @@ def test_a_slot_of_a_library(framework: str, tmp_path: Path) -> None:
     lines = emulated(root / "app.elf")
     told = [line for line in lines if not line.startswith("crt ")]
     assert told == [
-        *("start -32", "built-in 1", "update 0", "version 7"),
-        *("unsigned -36", "short -34", "no flash -1"),
+        *("start 0", "built-in 1", "update 0", "still built-in 1", "again 0", "version 7, trial 1"),
+        *("unsigned 0", "built-in 1", "short -34", "no flash -1"),
     ]
     (log := tmp_path / "log").write_text("\n".join(lines))
     memory = read_field_log(log, "digits").boxes["digits"]

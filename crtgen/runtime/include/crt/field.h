@@ -70,8 +70,8 @@ struct crt_field {
 
 /*
  * Call this first, at each start. A black box that RAM does not have any more is loaded from storage, then the slots
- * start. Returns 0, or why there is no model in a slot: CRT_SLOT_EMPTY at the first start, CRT_ERR_ARGUMENT for a port
- * that cannot work. The built-in models run in any case.
+ * start. Returns 0, or CRT_ERR_ARGUMENT for a flash or slots that cannot work. The built-in model runs while no slot has
+ * a good one that was decided for: see crt_field_slot.
  */
 int32_t crt_field_start(const struct crt_field *field, const struct crt_field_port *port);
 

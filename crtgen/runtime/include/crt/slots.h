@@ -38,6 +38,12 @@ struct crt_slots_config {
 
     /* Starts within which a new model has to be confirmed; 0: it needs no confirmation. */
     uint8_t tries;
+
+    /*
+     * Not 0: the program has a model of its own, which runs while no slot is open. The first model in a slot is then on
+     * trial like any other, and the program's own one is the model before it. In records it has the number `count`.
+     */
+    uint8_t builtin;
 };
 
 /* Read nothing from it but `active` and `slot`. */

@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _SlotRow:
     """A slot by name; ``version`` is None without a model, ``state`` is for people."""
 
     slot: str
@@ -76,9 +76,9 @@ def command(
         out.result(data, render)
 
 
-def _rows(state: SlotsState, names: tuple[str, ...]) -> list[_Row]:
+def _rows(state: SlotsState, names: tuple[str, ...]) -> list[_SlotRow]:
     return [
-        _Row(
+        _SlotRow(
             slot=name,
             model=str(place.model),
             version=None if place.status else place.version,

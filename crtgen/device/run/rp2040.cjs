@@ -187,4 +187,7 @@ process.stdin.on("data", (data) => {
   boot();
   run();
 });
+process.on("SIGUSR2", () => {
+  restart = true; // somebody presses reset
+});
 process.stdin.on("end", () => process.exit(0));

@@ -71,7 +71,7 @@ static int crt_slots_is_own(const struct crt_slots *slots, uint32_t number)
 
 static int crt_slots_is_model(const struct crt_slots *slots, uint32_t number)
 {
-    return (number < slots->config.count) || crt_slots_is_own(slots, number);
+    return (number < slots->config.count) || (crt_slots_is_own(slots, number) != 0);
 }
 
 /* The newest record that is whole. One that is torn is none. */
@@ -85,7 +85,7 @@ static int crt_slots_read(struct crt_slots *slots)
         const int32_t error =
             crt_flash_read(slots->config.flash, slots->config.log + offset, &record, (uint32_t)sizeof record);
         const int whole = (error == 0) && (record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED)) &&
-                          crt_slots_is_model(slots, record.active) && crt_slots_is_model(slots, record.previous);
+                          (crt_slots_is_model(slots, record.active) != 0) && (crt_slots_is_model(slots, record.previous) != 0);
         if (whole && (!found || ((int32_t)(record.sequence - slots->last.sequence) > 0))) {
             slots->last = record;
             slots->newest = slots->config.log + offset;
@@ -141,7 +141,7 @@ static int crt_slots_keeps(const struct crt_slots *slots, uint32_t slot)
 
 static int32_t crt_slots_use(struct crt_slots *slots, uint32_t slot)
 {
-    if (crt_slots_is_own(slots, slot)) {
+    if (crt_slots_is_own(slots, slot) != 0) {
         slots->active = -1;
         slots->slot.header = NULL;
         slots->slot.entry = NULL;
@@ -337,6 +337,6 @@ int32_t crt_slots_revert(struct crt_slots *slots)
     if ((slots->newest == 0u) || (last->previous == last->active)) {
         return CRT_ERR_STATE;
     }
-    const int32_t error = crt_slots_is_own(slots, last->previous) ? CRT_OK : crt_slots_check(slots, last->previous);
+    const int32_t error = (crt_slots_is_own(slots, last->previous) != 0) ? CRT_OK : crt_slots_check(slots, last->previous);
     return (error == CRT_OK) ? crt_slots_decide(slots, last->previous, last->active, 0, 0) : error;
 }

@@ -1,0 +1,170 @@
+"""The product of examples/product: updated, cut off, rolled back, and its failure found on the desk.
+
+In QEMU a reset is asked for at the monitor, on the simulated Pico by a signal.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import crtgen
+from crtgen.api import Model
+from crtgen.api.slot import make_slot
+from crtgen.base.errors import LinkTimeoutError
+from crtgen.boards import find_board
+from crtgen.cli.app import app
+from crtgen.device.run.rp2040 import start_rp2040
+from crtgen.lab.measure.cases import read_cases
+from crtgen.lab.measure.layers import verify_layers
+from tests.support import ROOT, require_rp2040js, require_tool
+
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(400)]
+
+EXAMPLE = ROOT / "examples" / "product"
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+def _loaded(name: str) -> Any:
+    spec = spec_from_file_location(f"product_{name}", EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+Product = _loaded("product").Product
+
+
+def _built(board: str, folder: Path) -> Path:
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi")
+    cmake = require_tool("cmake")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in (
+        [cmake, "-S", str(EXAMPLE), "-B", str(folder), "-G", "Ninja", f"-DBOARD={board}"],
+        [cmake, "--build", str(folder)],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning:" not in done.stdout + done.stderr
+    return folder / "product.elf"
+
+
+@contextmanager
+def _in_qemu(image: Path) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """The product, and what resets it."""
+    line, monitor = image.parent / "line", image.parent / "monitor"
+    line_end, monitor_end = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    for end, path in ((line_end, line), (monitor_end, monitor)):
+        end.bind(str(path))
+        end.listen(1)
+        end.settimeout(60)
+    command = [
+        *(
+            require_tool("qemu-system-arm"),
+            "-machine",
+            "mps2-an386",
+            "-display",
+            "none",
+            "-kernel",
+            str(image),
+        ),
+        *("-monitor", f"unix:{monitor}", "-serial", f"unix:{line}"),
+    ]
+    with subprocess.Popen(command) as device:
+        try:
+            asked, _ = monitor_end.accept()
+            serial, _ = line_end.accept()
+            serial.settimeout(60)
+            yield Product(serial.sendall, lambda: serial.recv(4096)), lambda: asked.sendall(b"system_reset\n")
+        finally:
+            device.kill()
+
+
+@contextmanager
+def _on_a_pico(image: Path) -> Iterator[tuple[Any, Callable[[], None]]]:
+    device = start_rp2040(image, find_board("rpi_pico"))
+
+    def receive() -> bytes:
+        try:
+            return device.stream.read(1.0)
+        except LinkTimeoutError:
+            return b""
+
+    process = device.process
+    assert process is not None
+    try:
+        yield Product(device.stream.write, receive), lambda: os.kill(process.pid, signal.SIGUSR2)
+    finally:
+        device.close()
+
+
+@pytest.mark.parametrize("board", ["mps2_an386", "rpi_pico"])
+def test_a_failure_in_the_field_is_found_on_the_desk(board: str, tmp_path: Path) -> None:
+    if board == "rpi_pico":
+        require_rp2040js()
+    image = _built(board, tmp_path / "build")
+    bad = tmp_path / "v2" / "digits.tflite"
+    _loaded("spoil").main(DIGITS, "conv2d_1", bad)
+    files = {
+        version: make_slot(crtgen.load(file).compile(board), slot, version=version).data
+        for version, file, slot in ((2, bad, "a"), (3, DIGITS, "b"))
+    }
+    with (_in_qemu if board == "mps2_an386" else _on_a_pico)(image) as (product, reset):
+        own = ["start: built-in", "self-test: right", "ready"]
+        assert product.until("ready") == own
+        answers = [product.read() for _ in range(3)]
+        assert product.update(files[2], cut=len(files[2]) // 2) == "cut"
+        reset()
+        assert product.until("ready") == own, "a cut in the middle leaves the old model"
+        assert product.update(b"nonsense" * 20) == "update -32"
+        assert product.update(files[2]) == "update 0"
+        tried = product.until("ready")
+        assert tried.count("start: slot 0, version 2, on trial") == 3
+        assert tried.count("self-test: WRONG") == 3
+        assert tried[-3:] == own, "rolled back"
+        assert [product.read() for _ in range(3)] == answers
+        assert product.update(files[3]) == "update 0"
+        good = ["start: slot 1, version 3, on trial", "self-test: right", "confirmed", "ready"]
+        assert product.until("ready") == good
+        reset()
+        assert product.until("ready") == ["start: slot 1, version 3", *own[1:]]
+    _find(board, tried, bad, tmp_path)
+
+
+def _find(board: str, told: list[str], bad: Path, folder: Path) -> None:
+    """The log is replayed by both versions of the network, and the layer in which they differ is named."""
+    (log := folder / "log").write_text("\n".join(told))
+    field = folder / "field.npz"
+    words = ["record", str(folder / "build" / "digits"), "--file", str(log), "-o", str(field)]
+    assert "3 runs of digits" in CliRunner().invoke(app, words).output
+    replays = [
+        CliRunner().invoke(app, ["replay", str(field), str(network), "--board", "host"])
+        for network in (bad, DIGITS)
+    ]
+    assert "3 of 3 cases as expected" in replays[0].output, "the device computed what its network says"
+    assert "0 of 3 cases as expected" in replays[1].output
+    good = crtgen.load(DIGITS)
+    assert isinstance(good, Model)
+    plan = good.compile("mps2_an386").plans[0]
+    with crtgen.load(bad).compile("mps2_an386").generate(record=2, profile=True).build().run() as session:
+        cases = read_cases(field, session.model().inputs, session.model().outputs)
+        verdicts = verify_layers(session, plan, cases[:1])
+    assert next(v.layer for v in verdicts if v.wrong) == "conv2d_1"
+
+
+def test_its_page_names_its_files() -> None:
+    page = (ROOT / "docs" / "tutorials" / "product.md").read_text()
+    for name in re.findall(r"`(\w+\.(?:c|h|py|in))`", page):
+        assert (EXAMPLE / name).is_file() or name == "digits_field.h", name

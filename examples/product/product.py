@@ -1,8 +1,8 @@
 """Talks to the product by its serial port.
 
 usage: python product.py PORT read                      reads the next picture
-       python product.py PORT update FILE [--cut BYTES] sends an image of crtgen slot, waits for the restart, or
-                                                        goes away after so many bytes
+       python product.py PORT update FILE [--cut N]     sends an image of crtgen slot, waits for a start,
+                                                        or goes away after N bytes
        python product.py PORT log                       asks for the black box
        python product.py PORT wait TEXT                 waits for a line
 

@@ -56,6 +56,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "slot": "Make a model's image for a slot.",
         "push": "Write an image for a slot to a running device.",
         "record": "Read what a device remembers of its last runs.",
+        "collect": "Write samples of a running device into labelled files.",
         "replay": "Run what a device recorded, here or on a board, and compare.",
         "slots": "Say what a device has in its slots, confirm it or go back.",
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",

@@ -7,20 +7,32 @@ between. A device sends the same box again and again; the last one that is compl
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.base import files
 from crtgen.base.errors import UsageError
 
-__all__ = ["FieldLog", "read_field_log"]
+__all__ = ["FieldLine", "FieldLog", "field_lines", "read_field_log"]
 
 _LINE = re.compile(
-    rb"crt (box|drift) ([A-Za-z_]\w{0,31}) ([0-9a-f]{8}) ([0-9a-f]{8}) "
+    rb"crt (box|drift|take) ([A-Za-z_]\w{0,31}) ([0-9a-f]{8}) ([0-9a-f]{8}) "
     rb"((?:[0-9a-f]{2}){1,32}) ([0-9a-f]{8})(?![0-9a-f])"
 )
 _MOST = 1 << 24  # bytes of a black box
 _BOX = b"CRTB"  # how the memory itself begins, if crt_record_dump wrote the file
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLine:
+    """A line: ``data`` from ``offset`` on, of ``total`` bytes."""
+
+    kind: str
+    model: str
+    total: int
+    offset: int
+    data: bytes
 
 
 class FieldLog:
@@ -32,18 +44,18 @@ class FieldLog:
         self.damaged = 0
         self._open: dict[tuple[str, str], bytearray] = {}
 
-    def take(self, kind: str, model: str, total: int, offset: int, data: bytes) -> None:
+    def take(self, line: FieldLine) -> None:
         """Add a line. One that does not continue the one before it leaves its box incomplete."""
-        key = (kind, model)
-        if offset == 0:
+        key = (line.kind, line.model)
+        if line.offset == 0:
             self._open[key] = bytearray()
         part = self._open.get(key)
-        if part is None or len(part) != offset or offset + len(data) > min(total, _MOST):
+        if part is None or len(part) != line.offset or line.offset + len(line.data) > min(line.total, _MOST):
             self._open.pop(key, None)
             return
-        part += data
-        if len(part) == total:
-            (self.boxes if kind == "box" else self.counts)[model] = bytes(self._open.pop(key))
+        part += line.data
+        if len(part) == line.total:
+            (self.boxes if line.kind == "box" else self.counts)[line.model] = bytes(self._open.pop(key))
 
 
 def read_field_log(path: Path, model: str) -> FieldLog:
@@ -56,8 +68,10 @@ def read_field_log(path: Path, model: str) -> FieldLog:
     if data.startswith(_BOX):
         log.boxes[model] = data
         return log
-    for kind, name, total, offset, part in _lines(data, log):
-        log.take(kind, name, total, offset, part)
+    lines, log.damaged = field_lines(data)
+    for line in lines:
+        if line.kind != "take":
+            log.take(line)
     if model not in log.boxes:
         text = f"the log has no complete black box of {model}"
         if log.damaged:
@@ -67,10 +81,14 @@ def read_field_log(path: Path, model: str) -> FieldLog:
     return log
 
 
-def _lines(data: bytes, log: FieldLog) -> Iterator[tuple[str, str, int, int, bytes]]:
-    for found in _LINE.finditer(data):
-        kind, model, total, offset, part, crc = found.groups()
-        if zlib.crc32(found[0][: -len(crc) - 1]) != int(crc, 16):
-            log.damaged += 1
+def field_lines(data: bytes) -> tuple[Sequence[FieldLine], int]:
+    """Return the lines in a text, and how many others are damaged."""
+    found, damaged = [], 0
+    for match in _LINE.finditer(data):
+        kind, model, total, offset, part, crc = match.groups()
+        if zlib.crc32(match[0][: -len(crc) - 1]) != int(crc, 16):
+            damaged += 1
             continue
-        yield kind.decode(), model.decode(), int(total, 16), int(offset, 16), bytes.fromhex(part.decode())
+        numbers = int(total, 16), int(offset, 16)
+        found.append(FieldLine(kind.decode(), model.decode(), *numbers, bytes.fromhex(part.decode())))
+    return found, damaged

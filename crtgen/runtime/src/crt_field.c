@@ -12,8 +12,6 @@
 #include <crt/slots.h>
 #endif
 
-#if defined(CRT_RECORD) || defined(CRT_DRIFT)
-
 #define CRT_FIELD_EACH 32u /* bytes of a line */
 #define CRT_FIELD_NAME 32u /* letters of a model's name */
 
@@ -39,23 +37,31 @@ static void crt_field_hex(struct crt_field_line *line, uint32_t value, uint32_t 
     }
 }
 
+/* What the lines of some bytes have in common; the first byte is at `base` of a stream. */
+struct crt_field_stream {
+    const struct crt_field_port *port;
+    const char *kind;
+    const char *model;
+    uint32_t base;
+};
+
 /* "crt KIND MODEL TOTAL OFFSET BYTES CRC", numbers in hexadecimal; the CRC is that of the text before it. */
-static void crt_field_lines(const struct crt_field_port *port, const char *kind, const struct crt_field_model *model,
-                            const uint8_t *bytes, uint32_t total)
+static void crt_field_lines(const struct crt_field_stream *stream, const uint8_t *bytes, uint32_t total)
 {
+    const struct crt_field_port *port = stream->port;
     for (uint32_t offset = 0; offset < total; offset += CRT_FIELD_EACH) {
         const uint32_t left = total - offset;
         const uint32_t count = (left < CRT_FIELD_EACH) ? left : CRT_FIELD_EACH;
         struct crt_field_line line;
         line.size = 0;
         crt_field_text(&line, "crt ", 4u);
-        crt_field_text(&line, kind, CRT_FIELD_NAME);
+        crt_field_text(&line, stream->kind, CRT_FIELD_NAME);
         crt_field_text(&line, " ", 1u);
-        crt_field_text(&line, model->name, CRT_FIELD_NAME);
+        crt_field_text(&line, stream->model, CRT_FIELD_NAME);
         crt_field_text(&line, " ", 1u);
-        crt_field_hex(&line, total, 8u);
+        crt_field_hex(&line, stream->base + total, 8u);
         crt_field_text(&line, " ", 1u);
-        crt_field_hex(&line, offset, 8u);
+        crt_field_hex(&line, stream->base + offset, 8u);
         crt_field_text(&line, " ", 1u);
         for (uint32_t i = 0; i < count; i++) {
             crt_field_hex(&line, bytes[offset + i], 2u);
@@ -68,6 +74,18 @@ static void crt_field_lines(const struct crt_field_port *port, const char *kind,
     }
 }
 
+void crt_field_capture(const struct crt_field_port *port, const char *model, uint32_t *position, const void *data,
+                       uint32_t size)
+{
+    const struct crt_field_stream stream = {port, "take", model, *position};
+    if (port->write != NULL) {
+        crt_field_lines(&stream, data, size);
+    }
+    *position += size;
+}
+
+#if defined(CRT_RECORD) || defined(CRT_DRIFT)
+
 void crt_field_send(const struct crt_field *field, const struct crt_field_port *port)
 {
     if (port->write == NULL) {
@@ -77,14 +95,16 @@ void crt_field_send(const struct crt_field *field, const struct crt_field_port *
         const struct crt_field_model *model = &field->models[i];
 #ifdef CRT_RECORD
         if (model->recorder != NULL) {
-            crt_field_lines(port, "box", model, model->recorder->memory, crt_record_size(model->recorder));
+            const struct crt_field_stream stream = {port, "box", model->name, 0u};
+            crt_field_lines(&stream, model->recorder->memory, crt_record_size(model->recorder));
         }
 #endif
 #ifdef CRT_DRIFT
         if (model->drift != NULL) {
             uint8_t counts[CRT_DRIFT_CBOR];
             const size_t size = crt_drift_cbor(model->drift, counts, sizeof counts);
-            crt_field_lines(port, "drift", model, counts, (uint32_t)size);
+            const struct crt_field_stream stream = {port, "drift", model->name, 0u};
+            crt_field_lines(&stream, counts, (uint32_t)size);
         }
 #endif
     }

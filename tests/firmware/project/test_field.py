@@ -16,7 +16,7 @@ from crtgen.base.errors import UsageError
 from crtgen.base.resources import runtime_dir
 from crtgen.cli.app import app
 from crtgen.firmware.project import FRAMEWORKS
-from crtgen.lab.measure.field_log import read_field_log
+from crtgen.lab.measure.field_log import field_lines, read_field_log
 from crtgen.lab.measure.recording import read_memory, runs_of
 from tests.firmware.project.frameworks import LINK, STARTUP, emulated, run
 from tests.firmware.project.test_exports import AS_EXPECTED, sketch
@@ -357,6 +357,23 @@ def test_a_slot_of_a_library(framework: str, tmp_path: Path) -> None:
     (expected,) = next(iter(model.graph.run([(found.inputs[0],)])))
     np.testing.assert_array_equal(found.outputs[0], expected)
     assert found.inputs[0].max() == 3
+
+
+@pytest.mark.cc
+def test_the_example_of_a_pipeline_captures(tmp_path: Path) -> None:
+    """With one definition each sample that the sensor gives goes to the log, before it is used."""
+    gcc, root = require_tool("gcc"), tmp_path / "lib"
+    artefacts.compiled_for("host", "pipeline").generate("library", record=2).extract(root)
+    code = [path for path in (root / "model").iterdir() if path.suffix == ".c"]
+    strict = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-DCRT_CAPTURE_SAMPLES")
+    folders = ("-Imodel", "-Iruntime/include")
+    run(gcc, *strict, *folders, "example/main.c", *code, "-lm", "-o", "example.out", where=root)
+    taken = [
+        line for line in field_lines(run("./example.out", where=root).encode())[0] if line.kind == "take"
+    ]
+    assert [(line.model, line.offset, len(line.data)) for line in taken] == [
+        ("seen", 16 * row, 16) for row in range(16)
+    ]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -89,6 +89,14 @@ int32_t crt_field_keep(const struct crt_field *field, const struct crt_field_por
 void crt_field_send(const struct crt_field *field, const struct crt_field_port *port);
 
 /*
+ * Send samples of a sensor, or an input of a model, as such lines: `crtgen collect` makes files of them, labelled for a
+ * training. `position` counts the bytes that were sent; a jump, or 0, begins a new file. A line has 32 bytes and takes
+ * about 110 letters, so a serial port of 1 Mbaud carries 29 KB a second.
+ */
+void crt_field_capture(const struct crt_field_port *port, const char *model, uint32_t *position, const void *data,
+                       uint32_t size);
+
+/*
  * Take an image of `crtgen slot` from a file, a modem or a radio: it is written into the slot that it was made for,
  * checked and committed, and runs from the next start on, on trial until crt_slots_confirm. A cut of the power at any
  * time leaves the old model or the new one. Returns 0, CRT_SLOT_ELSEWHERE for an image for no slot of this library, or

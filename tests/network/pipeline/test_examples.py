@@ -77,6 +77,35 @@ _LINES = """
     }
 """
 
+# A copy of the example during which a line comes in: the interrupt of the DMA.
+_INTERRUPTED = """
+#include <string.h>
+static int is_interrupted;
+void heard_line_is_in(void);
+static void *interrupted(void *to, const void *from, size_t size)
+{
+    (void)memcpy(to, from, size);
+    if (is_interrupted) {
+        is_interrupted = 0;
+        heard_line_is_in();
+    }
+    return to;
+}
+#define memcpy interrupted
+"""
+_OVERWRITTEN = """
+    static const uint8_t rows[][20] = {DATA};
+    for (uint32_t frame = 0; frame < COUNT / HEARD_HEIGHT; frame++) {
+        heard_frame_begins();
+        for (uint32_t line = 0; line < HEARD_HEIGHT; line++) {
+            (void)(memcpy)(heard_next_line(), rows[(frame * HEARD_HEIGHT) + line], 20);
+            heard_line_is_in();
+            is_interrupted = (frame == 1) && (line == 15);
+            poll();
+        }
+    }
+"""
+
 
 def _run(folder: Path, file: Path, body: str, data: npt.NDArray[np.generic], machine: str) -> list[str]:
     """The events of the example's program."""
@@ -88,7 +117,8 @@ def _run(folder: Path, file: Path, body: str, data: npt.NDArray[np.generic], mac
     rows = [",".join(map(str, row)) for row in data] if data.ndim > 1 else []
     numbers = ",".join(f"{{{row}}}" for row in rows) if rows else ",".join(map(str, data))
     body = body.replace("DATA", numbers).replace("COUNT", f"{len(data)}U")
-    return run_main(folder, _MAIN.replace("BODY", body).replace("NAME", "heard"), machine)
+    main = _MAIN.replace("BODY", body).replace("NAME", "heard")
+    return run_main(folder, (_INTERRUPTED if "is_interrupted" in body else "") + main, machine)
 
 
 _MACHINES = [pytest.param("", marks=pytest.mark.cc), pytest.param("mps2_an386", marks=pytest.mark.qemu)]
@@ -118,8 +148,11 @@ def test_a_sensor_with_a_fifo(tmp_path: Path, machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", _MACHINES)
-def test_lines_of_a_camera(tmp_path: Path, machine: str) -> None:
-    """Three frames, of which the second one is lost, as its lines came in while nobody took them."""
+@pytest.mark.parametrize("body", [_LINES, _OVERWRITTEN], ids=["late", "overwritten"])
+def test_lines_of_a_camera(tmp_path: Path, machine: str, body: str) -> None:
+    """Three frames, of which the second one is lost: its lines came in while nobody took them, or while one
+    was read.
+    """
     file = tmp_path / "seen.toml"
     sensor = (
         '[pipeline]\nname = "heard"\nsensor = { kind = "image", width = 20, height = 16, format = "grey" }\n'
@@ -130,4 +163,4 @@ def test_lines_of_a_camera(tmp_path: Path, machine: str) -> None:
     events = twin(load(file), rows)
     assert [event.sample for event in events] == [16, 32, 48]
     wanted = [f"event 16 {events[0].label}", f"event 16 {events[2].label}"]
-    assert _run(tmp_path, file, _LINES, rows, machine) == wanted
+    assert _run(tmp_path, file, body, rows, machine) == wanted

@@ -219,12 +219,15 @@ class Compiled:
 
     def _resident(self, modules: Sequence[CModule]) -> dict[str, tuple[str, ...]]:
         # The symbols of constants by the memory that they are copied to.
-        found: dict[str, tuple[str, ...]] = {}
+        where: dict[str, str] = {}
         for module, memories in zip(modules, self.resident, strict=False):
             for layer in module.info.layers:
                 if (memory := memories.get(layer.name)) is not None:
-                    found[memory] = (*found.get(memory, ()), *layer.consts)
-        return found
+                    where |= {symbol: memory for symbol in layer.consts if symbol not in where}
+        return {
+            memory: tuple(symbol for symbol, there in where.items() if there == memory)
+            for memory in dict.fromkeys(where.values())
+        }
 
     def _on_pattern(self) -> dict[str, Sequence[Array]]:
         # Reference outputs of each model for the built-in pattern.

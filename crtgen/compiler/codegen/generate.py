@@ -34,6 +34,7 @@ from crtgen.compiler.codegen.pipeline import pipeline_files
 from crtgen.compiler.codegen.render import render, render_pieces
 from crtgen.compiler.codegen.state import states_of
 from crtgen.compiler.codegen.tidy import tidy
+from crtgen.compiler.codegen.twins import layers_with_twins, packed_key
 from crtgen.compiler.codegen.views import (
     ArrayView,
     FedView,
@@ -136,6 +137,8 @@ class _Generator:
         self.infos: list[LayerInfo] = []
         self.arena = Arena.of(name, plan)
         self.externals = Externals(plan, self.arena)
+        self.twins = layers_with_twins(plan)
+        self.packed: dict[Hashable, str] = {}
 
     def view(self, info: ModelInfo, layers: tuple[LayerView, ...]) -> ModelView:
         inputs = self.tensors("input", info.inputs, 0)
@@ -235,6 +238,9 @@ class _Generator:
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
         layer = step.name
+        twin = packed_key(const) if layer in self.twins else None
+        if twin in self.packed:
+            return self.packed[twin]
         symbol = param_symbol(self.name, self.names[layer], const.name)
         quant = sig.inputs[1].quant if const.name == "weights" and len(sig.inputs) > 1 else None
         text = [f"{const.name} of {layer}", f"{shape_text(const.shape)} {const.dtype}"]
@@ -244,6 +250,8 @@ class _Generator:
         line = comment(", ".join(text))
         self.arrays.append(ArrayView(symbol, const.c_type, const.align, line, const))
         self.sizes.append(const.nbytes)
+        if twin is not None:
+            self.packed[twin] = symbol
         return symbol
 
     def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:

@@ -31,9 +31,13 @@ class LayerSize:
 def layer_sizes(
     layers: Sequence[LayerInfo], symbols: Sequence[SizedSymbol], frames: Mapping[str, int]
 ) -> tuple[LayerSize, ...]:
-    """The layers in their order; ``frames`` has the depth of the stack by function."""
+    """The layers in their order; ``frames`` has the depth of the stack by function.
+
+    An array that several layers read counts for the first of them.
+    """
     sizes = {symbol.name: symbol.size for symbol in symbols}
     users = Counter(layer.function for layer in layers)
+    first = {const: layer.name for layer in reversed(layers) for const in layer.consts}
     return tuple(
         LayerSize(
             name=layer.name,
@@ -41,7 +45,7 @@ def layer_sizes(
             kernel=layer.kernel,
             code=sum(sizes.get(function, 0) for function in (layer.function, *layer.parts)),
             shared_by=users[layer.function] if layer.function else 0,
-            constants=sum(sizes.get(const, 0) for const in layer.consts),
+            constants=sum(sizes.get(const, 0) for const, owner in first.items() if owner == layer.name),
             stack=frames.get(layer.function, 0),
         )
         for layer in layers

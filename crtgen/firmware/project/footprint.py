@@ -15,6 +15,7 @@ from crtgen.base.formats.tables import rows_of
 from crtgen.base.resources import footprints_file
 from crtgen.boards import BOOTS, Board
 from crtgen.compiler.codegen.module import ModelInfo
+from crtgen.compiler.codegen.twins import constants_bytes
 from crtgen.compiler.kernels import Kernel
 from crtgen.compiler.plan import Plan
 from crtgen.firmware.project.firmware import FirmwareRequest
@@ -88,7 +89,7 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
     models = firmware.models
     is_server = firmware.type == "server"
     flash, ram = _rest(firmware, plans)
-    weights = sum(step.kernel.cost.constants for plan in plans for step in plan.all_steps())
+    weights = sum(map(constants_bytes, plans))
     arenas = [firmware.shared_arena] if firmware.shared_arena else [info.arena for info in models]
     arena = sum(size + _GUARD * is_server for size in arenas if size)
     state = sum(info.state for info in models)

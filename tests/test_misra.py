@@ -15,6 +15,8 @@ from tests.support import ROOT, nightly, require_tool
 pytestmark = pytest.mark.cc
 
 _RULE = re.compile(r"misra-c2012-(\d+\.\d+)")
+_OF_ONE_VERSION = {"11.8", "12.1"}
+"""Rules that only cppcheck 2.10 (Debian 12) or only 2.17 (Debian 13) reports."""
 _ROW = re.compile(r"^\| (\d+\.\d+) \| (\w+) \| \S.* \| \S.* \|$", re.MULTILINE)
 
 
@@ -24,6 +26,7 @@ def test_rules_that_are_broken_are_those_of_the_list(tmp_path: Path) -> None:
     model.compile("mps2_an386").generate().extract(tmp_path)
     options = [
         "--addon=misra",
+        "--enable=style",  # without it, cppcheck 2.17 leaves MISRA's rules out
         "-q",
         "--std=c11",
         "--platform=unix32",
@@ -38,7 +41,7 @@ def test_rules_that_are_broken_are_those_of_the_list(tmp_path: Path) -> None:
     found = set(_RULE.findall(done.stderr))
     listed = dict(_ROW.findall((ROOT / "docs" / "misra.md").read_text()))
     assert len(found) > 10
-    assert found == set(listed)
+    assert found ^ set(listed) <= _OF_ONE_VERSION
     assert set(listed.values()) <= {"required", "advisory"}
 
 
@@ -76,7 +79,16 @@ def test_what_is_around_a_pipeline_breaks_no_other_rule(tmp_path: Path, text: st
     crtgen.load(file).compile("mps2_an386").generate("library").extract(tmp_path / "library")
     folders = ["-Imodel", "-Iruntime/include", "example/main.c"]
     sources = [f"model/{path.name}" for path in (tmp_path / "library" / "model").glob("*_pipeline.c")]
-    command = [cppcheck, "--addon=misra", "-q", "--std=c11", "--platform=unix32", *folders, *sources]
+    command = [
+        cppcheck,
+        "--addon=misra",
+        "--enable=style",
+        "-q",
+        "--std=c11",
+        "--platform=unix32",
+        *folders,
+        *sources,
+    ]
     done = subprocess.run(
         command, cwd=tmp_path / "library", capture_output=True, text=True, timeout=300, check=True
     )

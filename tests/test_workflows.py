@@ -2,12 +2,16 @@
 
 import os
 import re
+import subprocess
+import sys
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ci import summary
 from crtgen.compiler.codegen.render import render
 from tests.support import ROOT
 
@@ -24,14 +28,16 @@ def jobs(name: str) -> dict[str, Any]:
 def test_every_script_exists_and_every_job_ends(workflow: Any) -> None:
     for job in jobs(workflow.name).values():
         assert job["timeout-minutes"] <= 60
-        scripts = [step["run"].split()[0] for step in job["steps"] if step.get("run", "").startswith("ci/")]
-        assert scripts
+        words = [step["run"].removeprefix("python ").split()[0] for step in job["steps"] if "run" in step]
+        scripts = [word for word in words if word.startswith("ci/")]
+        assert scripts or "docker" in words
         assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
 
 
 def test_the_two_commands_of_the_readme_are_run() -> None:
     steps = [step for job in jobs("ci.yml").values() for step in job["steps"]]
     runs = [step["run"].split()[0] for step in steps if "run" in step]
+    runs = [run for run in runs if run.startswith("ci/")]
     assert runs == ["ci/demo", "ci/test"]
     text = (ROOT / "README.md").read_text()
     assert all(f"./{run} " in text for run in runs)
@@ -43,10 +49,90 @@ def test_the_other_ci_runs_the_same_command() -> None:
 
 def test_each_test_is_in_one_job() -> None:
     """By its marks: of Python only, with a C compiler of the host, with QEMU."""
-    marks = [each["marks"] for each in jobs("ci.yml")["test"]["strategy"]["matrix"]["include"]]
-    for names in ((), ("cc",), ("qemu",), ("cc", "qemu")):
-        known = {name: name in names for name in ("cc", "qemu")}
-        assert sum(eval(each, {}, known) for each in marks) == 1, names
+    rows = jobs("ci.yml")["test"]["strategy"]["matrix"]["include"]
+    assert {row["container"] for row in rows} == {"debian:12", "debian:13"}
+    for container in ("debian:12", "debian:13"):
+        marks = [row["marks"] for row in rows if row["container"] == container]
+        for names in ((), ("cc",), ("qemu",), ("cc", "qemu")):
+            known = {name: name in names for name in ("cc", "qemu")}
+            assert sum(eval(each, {}, known) for each in marks) == 1, names
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("vendor.github-workflows", WORKFLOWS),
+        ("vendor.github-actions", [ROOT / "action.yml"]),
+    ],
+)
+def test_workflows_are_what_github_takes(schema: str, files: list[Path]) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda p: p.name)
+def test_expressions_name_what_the_matrix_has(workflow: Path) -> None:
+    """A wrong name is an empty text on GitHub, and no error."""
+    for job in jobs(workflow.name).values():
+        used = set(re.findall(r"\$\{\{ matrix\.(\w+) \}\}", str(job)))
+        matrix = job.get("strategy", {}).get("matrix", {})
+        for row in matrix.get("include", [{}] if used else []):
+            assert used <= set(matrix) | set(row)
+
+
+def test_setup_asks_for_npm_where_node_is_alone(tmp_path: Path) -> None:
+    """Whoever stops the set-up in between has one without the other."""
+    tools = (
+        "arm-none-eabi-gcc",
+        "qemu-system-arm",
+        "cc",
+        "gdb-multiarch",
+        "ccache",
+        "cppcheck",
+        "llvm-mca-19",
+    )
+    for name in (*tools, "chromium", "node", "g++", "strace", "python3"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    for file in tmp_path.iterdir():
+        file.chmod(0o755)
+    (tmp_path / "dirname").symlink_to("/usr/bin/dirname")
+    command = ["/bin/bash", str(ROOT / "ci" / "setup"), "dev"]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "  sudo apt-get install -y --no-install-recommends npm"
+
+
+CHECKED = {
+    "entries": [
+        {"model": "kws", "board": "host", "optimize": "size", "changed": True, "flash_bytes": 38092},
+        {"model": "kws", "board": "b|c", "optimize": "size", "changed": False, "locked_by": "gcc 12"},
+    ],
+    "worse": [{"model": "kws", "board": "host", "metric": "flash_bytes", "actual": 38092, "allowed": 30000}],
+    "unproven": ["kws on host: it stopped"],
+    "poor": ["kws on host: accuracy 0.8, at least 0.9 wanted"],
+}
+
+
+def test_the_action_says_what_became_worse() -> None:
+    lines = summary.markdown(CHECKED).splitlines()
+    assert "- :x: kws on host: flash_bytes 38,092, allowed 30,000" in lines
+    assert "| kws | host | size | 38,092 | changed |" in lines
+    assert "| kws | b&#124;c | size |  | locked by gcc 12 |" in lines
+    (run,) = summary.sarif(CHECKED)["runs"]
+    assert [each["message"]["text"] for each in run["results"]] == list(summary.problems(CHECKED))
+    assert len(run["results"]) == 3
+    assert "there is no lock yet" in summary.markdown({"message": "there is no lock yet"})
+    assert "as it was locked" in summary.markdown({"entries": [], "worse": [], "unproven": [], "poor": []})
+
+
+@pytest.mark.nightly
+@pytest.mark.qemu
+def test_what_other_systems_run_runs_here(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "ci" / "elsewhere")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_folder_of_tests_is_left_out(request: pytest.FixtureRequest) -> None:

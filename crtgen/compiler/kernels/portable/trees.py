@@ -28,6 +28,7 @@ second array of keys, in which it has the least integer, and these nodes name th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 
 import numpy as np
 
@@ -194,7 +195,7 @@ def _consts(table: _Table, view: TreesView, own: Sequence[int]) -> Iterator[Cons
 def _work(op: Trees, view: TreesView) -> Work:
     # As many nodes as there are to a leaf on average; which ones, the inputs decide.
     work = Work().block("feature", view.rows * view.features, 1 + view.has_low).block("row", view.rows)
-    work.block("node", view.rows * sum(_depth(op.forest, root) for root in op.forest.roots))
+    work.block("node", view.rows * fsum(_depth(op.forest, root) for root in op.forest.roots))
     work.block("tree", view.rows * view.trees)
     if not view.is_plain:
         leaves = [len(node.scores) for node in op.forest.nodes if node.branch is None]

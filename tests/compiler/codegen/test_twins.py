@@ -74,7 +74,7 @@ def test_it_computes_what_onnx_runtime_does(tmp_path: Path, board: str, target: 
     assert image.size.sizes.flash < compiled.footprint().flash + 2048
     with image.run() as session:
         (y,) = session.infer(x)
-    np.testing.assert_allclose(y, np.asarray(expected, np.float32), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.float32(y), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_size_of_a_layer_counts_what_it_shares(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_states_are_recorded_and_set_again(tmp_path: Path) -> None:
     assert isinstance(model, Model)
     image = model.compile(board="mps2_an386").generate(record=RUNS).build()
     file = tmp_path / "recorded.npz"
-    with image.run() as session:
+    with image.run(counting=True) as session:
         for each in _inputs(model, 13):
             session.infer(*each)
         runs = _read(session)
@@ -91,6 +91,9 @@ def test_states_are_recorded_and_set_again(tmp_path: Path) -> None:
         assert len(runs[0].state) == session.model().state
         write_recording(file, session.model(), runs)
         info = session.model()
+        ticks = session.measure(3 * RUNS).ticks[RUNS:]
+        copied = (max(ticks) - min(ticks)) * session.instructions_per_tick()
+        assert copied < session.model().state / 5, "64 bytes of the states at once, once in half of the runs"
     assert read_cases(file, info.inputs, info.outputs)[0].state == runs[0].state
     for board in ("host", "mps2_an385"):
         done = CliRunner().invoke(app, ["replay", str(file), str(network), "--board", board, "--json"])

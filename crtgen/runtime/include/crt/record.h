@@ -34,6 +34,7 @@ struct crt_record_run {
 struct crt_recorder {
     uint8_t *memory;
     uint32_t runs; /* an even number */
+    uint32_t run_bytes; /* of the inputs and outputs of a run, each in whole words */
     const struct crt_record_part *inputs;
     const struct crt_record_part *outputs;
     uint16_t num_inputs;

@@ -25,6 +25,7 @@ from crtgen.firmware.project.manifest import BOARD_FILE, FORMAT, Manifest, diges
 from crtgen.firmware.project.project import Project
 from crtgen.firmware.project.sample import sample_files
 from crtgen.firmware.project.toolchains import toolchains_of
+from crtgen.firmware.project.vscode import vscode_files
 from crtgen.network.ir import shape_text
 
 __all__ = ["generate_project"]
@@ -127,7 +128,9 @@ def _cmake_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str,
     view = _build_view(firmware, tuple(sorted({*model, *files})))
     files["CMakeLists.txt"] = render(f"project/common/{template}", v=view).encode()
     files["README.md"] = render("project/common/README.md.j2", v=_readme_view(firmware)).encode()
-    return files
+    folders = ("model", "runtime/include", *view.include_dirs)
+    folders += () if firmware.type == "library" else ("platform",)
+    return files | vscode_files(firmware, folders)
 
 
 def _zephyr_files(firmware: FirmwareRequest, model: Contents[bytes]) -> dict[str, bytes]:

@@ -2,7 +2,9 @@
 
 ::
 
-[[model]]
+    version = 1
+
+    [[model]]
     model = "kws"
     board = "mps2_an386"
     optimize = "speed"
@@ -36,7 +38,13 @@ __all__ = ["MEASURED", "KernelChoice", "Tuned", "find_tuned", "layer_digest", "r
 MEASURED = ("instructions", "cycles")
 """Units of measured figures: cycles if the device counts them."""
 
-_HEAD = "# What `crtgen tune` measured and chose; `--tune` of other commands reads it. See docs/tune.md.\n"
+VERSION = 1
+"""Counts the layouts of the file. A file without it is of version 1."""
+
+_HEAD = (
+    "# What `crtgen tune` measured and chose; `--tune` of other commands reads it. See docs/tune.md.\n"
+    f"version = {VERSION}\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,10 @@ def _described(value: Value) -> tuple[Any, ...]:
 def read_tuned(path: Path) -> tuple[Tuned, ...]:
     """Read a tune file. Raises ``UsageError`` naming the key of an error."""
     content = load_toml(path, "the tune file")
+    version = content.get("version", _count, 1)
+    if version != VERSION:
+        newer = f"the tune file is of version {version}, this crtgen reads version {VERSION}"
+        raise UsageError(newer, where=str(path), hint="pip install --upgrade crtgen")
     entries = tuple(_entry(path, each) for each in content.tables("model"))
     content.finish()
     keys = [entry.key for entry in entries]

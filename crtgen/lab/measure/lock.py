@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 LOCK = "crtgen.lock.json"
+VERSION = 1
+"""Counts the layouts of the file. A file without it is of version 1."""
+
 TOLERANCE = 0.005
 """A figure may exceed its locked value by this fraction."""
 
@@ -218,12 +221,15 @@ def read_lock(path: Path) -> Lock:
     hint = "crtgen check --update writes it anew"
     try:
         data = json.loads(files.read_text(path, "the lock"))
+        if data.get("version", 1) != VERSION:
+            newer = f"the lock is of version {data['version']}, this crtgen reads version {VERSION}"
+            raise UsageError(newer, where=str(path), hint="pip install --upgrade crtgen")
         entries = tuple(_entry(raw) for raw in data["entries"])
         tolerance = data["tolerance"]
         if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
             raise ValueError("the tolerance is a part of one, 0.005 for example")
         return Lock(entries, float(tolerance))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"the lock cannot be read: {error}", where=str(path), hint=hint) from error
 
 
@@ -246,5 +252,9 @@ def _written(entry: LockEntry) -> dict[str, Any]:
 
 def write_lock(path: Path, lock: Lock) -> None:
     """Write the file, equal locks as equal bytes; ``UsageError`` if that cannot be."""
-    data = {"tolerance": lock.tolerance, "entries": [_written(entry) for entry in lock.entries]}
+    data = {
+        "version": VERSION,
+        "tolerance": lock.tolerance,
+        "entries": [_written(entry) for entry in lock.entries],
+    }
     files.write(path, (json.dumps(data, indent=1) + "\n").encode())

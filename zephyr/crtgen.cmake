@@ -4,6 +4,7 @@
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
 # models in one call. Options: OPTIMIZE <speed|size|balanced|ram>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE,
+# RECORD <runs>, WATCH <file> and SLOTS for the black box, counts and slots of crt/field.h;
 # SLIDING axis=<n> step=<n> for windows that overlap, FEED rows for an image that comes by rows,
 # REGISTRY for the registry of functions and the RPC server; for
 # external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. PLACE <part>=<MEMORY>... puts the parts kernels, weights and arena into other memories.
@@ -11,7 +12,7 @@
 include_guard(GLOBAL)
 
 function(crtgen_add_model target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;REGISTRY;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN;FEED" "CODEGEN;PLACE;SLIDING")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;REGISTRY;FALLBACK;SLOTS" "OPTIMIZE;TARGET;CMSIS_NN;FEED;RECORD;WATCH" "CODEGEN;PLACE;SLIDING")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "crtgen_add_model: name a model file")
   endif()
@@ -52,6 +53,16 @@ function(crtgen_add_model target)
   endif()
   if(arg_SLIDING)
     list(APPEND options --sliding ${arg_SLIDING})
+  endif()
+  if(arg_RECORD)
+    list(APPEND options --record ${arg_RECORD})
+  endif()
+  if(arg_WATCH)
+    get_filename_component(path ${arg_WATCH} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND options --watch ${path})
+  endif()
+  if(arg_SLOTS)
+    list(APPEND options --slots)
   endif()
   if(arg_PROFILE)
     list(APPEND options --profile)
@@ -151,15 +162,15 @@ endfunction()
 # The core as crtgen names it, for a board that crtgen does not know; empty for a core that it does not know.
 function(crtgen_core result)
   set(core "")
-  foreach(known M0PLUS M3 M4 M7 M33 M55 M85)
+  foreach(known M0PLUS M23 M3 M4 M7 M33 M35P M52 M55 M85)
     if(CONFIG_CPU_CORTEX_${known})
       string(TOLOWER cortex-${known} core)
     endif()
   endforeach()
-  if(CONFIG_CPU_CORTEX_M0)
+  if(CONFIG_CPU_CORTEX_M0 OR CONFIG_CPU_CORTEX_M1)
     set(core cortex-m0plus)
   endif()
-  if(CONFIG_CPU_CORTEX_M33 AND NOT CONFIG_ARMV8_M_DSP)
+  if((CONFIG_CPU_CORTEX_M33 OR CONFIG_CPU_CORTEX_M35P) AND NOT CONFIG_ARMV8_M_DSP)
     set(core cortex-m33+nodsp+nofp)
   endif()
   set(${result} ${core} PARENT_SCOPE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from west.commands import WestCommand
 
-_WITH_PLATFORM = ("run", "verify", "generate")
+_WITH_PLATFORM = ("run", "verify", "generate", "eval", "replay")
 
 
 class Crtgen(WestCommand):

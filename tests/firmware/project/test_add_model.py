@@ -1,11 +1,14 @@
 """``crtgen_add_model`` and the libraries that it includes, as CMake runs them, without Zephyr."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
-from crtgen.boards import find_board
+from crtgen.boards import find_board, find_core
+from crtgen.cli.app import app
 from crtgen.compiler.request import Request
 from crtgen.firmware.project import FirmwareRequest, ProjectOptions, generate_project
 from tests.firmware.project.toy import METADATA, toy
@@ -50,7 +53,7 @@ def test_the_options_reach_crtgen(tmp_path: Path) -> None:
         "add_library(zephyr_interface INTERFACE)",
         "macro(target_link_libraries)\nendmacro()",
         "crtgen_add_model(app a.tflite OPTIMIZE balanced TARGET llvm OWN_ARENAS KEEP_INPUTS REGISTRY",
-        "SLIDING axis=1 step=2 FEED rows)",
+        "SLIDING axis=1 step=2 FEED rows RECORD 8 WATCH usual.npz SLOTS)",
     )
     assert done.returncode == 0, done.stderr
     given = (tmp_path / "build" / "crtgen.arguments").read_text().split()
@@ -58,8 +61,44 @@ def test_the_options_reach_crtgen(tmp_path: Path) -> None:
         *("generate", str(tmp_path / "a.tflite"), str(tmp_path / "build" / "crtgen")),
         *("--type", "library", "--platform", "zephyr", "--board", "nucleo_h743zi"),
         *("--core", "cortex-m7", "--optimize", "balanced", "--target", "llvm"),
-        *("--own-arenas", "--keep-inputs", "--feed", "rows", "--sliding", "axis=1", "step=2", "--registry"),
+        *("--own-arenas", "--keep-inputs", "--feed", "rows", "--sliding", "axis=1", "step=2"),
+        *("--record", "8", "--watch", str(tmp_path / "usual.npz"), "--slots", "--registry"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("configured", "core"),
+    [
+        (("CPU_CORTEX_M0",), "cortex-m0plus"),
+        (("CPU_CORTEX_M1",), "cortex-m0plus"),
+        (("CPU_CORTEX_M23",), "cortex-m23"),
+        (("CPU_CORTEX_M33",), "cortex-m33+nodsp+nofp"),
+        (("CPU_CORTEX_M33", "ARMV8_M_DSP"), "cortex-m33"),
+        (("CPU_CORTEX_M35P",), "cortex-m33+nodsp+nofp"),
+        (("CPU_CORTEX_M35P", "ARMV8_M_DSP"), "cortex-m35p"),
+        (("CPU_CORTEX_M52", "ARMV8_M_DSP"), "cortex-m52"),
+        (("CPU_CORTEX_M85", "ARMV8_M_DSP"), "cortex-m85"),
+        (("CPU_CORTEX_R5",), ""),
+    ],
+)
+def test_cores_by_their_configuration(tmp_path: Path, configured: tuple[str, ...], core: str) -> None:
+    """Names of Zephyr 3.7 and 4; each is a core that crtgen knows."""
+    lines = [f"set(CONFIG_{name} y)" for name in configured]
+    ask = ("crtgen_core(core)", 'message(NOTICE "<${core}>")')
+    done = script(tmp_path, *lines, f"include({ROOT}/zephyr/crtgen.cmake)", *ask)
+    assert f"<{core}>" in done.stderr, done.stderr
+    assert not core or find_core(core)
+
+
+def test_west_names_the_platform_where_commands_take_it() -> None:
+    """Each command of `west crtgen` that gets --platform has the option; eval and replay are among them."""
+    text = (ROOT / "zephyr" / "west_crtgen.py").read_text()
+    found = re.search(r"_WITH_PLATFORM = \(([^)]*)\)", text)
+    assert found is not None
+    named = set(re.findall(r'"(\w+)"', found[1]))
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    having = {name for name, command in commands.items() if any(p.name == "platform" for p in command.params)}
+    assert {"eval", "replay"} <= named <= having
 
 
 @pytest.mark.parametrize(

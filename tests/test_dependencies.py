@@ -30,6 +30,14 @@ def test_dependencies_have_upper_bounds_and_are_locked_within_them(requirement: 
         assert requirement.specifier.contains(_LOCK[requirement.name], prereleases=True)
 
 
+def test_a_release_is_built_by_what_is_locked() -> None:
+    """Otherwise pip would fetch the newest build backend, whatever its digest."""
+    text = (ROOT / "ci" / "release").read_text()
+    assert "-m build --wheel --no-isolation" in text
+    (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert Requirement(backend).name in _LOCK
+
+
 def test_every_file_of_the_lock_has_its_digest() -> None:
     lines = (ROOT / "ci" / "requirements.lock").read_text().splitlines()[1:]
     assert len(lines) > 150

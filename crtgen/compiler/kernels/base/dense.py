@@ -28,7 +28,7 @@ _ROUND = {"speed": 32, "size": 1}  # products that are written out, about
 
 @dataclass(frozen=True, slots=True)
 class BaseDenseView:
-    """``outputs`` in blocks; the last block may overlap the one before."""
+    """A layer of ``outputs`` outputs in blocks; the last block may overlap the one before."""
 
     block: BaseDense
     outputs: int
@@ -48,7 +48,7 @@ class BaseDenseView:
 
     @property
     def shared_words(self) -> int:
-        """Words of requantisation after these blocks, and after the overlapping one."""
+        """Words of requantisation behind these blocks and behind the overlapping one."""
         return self.block.constants if self.block.uniform else 0
 
     @property
@@ -90,7 +90,9 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
 
 
 def row_of_sums(weights: Int8, start: Int64, target: Target) -> Kernel:
-    """A row of int8 times ``weights[O, K]``: sums of 32 bits, which begin with ``start[O]``."""
+    """Return the kernel of a row of int8 times ``weights[O, K]``: 32-bit sums that begin with
+    ``start[O]``.
+    """
     none = np.zeros((len(weights), 0), np.uint32)
     return _kernel(_block(weights, Sums(target.core.narrow), True, target), weights, start, none)
 

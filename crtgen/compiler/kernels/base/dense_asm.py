@@ -15,14 +15,14 @@ _LOW_SUMS = 4
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """No requantisation: sums are stored as they are, words."""
+    """An epilogue without requantisation: sums are stored as words."""
 
     narrow: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BaseDense:
-    """``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are written out.
+    """A layer of ``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are written out.
 
     ``uniform``: all outputs are requantised alike, by constants behind the last block.
     """

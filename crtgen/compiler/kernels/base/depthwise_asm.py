@@ -39,7 +39,7 @@ class DepthwiseRow(RingRow):
 
     @property
     def turn(self) -> int:
-        """Bytes from behind a channel's last output to the next one's first."""
+        """Bytes from the end of a channel's last output to the first output of the next channel."""
         return self.width * self.channels - 1
 
 

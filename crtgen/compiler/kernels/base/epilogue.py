@@ -57,7 +57,7 @@ class LongProducts:
     def append_all(
         self, f: Function, totals: Sequence[str], constants: Sequence[str], spare: Sequence[str]
     ) -> None:
-        """Append outputs of several sums of a channel."""
+        """Append outputs from several sums of a channel."""
         for total in totals:
             self.append(f, total, constants, spare)
 
@@ -163,7 +163,9 @@ class Limbs:
 
 
 def limbs_of(rescale: Rescale) -> tuple[Limbs, Words] | None:
-    """The form and its constants ``[channel, word]``; None where sums of outputs that vary are too large."""
+    """Return the form and its constants ``[channel, word]``; None if the sums of outputs that vary are too
+    large.
+    """
     form = solve_half_away(rescale)
     if form is None or form.offset.any():
         return None
@@ -180,11 +182,11 @@ def limbs_of(rescale: Rescale) -> tuple[Limbs, Words] | None:
 
 
 Exact: TypeAlias = tuple[Limbs | LongProducts, Int64, Words]
-"""A form, the start values ``[channel]``, and constants ``[channel, word]``."""
+"""An exact form, the start values ``[channel]``, and constants ``[channel, word]``."""
 
 
 def exact_form(rescale: Rescale, start: Int64, narrow: bool) -> Exact | None:
-    """Return the form, for narrow instructions or others, and the start values of sums; None if there is
+    """Return the form, in narrow instructions or others, and the start values of sums; None if there is
     none.
     """
     if narrow:

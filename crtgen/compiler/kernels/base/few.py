@@ -1,6 +1,6 @@
-"""A few fully connected outputs for narrow instructions: one offset serves inputs and weights.
+"""A few fully connected outputs in narrow instructions: one offset register serves inputs and weights.
 
-LDRSB wants its offset in a register, so weights of each output are stored like the inputs.
+LDRSB takes its offset from a register only, so the weights of each output are stored like the inputs.
 """
 
 from functools import lru_cache, partial

@@ -32,9 +32,10 @@ _MOST_NARROW = 4  # pairs within reach of its loads
 
 @dataclass(frozen=True, slots=True)
 class BasePairsView:
-    """``pixels`` of ``depth`` inputs, packed by tiles; ``window`` says how one is gathered, if needed.
+    """``pixels`` pixels of ``depth`` inputs, packed by tiles; ``window`` says how a pixel's window is
+    gathered, if it is.
 
-    With ``odd`` channels, the last two are computed together, one of them again.
+    With ``odd`` channels, the last two are computed together, one of them twice.
     """
 
     group: Wide | Narrow

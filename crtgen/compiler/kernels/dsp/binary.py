@@ -36,10 +36,11 @@ _LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class PairRuns:
-    """Runs of ``length`` elements, repeated in ``loops``: ``first`` advances, ``second`` may stay.
+    """Runs of ``length`` elements within ``loops``: ``first`` advances during a run, ``second`` may stay at
+    one element.
 
-    ``first`` and ``second`` are C, the addresses where a run begins; ``parameters`` those of the function.
-    ``swapped``: the first is the operator's second operand.
+    ``first`` and ``second`` are C expressions for the addresses at which a run begins; ``parameters`` are the
+    function's. ``swapped``: ``first`` is the operator's second operand.
     """
 
     loops: tuple[Loop, ...]
@@ -52,7 +53,7 @@ class PairRuns:
 
     @property
     def plain(self) -> bool:
-        """True if there is one run, whose arguments are the function's."""
+        """True if there is a single run, whose addresses are the function's arguments."""
         return self.parameters == (self.first, self.second, "y0") and len(self.loops) == 1
 
     @property
@@ -143,7 +144,7 @@ def run_of_pairs(k: DspPairsView) -> Routine:
 
 
 class _BinarySum:
-    """Inputs are kept 256 times too large, as the upper bytes of halves."""
+    """A sum. Inputs are kept 256 times too large, in the upper bytes of halfwords."""
 
     def __init__(self, f: Function, k: DspPairsView) -> None:
         self.f, self.k = f, k
@@ -200,7 +201,7 @@ class _BinarySum:
 
 
 class _BinaryProduct:
-    """SXTAB16 adds the zero points to elements."""
+    """A product. SXTAB16 adds the zero points to the elements."""
 
     def __init__(self, f: Function, k: DspPairsView, requant: tuple[int, int]) -> None:
         self.f, self.k = f, k
@@ -270,9 +271,10 @@ class _BinaryProduct:
 
 @lru_cache(maxsize=256)
 def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
-    """``sat8(((x0 * factors[0] >> 8) + (x1 * factors[1] >> 8) + constant) >> shift)``, as the reference.
+    """Find factors of ``sat8(((x0 * factors[0] >> 8) + (x1 * factors[1] >> 8) + constant) >> shift)``.
 
-    It agrees for every pair of int8 values; None if the search finds no such factors.
+    The form agrees with the reference for every pair of int8 values; None if the search finds no such
+    factors.
     """
     table = every_sum(op, quants)
     largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, table.factors))))))

@@ -18,7 +18,7 @@ _BLOCK = 16  # elements at a time
 
 @dataclass(frozen=True, slots=True)
 class ClampView:
-    """``elements`` between ``low`` and ``high``, which are None where int8 ends."""
+    """Limits of ``elements`` elements: ``low`` and ``high``, each None if int8 has the same limit."""
 
     elements: int
     low: int | None
@@ -65,7 +65,7 @@ def clamp_all(k: ClampView) -> Routine:
 
 @design(Relu, types=(DType.INT8,), needs="dsp")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """Without requantisation; None for others."""
+    """Clamps without requantisation; None if the operator requantises."""
     if sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)

@@ -44,7 +44,7 @@ class DspConvView:
     even_words: int
     odd_words: int
     in_ram: int
-    """Bytes of weights that are copied to scratch first, where they need not wait; 0 for none."""
+    """Bytes of weights that are first copied to scratch memory, where reads do not wait; 0 for none."""
 
     @property
     def ram_at(self) -> int:

@@ -72,7 +72,9 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
 
 
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
-    """A fully connected layer that does that with its sums; None as above."""
+    """Return the kernel of a fully connected layer that treats its sums as ``params`` say; None as for
+    ``dense``.
+    """
     x, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     outputs, depth = weights.shape
@@ -89,9 +91,10 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
 def row_of_sums(
     weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
 ) -> Kernel | None:
-    """A row of inputs of ``size`` bytes times ``weights[O, K]``, with sums that begin with ``start``.
+    """Return the kernel of one row of inputs, ``size`` bytes each, times ``weights[O, K]``; sums begin with
+    ``start``.
 
-    ``packed``: weights have four bits. None if inexact, or for less than four outputs.
+    ``packed``: weights have four bits. None if inexact, or for fewer than four outputs.
     """
     outputs, depth = weights.shape
     if outputs < _LANES:

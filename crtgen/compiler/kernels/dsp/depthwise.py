@@ -44,11 +44,10 @@ _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last t
 
 @dataclass(frozen=True, slots=True)
 class DspDepthwiseView:
-    """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel.
+    """Dimensions of a depthwise layer: ``pairs`` words per column, ``columns`` columns per channel.
 
-    Inputs and outputs have ``size`` bytes.
-    ``widened`` of the ``seen`` columns are written out where they are widened. ``packed``: weights have four
-    bits.
+    Inputs and outputs have ``size`` bytes. Of the ``seen`` columns, ``widened`` are written out as code that
+    widens them. ``packed``: weights have four bits.
     """
 
     images: int
@@ -75,7 +74,9 @@ class DspDepthwiseView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """A channel, what widens rows that may be padding, and others unless there are too many channels."""
+        """Routines: one channel, widening of rows that may be padding, and widening of other rows unless
+        there are too many channels.
+        """
         columns = PackedColumns(self.seen, self.pixel_bytes, self.pairs, self.channel_words, self.size)
         fast = self.pixel_bytes <= NEAR
         return (

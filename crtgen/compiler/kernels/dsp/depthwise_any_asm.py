@@ -24,7 +24,9 @@ _MASK = 0xF000F000
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Each of a row's ``count`` inputs, of the C type ``type``, comes into the window ``repeats`` times."""
+    """An expansion of rows: each of ``count`` inputs, of the C type ``type``, is written ``repeats``
+    times.
+    """
 
     count: int
     repeats: int
@@ -33,12 +35,12 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class WindowedView:
-    """A depthwise layer: per pixel ``rows`` times ``taps``, offsets of inputs; ``row_step`` bytes between.
+    """A depthwise layer: each pixel has ``rows`` times ``taps``, which are offsets of inputs, with
+    ``row_step`` bytes between rows.
 
-    Behind these are the ``last`` taps, as far from there.
-    ``whole`` groups of four channels, and one more that ends at the last channel if ``rest``. Rows go
-    through ``expansion`` if they are not copied as they are. Inputs and outputs have ``size`` bytes.
-    ``packed``: weights have four bits.
+    The ``last`` taps of a row follow at the same distances. Channels are in ``whole`` groups of four and, if
+    ``rest``, one more group that ends at the last channel. Rows go through ``expansion`` unless they are
+    copied unchanged. Inputs and outputs have ``size`` bytes. ``packed``: weights have four bits.
     """
 
     channels: int
@@ -102,7 +104,7 @@ def one_pixel(k: WindowedView) -> Routine:
 
 
 class _Taps(Writer):
-    """One tap after another: four channels of inputs, each half times its own weight."""
+    """One tap after another: inputs of four channels, each multiplied by the weight of its channel."""
 
     purpose = "A pixel, so many groups of four channels."
     keep: tuple[int, ...] = (0, 3)
@@ -219,7 +221,7 @@ class _NibbleTaps(_Taps):
 
 
 class _PairTaps(_Taps):
-    """Two taps at a time. The pointers of inputs and outputs are on the stack while others need registers."""
+    """Two taps at a time. Input and output pointers are on the stack while their registers are needed."""
 
     purpose = "A pixel, so many groups of four channels, two taps at a time."
     keep = (0, 2, 3)

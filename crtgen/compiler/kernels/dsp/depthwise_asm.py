@@ -77,8 +77,8 @@ def _load(f: Function, k: PackedColumns, words: Sequence[str], rows: Sequence[st
 
 @lru_cache(maxsize=256)
 def widen_padding(k: PackedColumns) -> Routine:
-    """``widen(to, a, b, steps)``: like ``widen``; half of ``steps`` is the distance of columns in bytes, for
-    each row.
+    """Write ``widen(to, a, b, steps)``, which is ``widen`` for rows that may be padding: each half of
+    ``steps`` is the distance between columns of one row, in bytes.
     """
     f = Function(
         "widen_padding",
@@ -141,11 +141,11 @@ def _short_columns(f: Function, places: Sequence[str], words: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, else one.
+    """One channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, otherwise one.
 
-    ``single`` is one more row, if left over. ``compact``: the weights' words also hold a constant of the
-    requantisation. ``out_row_bytes`` are between two rows of outputs. ``packed``: weights have four bits, and
-    sums are 16 times their values.
+    ``single``: one more row is left over. ``compact``: the weights' words also hold a constant of the
+    requantisation. Output rows are ``out_row_bytes`` apart. ``packed``: weights have four bits, and sums are
+    16 times too large.
     """
 
     stride: int

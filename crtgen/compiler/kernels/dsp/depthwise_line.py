@@ -30,9 +30,9 @@ _AT_ONCE = (4, 2, 1)  # words of a channel that are made in a round
 
 @dataclass(frozen=True, slots=True)
 class LineView:
-    """``window`` goes over an image of one column; of each, ``seen`` inputs are read.
+    """A ``window`` over an image that is one column wide; ``seen`` inputs of it are read.
 
-    ``lead`` words of a channel's inputs are padding before them.
+    A channel's inputs begin with ``lead`` words of padding.
     """
 
     window: WindowShape
@@ -89,7 +89,9 @@ class LineView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """All outputs of four channels, and their inputs: all whole words, and one that is half padding."""
+        """Routines: all outputs of four channels, and widening of their inputs: of whole words, and of one
+        that is half padding.
+        """
         at_once = next(n for n in _AT_ONCE if self.seen // 2 % n == 0)
         whole = PackedColumns(self.seen // 2, 2 * self.pixel_bytes, 1, self.line.pairs, self.size)
         half = PackedColumns(1, 0, 1, self.line.pairs, self.size)
@@ -112,7 +114,9 @@ class LineView:
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Lines of two outputs or more, strides of 1 or 2, four channels or more; else None, or if inexact."""
+    """Lines of at least two outputs and four channels, with strides of 1 or 2; None for others, or if
+    inexact.
+    """
     _, w, b = sig.inputs
     window = as_column(WindowShape.of(op, sig))
     if window is None or op.multiplier > 1 or not _fits(window, sig.x.dtype.itemsize):

@@ -55,7 +55,7 @@ class DspEpilogue:
 
     @classmethod
     def of(cls, form: str, shifts: tuple[int, ...], rescale: Rescale) -> "DspEpilogue":
-        """With the clamps that are left of the limits of the outputs."""
+        """Return the epilogue with those clamps that saturation does not cover."""
         scheme = rescale.scheme
         low, high = clamp_limits(rescale.act_min, rescale.act_max, scheme)
         if scheme is INT16 and low == 0:
@@ -68,7 +68,7 @@ class DspEpilogue:
 
     @property
     def doubled(self) -> int:
-        """1 where the form rounds twice the sum."""
+        """1 if the form rounds twice the sum, otherwise 0."""
         return int(self.form == "half_away")
 
     @property
@@ -80,13 +80,13 @@ class DspEpilogue:
 
     @property
     def instructions(self) -> int:
-        """Per output, without loading constants."""
+        """Instructions per output, without those that load constants."""
         form = 2 if self.floor else _SINGLE if self.form == "single" else 4 + (not self.shifts)
         return form + 3 * self.clamps
 
     @property
     def clamps(self) -> int:
-        """Number of clamps, of three instructions each."""
+        """Number of clamps; each takes three instructions."""
         return (self.low is not None) + (self.high is not None)
 
     @property
@@ -115,9 +115,10 @@ class DspEpilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """One requantisation for every lane of a kernel: a lane is a gain and the channels that it computes.
+    """One requantisation for every lane of a kernel. A lane is a gain together with the channels that have
+    it.
 
-    ``offsets[lane]`` goes into the start value of the channels, ``constants[lane]`` is words[channel, n].
+    ``offsets[lane]`` is added to the start value of the channels, ``constants[lane]`` is words[channel, n].
     """
 
     epilogue: DspEpilogue
@@ -126,9 +127,10 @@ class Lanes:
 
 
 def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool = False) -> Lanes | None:
-    """The cheapest form that serves all lanes, (gain, channel numbers) each; None if there is none.
+    """Return the cheapest form that serves all lanes, each a pair of gain and channel numbers; None if there
+    is none.
 
-    ``each`` keeps a shift per channel in the form that may have one, even where all are equal.
+    ``each``: the form may keep a shift per channel, even if all are equal.
     """
     key = each, tuple((gain, channels.tobytes()) for gain, channels in lanes)
     return rescale.known.once(("lanes", key), lambda: _epilogue_lanes(rescale, lanes, each))
@@ -198,7 +200,7 @@ def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
 
 
 def clamp(f: Function, epilogue: DspEpilogue, registers: Sequence[str], spare: Sequence[str] = ()) -> None:
-    """Append the clamps that saturation is not; limits of int16 are loaded into spare registers."""
+    """Append those clamps that saturation does not cover; limits of int16 are loaded into spare registers."""
     left = list(spare) if epilogue.bits > 8 else []
     for limit, condition in ((epilogue.low, "lt"), (epilogue.high, "gt")):
         if limit is None:
@@ -213,7 +215,7 @@ def clamp(f: Function, epilogue: DspEpilogue, registers: Sequence[str], spare: S
 
 
 def saturate(f: Function, epilogue: DspEpilogue, register: str, shift: int = 0) -> None:
-    """To the type, shifted right first."""
+    """Append a right shift and the saturation to the output's type."""
     name, bits = ("usat", epilogue.bits - 1) if epilogue.unsigned else ("ssat", epilogue.bits)
     f(name, register, f"#{bits}", register, *([f"asr #{shift}"] if shift else []))
 
@@ -226,7 +228,9 @@ def floor(
     constant: str,
     shift: int,
 ) -> None:
-    """Append an output of the form ``floor``: the high word of a product, plus the constant. No clamp."""
+    """Append an output of the form ``floor``: the high word of a product plus the constant, without
+    clamps.
+    """
     f("smmla", register, register, multiplier, constant)
     saturate(f, epilogue, register, shift)
 
@@ -240,10 +244,10 @@ def requantise(
     shift: int | str,
     gain: int = 0,
 ) -> None:
-    """Append outputs of the form ``half_away`` or ``single``, of accumulators times ``2**gain``.
+    """Append outputs of the form ``half_away`` or ``single``, from accumulators times ``2**gain``, without
+    clamps.
 
-    All have the same ``constants``: multiplier and constant, or factor and zero point; ``shift`` may be in a
-    register. No clamp.
+    All share ``constants``: multiplier and constant, or factor and zero point; ``shift`` may be a register.
     """
     far = gain - epilogue.doubled
     for register in registers if far else ():

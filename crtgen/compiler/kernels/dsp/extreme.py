@@ -14,9 +14,9 @@ __all__ = ["ExtremeView", "extreme"]
 
 @dataclass(frozen=True, slots=True)
 class ExtremeView:
-    """``words`` of four elements, and ``rest`` single ones; ``select`` is the function for words.
+    """Elements as ``words`` of four and ``rest`` single ones; ``select`` is the function for words.
 
-    ``single``: the operand, by its number, that is one element; or none.
+    ``single`` is the number of the operand that is a single element, if there is one.
     """
 
     names: tuple[str, str]

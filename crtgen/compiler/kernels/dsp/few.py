@@ -21,7 +21,7 @@ _ROUND = {"speed": 16, "size": 4}  # words of weights in a round
 
 @design(FullyConnected, Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Up to three outputs of one row; None for others."""
+    """Compute up to three outputs of one row; None for others."""
     written = target.steps(_ROUND[target.optimize])
     return few_outputs("dsp few", op, sig, partial(_sums, written), _ordered)
 
@@ -57,7 +57,9 @@ def _sums(written: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
 
 
 class _DspFewWriter:
-    """Inputs, and weights of an output, are two words: of even places and of odd ones."""
+    """Writer of sums: four inputs are two words, those at even places and those at odd places, and so are
+    weights.
+    """
 
     def __init__(self, f: Function, outputs: int) -> None:
         self.f = f

@@ -23,10 +23,10 @@ _WRITTEN_OUT = 12  # words of a window up to which no loop packs them
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A window as runs: ``rows`` rows of ``taps`` runs of ``length`` bytes.
+    """A window as runs of bytes: ``rows`` rows of ``taps`` runs of ``length`` bytes.
 
-    ``row_step`` and ``tap_step`` are the bytes from a run to the one below and to the one beside it, ``size``
-    those of an input.
+    ``row_step`` and ``tap_step`` are the bytes from a run to the one below it and to the one beside it,
+    ``size`` the bytes of an input.
     """
 
     rows: int
@@ -38,7 +38,9 @@ class Packing:
 
     @classmethod
     def of(cls, window: WindowShape, pitch: int, size: int = 1) -> "Packing":
-        """A window whose channels are bytes, in rows of ``pitch`` bytes. Taps side by side make one run."""
+        """Return the runs of a window whose channels are bytes, in rows of ``pitch`` bytes. Adjacent taps
+        form one run.
+        """
         row_step, pixel = window.dilation_y * pitch, window.channels
         if window.dilation_x == 1 or window.taps_x == 1:
             return cls(window.taps_y, 1, window.taps_x * pixel, row_step, 0, size)
@@ -61,7 +63,7 @@ class Packing:
 
     @property
     def rest(self) -> tuple[tuple[int, int | None], ...]:
-        """Offsets of the inputs that fill no word, in twos; the last one may be alone."""
+        """Offsets of the inputs that fill no word, in pairs; the last one may be single."""
         ends = range(4 * self.words, self.length, self.size)
         left = [self._offset(run) + at for run in self._runs() for at in ends]
         return tuple((left[i], left[i + 1] if i + 1 < len(left) else None) for i in range(0, len(left), 2))
@@ -88,7 +90,9 @@ class Packing:
         return run[0] * self.row_step + run[1] * self.tap_step
 
     def order(self) -> Int64:
-        """``[steps, 2]``: which input of the window, row by row, is in which half of which step; -1: none."""
+        """Return ``[steps, 2]``: for each half of each step the number of the input in the window, row by
+        row; -1 for none.
+        """
         length, words = self.length // self.size, self.words * 4 // self.size
         runs: Int64 = np.arange(self.rows * self.taps * length, dtype=np.int64).reshape(-1, length)
         mixed = [0, 2, 1, 3] if self.size == 1 else [0, 1]
@@ -99,7 +103,9 @@ class Packing:
 
 
 def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
-    """``weights[O, inputs of the window]`` as ``[O, steps, 2]``; steps beyond the packing's have none."""
+    """Return ``weights[O, inputs of the window]`` as ``[O, steps, 2]``; steps beyond those of the packing are
+    0.
+    """
     padded = np.append(weights, np.zeros((len(weights), 1), weights.dtype), axis=1)
     ordered = padded[:, packing.order()]
     return np.pad(ordered, ((0, 0), (0, steps - packing.steps), (0, 0)))

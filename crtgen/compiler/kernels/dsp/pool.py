@@ -30,10 +30,11 @@ _CHANNELS = 4
 
 @dataclass(frozen=True, slots=True)
 class DspPoolView:
-    """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all are within the image.
+    """A pooling: each output reads ``rows`` rows of ``blocks`` times ``unroll`` pixels if its window is
+    within the image.
 
-    ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``across``: the four channels have one
-    output, the mean of all.
+    ``mean`` is the C expression that turns ``sum`` into the output, empty for a maximum. ``across``: four
+    channels share one output, the mean of all.
     """
 
     window: WindowShape
@@ -69,7 +70,7 @@ class DspPoolView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines of windows within the image, and of those at its border."""
+        """Routines of windows within the image, and of windows at its border."""
         g = self.window
         pixels = Pixels(
             bool(self.mean), self.wide, self.rows, self.blocks, self.unroll, g.channels, self.row_gap
@@ -108,7 +109,9 @@ def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Mean, types=(DType.INT8,), needs="dsp")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Over the pixels of images of four channels or more, or over runs of words; None for others."""
+    """Means of images of four channels or more over all pixels, or means of runs of words; None for
+    others.
+    """
     shape = image_of(op, sig.x)
     if shape is None:
         return None

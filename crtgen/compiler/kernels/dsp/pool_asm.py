@@ -14,10 +14,11 @@ _OTHERS = CORE[2:]
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """``rows`` rows of ``blocks`` times ``unroll`` pixels of ``channels`` bytes, ``gap`` bytes between rows.
+    """Pixels to pool: ``rows`` rows of ``blocks`` times ``unroll`` pixels of ``channels`` bytes, ``gap``
+    bytes between rows.
 
-    Their maxima come back in a word, or their sums: 0 and 2 in the halves of the lower word, 1 and 3 in the
-    upper one. If they are ``wide``, there are four words instead.
+    Maxima are returned in one word. Sums are returned in two: channels 0 and 2 in the halves of the lower
+    word, 1 and 3 in the upper one; or, if ``wide``, in four words.
     """
 
     mean: bool

@@ -19,10 +19,10 @@ __all__ = ["ROW_HALFWORDS", "ROW_NIBBLES", "ROW_WIDE", "Outputs", "PackedRow", "
 
 @dataclass(frozen=True, slots=True)
 class PackedRow:
-    """Four outputs at a time of ``steps`` words of ``inputs`` words that were packed.
+    """Four outputs at a time, from ``steps`` words of weights and ``inputs`` words of packed inputs.
 
-    ``unroll`` steps are written out. ``header`` words before the columns are what requantises all outputs, if
-    these are scaled alike. ``swapped``: of two outputs side by side the second one has the gain.
+    ``unroll`` steps are written out. If all outputs are requantised alike, ``header`` words before the
+    columns hold the constants. ``swapped``: of two adjacent outputs the second one has the gain.
     """
 
     steps: int
@@ -75,7 +75,7 @@ class RowForm:
                 f("smlad", total, inputs, word, total)
 
     def mixed(self, t: "Outputs", number: int, inputs: str, word: str) -> None:
-        """Append the products of whole halfwords, for the sum of that number."""
+        """Append the products of whole halfwords for the sum with this number."""
         raise NotImplementedError
 
     def apart(self, t: "Outputs") -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class RowForm:
 
 
 class _RowHalfwords(RowForm):
-    """Halfwords of ``256 * a + b``; SXTB16 leaves b. All sums have 32 bits."""
+    """Form of 8-bit weights: halfwords of ``256 * a + b``; SXTB16 extracts b. All sums have 32 bits."""
 
     gains = (256, 1, 256, 1)
     head_words = 4

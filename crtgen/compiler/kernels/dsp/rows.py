@@ -14,7 +14,7 @@ _REACH = 1020  # LDRD's largest offset
 
 @dataclass(frozen=True, slots=True)
 class Mac:
-    """One multiplication of halves: ``op into, data, weight, start``; the last one is a sum, too."""
+    """One multiplication of halfwords, ``op into, data, weight, start``; ``start`` is a sum, too."""
 
     op: str
     into: int
@@ -25,7 +25,9 @@ class Mac:
 
 @dataclass(frozen=True, slots=True)
 class OutputStore:
-    """An output: its sum, and where it goes from the output pointer, or from one a row further down."""
+    """Store of an output: its sum, and its offset from the output pointer, or from the pointer one row
+    below.
+    """
 
     sum: int
     at: int
@@ -34,10 +36,12 @@ class OutputStore:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Outputs computed together: ``columns`` are the offsets of the words to load, each with its products.
+    """Outputs that are computed together: ``columns`` are the offsets of the words to load, each with its
+    products.
 
-    In a round, the load at ``data_step`` advances its pointer, from which later loads count. ``output_step``
-    is how far the last store, of offset 0, advances its pointer. Both are 0 for no advance.
+    Within a round, the load at ``data_step`` advances the data pointer, so later offsets count from there.
+    The last store, at offset 0, advances the output pointer by ``output_step``. Both are 0 if nothing
+    advances.
     """
 
     columns: tuple[tuple[int, tuple[Mac, ...]], ...]
@@ -52,17 +56,17 @@ class Chunk:
 
     @property
     def below(self) -> bool:
-        """True if a row below is out of an offset's reach."""
+        """True if the row below is beyond the reach of an offset."""
         return any(store.below for store in self.stores)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """One row of outputs, or two: ``rounds`` times ``body``, each moving both pointers on, then ``tail``.
+    """One row of outputs, or two: ``rounds`` times ``body``, each of which advances both pointers, then
+    ``tail``.
 
-    ``repeated`` rounds are written out, one after another.
-    ``data_step`` and ``output_step`` are the bytes per round, ``data_next`` and ``output_next`` the bytes
-    from where the rounds end to where the next row starts.
+    ``repeated`` rounds are written out one after another. ``data_step`` and ``output_step`` are the bytes per
+    round; ``data_next`` and ``output_next`` are the bytes from the end of the rounds to the next row.
     """
 
     rounds: int
@@ -87,7 +91,9 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class RowBuilder:
-    """Builds the rows of a layer from strides, bytes of columns and output pixels, and the output's width."""
+    """Builds rows of outputs from a layer's strides, the bytes of a column and of an output pixel, and the
+    output's width.
+    """
 
     stride: tuple[int, int]
     column_bytes: int

@@ -20,9 +20,9 @@ _PIXEL_BYTES, _SHIFT_A, _SHIFT_B, _END = 4, 8, 12, 16  # in crt_dsp_conv_job
 
 @dataclass(frozen=True, slots=True)
 class DspSharedView:
-    """Parameters of the function: the conversion of outputs, and the bytes of inputs and outputs.
+    """Parameters of the shared function: the conversion of outputs, and the bytes of an input and an output.
 
-    All else is in the table.
+    Everything else is in a layer's table.
     """
 
     epilogue: DspEpilogue

@@ -25,7 +25,7 @@ _WORDS = 4
 
 @design(Window, needs="dsp", weights=(1,))
 def window(op: Window, sig: Signature, target: Target) -> Kernel | None:
-    """Two products for a word; None for an odd number of weights."""
+    """Apply a window, two products per word; None for an odd number of weights."""
     period = sig.inputs[1].elements
     if period % 2:
         return None
@@ -115,7 +115,7 @@ def _shift_of(f: Function, numbers: tuple[str, str, str], bits: str) -> None:
 
 @design(SpectrumEnergy, needs="dsp")
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
-    """A product of a word with itself is both squares."""
+    """Return energies: the product of a word with itself is the sum of both squares."""
     f = energy_function(op, sig)
     x, y = f.arguments
     numbers = f.cores("numbers", _WORDS, LISTED)
@@ -141,7 +141,7 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBank, needs="dsp", weights=(1, 2, 3, 4, 5))
 def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel | None:
-    """Two sums of 64 bits, weights of both side by side; None for weights below zero."""
+    """Filter banks with two sums of 64 bits, whose weights are side by side; None for negative weights."""
     bank = BankWeights.of(sig)
     if bank is None:
         return None

@@ -20,8 +20,9 @@ _EXTENT = 65535  # from the first place of the table to 0
 _BITS = 7  # between two places
 
 Step = tuple[int, int, int]
-"""``shift``, ``multiplier``, ``less``: a difference d is a place ``((d << shift) - less) * multiplier >> 32``
-behind the last one, halves up."""
+"""Step from a difference d to a place in the table: ``((d << shift) - less) * multiplier >> 32`` before the
+last one, halves up.
+"""
 
 
 @design(Softmax, types=(DType.INT16,), needs="dsp")

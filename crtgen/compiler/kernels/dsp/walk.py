@@ -31,10 +31,10 @@ def sees_image(window: WindowShape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows of the input, padded with its zero point, that slide over the image in scratch.
+    """Rows of the input with a border of its zero point, in scratch memory, that slide over the image.
 
-    ``rows`` of ``pitch`` bytes with the image from byte ``left`` on; the first one is row ``first`` of the
-    image, and each step moves them by ``stride`` rows, of which ``kept`` are there already.
+    ``rows`` rows of ``pitch`` bytes hold the image from byte ``left`` on. The first one is row ``first`` of
+    the image; each step moves by ``stride`` rows, of which ``kept`` are there already.
     """
 
     rows: int
@@ -58,9 +58,10 @@ class PaddedRows:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The windows of images, ``at_once`` together, read from ``rows`` or else from the image.
+    """A walk over the windows of images, ``at_once`` windows together, read from ``rows`` or directly from
+    the image.
 
-    Windows are ``pixel_step`` bytes apart; after ``width`` of them ``row_advance`` more are skipped.
+    Windows are ``pixel_step`` bytes apart; after ``width`` of them ``row_advance`` more bytes are skipped.
     """
 
     images: int
@@ -142,10 +143,10 @@ class Walk:
         work.assembly += moves * copied(w.kept * w.pitch)
 
     def lead(self, pixel_bytes: int, tiles: bool = False) -> int:
-        """The lead where groups of windows are read until their outputs are complete.
+        """Return the lead of a kernel that reads groups of windows before it writes their outputs.
 
-        ``pixel_bytes`` are those of an output pixel. With ``tiles``, which have outputs in several rows, a
-        row of them counts as written with its first one.
+        ``pixel_bytes`` are those of an output pixel. With ``tiles``, whose outputs are in several rows, a row
+        of tiles counts as written with its first row.
         """
         ends = np.minimum(np.arange(0, self.pixels, self.at_once) + self.at_once, self.pixels)
         written = (-(-ends // self.width) * self.width if tiles else ends) * pixel_bytes

@@ -39,10 +39,10 @@ _MIXED = [0, 2, 1, 3]
 
 @dataclass(frozen=True, slots=True)
 class WinogradView:
-    """A convolution: groups of three tiles, then the remaining ones.
+    """A convolution by tiles: groups of three, then the remaining ones.
 
-    ``tile_step`` is the distance in bytes of the outputs of neighbouring tiles, ``row_advance`` what remains
-    to the next row of tiles.
+    ``tile_step`` is the distance in bytes between outputs of adjacent tiles, ``row_advance`` the bytes from
+    the end of a row of tiles to the next row.
     """
 
     inputs: tuple[TileInputs, ...]

@@ -141,9 +141,9 @@ class Transform(Writer):
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The products of ``tiles`` tiles of ``steps`` times two channels, and their outputs.
+    """Products of ``tiles`` tiles with ``steps`` times two channels, and the outputs.
 
-    Of these ``stride`` bytes are a pixel, and ``pitch`` bytes a row.
+    An output pixel takes ``stride`` bytes, a row of outputs ``pitch`` bytes.
     """
 
     tiles: int

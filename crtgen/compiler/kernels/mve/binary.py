@@ -31,7 +31,7 @@ _TRIES = 4  # shifts tried from the largest one down
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """int8; None for others or if no factors are exact."""
+    """Sums and differences of int8 by a search for factors; None for others, or if no factors are exact."""
     form = solve_sum(op, quants_of(sig))
     if form is None:
         return None
@@ -78,7 +78,7 @@ def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> E
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """int8 with each of TFLite's roundings; None for others."""
+    """Sums and differences of int8 with each of TFLite's roundings; None for others."""
     p, way = op.parameters(sig), walk(sig)
     form = StoreForm((p.act_min, p.act_max))
     if isinstance(p, FusedAddParams):
@@ -221,9 +221,10 @@ def _product(
 
 @lru_cache(maxsize=256)
 def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
-    """``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)``, as the reference for every pair.
+    """Find factors of ``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)`` that equal the
+    reference for every pair.
 
-    None if the search finds no such factors.
+    None if the search finds none.
     """
     table = every_sum(op, quants)
     largest = min(_WIDEST, int(np.floor(23 - np.log2(sum(map(abs, table.factors))))))  # 128 times that fits

@@ -34,8 +34,8 @@ _NOTE = "per eight channels: weights tap by tap, requantisation of even channels
 class ChannelSums:
     """The pixels of a row of outputs, two at a time: ``rows`` times ``columns`` taps, ``channels`` channels.
 
-    ``step`` bytes are between two pixels, ``apart`` bytes between two columns of taps; the rows of the window
-    are written out if ``unrolled``, else a loop goes over them.
+    Pixels are ``step`` bytes apart, columns of taps ``apart`` bytes. The rows of the window are written out
+    if ``unrolled``; otherwise a loop runs over them.
     """
 
     rows: int

@@ -13,11 +13,12 @@ _LETTERS = {1: "b", 2: "h"}  # of loads and stores, by the bytes of a number
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Pixels of ``step`` bytes: ``rows`` rows ``pitch`` bytes apart, of ``blocks`` times ``unroll`` each.
+    """Pixels ``step`` bytes apart: ``rows`` rows ``pitch`` bytes apart, each with ``blocks`` times ``unroll``
+    pixels.
 
-    Numbers have ``size`` bytes, a vector holds ``lanes`` of them; sums have twice the bytes. How many rows
-    and blocks there are may be ``given`` by the caller. Of the vector ``rest`` columns count, if that is not
-    0: only they are read.
+    Numbers have ``size`` bytes and a vector holds ``lanes`` of them; sums have twice the bytes. The caller
+    may pass the numbers of rows and blocks (``given``). If ``rest`` is not 0, only that many columns of the
+    vector are read.
     """
 
     rest: int
@@ -36,7 +37,9 @@ class Columns:
 
 @lru_cache(maxsize=256)
 def sums(k: Columns) -> Routine:
-    """``sums(x, to, rows, pixels)``: of a vector's columns, or of half of them where ``rest`` is no more."""
+    """Write ``sums(x, to, rows, pixels)``: sums of a vector's columns, or of half of them if ``rest`` is no
+    more.
+    """
     half, bits = k.lanes // 2, 16 * k.size
     writer = _ColumnsWriter(k, "sums", f"int{bits}_t *to")
     f = writer.f

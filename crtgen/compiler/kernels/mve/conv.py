@@ -88,10 +88,10 @@ class PixelsView:
 
 @dataclass(frozen=True, slots=True)
 class MveConvView:
-    """A convolution: two pixels at a time, the last two of a row of outputs may overlap.
+    """A convolution: two pixels at a time; the last two of a row of outputs may overlap.
 
-    The ``window``'s channels are bytes.
-    ``row_offsets`` are the rows of the window that the micro-kernel or the gathering gets pointers to.
+    The ``window``'s channels are bytes. ``row_offsets`` locate the rows of the window to which the
+    micro-kernel or the gathering gets pointers.
     """
 
     micro: PairsOfPixels | Stationary

@@ -30,10 +30,11 @@ _WRITTEN_OUT = {"speed": 16, "size": 2}
 
 @dataclass(frozen=True, slots=True)
 class MveDenseView:
-    """``outputs`` sums of products, ``at_once`` of them (4 or 8) together; inputs have ``size`` bytes.
+    """A layer of ``outputs`` sums of products, ``at_once`` of them (4 or 8) together; inputs have ``size``
+    bytes.
 
-    ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more; of the
-    first vector ``tail`` bytes count, if not 0. ``packed``: weights have four bits.
+    ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more. If
+    ``tail`` is not 0, only that many bytes of the first vector count. ``packed``: weights have four bits.
     """
 
     size: int
@@ -152,7 +153,9 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
 
 
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
-    """A fully connected layer that does that with its sums; None as above."""
+    """Return the kernel of a fully connected layer that treats its sums as ``params`` say; None as for
+    ``dense``.
+    """
     x, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     rows, packed = x.elements // weights.shape[1], w.dtype is DType.INT4
@@ -200,7 +203,8 @@ def _at_once(outputs: int) -> int:
 
 
 def shared_requantisation(rescale: Rescale, start: Int64) -> tuple[Words, Requantisation | None]:
-    """The requantisation, and what of it all outputs share: multiplier and last constant, four times each.
+    """Return the words that all outputs share (multiplier and last constant, four times each), and the
+    requantisation.
 
     None if inexact.
     """

@@ -129,7 +129,7 @@ def _parts(width: int, most: int) -> tuple[tuple[int, ...], int]:
 
 
 def steps_on(batches: tuple[Batch, ...]) -> bool:
-    """Return whether offsets of loads cover all steps from patch to patch."""
+    """Return whether offsets of loads reach all steps from patch to patch."""
     return all(abs(patch.advance) <= _FAR_VECTOR for batch in batches for patch in batch.patches)
 
 

@@ -44,10 +44,10 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The order in which operands are read: ``order`` are their indices; the first one advances along a run.
+    """The order in which operands are read. ``order`` are their indices; the first one advances along a run.
 
-    ``loops`` are outermost first, the last one is the run. Their strides are those of the operands in this
-    order, then of the output.
+    ``loops`` are outermost first, the last one is the run. Their strides are for the operands in this order,
+    then for the output.
     """
 
     order: tuple[int, ...]
@@ -83,7 +83,7 @@ class ElementSteps:
 
 @dataclass(frozen=True, slots=True)
 class StoreForm:
-    """Storing of results: clamped, several per vector, by this instruction of ``step`` bytes.
+    """Stores of results: clamped, several per vector, with an instruction that advances by ``step`` bytes.
 
     Results are already saturated to ``bits``, in the lowest bits of each lane.
     """

@@ -116,10 +116,10 @@ def epilogue_words(
     spare: tuple[str, str, str],
     united: tuple[str, str] | None = None,
 ) -> None:
-    """Append what makes outputs of sums of four channels each, in the lowest byte or half of a word.
+    """Append code that turns sums of four channels each into outputs, in the lowest byte or half of a word.
 
-    Constants come from ``[stream]``, those that all channels share from ``united``. ``spare`` are two vectors
-    and a register.
+    Constants come from ``[stream]``; those that all channels share come from ``united``. ``spare`` are two
+    vectors and a register.
     """
     epilogue_halves(f, epilogue, sums, stream, spare, united=united)
     if not epilogue.is_sum:

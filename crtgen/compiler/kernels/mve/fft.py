@@ -33,7 +33,9 @@ _SHARES = {radix: ((1 << 15) - 1) // radix for radix in (2, 4)}
 
 @design(Rfft, types=(DType.INT16,), needs="mve")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """Twice a power of four; None for others, and where zeros begin within four pairs of numbers."""
+    """Transforms of twice a power of four; None for others, and if zeros begin within the first four pairs of
+    numbers.
+    """
     plan, inputs = Stages.of(op.length // 2), sig.x.shape[-1]
     if plan is None or plan.first != 4 or not plan.sizes or inputs % (2 * _LANES):
         return None

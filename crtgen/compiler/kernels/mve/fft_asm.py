@@ -33,7 +33,7 @@ class ComplexLanes(ABC):
 
     @abstractmethod
     def load(self, to: str, address: str) -> None:
-        """Numbers as a stage takes them: in fixed point, divided by its radix."""
+        """Load numbers as a stage takes them: in fixed point, divided by its radix."""
 
     @abstractmethod
     def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
@@ -61,9 +61,10 @@ class ComplexLanes(ABC):
     def combined(
         self, q: Sequence[str], places: Sequence[str], turns: Callable[[int], str]
     ) -> tuple[str, ...]:
-        """Numbers at four addresses, turned and transformed; which registers have them.
+        """Load numbers from four addresses, multiply them by their turns and transform them; return the
+        registers of the results.
 
-        ``turns`` says which register has the turns for number 1, 2 or 3, and may load them.
+        ``turns`` returns the register of the turn for number 1, 2 or 3, and may load it.
         """
         for number in (1, 2, 3):
             self.turned(q, number, places[number], turns(number))

@@ -28,7 +28,7 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class StationaryView:
-    """Neighbouring pixels: ``chunks`` chunks of ``chunk`` pixels and one of ``rest``."""
+    """Adjacent pixels: ``chunks`` chunks of ``chunk`` pixels, and one of ``rest``."""
 
     micro: Stationary
     chunks: int
@@ -47,7 +47,7 @@ class StationaryView:
 
     @property
     def scratch(self) -> int:
-        """A load may reach behind the last pixel."""
+        """Bytes of scratch memory. A load may reach beyond the last pixel."""
         return -(-self.chunk * self.depth // LANES) * LANES + LANES
 
     @property

@@ -1,4 +1,6 @@
-"""The Helium micro-kernel with weights in registers: inputs of a pixel are a vector, and many pixels pass."""
+"""The Helium micro-kernel with weights in registers: the inputs of a pixel are one vector, and many pixels
+pass by.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +15,7 @@ _FAR = 127  # the greatest step of VSTRB
 
 @dataclass(frozen=True, slots=True)
 class Stationary:
-    """The micro-kernel: ``unroll`` pixels in a round, with their inputs ``pitch`` bytes apart.
+    """The micro-kernel: ``unroll`` pixels per round, whose inputs are ``pitch`` bytes apart.
 
     ``packed``: weights have four bits.
     """

@@ -83,7 +83,9 @@ def sums_fit(weights: Int8 | Int64) -> bool:
 
 
 def unpack(f: Function, weights: str, first: str) -> None:
-    """A vector of weights of four bits of two channels: the first one's, and 16 times the second one's."""
+    """Append code that unpacks 4-bit weights of two channels from a vector: those of the first, and 16 times
+    those of the second.
+    """
     f("vshr.s8", first, weights, "#4")
     f("vshl.i8", weights, weights, "#4")
 

@@ -32,7 +32,9 @@ _ENDS = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class MveSvdfView:
-    """``inputs`` and ``units`` in each of ``batch`` rows; ``elements`` is the size of a state element."""
+    """Dimensions of SVDF: ``inputs`` and ``units`` in each of ``batch`` rows; ``elements`` is the size of a
+    state element in bytes.
+    """
 
     batch: int
     inputs: int
@@ -56,7 +58,7 @@ class MemoriesView:
 
     @property
     def tail(self) -> int:
-        """Bytes of the last of them that count, if not all."""
+        """Bytes of the last vector that count; 0 for all."""
         return self.length * self.size % LANES
 
 

@@ -26,7 +26,7 @@ _CLAMPED = (-128, 127)
 @design(Quantize, types=(DType.UINT8,), needs="mve", to=DType.INT8)
 @design(Quantize, types=(DType.INT8,), needs="mve", to=DType.UINT8)
 def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Between int8 and uint8 where only the highest bit is another one; None for others."""
+    """Convert between int8 and uint8 if only the highest bit changes; None for others."""
     if not flips(op, sig):
         return None
 
@@ -50,7 +50,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 @design(Quantize, types=(DType.UINT8,), needs="mve", to=DType.INT8)
 @design(Quantize, types=(DType.UINT8,), needs="mve")
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """A byte to a byte by a table of 256 bytes; None for size where arithmetic is shorter."""
+    """Map bytes by a table of 256 bytes; None for ``size`` if arithmetic is shorter."""
     if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None
     return elementwise(

@@ -23,7 +23,7 @@ _WRITTEN_OUT = {"speed": 4, "size": 1}  # taps
 
 @design(DepthwiseConv2d, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """None where an input channel has several outputs."""
+    """Depthwise convolutions of float32; None if an input channel has several outputs."""
     if op.multiplier != 1:
         return None
     view = ring_view(op, sig, float_epilogue(op.activation))

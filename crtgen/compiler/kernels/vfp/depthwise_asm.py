@@ -16,7 +16,7 @@ _STORED = 4  # outputs at once, by general registers
 
 @dataclass(frozen=True, slots=True)
 class FloatDepthwiseRow(FloatRow):
-    """``unroll``: the taps of a row are written out."""
+    """A row of depthwise outputs. ``unroll``: the taps of a row are written out."""
 
     unroll: bool
     limits: FloatLimits

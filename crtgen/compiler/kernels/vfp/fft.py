@@ -22,7 +22,9 @@ _PAIR = 8  # bytes of a complex number
 
 @design(Rfft, types=(DType.FLOAT32,), needs="vfp")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """Turns are as stages read them; None where stages have other radices than 4, or there is one alone."""
+    """Transforms whose turns are stored as stages read them; None for stages of a radix other than 4, and for
+    a single stage.
+    """
     plan = Stages.of(op.length // 2, eight=True)
     if plan is None or not plan.sizes:
         return None

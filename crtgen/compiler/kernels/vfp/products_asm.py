@@ -1,4 +1,4 @@
-"""The assembly of products in float32: a few pixels times all outputs, some outputs at a time."""
+"""The assembly of float32 products: a few pixels times all outputs, some outputs at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class ProductsWriter(Writer):
 
 
 class _ProductGroup:
-    """Some outputs of all pixels: FPU registers, and their use."""
+    """Some outputs of all pixels: the FPU registers that they take, and what for."""
 
     def __init__(self, writer: ProductsWriter, channels: int) -> None:
         self.writer = writer

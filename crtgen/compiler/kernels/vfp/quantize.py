@@ -30,7 +30,9 @@ _INVALID = 1  # of FPSCR: a conversion that has no result
 
 @dataclass(frozen=True, slots=True)
 class QuantizeView:
-    """``parts`` of the reciprocal, the greater one first, and how ``far`` from zero numbers are cut."""
+    """Numbers of a quantisation: ``parts`` of the reciprocal, the greater one first, and ``far``, the
+    magnitude at which numbers are cut off.
+    """
 
     elements: int
     zero_point: int

@@ -27,7 +27,9 @@ class FloatUnit:
 
     @classmethod
     def of(cls, target: Target) -> "FloatUnit":
-        """That of the target; fused is half the code, and on M4 and M33 slower than the two apart."""
+        """Return the FPU of the target. Fused instructions halve the code, and on M4 and M33 are slower than
+        two separate ones.
+        """
         return cls(target.core.fast_fma or target.flag == "-Os", target.core.fpv5)
 
 
@@ -70,7 +72,7 @@ def add_products(
 class Clamp:
     """Clamps sums and stores them. ``spare`` are two registers of the FPU.
 
-    ``at_once`` are general registers of which it may need so many, and one more.
+    ``at_once`` are the general registers that it may use, and one more.
     """
 
     def __init__(

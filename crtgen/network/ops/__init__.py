@@ -315,7 +315,7 @@ __all__ = [
 
 
 def all_cases() -> Iterator[Case]:
-    """The test cases of every operator: each module of this package that has ``cases``."""
+    """Yield the test cases of every operator, from each module of this package that has ``cases``."""
     for found in iter_modules(__path__):
         module = import_module(f"{__name__}.{found.name}")
         yield from getattr(module, "cases", tuple)()

@@ -27,8 +27,8 @@ _FURTHEST = 255
 class Accumulate(Op):
     """Sums of ``layer`` over 8-bit integers minus their zero points, as int32.
 
-    An input without quantisation has the zero point 0, and so have weights. Matrices may have 16 bits: their
-    values are then from -255 to 255, differences of two 8-bit values.
+    Inputs and weights without quantisation have the zero point 0. Matrices may have 16 bits; their values are
+    then differences of two 8-bit values, from -255 to 255.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -57,7 +57,9 @@ class Accumulate(Op):
         return self.layer.macs(sig)
 
     def zero_points(self, sig: Signature) -> tuple[int, ...]:
-        """Return the zero points of the multiplied operands; for a layer with weights, of the first one."""
+        """Return the zero points of the multiplied operands; for a layer with weights, only that of the
+        input.
+        """
         factors = sig.inputs if isinstance(self.layer, BatchMatMul) else sig.inputs[:1]
         return tuple(v.quant.zero_point if v.quant is not None else 0 for v in factors)
 
@@ -91,7 +93,7 @@ def _weights(shape: tuple[int, ...], axis: int) -> list[Value]:
 
 
 def cases() -> Iterator[Case]:
-    """Each layer, with zero points and without; TFLite Micro does not have it (``_onnx``)."""
+    """Yield each layer, with zero points and without; TFLite Micro does not have it (``_onnx``)."""
     around = Padding(1, 1, 1, 1)
     layers: tuple[tuple[str, Layer, tuple[int, ...], tuple[int, ...], int], ...] = (
         ("conv", Conv2d((1, 1), around), (1, 7, 9, 3), (5, 3, 3, 3), 0),

@@ -35,7 +35,7 @@ _NEAR = 0.001
 
 
 class _Unary(Op):
-    """One input, one output, equal in shape and type."""
+    """An operator whose single output has the shape and type of its single input."""
 
     __slots__ = ()
 
@@ -49,9 +49,9 @@ class _Unary(Op):
 class SoftmaxParams:
     """Integers of a quantised softmax.
 
-    ``((x - max) << input_left_shift) * input_multiplier / 2**31`` is the exponent in Q5.26; a difference
-    below ``diff_min`` counts as nothing. The least number of the output is 0.0, and 1.0 is one step beyond
-    the greatest.
+    ``((x - max) << input_left_shift) * input_multiplier / 2**31`` is the exponent in Q5.26; differences below
+    ``diff_min`` contribute nothing. The least number of the output is 0.0, and one step beyond the greatest
+    is 1.0.
     """
 
     input_multiplier: int
@@ -61,7 +61,9 @@ class SoftmaxParams:
 
 @dataclass(frozen=True, slots=True)
 class Softmax(_Unary):
-    """``exp(beta * x)`` over its sum along the last axis; of int8 the output may be int16, as ``to`` says."""
+    """``exp(beta * x)`` divided by its sum along the last axis. For int8 the output may be int16, as ``to``
+    says.
+    """
 
     name: ClassVar[str] = "softmax"
 
@@ -79,7 +81,9 @@ class Softmax(_Unary):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> SoftmaxParams | Softmax16Params:
-        """Follow TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
+        """Compute the parameters as TFLite's ``PreprocessSoftmaxScaling``. Raises ``ValueError`` for another
+        quantisation of the output.
+        """
         x, is_wide = tensor_quant(sig.x), scheme_of(sig.x) is INT16
         _require_probability(sig.y, Quant.tensor(1 / 32768) if is_wide else _probability(scheme_of(sig.y)))
         if is_wide:
@@ -89,7 +93,7 @@ class Softmax(_Unary):
         return self.exponents(sig)
 
     def exponents(self, sig: Signature) -> SoftmaxParams:
-        """The factor that makes differences of int8 inputs exponents."""
+        """Return the factor that turns differences of int8 inputs into exponents."""
         x = tensor_quant(sig.x)
         longest = 1 << _SOFTMAX_SUM_BITS
         depth = sig.x.shape[-1]
@@ -174,8 +178,8 @@ class _Sigmoid(_Unary, Tabulated):
     """Shifts of an int16 input whose scales are powers of two, so that no multiplier is needed."""
 
     def parameters(self, sig: Signature) -> SigmoidParams | Sigmoid16Params:
-        """Follow TFLite Micro's kernels; ``ValueError`` unless the output has the one allowed
-        quantisation.
+        """Compute the parameters as TFLite Micro's kernels. Raises ``ValueError`` unless the output has the
+        one allowed quantisation.
         """
         if scheme_of(sig.x) is INT16:
             require_fraction(tensor_quant(sig.y))
@@ -267,7 +271,7 @@ class Relu(Formula, _Unary, Channelwise):
         return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> ReluParams:
-        """The factor ``in / out`` in double, as TFLite Micro's."""
+        """Compute the factor ``in / out`` in double, as TFLite Micro."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
         low, high = self.kind.quantized_range(sig.y)
@@ -286,7 +290,8 @@ class Relu(Formula, _Unary, Channelwise):
 
 @dataclass(frozen=True, slots=True)
 class LeakyReluParams:
-    """Integers of a quantised leaky relu: multiplier and shift below the input's zero point, and above.
+    """Integers of a quantised leaky relu: one multiplier and shift for inputs below the zero point, one for
+    others.
 
     ``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))``.
     """
@@ -314,7 +319,7 @@ class LeakyRelu(Formula, _Unary, Tabulated):
     alpha: float = 0.2
 
     def parameters(self, sig: Signature) -> LeakyReluParams:
-        """Factors ``in * alpha / out`` and ``in / out`` in double, as TFLite Micro's."""
+        """Compute the factors ``in * alpha / out`` and ``in / out`` in double, as TFLite Micro."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         factors = (x.scale * single(self.alpha) / y.scale, x.scale / y.scale)
         below, above = (_signed_multiplier(f, magnitude(sig.x)) for f in factors)

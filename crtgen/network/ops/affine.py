@@ -1,6 +1,7 @@
 """Quantisation by scales and zero points that are tensors: ``quantize_by`` and ``dequantize_by``.
 
-Scales and zero points are broadcast: one for all, one per channel, or one per block under another shape.
+Scales and zero points are broadcast: one for all elements, one per channel, or (in another shape) one per
+block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ WIDTHS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 class QuantizeBy(Elementwise):
     """``x, scale, zero -> clamp(rint(x / scale) + zero)``, in the type of the zero points.
 
-    Halves go to even numbers; what is no number becomes any.
+    Halves are rounded to even numbers; the result for NaN is not defined.
     """
 
     name: ClassVar[str] = "quantize_by"

@@ -55,11 +55,11 @@ class DivParams:
 
 @dataclass(frozen=True, slots=True)
 class Div(Elementwise, Clamping):
-    """``x0 / x1``; integers are cut towards zero.
+    """``x0 / x1``; integers are truncated towards zero.
 
-    An integer by zero is zero, a quantised zero counts as the next number above it: these are undefined
-    in TFLite Micro. Quantised quotients near zero are what its build for x86 makes of shifts by more than 31
-    bits.
+    An integer divided by zero is zero, and a quantised zero counts as the next number above it; TFLite Micro
+    leaves both undefined. Quantised quotients near zero are those of its build for x86, where shifts go
+    beyond 31 bits.
     """
 
     name: ClassVar[str] = "div"
@@ -68,7 +68,7 @@ class Div(Elementwise, Clamping):
     activation: Activation = Activation.NONE
 
     def parameters(self, sig: Signature) -> DivParams:
-        """The factor in float32, as TFLite Micro's."""
+        """Compute the factor in float32, as TFLite Micro."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         factor = quantize_multiplier(a.scale / (b.scale * y.scale))
         clamp = self.activation.quantized_range(sig.y)
@@ -167,7 +167,7 @@ class SquaredDifference(Formula, Elementwise):
     operands: ClassVar[int] = 2
 
     def parameters(self, sig: Signature) -> SquaredDifferenceParams:
-        """Factors in double, relative to twice the larger input scale, as TFLite Micro's."""
+        """Compute factors in double, relative to twice the larger input scale, as TFLite Micro."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         left = 0 if scheme_of(sig.x) is INT16 else 7
         twice = 2 * max(a.scale, b.scale)
@@ -195,7 +195,7 @@ class SquaredDifference(Formula, Elementwise):
 class AddNParams:
     """``y = clamp(output_offset + sum(((x + input_offset) << 20) / 2) * multiplier * 2**(shift - 31))``.
 
-    The sum begins with ``input_offset``, scaled likewise, as TFLite Micro's does.
+    As in TFLite Micro, the sum begins with ``input_offset``, which is scaled likewise.
     """
 
     input_offset: int
@@ -206,7 +206,7 @@ class AddNParams:
 
 @dataclass(frozen=True, slots=True)
 class AddN(Formula, Elementwise):
-    """The sum of all inputs, which have one shape and are quantised alike."""
+    """The sum of all inputs, which share one shape and one quantisation."""
 
     name: ClassVar[str] = "add_n"
     monotonic: ClassVar[bool] = True
@@ -264,7 +264,7 @@ class Prelu(Formula, Elementwise):
         require(alpha.dtype is expected, f"slopes of {alpha.dtype.value} on {x.dtype.value}")
 
     def parameters(self, sig: Signature) -> PreluParams:
-        """Factors ``in / out`` and ``in * alpha / out`` in double."""
+        """Compute the factors ``in / out`` and ``in * alpha / out`` in double."""
         x, alpha, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         bound = magnitude(sig.x)
         above = quantize_multiplier(x.scale / y.scale, bound)

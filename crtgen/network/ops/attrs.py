@@ -53,7 +53,7 @@ class Activation(Enum):
         return lowest, highest
 
     def whole_range(self, value: Value) -> tuple[int, int]:
-        """Lowest and highest number of an output that holds integers which mean themselves."""
+        """Lowest and highest number of an output of plain integers."""
         (low, high), info = self.float_range(), np.iinfo(value.dtype.value)
         return int(max(low, info.min)), int(info.max if np.isinf(high) else high)
 
@@ -114,7 +114,9 @@ _MOST_PADDED = 1 << 26
 
 
 def padded_elements(shape: Sequence[int], padding: Padding) -> int:
-    """Elements of ``[N,H,W,C]`` with the padding around it; ``ValueError`` if they are too many."""
+    """Return the number of elements of ``[N,H,W,C]`` including padding. Raises ``ValueError`` if it is too
+    large.
+    """
     batch, height, width, depth = shape
     elements = (
         batch * (height + padding.top + padding.bottom) * (width + padding.left + padding.right) * depth

@@ -1,7 +1,7 @@
 """Binary networks: 32 numbers, each 1 or -1, in an int32, where a set bit means -1.
 
-The layout is that of Larq Compute Engine: channels along the last axis, the first one in the lowest bit; bits
-beyond the last channel are zero.
+The layout is that of Larq Compute Engine: channels are along the last axis, the first one in the lowest bit;
+bits beyond the last channel are zero.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ def words_of(channels: int) -> int:
 
 
 def packed(negative: Array) -> Array:
-    """The truth values ``[..., C]`` as bits ``[..., words]`` of int32."""
+    """Pack truth values ``[..., C]`` into bits ``[..., words]`` of int32."""
     *rows, channels = negative.shape
     bits = np.zeros((*rows, words_of(channels) * WORD), np.uint8)
     bits[..., :channels] = negative
@@ -58,7 +58,7 @@ def _signs(words: Array, channels: int) -> Real:
 
 @dataclass(frozen=True, slots=True)
 class PackSigns(Op):
-    """``x[..., C] -> [..., words]``: a bit is set where the number is below zero, or its zero point."""
+    """``x[..., C] -> [..., words]``: a bit is set where a number is below zero, or below its zero point."""
 
     name: ClassVar[str] = "pack_signs"
 
@@ -131,7 +131,7 @@ class PackedMaxPool2d(Op):
 class BinaryConv2d(Op):
     """``x[N,H,W,words], weights[O,kh,kw,words] -> [N,oh,ow,O]``: sums of products of signs, in int32.
 
-    ``fill`` is what the padding counts as, 0 or 1.
+    ``fill`` is the value of padding, 0 or 1.
     """
 
     name: ClassVar[str] = "binary_conv2d"

@@ -48,7 +48,8 @@ class MulParams:
     """Integers of a quantised multiplication.
 
     ``y = clamp(output_offset + (x0 + input1_offset) * (x1 + input2_offset) * multiplier * 2**(shift - 31))``.
-    With a ``factor`` that counts, by a float32 product, and multiplier and shift are next to it.
+    If there is a ``factor``, a float32 product with it takes the place of multiplier and shift, which then
+    only approximate it.
     """
 
     input1_offset: int
@@ -65,8 +66,9 @@ class MulParams:
 class FusedAddParams:
     """Numbers of an addition in float32.
 
-    ``y = clamp(rint(fma(x0 + 128, factors[0], fma(x1 + 128, factors[1], start))) - 128)``, each fma rounded
-    once. The zero points are in ``start``. ONNX Runtime computes sums of int8 as those of uint8.
+    ``y = clamp(rint(fma(x0 + 128, factors[0], fma(x1 + 128, factors[1], start))) - 128)``, where each fma is
+    rounded once and ``start`` contains the zero points. ONNX Runtime computes sums of int8 in the same way as
+    sums of uint8.
     """
 
     factors: tuple[float, float]
@@ -76,8 +78,8 @@ class FusedAddParams:
 
     @classmethod
     def of(cls, a: Quant, b: Quant, y: Quant, limits: tuple[int, int]) -> "FusedAddParams":
-        """Follow ONNX Runtime's addition: each step in float32, one product with a zero point within an
-        fma.
+        """Compute the numbers as ONNX Runtime does: each step in float32, and one product with a zero point
+        within an fma.
         """
         first, second = single(a.scale / y.scale), single(b.scale / y.scale)
         a_zero, b_zero, y_zero = (quant.zero_point - INT8.low for quant in (a, b, y))
@@ -86,9 +88,9 @@ class FusedAddParams:
 
 
 class _Binary(Formula, Elementwise, Clamping):
-    """``x0, x1 -> the broadcast shape``; both operands of one type.
+    """``x0, x1 -> the broadcast shape``; both operands have one type.
 
-    Integers without quantisation are plain numbers, of any width: they wrap, as numpy's do.
+    Integers without quantisation are plain numbers of any width, and wrap as numpy's do.
     """
 
     __slots__ = ()
@@ -210,7 +212,7 @@ class Mul(_Binary):
     activation: Activation = Activation.NONE
 
     def parameters(self, sig: Signature) -> MulParams:
-        """The factor ``in1 * in2 / out`` in double."""
+        """Compute the factor ``in1 * in2 / out`` in double."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         bound = magnitude(sig.inputs[0]) * magnitude(sig.inputs[1])
         exact = None
@@ -222,7 +224,7 @@ class Mul(_Binary):
         return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp, exact)
 
     def bounds(self, sig: Signature, low: Sequence[Array], high: Sequence[Array]) -> tuple[Array, Array]:
-        """Linear in each factor: the extremes are at the corners."""
+        """Return the bounds: the result is linear in each factor, so its extremes are at the corners."""
         corners = [self.reference(sig, pair)[0] for pair in product(*zip(low, high, strict=True))]
         return np.minimum.reduce(corners), np.maximum.reduce(corners)
 

@@ -26,7 +26,7 @@ class _Bits(Elementwise):
 
 
 class Bitwise(_Bits):
-    """Each bit of two numbers to one."""
+    """An operator that combines the bits of two numbers, place by place."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Bitwise(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class BitAnd(Bitwise):
-    """The bits that both have."""
+    """Bits that are set in both numbers."""
 
     name: ClassVar[str] = "bit_and"
     sign: ClassVar[str] = "&"
@@ -48,7 +48,7 @@ class BitAnd(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitOr(Bitwise):
-    """The bits that one or both have."""
+    """Bits that are set in at least one of the numbers."""
 
     name: ClassVar[str] = "bit_or"
     sign: ClassVar[str] = "|"
@@ -70,7 +70,7 @@ class BitXor(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitNot(_Bits):
-    """The bits that the number does not have."""
+    """Bits that are not set in the number."""
 
     name: ClassVar[str] = "bit_not"
 
@@ -80,10 +80,10 @@ class BitNot(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class Shift(_Bits):
-    """Shift a number by as many bits as the second operand says.
+    """Shift of a number by as many bits as the second operand says.
 
-    By all of its bits or more, or by a negative number, the result is zero; a negative number shifted right
-    gives -1 instead.
+    A shift by the full width or more, or by a negative number, gives zero, and -1 if a negative number is
+    shifted right.
     """
 
     name: ClassVar[str] = "shift"
@@ -111,7 +111,7 @@ class Shift(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class BitCast(Op):
-    """The bits of a number as a type of the same size."""
+    """The bits of a number, read as another type of the same size."""
 
     name: ClassVar[str] = "bit_cast"
 

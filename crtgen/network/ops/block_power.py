@@ -114,7 +114,7 @@ def has_block(length: int) -> bool:
 
 
 def fractions(values: npt.NDArray[np.float64]) -> Whole:
-    """Numbers from -1 to 1, with 30 fractional bits."""
+    """Return numbers from -1 to 1 with 30 fractional bits."""
     return np.rint(values * (1 << FRACTION)).astype(np.int64)
 
 
@@ -125,13 +125,17 @@ def turns30(count: int) -> Whole:
 
 
 def half_turns30(count: int) -> Whole:
-    """The factors by which a transform of ``count`` numbers is taken apart, for number 1 to count / 2."""
+    """Return the factors that separate a transform of ``count`` numbers into two, for numbers 1 to count /
+    2.
+    """
     phase = -np.pi * (np.arange(1, count // 2 + 1) / count + 0.5)
     return fractions(np.stack([np.cos(phase), np.sin(phase)], axis=1))
 
 
 def window30(weights: Floats) -> tuple[Whole, int]:
-    """Weights times a power of two, the greatest one at most 1, and the exponent that was taken out."""
+    """Return weights times a power of two, so that the greatest is at most 1, and the exponent that was taken
+    out.
+    """
     exponent = int(np.frexp(float(np.abs(weights).max()))[1])
     return fractions(weights.astype(np.float64) * 2.0**-exponent), exponent
 

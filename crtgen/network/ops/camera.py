@@ -1,4 +1,6 @@
-"""From a camera's formats to red, green and blue, and to grey: integers, as Pillow and OpenCV have them."""
+"""Conversion from a camera's formats to red, green and blue, and to grey, in integers equal to Pillow's and
+OpenCV's.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ NEUTRAL = 1 << 7
 
 
 class YuvFactors(IntEnum):
-    """BT.601 with a limited range, times 2^20: luma, then red by v, green by v and u, blue by u."""
+    """BT.601 with limited range, times 2^20: luma, then red from v, green from v and u, blue from u."""
 
     LUMA = 1220542
     RED_V = 1673527

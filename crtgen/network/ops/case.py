@@ -38,7 +38,9 @@ class Case:
     limits: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
 
     def graph(self) -> Graph:
-        """The network of this single node: its inputs are what is not constant. States are zero at first."""
+        """Return the network of this single node. Its inputs are the values that are not constant; states
+        begin with zeros.
+        """
         states = {self.sig.inputs[i]: self.sig.outputs[o] for i, o in self.op.states}
         names = [v.name for v in self.sig.inputs]
         outputs = [v.name for v in self.sig.outputs]
@@ -51,12 +53,14 @@ class Case:
         return Graph.build(self.name, list(values.values()), [node], list(variable), results, pairs)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Values for the inputs that are not constant, anywhere in their ranges."""
+        """Draw values for the inputs that are not constant, from their whole range."""
         random = np.random.default_rng(seed)
         return {v.name: self._draw(random, v) for v in self.sig.inputs if not v.is_constant}
 
     def range_of(self, value: Value) -> tuple[float, float]:
-        """The least and greatest number of an input: all of its type, for float32 -4 to 4."""
+        """Return the least and the greatest number of an input: all numbers of its type, or -4 to 4 for
+        float32.
+        """
         if value.dtype is DType.BOOL:
             return 0, 1
         if value.dtype is DType.FLOAT32:

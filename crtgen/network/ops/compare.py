@@ -36,7 +36,7 @@ _LEFT_SHIFT = 8
 
 @dataclass(frozen=True, slots=True)
 class ComparisonParams:
-    """Parameters that make two quantised values comparable: offset, multiplier and shift of each.
+    """Parameters that make two quantised values comparable: an offset, multiplier and shift for each.
 
     ``a = ((x + offset) << 8) * multiplier * 2**(shift - 31)``; shifts are <= 0.
     """
@@ -58,7 +58,9 @@ class Comparison(Formula, Elementwise):
         return DType.BOOL
 
     def parameters(self, sig: Signature) -> ComparisonParams:
-        """Factors that are the scales themselves: ``ValueError`` from 1.0 on, which TFLite Micro refuses."""
+        """Compute factors, which are the scales themselves. Raises ``ValueError`` for scales of 1.0 or more,
+        as TFLite Micro refuses them.
+        """
         first, second = (self._scaling(value) for value in sig.inputs)
         return ComparisonParams(first, second)
 
@@ -130,7 +132,7 @@ class LessEqual(Comparison):
 
 
 class Logical(Elementwise):
-    """Two truth values to one."""
+    """An operator that combines two truth values."""
 
     __slots__ = ()
 
@@ -193,7 +195,7 @@ class Minimum(Extreme):
 
 @dataclass(frozen=True, slots=True)
 class Select(Elementwise):
-    """The second operand where the first is true, elsewhere the third; as they are stored."""
+    """The second operand where the first is true, the third elsewhere, in stored numbers."""
 
     name: ClassVar[str] = "select"
     operands: ClassVar[int] = 3

@@ -35,7 +35,7 @@ class ControlFlow(Op):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If(ControlFlow):
-    """``condition, inputs... -> outputs...``: runs one graph if the condition holds, else the other."""
+    """``condition, inputs... -> outputs...``: runs one graph if the condition holds, otherwise the other."""
 
     name: ClassVar[str] = "if"
 

@@ -104,7 +104,9 @@ class ConvParams:
     def of(
         cls, sig: Signature, factors: Sequence[float], activation: Activation, axis: int = 0
     ) -> "ConvParams":
-        """From the real factor of each output channel; channels are on ``axis`` of the weights."""
+        """Compute the parameters from the real factor of each output channel; channels are on ``axis`` of the
+        weights.
+        """
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         wide = sig.inputs[2].dtype is DType.INT64
         bounds = sum_bounds(sig, axis)
@@ -123,7 +125,7 @@ class ConvParams:
         return cls(-x.zero_point, y.zero_point, low, high, multipliers, shifts, scheme, wide, exact)
 
     def finish(self, acc: Real) -> Array:
-        """The output of the accumulators, channels last."""
+        """Return the output for accumulators whose channels are last."""
         if self.factors is not None:
             scaled = rounded_product(acc.astype(np.int64), self.factors)
         else:
@@ -143,13 +145,13 @@ def sum_bounds(sig: Signature, axis: int) -> list[int]:
 
 
 def signed_sums(weights: Array, axes: int | tuple[int, ...]) -> tuple[Int64, Int64]:
-    """The sums over these axes of the positive integers, and of the negative ones."""
+    """Return the sums along these axes of the positive integers, and of the negative ones."""
     positive: Int64 = np.maximum(weights, 0).sum(axis=axes, dtype=np.int64)
     return positive, weights.sum(axis=axes, dtype=np.int64) - positive
 
 
 def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:
-    """One scale per output channel; ``ValueError`` unless the weights are symmetric."""
+    """Return one scale per output channel. Raises ``ValueError`` unless the weights are symmetric."""
     quant = weights.quant
     if quant is None:
         raise ValueError(f"{weights.name} has no quantisation")
@@ -171,7 +173,9 @@ def real_weights(weights: Value) -> Real:
 
 
 def check_weights(inputs: Sequence[Value], channels: int) -> None:
-    """``ValueError`` unless types of input, weights and bias go together and the bias has ``channels``."""
+    """Raise ``ValueError`` unless the types of input, weights and bias match and the bias has ``channels``
+    elements.
+    """
     require_inputs(inputs, 3)
     x, w, bias = inputs
     scheme = scheme_of(x)
@@ -277,7 +281,7 @@ class Conv2d(_Convolution):
         return sig.y.elements * prod(sig.inputs[1].shape[1:])
 
     def working_elements(self, sig: Signature) -> int:
-        """Beside the padded image, the windows side by side."""
+        """Return the number of elements of the padded image and of all windows side by side."""
         outputs = sig.y.shape[-1]
         columns = 2 * (sig.y.elements // outputs) * (sig.inputs[1].elements // outputs)
         return Windowed.working_elements(self, sig) + columns
@@ -297,7 +301,9 @@ class Conv2d(_Convolution):
         return both.reshape(len(rows) * len(columns), -1)
 
     def sums(self, x: Real, w: Real, sig: Signature) -> Real:
-        """The sums ``[N,oh,ow,O]``, without bias; ``x`` is less its zero point: padding is 0."""
+        """Return the sums ``[N,oh,ow,O]`` without bias; the zero point is already subtracted from ``x``, so
+        padding is 0.
+        """
         padded = pad_image(x, self.padding)
         taps = [
             window_tap(padded, (i, j), self.stride, self.dilation, sig)
@@ -349,7 +355,9 @@ class DepthwiseConv2d(_Convolution):
         return channels, None, None, np.repeat(channels, self.multiplier)
 
     def sums(self, x: Real, w: Real, sig: Signature) -> Real:
-        """The sums ``[N,oh,ow,C*multiplier]``, without bias; ``x`` is less its zero point: padding is 0."""
+        """Return the sums ``[N,oh,ow,C*multiplier]`` without bias; the zero point is already subtracted from
+        ``x``, so padding is 0.
+        """
         padded = pad_image(x, self.padding)
         acc: Real = np.zeros(sig.y.shape)
         for i in range(w.shape[1]):

@@ -1,4 +1,4 @@
-"""Cost of computing an operator by its reference; the budget is asked before it runs."""
+"""Cost of computing an operator by its reference. The budget is asked before the reference runs."""
 
 from crtgen.base import budget
 from crtgen.network.ir import Graph, Op, Signature
@@ -21,7 +21,7 @@ def ask_for(op: Op, sig: Signature) -> None:
 
 
 def cost_of(graph: Graph) -> int:
-    """Operations that one run of a graph takes, by its references."""
+    """Return the operations of one run of a graph by its references."""
     return sum(_cost(node.op, graph.signature(node)) for node in graph.nodes)
 
 

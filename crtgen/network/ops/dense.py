@@ -69,7 +69,9 @@ class FullyConnected(Weighted, Clamping):
         return AxisMap(0) if axis == last - 1 and prod(sig.x.shape[:axis]) == 1 else None
 
     def fewest_channels(self, sig: Signature) -> int:
-        """A layer with one scale is computed otherwise than one with several: of several two stay."""
+        """Return 2 if the layer has several scales, since one with a single scale is computed otherwise; else
+        1.
+        """
         quant = sig.inputs[1].quant
         return 2 if quant is not None and len(quant.scales) > 1 else 1
 

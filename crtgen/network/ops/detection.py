@@ -61,7 +61,7 @@ class DetectionPostProcess(Op):
 
     @property
     def told(self) -> int:
-        """Classes that are told of a box, where its best ones are."""
+        """Number of classes reported per box, if its best ones are."""
         return min(self.classes_per_box, self.classes)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

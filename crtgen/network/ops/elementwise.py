@@ -17,7 +17,9 @@ Numbers = npt.NDArray[Any]
 
 
 class Elementwise(Channelwise):
-    """Each element of the output is computed from those at its place in the inputs, which are broadcast."""
+    """An operator whose output elements are computed from the elements at the same place in the inputs, which
+    are broadcast.
+    """
 
     __slots__ = ()
 
@@ -43,7 +45,7 @@ class Elementwise(Channelwise):
 
 
 def wide(value: Value, array: Array) -> Numbers:
-    """The numbers of a tensor with room to compute in: float64 or int64."""
+    """Return a tensor's numbers in a type with room to compute in: float64 or int64."""
     return array.astype(np.float64 if value.dtype is DType.FLOAT32 else np.int64)
 
 

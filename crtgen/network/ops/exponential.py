@@ -23,7 +23,7 @@ _BIAS = 0x7F  # of exponents of float32
 LOG2_E = np.float32(1 / log(2))
 LN2_HIGH = np.float32(0.693359375)
 LN2_LOW = np.float32(log(2) - 0.693359375)
-"""Parts of ln 2, the first of which has so few bits that products with whole powers are exact."""
+"""Two parts of ln 2. The first one has so few bits that its products with the exponents are exact."""
 
 EXP_TERMS = tuple(
     np.float32(term)

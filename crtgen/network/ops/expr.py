@@ -50,9 +50,10 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A number ``low``..``high`` that ``kind`` makes of its ``sources``; of an operand, ``low`` of ``place``.
+    """A number from ``low`` to ``high`` that ``kind`` makes of its ``sources``; for an operand, ``place`` is
+    its number.
 
-    ``wraps``: before it wrapped, it may have been beyond 32 bits.
+    ``wraps``: it may have been beyond 32 bits before it wrapped.
     """
 
     kind: str
@@ -87,7 +88,7 @@ class Expr:
         return self.kind == "number"
 
     def of(self, arrays: Sequence[Array], known: Mapping["Expr", Int64] = MappingProxyType({})) -> Int64:
-        """The values for these operands; some expressions may be ``known``."""
+        """Return the values for these operands; ``known`` may hold values of some expressions."""
         if self in known:
             return known[self]
         if self.is_number:
@@ -118,11 +119,11 @@ class Expr:
         return self.split(lambda x: x, lambda x: number(0) - x)
 
     def scaled(self, multiplier: int, shift: int) -> "Expr":
-        """Times ``multiplier * 2**(shift - 31)``, as TFLite rounds it."""
+        """Multiply by ``multiplier * 2**(shift - 31)``, rounded as TFLite does."""
         return Expr.make("scaled", self << max(shift, 0), multiplier, min(shift, 0))
 
     def rounded(self, factor: float) -> "Expr":
-        """The float32 product, as an integer, halves to even ones."""
+        """Return the float32 product as an integer, halves to even."""
         return Expr.make("even", self, *mantissa_of(factor))
 
     def compared(self, sign: str, other: "Expr") -> "Expr":
@@ -154,7 +155,7 @@ class Formula(Op):
 
     @abstractmethod
     def formula(self, sig: Signature) -> Expr | None:
-        """An element of the output; None of real numbers, and of whole ones that mean themselves."""
+        """Return an element of the output; None for real numbers, and for plain integers."""
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         formula = self.formula(sig)

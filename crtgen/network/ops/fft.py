@@ -78,10 +78,9 @@ class Rfft(Op):
 
 @dataclass(frozen=True, slots=True)
 class Irfft(Op):
-    """``x[..., length + 2] -> y[..., length]``: the numbers that a real transform is of.
+    """``x[..., length + 2] -> y[..., length]``: the real numbers with this transform.
 
-    In fixed point they are divided by ``length``, as are those of floats. The imaginary parts of the first
-    and the last number count as 0.
+    Results are divided by ``length``. The imaginary parts of the first and the last number count as 0.
     """
 
     name: ClassVar[str] = "irfft"
@@ -132,7 +131,9 @@ def turns(count: int, dtype: DType, sign: int = -1) -> Array:
 
 
 def half_turns(count: int, dtype: DType, sign: int = -1) -> Array:
-    """The factors by which a transform of ``count`` numbers is taken apart, for number 1 to count / 2."""
+    """Return the factors that separate a transform of ``count`` numbers into two, for numbers 1 to count /
+    2.
+    """
     return _factors(sign * np.pi * (np.arange(1, count // 2 + 1) / count + 0.5), dtype)
 
 
@@ -163,7 +164,7 @@ def _transformer(dtype: DType) -> "_Transformer":
 
 
 class _Transformer(ABC):
-    """Transforms of each row, in the arithmetic of a type."""
+    """Transforms of rows, in the arithmetic of one type."""
 
     __slots__ = ()
 
@@ -174,7 +175,7 @@ class _Transformer(ABC):
 
     @abstractmethod
     def _held(self, x: Array) -> Numbers:
-        """Numbers of the type, as they are computed with."""
+        """Return numbers in the type in which they are computed."""
 
     @abstractmethod
     def _kept(self, x: Numbers) -> Numbers:
@@ -182,7 +183,7 @@ class _Transformer(ABC):
 
     @abstractmethod
     def _divided(self, x: Pair, by: int) -> Pair:
-        """Smaller numbers, where sums may not overflow."""
+        """Return numbers divided so that sums cannot overflow."""
 
     @abstractmethod
     def _product(self, a: Pair, b: Pair) -> Pair:
@@ -381,7 +382,7 @@ class _Float(_Transformer):
 
 
 def cases() -> Iterator[Case]:
-    """Powers of four and of two, rows, what is continued with zeros."""
+    """Yield powers of four and of two, several rows, and inputs that are continued with zeros."""
     yield make("512", Rfft(512), [Value("x", (480,), DType.INT16)])
     yield make("64", Rfft(64), [Value("x", (2, 64), DType.INT16)])
     yield make("16", Rfft(16), [Value("x", (16,), DType.INT16)])

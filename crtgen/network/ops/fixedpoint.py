@@ -28,10 +28,11 @@ _Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32] | int
 
 
 def quantize_multiplier(real: float, bound: int = 0) -> tuple[int, int]:
-    """``real`` as ``multiplier * 2**(shift - 31)``, multiplier in [2**30, 2**31); (0, 0) below 2**-32.
+    """Return ``real`` as ``multiplier * 2**(shift - 31)``, with the multiplier in [2**30, 2**31); (0, 0)
+    below 2**-32.
 
-    ``bound`` is the largest magnitude it will be applied to. Raises ``ValueError`` where 32 bits do not
-    hold that, shifted to the left; and for a negative or infinite factor.
+    ``bound`` is the largest magnitude to which it will be applied. Raises ``ValueError`` for a negative or
+    infinite factor, and if a shift to the left would exceed 32 bits.
     """
     if not 0 <= real < math.inf:
         raise ValueError(f"the ratio of its scales is {real}")
@@ -52,16 +53,16 @@ def quantize_multiplier(real: float, bound: int = 0) -> tuple[int, int]:
 
 
 def single(real: float) -> float:
-    """``real`` rounded to float32; infinite if it is too large.
+    """Return ``real`` rounded to float32; infinity if it is too large.
 
-    Of a product or quotient of two float32 numbers this is the float32 product or quotient.
+    For a product or quotient of two float32 numbers this equals the float32 operation.
     """
     with np.errstate(over="ignore"):
         return float(np.float32(real))
 
 
 def round_half_away(real: float) -> int:
-    """The nearest integer; halves go away from zero (C's ``round``)."""
+    """Return the nearest integer; halves are rounded away from zero, as by C's ``round``."""
     return int(math.copysign(math.floor(abs(real) + 0.5), real))
 
 

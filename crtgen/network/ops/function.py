@@ -47,7 +47,7 @@ __all__ = [
 
 
 class RealFunction(Formula, Tabulated, Elementwise):
-    """A function of real numbers, element by element."""
+    """A function of real numbers, applied to each element."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class Abs(RealFunction):
         return np.asarray(np.abs(x))
 
     def parameters(self, sig: Signature) -> AbsParams:
-        """The factor ``in / out`` in double, as TFLite Micro's."""
+        """Compute the factor ``in / out`` in double, as TFLite Micro."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
         return AbsParams(-x.zero_point, y.zero_point, *factor)
@@ -125,7 +125,7 @@ class Rsqrt(RealFunction):
         return np.asarray(1 / np.sqrt(x))
 
     def parameters(self, sig: Signature) -> RsqrtParams:
-        """The factor ``1 / (sqrt(in) * out)`` in float32, as TFLite Micro's."""
+        """Compute the factor ``1 / (sqrt(in) * out)`` in float32, as TFLite Micro."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         product = float(np.float32(np.sqrt(np.float32(x.scale)) * np.float32(y.scale)))
         multiplier, shift = quantize_multiplier(1 / product)
@@ -164,7 +164,7 @@ class Exp(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Log(RealFunction):
-    """The natural logarithm: -infinity of 0, not a number below."""
+    """The natural logarithm: minus infinity for 0, NaN for negative numbers."""
 
     name: ClassVar[str] = "log"
 
@@ -194,7 +194,7 @@ class Cos(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Sqrt(RealFunction):
-    """The square root, not a number below 0."""
+    """The square root; NaN for negative numbers."""
 
     name: ClassVar[str] = "sqrt"
 
@@ -234,7 +234,7 @@ class Ceil(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Round(RealFunction):
-    """The nearest integer, halves to the even one."""
+    """The nearest integer; halves are rounded to even."""
 
     name: ClassVar[str] = "round"
 
@@ -324,7 +324,7 @@ class GeluTanh(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class LogicalNot(Elementwise):
-    """True where the input is not."""
+    """True where the input is false."""
 
     name: ClassVar[str] = "logical_not"
 
@@ -386,7 +386,7 @@ def _float_cases() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Each function in the types that it has."""
+    """Yield each function in all of its types."""
     yield from _float_cases()
     out = Quant.tensor(0.04, -20)
     for scale, zero in ((0.05, -12), (0.0021, 100), (0.31, -128)):

@@ -29,7 +29,7 @@ def _require_indices(value: Value) -> None:
 class Gather(Op):
     """``x, indices -> x`` with the elements at ``indices`` along ``axis``.
 
-    The first ``batch`` axes of both are the same, and are gone through together.
+    The first ``batch`` axes of both are the same and are traversed together.
     """
 
     name: ClassVar[str] = "gather"
@@ -49,7 +49,9 @@ class Gather(Op):
         return ((found, x.dtype),)
 
     def sizes(self, sig: Signature) -> tuple[int, int, int, int]:
-        """Elements of the batch, between batch and axis, of the axis, and behind it."""
+        """Return the numbers of elements: of the batch, between batch and axis, along the axis, and behind
+        it.
+        """
         shape = sig.x.shape
         return (
             prod(shape[: self.batch]),
@@ -68,9 +70,9 @@ class Gather(Op):
 
 @dataclass(frozen=True, slots=True)
 class GatherNd(Op):
-    """``x, indices -> x`` at places whose first coordinates are the last axis of ``indices``.
+    """``x, indices -> x`` at places whose leading coordinates are the last axis of ``indices``.
 
-    The coordinates are combined to the number of an element, and that number has to be in range.
+    Coordinates are combined into the number of an element, which is limited to the valid range.
     """
 
     name: ClassVar[str] = "gather_nd"

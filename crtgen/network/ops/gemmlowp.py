@@ -52,7 +52,7 @@ def _exp_near_zero(a: Int64) -> Int64:
 
 
 def exp_on_negative_values(a: Int64, integer_bits: int) -> Int64:
-    """exp of ``a`` <= 0 in Q<integer_bits>, at most 5, as Q0."""
+    """Return exp of ``a`` <= 0 in Q<integer_bits>, at most 5, as Q0."""
     fractional_bits = 31 - integer_bits
     quarter = 1 << (fractional_bits - 2)
     head = (a & (quarter - 1)) - quarter
@@ -75,28 +75,28 @@ def _newton_reciprocal(a: Int64) -> Int64:
 
 
 def one_over_one_plus_x(a: Int64) -> Int64:
-    """1 / (1 + a) of Q0 in [0, 1], as Q0."""
+    """Return 1 / (1 + a) for a Q0 number in [0, 1], as Q0."""
     return _saturating_left_shift(_newton_reciprocal(a), 1)
 
 
 def logistic(a: Int64, integer_bits: int) -> Int64:
-    """1 / (1 + exp(-a)) of Q<integer_bits>, as Q0."""
+    """Return 1 / (1 + exp(-a)) for Q<integer_bits>, as Q0."""
     positive = one_over_one_plus_x(exp_on_negative_values(-np.abs(a), integer_bits))
     signed = np.where(a > 0, positive, _ONE - positive)
     return np.where(a == 0, 1 << 30, signed)
 
 
 def tanh(a: Int64, integer_bits: int) -> Int64:
-    """tanh of Q<integer_bits>, as Q0."""
+    """Return tanh for Q<integer_bits>, as Q0."""
     exponential = exp_on_negative_values(-np.abs(a), integer_bits + 1)
     positive = _saturating_left_shift(_newton_reciprocal(exponential) - _ONE_Q2, 2)
     return np.where(a == 0, 0, np.where(a < 0, -positive, positive))
 
 
 def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
-    """``1 / sqrt(x)`` of integers, as a multiplier and a shift to the left; 0 counts as 1.
+    """Return ``1 / sqrt(x)`` of integers as a multiplier and a shift to the left; 0 counts as 1.
 
-    Five Newton steps from 1 on, in Q3 (``GetInvSqrtQuantizedMultiplierExp``).
+    Five Newton steps that start at 1, in Q3 (``GetInvSqrtQuantizedMultiplierExp``).
     """
     down = np.where(x >= 1 << 29, 1, 0)
     one, x = x <= 1, np.maximum(x >> 2 * down, 1)
@@ -115,7 +115,8 @@ def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
 
 
 def logarithm(x: Int64) -> Int64:
-    """Natural logarithm of a Q12 number of at least 1, as Q5 (``log_x_for_x_greater_than_or_equal_to_1``).
+    """Return the natural logarithm of a Q12 number of at least 1, as Q5
+    (``log_x_for_x_greater_than_or_equal_to_1``).
 
     Both ``x`` and ``x * sqrt(1/2)`` are divided by a power of two; the one whose remainder is nearer to 1 is
     used. The logarithm of the remainder is a quotient of polynomials.

@@ -16,7 +16,7 @@ from crtgen.network.ops.traits import Real
 __all__ = ["MODES", "PADDINGS", "GridSample", "cases"]
 
 MODES = {"nearest": 1, "linear": 2, "cubic": 4}
-"""Taps of a point along each axis."""
+"""Number of pixels that a point reads along each axis, by mode."""
 
 PADDINGS = ("zeros", "border", "reflection")
 _CUBIC = -0.75

@@ -75,7 +75,7 @@ def _rounded(x: Reals) -> Reals:
 
 
 def looked_up(table: Table, x: Int64) -> Int64:
-    """Between the places of a table, which are ``1 << _BITS`` apart."""
+    """Return values between the places of a table, which are ``1 << _BITS`` apart."""
     wide, part = table.astype(np.int64), x & ((1 << _BITS) - 1)
     place = _STEPS // 2 + (x >> _BITS)
     slope = wide[place + 1] - wide[place]
@@ -84,7 +84,7 @@ def looked_up(table: Table, x: Int64) -> Int64:
 
 
 def cases() -> Iterator[Case]:
-    """A function that neither rises nor falls, to the ends of int16."""
+    """Yield a function that is not monotone, up to the ends of int16."""
     table = table_of(lambda x: np.sin(x * np.float32(7)), 2**-15, 0, 2**-15)
     yield make(
         "sine_onnx",

@@ -26,7 +26,7 @@ _OUTPUT = Quant.tensor(1 / 16, INT8.high)
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxParams:
-    """Softmax's parameters, and the inverse of its factor: ``back``, a multiplier and a shift."""
+    """Parameters of softmax, and the inverse of its factor: ``back``, a multiplier and a shift."""
 
     softmax: SoftmaxParams
     back: tuple[int, int]
@@ -34,7 +34,7 @@ class LogSoftmaxParams:
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmax(Op):
-    """``x`` less the logarithm of the sum of all ``exp(x)`` along the last axis."""
+    """``x`` minus the logarithm of the sum of all ``exp(x)`` along the last axis."""
 
     name: ClassVar[str] = "log_softmax"
 
@@ -46,7 +46,9 @@ class LogSoftmax(Op):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LogSoftmaxParams:
-        """Follow ``PreprocessLogSoftmaxScalingExp``; ``ValueError`` for another output quantisation."""
+        """Compute the parameters as ``PreprocessLogSoftmaxScalingExp``. Raises ``ValueError`` for another
+        quantisation of the output.
+        """
         require(sig.y.quant == _OUTPUT, f"the output has {tensor_quant(sig.y)} instead of {_OUTPUT}")
         p = Softmax().exponents(sig)
         real = (1 << (31 - p.input_left_shift)) / p.input_multiplier

@@ -26,7 +26,7 @@ class Lookup(Tabulated):
 
     @classmethod
     def of(cls, results: Array, label: str) -> "Lookup":
-        """With the results of all int8 numbers in order."""
+        """Make a lookup from the results for all int8 numbers in order."""
         return cls(tuple(int(n) for n in results), label)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -42,7 +42,7 @@ class Lookup(Tabulated):
 
 
 def cases() -> Iterator[Case]:
-    """A function that neither rises nor falls."""
+    """Yield a function that is not monotone."""
     squares = np.arange(-128, 128) ** 2 // 130 - 60
     x = int8s("x", (1, 7, 5), 0.05, 3)
     yield make("squares_onnx", Lookup.of(squares, "square"), [x], Quant.tensor(0.1, 7))

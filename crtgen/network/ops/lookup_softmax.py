@@ -34,7 +34,7 @@ class LookupSoftmaxParams:
 
 @dataclass(frozen=True, slots=True)
 class LookupSoftmax(Op):
-    """``exp(x)`` over its sum along the last axis, summed in order."""
+    """``exp(x)`` divided by its sum along the last axis, added up in order."""
 
     name: ClassVar[str] = "lookup_softmax"
 
@@ -48,7 +48,7 @@ class LookupSoftmax(Op):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LookupSoftmaxParams:
-        """The table's greatest number is as large as sums allow."""
+        """Compute the parameters. The table's greatest number is as large as sums allow."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         room = math.log(_LARGEST / sig.x.shape[-1]) - _ROOM
         table = np.exp((np.arange(256.0) - 255 + room / x.scale) * x.scale).astype(np.float32)

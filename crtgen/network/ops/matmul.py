@@ -1,4 +1,4 @@
-"""Products of matrices that are computed both: ``batch_matmul``."""
+"""Products of two matrices that are both computed at run time: ``batch_matmul``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,11 @@ __all__ = ["BatchMatMul", "MatMulParams", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class MatMulParams:
-    """``y = clamp(output_offset + sum((a + offset1) * (b + offset2)) * multiplier * 2**(shift - 31))``.
+    """Integers of a quantised product of matrices.
 
-    With a ``factor`` that counts, by a float32 product, and multiplier and shift are next to it.
+    ``y = clamp(output_offset + sum((a + offset1) * (b + offset2)) * multiplier * 2**(shift - 31))``. If there
+    is a ``factor``, a float32 product with it takes the place of multiplier and shift, which then only
+    approximate it.
     """
 
     input1_offset: int
@@ -33,9 +35,9 @@ class MatMulParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchMatMul(Op):
-    """``a[..., M, K], b[..., K, N] -> [..., M, N]``, with the axes before broadcast.
+    """``a[..., M, K], b[..., K, N] -> [..., M, N]``; the axes before are broadcast.
 
-    ``adj_x``, ``adj_y``: the last two axes of the operand are the other way round.
+    ``adj_x``, ``adj_y``: the last two axes of this operand are exchanged.
     """
 
     name: ClassVar[str] = "batch_matmul"
@@ -67,7 +69,7 @@ class BatchMatMul(Op):
         return sig.y.elements * self.lengths(*sig.inputs)[1]
 
     def parameters(self, sig: Signature) -> MatMulParams:
-        """The factor ``in1 * in2 / out`` in double."""
+        """Compute the factor ``in1 * in2 / out`` in double."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         depth = self.lengths(*sig.inputs)[1]
         wide = scheme_of(sig.x) is INT16

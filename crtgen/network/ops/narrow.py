@@ -1,4 +1,4 @@
-"""Real numbers with few digits: what types of sixteen, eight and four bits hold of a float32."""
+"""Real numbers with few digits: rounding of a float32 to types of sixteen, eight and four bits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,14 @@ class Format:
 
     @property
     def dropped(self) -> int:
-        """Digits of a float32 that it lacks."""
+        """Digits of a float32 that the format lacks."""
         return _DIGITS - self.digits
 
     @property
     def first(self) -> int:
-        """The least number with all digits, as the bits of a float32; 0 if it has all its exponents."""
+        """The least number with all digits, as the bits of a float32; 0 if the format has all exponents of
+        float32.
+        """
         return (self.least + _BIAS) << _DIGITS if self.least + _BIAS > 1 else 0
 
     def beyond(self, saturate: bool) -> float:
@@ -65,10 +67,10 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True, slots=True)
 class RoundTo(Elementwise):
-    """The nearest number of a format, as float32; halves go to even digits.
+    """The nearest number of a format, as float32; halves are rounded to even digits.
 
-    Numbers beyond the greatest one become infinite, or no number where the format has no infinity; the
-    greatest one if ``saturate``. What is no number becomes zero where the format has nothing of the kind.
+    Numbers beyond the greatest one become infinite, or NaN if the format has no infinity, or with
+    ``saturate`` the greatest one. NaN becomes zero if the format has no NaN.
     """
 
     name: ClassVar[str] = "round_to"

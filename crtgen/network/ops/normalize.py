@@ -30,10 +30,10 @@ __all__ = ["CumSum", "L2Normalization", "L2Pool2d", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class CumSum(Op):
-    """The sum of the elements up to each one along ``axis``, without itself where ``exclusive``.
+    """Sums of the elements up to each one along ``axis``, without that element if ``exclusive``.
 
-    ``reverse``: of the elements from the last one down to it. ``product``: their product instead, of numbers
-    that mean themselves. Integers that do so wrap.
+    ``reverse``: sums from the last element down to each one. ``product``: products of plain numbers instead
+    of sums. Plain integers wrap.
     """
 
     name: ClassVar[str] = "cumsum"
@@ -95,12 +95,12 @@ class CumSum(Op):
 
 @dataclass(frozen=True, slots=True)
 class L2Normalization(Op):
-    """Each vector along the last axis divided by its length; int8 is in units of 1/128."""
+    """Vectors along the last axis, each divided by its length; int8 results are in units of 1/128."""
 
     name: ClassVar[str] = "l2_normalization"
 
     epsilon: ClassVar[float] = 1e-6
-    """The least length of a float32 vector."""
+    """Least length by which a float32 vector is divided."""
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)

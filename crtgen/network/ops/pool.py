@@ -100,10 +100,9 @@ class _Pool(Windowed, Clamping, Channelwise):
 
 @dataclass(frozen=True, slots=True)
 class AveragePool2d(_Pool):
-    """The mean of a window, without its padding. int8 halves round away from zero.
+    """The mean of a window, without padding. For int8, halves are rounded away from zero.
 
-    An output that is rescaled in float32 has windows without padding, and may have another scale than the
-    input.
+    If the output is rescaled in float32, windows have no padding, and its scale may differ from the input's.
     """
 
     name: ClassVar[str] = "average_pool2d"
@@ -117,7 +116,7 @@ class AveragePool2d(_Pool):
         return None
 
     def parameters(self, sig: Signature) -> PoolParams:
-        """Return the parameters. A factor is ``in / out / count``, as ONNX Runtime's."""
+        """Compute the parameters. The factor is ``in / out / count``, as ONNX Runtime's."""
         if not by_float(sig.y):
             return _Pool.parameters(self, sig)
         require(self.padding == NO_PADDING, "averages that padding is in are not rescaled")
@@ -142,7 +141,7 @@ class AveragePool2d(_Pool):
 
 @dataclass(frozen=True, slots=True)
 class MaxPool2d(_Pool):
-    """The maximum of a window, without its padding."""
+    """The maximum of a window, without padding."""
 
     name: ClassVar[str] = "max_pool2d"
 

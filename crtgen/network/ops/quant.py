@@ -38,9 +38,9 @@ class RequantizeParams:
 
 @dataclass(frozen=True, slots=True)
 class Quantize(Formula, Channelwise):
-    """float32 to the integers of type ``to``, or integers to others, with another scale.
+    """Conversion of float32, or of integers, to integers of type ``to`` with a scale of their own.
 
-    What is no number (NaN) becomes the least one.
+    NaN becomes the least number.
     """
 
     name: ClassVar[str] = "quantize"
@@ -61,9 +61,9 @@ class Quantize(Formula, Channelwise):
         return True
 
     def parameters(self, sig: Signature) -> AffineParams | RequantizeParams:
-        """The output's quantisation for float32, the factor ``in / out`` in double for integers.
+        """Return the output's quantisation for float32, or the factor ``in / out`` in double for integers.
 
-        ``ValueError`` where 32 bits do not hold a result, except of int32: what it has too much is cut off.
+        Raises ``ValueError`` if a result exceeds 32 bits; only results of int32 saturate.
         """
         y = tensor_quant(sig.y)
         if sig.x.dtype is DType.FLOAT32:

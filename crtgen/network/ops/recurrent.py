@@ -30,7 +30,7 @@ class Cell(Enum):
 
     @property
     def gates(self) -> int:
-        """Sums for each unit; in the order of ONNX: z, r, h of a GRU, i, o, f, c of an LSTM."""
+        """Number of sums per unit, in the order of ONNX: z, r, h of a GRU; i, o, f, c of an LSTM."""
         return 1 if self is Cell.RNN else 4 if self.is_lstm else 3
 
     @property

@@ -48,7 +48,9 @@ class MeanParams:
 
 
 class Reduction(Op):
-    """One number of all those along ``axes``, which stay as length 1 where ``keep_dims``."""
+    """An operator that reduces all elements along ``axes`` to one; ``keep_dims`` keeps these axes with length
+    1.
+    """
 
     __slots__ = ()
 
@@ -66,7 +68,7 @@ class Reduction(Op):
         return ((tuple(d for a, d in enumerate(x.shape) if a not in self.axes), x.dtype),)
 
     def require_type(self, x: Value) -> None:
-        """``ValueError`` unless the operator has this type: also integers that mean themselves."""
+        """Raise ``ValueError`` unless the operator accepts this type; plain integers are accepted, too."""
         if not (is_plain(x) and x.dtype.is_integer):
             scheme_of(x)
 
@@ -81,7 +83,7 @@ class Reduction(Op):
 
 
 class Total(Reduction):
-    """A sum, which is divided or not; a sum of integers that mean themselves wraps."""
+    """A sum, or a mean; a sum of plain integers wraps."""
 
     __slots__ = ()
 
@@ -211,7 +213,7 @@ class ArgReduction(Op):
 
 @dataclass(frozen=True, slots=True)
 class ArgMax(ArgReduction):
-    """The place of the greatest number."""
+    """Index of the greatest number."""
 
     name: ClassVar[str] = "arg_max"
     sign: ClassVar[str] = ">"
@@ -224,7 +226,7 @@ class ArgMax(ArgReduction):
 
 @dataclass(frozen=True, slots=True)
 class ArgMin(ArgReduction):
-    """The place of the least number."""
+    """Index of the least number."""
 
     name: ClassVar[str] = "arg_min"
     sign: ClassVar[str] = "<"

@@ -69,7 +69,7 @@ class Resample(Op):
         require(most < 1 << 31, "its sums leave 32 bits")
 
     def sizes(self, sig: Signature) -> tuple[int, int, int]:
-        """Elements before the axis, of the axis, and behind it."""
+        """Return the numbers of elements before the axis, along it, and behind it."""
         shape = sig.x.shape
         return prod(shape[: self.axis]), shape[self.axis], prod(shape[self.axis + 1 :])
 

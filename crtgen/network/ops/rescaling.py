@@ -47,7 +47,9 @@ def rounded_product(acc: Int64, factors: Factors | float) -> Int64:
 
 
 def mantissa_of(factor: float) -> tuple[int, int]:
-    """A float32 factor as ``m * 2**-right``, m below 2**24; one that makes nothing of any sum is 0."""
+    """Return a float32 factor as ``m * 2**-right`` with m below 2**24; 0 for a factor with which every
+    product is 0.
+    """
     fraction, exponent = math.frexp(factor)
     right = 24 - exponent
     return (int(fraction * 2**24), right) if right <= _FURTHEST else (0, 1)

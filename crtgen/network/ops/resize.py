@@ -76,9 +76,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class ResizeBilinear(_Resize):
-    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is made of the four around its place.
+    """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is interpolated between four input pixels.
 
-    Shares are of float32, or whole 1/1024 for quantised images, as in TFLite.
+    Shares are float32, or multiples of 1/1024 for quantised images, as in TFLite.
     """
 
     name: ClassVar[str] = "resize_bilinear"
@@ -135,9 +135,10 @@ class ResizeBilinear(_Resize):
 
 @dataclass(frozen=True, slots=True)
 class ResizeBytes(_Resize):
-    """Bilinear resizing of uint8 less 128 as TFLite computes it: in float32, each pixel's share in turn.
+    """Bilinear resizing of uint8 minus 128 as TFLite computes it: in float32, one pixel's share after
+    another.
 
-    int8 images are resized in integers instead, which differs by a step now and then.
+    int8 images are resized in integers instead, and differ by a step now and then.
     """
 
     name: ClassVar[str] = "resize_bytes"
@@ -173,7 +174,7 @@ _ONE = 1 << _BITS
 
 
 def cases() -> Iterator[Case]:
-    """Up and down, by whole and broken factors, with both corner rules."""
+    """Yield enlargements and reductions, by integers and fractions, with both rules for corners."""
     x = int8s("x", (2, 3, 5, 4), 0.05, -7)
     for name, value in (("", x), ("f32_", floats("x", (2, 3, 5, 4)))):
         yield make(f"{name}twice", ResizeBilinear((6, 10)), [value])

@@ -1,4 +1,4 @@
-"""The sum of an image in each channel, row by row."""
+"""Sum of an image per channel, row by row."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -24,13 +24,13 @@ REDUCTIONS: Mapping[str, Callable[[Any, Any, Any], None] | None] = {
     "min": np.minimum.at,
     "mul": np.multiply.at,
 }
-"""Reductions of an element and an update; without one, the update replaces the element."""
+"""Operations that combine an element with an update; without one, the update replaces the element."""
 
 
 class Scatter(Op):
-    """``x, indices, updates -> x`` with the updates at their places, one after another.
+    """``x, indices, updates -> x`` with the updates written at their places, one after another.
 
-    ``reduction`` is one of ``REDUCTIONS``; integers mean themselves, and wrap.
+    ``reduction`` is one of ``REDUCTIONS``; integers are plain numbers, and wrap.
     """
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class ScatterNd(Scatter):
         return tuple(prod(sig.x.shape[i + 1 :]) for i in range(sig.inputs[1].shape[-1]))
 
     def run(self, sig: Signature) -> int:
-        """Elements that are written at each place."""
+        """Return the number of elements written at each place."""
         return prod(sig.x.shape[sig.inputs[1].shape[-1] :])
 
     def places(self, sig: Signature, indices: Index) -> Index:
@@ -104,7 +104,7 @@ class ScatterNd(Scatter):
 
 @dataclass(frozen=True, slots=True)
 class ScatterElements(Scatter):
-    """Each update at its own place, but along ``axis`` at its index."""
+    """Updates at their own places, except that the coordinate along ``axis`` is the index."""
 
     name: ClassVar[str] = "scatter_elements"
 

@@ -54,7 +54,7 @@ class Scheme:
         return np.arange(self.low, self.high + 1).astype(self.activations.numpy)
 
     def saturated(self, numbers: npt.ArrayLike, low: int | None = None, high: int | None = None) -> Array:
-        """Integers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
+        """Return integers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
         least, most = (self.low if low is None else low), (self.high if high is None else high)
         return np.clip(numbers, least, most).astype(self.activations.numpy)
 
@@ -64,22 +64,24 @@ class Scheme:
 
 
 INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32, DType.INT4)
-"""TFLite's: activations and weights of int8, weights symmetric and maybe of four bits, sums in 32 bits."""
+"""TFLite's int8: activations and weights of int8, weights symmetric and possibly of four bits, sums in 32
+bits.
+"""
 
 INT16 = Scheme("int16x8", DType.INT16, DType.INT8, DType.INT64, DType.INT64)
 """TFLite's 16x8: int16 activations with zero point 0, int8 weights, 64-bit sums."""
 
 UINT8 = Scheme("uint8", DType.UINT8, DType.UINT8, DType.INT32, DType.INT32)
-"""At the edges of a network only: there are operators from and to int8."""
+"""uint8, at the edges of a network only: there are operators from and to int8."""
 
 FLOAT32 = Scheme("float32", DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.INT8)
-"""Weights may have eight bits and scales, as TFLite's dynamic-range quantisation writes them."""
+"""float32. Weights may have eight bits and scales, as TFLite's dynamic-range quantisation writes them."""
 
 SCHEMES = (INT8, INT16, UINT8, FLOAT32)
 
 
 def scheme_of(value: Value) -> Scheme:
-    """The scheme of an activation; ``ValueError`` if its type has none."""
+    """Return the scheme of an activation. Raises ``ValueError`` if its type has none."""
     for scheme in SCHEMES:
         if value.dtype is scheme.activations:
             return scheme

@@ -1,6 +1,6 @@
 """Operators that move elements: ``reshape``, ``pad``, ``transpose``, ``strided_slice``, ``concat``.
 
-Their outputs are quantised as their inputs, but for a reshape's.
+Outputs have the quantisation of the inputs; only ``reshape`` may change it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,9 @@ class Reshape(Op):
         return replace(self, shape=sig.y.shape)
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        """The finer of the two last axes counts, if the other is a multiple of it."""
+        """Return groups of channels: the finer of the two last axes counts, if the other is a multiple of
+        it.
+        """
         before, after = channels(sig.x), channels(sig.y)
         few, many = sorted((before, after))
         return None if many % few else (np.arange(before) % few, np.arange(after) % few)
@@ -147,7 +149,7 @@ class Transpose(Op):
         return (np.ascontiguousarray(arrays[0].transpose(self.perm)),)
 
     def moving(self, sig: Signature) -> list[int]:
-        """The axes that are longer than 1, in the output's order: if they keep theirs, no element moves."""
+        """Return the axes longer than 1 in the output's order; if they keep their order, no element moves."""
         return [axis for axis in self.perm if sig.x.shape[axis] > 1]
 
     def is_identity(self, sig: Signature) -> bool:
@@ -201,7 +203,7 @@ class StridedSlice(Op):
         return all(step > 0 or length == 1 for step, length in zip(self.stride, sig.x.shape, strict=True))
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-        """Return the access pattern if the axis is taken whole."""
+        """Return the access pattern if the slice takes the axis as a whole."""
         (axis,) = axes
         if axis is None or axis in self.shrink:
             return None
@@ -210,7 +212,7 @@ class StridedSlice(Op):
 
     @property
     def _kept(self) -> list[int]:
-        """The axes of the input that are not removed."""
+        """Axes of the input that are not removed."""
         return [axis for axis in range(len(self.begin)) if axis not in self.shrink]
 
     def lengthened(self, axis: int, length: int) -> Op:

@@ -43,7 +43,9 @@ class Sigmoid16Params:
 
     @classmethod
     def of(cls, x: Quant, plain_shifts: tuple[int, ...]) -> "Sigmoid16Params":
-        """The scale times 3 * 4096, cut to 15 bits; without rounding for some powers of two."""
+        """Compute the parameters: the scale times 3 * 4096, cut to 15 bits; without rounding for some powers
+        of two.
+        """
         require(x.zero_point == 0, f"the input has the zero point {x.zero_point}; supported: 0")
         power = round(math.log2(x.scale))
         shift = 15 - _INTEGER_BITS + power
@@ -79,7 +81,7 @@ def _interpolated(magnitude: npt.NDArray[np.int64], bits: int, beyond: int) -> n
 
 
 def logistic16(params: Sigmoid16Params, x: Array) -> Array:
-    """``1 / (1 + exp(-x))`` in fractions of 15 bits."""
+    """Return ``1 / (1 + exp(-x))`` with 15 fractional bits."""
     argument = _arguments(params, x)
     value = _interpolated(np.abs(argument), 9, 0x7FFF << 10)
     signed = np.where(argument >= 0, value + (1 << 9), (1 << 25) - value + (1 << 9) - 1)
@@ -87,7 +89,9 @@ def logistic16(params: Sigmoid16Params, x: Array) -> Array:
 
 
 def tanh16(params: Sigmoid16Params, x: Array) -> Array:
-    """The hyperbolic tangent in fractions of 15 bits, by the logistic function of the double."""
+    """Return the hyperbolic tangent with 15 fractional bits, from the logistic function of twice the
+    argument.
+    """
     argument = _arguments(params, x)
     value = _interpolated(np.abs(argument), 8, 0xFFFF << 8) - (1 << 23)
     signed = np.where(argument >= 0, value + (1 << 7), -value + (1 << 7) - 1)

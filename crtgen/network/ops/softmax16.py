@@ -15,7 +15,9 @@ _LOW, _HIGH = -(1 << 15), (1 << 15) - 1
 
 @dataclass(frozen=True, slots=True)
 class Softmax16Params:
-    """``(x - max) * multiplier * 2**(shift - 31)`` counts 65535 for 10.0."""
+    """Integers of softmax of int16: ``(x - max) * multiplier * 2**(shift - 31)`` is the exponent in units of
+    10.0 / 65535.
+    """
 
     multiplier: int
     shift: int
@@ -37,7 +39,7 @@ def _scale(width: float) -> float:
 
 
 def softmax16(params: Softmax16Params, x: Array) -> Array:
-    """Along the last axis, in fractions of 15 bits."""
+    """Return softmax along the last axis with 15 fractional bits."""
     wide = x.astype(np.int64)
     difference = wide - wide.max(axis=-1, keepdims=True)
     scaled = multiply_by_quantized_multiplier(difference, params.multiplier, params.shift)

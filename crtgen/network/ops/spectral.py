@@ -43,9 +43,9 @@ class Before(Enum):
     EARLIER = "earlier"
     """The previous sample of the stream; 0 if there is none."""
     ITSELF = "itself"
-    """The first sample once more."""
+    """The first sample, repeated."""
     LAST = "last"
-    """The last sample of ``x``, where the frame begins with its first one."""
+    """The last sample of ``x``, for a frame that begins with the first one."""
 
     def place(self, start: int, samples: int) -> int | None:
         """Return its index relative to the first sample of a frame that begins at ``start``; None if it is

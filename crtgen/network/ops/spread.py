@@ -41,7 +41,9 @@ class BroadcastTo(Op):
 
 @dataclass(frozen=True, slots=True)
 class PadWith(Op):
-    """``x, value``: ``before`` and ``after`` elements around each axis, all of them the only ``value``."""
+    """``x, value``: ``before`` and ``after`` elements around each axis, all equal to the single element of
+    ``value``.
+    """
 
     name: ClassVar[str] = "pad_with"
 
@@ -62,9 +64,9 @@ class PadWith(Op):
 
 @dataclass(frozen=True, slots=True)
 class MirrorPad(Op):
-    """``before`` and ``after`` elements around each axis that are those inside, mirrored.
+    """``before`` and ``after`` elements around each axis, mirrored from those inside.
 
-    ``repeats``: the outermost element is in the mirror, too.
+    ``repeats``: the outermost element is mirrored, too.
     """
 
     name: ClassVar[str] = "mirror_pad"
@@ -97,7 +99,9 @@ class MirrorPad(Op):
         return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
 
     def segments(self, length: int, axis: int) -> tuple[tuple[int, int, int, int], ...]:
-        """Along an axis: first element of the input, step to the next, their number, and first place."""
+        """Return segments along an axis: first element of the input, step to the next, their number, and
+        first place in the output.
+        """
         shift = 0 if self.repeats else 1
         before, after = self.before[axis], self.after[axis]
         return tuple(

@@ -33,7 +33,9 @@ def _rows(x: Value, axes: int = 1) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Delay(Op):
-    """``x[..., N], memory[rows, length] -> y[..., N], memory``: the input of ``length`` samples ago."""
+    """``x[..., N], memory[rows, length] -> y[..., N], memory``: each sample is delayed by ``length``
+    samples.
+    """
 
     name: ClassVar[str] = "delay"
     states: ClassVar[tuple[tuple[int, int], ...]] = ((1, 1),)
@@ -71,12 +73,12 @@ class Framer(Op):
 
     @property
     def kept(self) -> int:
-        """Samples that the buffer holds when a step of samples has come in."""
+        """Samples that the buffer holds after a step."""
         return self.size if self.prefill else self.steps * self.step
 
     @property
     def steps(self) -> int:
-        """Steps until there is a whole frame."""
+        """Steps until the first whole frame."""
         return -(-self.size // self.step)
 
     def infer(self, inputs: Sequence[Value]) -> _Outputs:

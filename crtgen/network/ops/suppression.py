@@ -15,7 +15,7 @@ from crtgen.network.ops.case import Case, floats, make
 __all__ = ["NOTHING", "NonMaxSuppression", "cases"]
 
 NOTHING = -1
-"""Content of rows without a box."""
+"""Value in rows without a box."""
 
 Real = npt.NDArray[np.float32]
 

@@ -30,7 +30,9 @@ class SwishParams:
 
     @classmethod
     def of(cls, x: Quant, y: Quant) -> "SwishParams":
-        """Divided in float32; ``ValueError`` where the output's scale is finer than 1/128 of the input's."""
+        """Compute the factors in float32. Raises ``ValueError`` if the output's scale is finer than 1/128 of
+        the input's.
+        """
         fine = single(x.scale / (1 << _SHIFT))
         output = _short(*quantize_multiplier(single(fine / y.scale)))
         gate = _short(*quantize_multiplier(single(fine / single(3 / 32768))))

@@ -16,9 +16,9 @@ __all__ = ["TopK", "cases", "topk_case"]
 
 @dataclass(frozen=True, slots=True)
 class TopK(Op):
-    """``x -> numbers, places``: the ``count`` greatest or least numbers along ``axis``, the first ones first.
+    """``x -> numbers, places``: the ``count`` greatest or least numbers along ``axis``, in order.
 
-    Of equal numbers, the one with the lower place comes first. Integers mean themselves.
+    Of equal numbers, the one with the lower place comes first. Integers are plain numbers.
     """
 
     name: ClassVar[str] = "top_k"

@@ -31,7 +31,7 @@ Real = npt.NDArray[np.float64]
 
 
 def channels(value: Value) -> int:
-    """Length of the last axis; 1 of a scalar."""
+    """Return the length of the last axis; 1 for a scalar."""
     return value.shape[-1] if value.shape else 1
 
 
@@ -62,7 +62,7 @@ def along_all(sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
 
 
 class Clamping(Op):
-    """An operator that clamps its output: an activation after it can be its own."""
+    """An operator that clamps its output, so that a following activation can be merged into it."""
 
     __slots__ = ()
 
@@ -83,12 +83,12 @@ class Windowed(Op):
 
     @property
     def spread(self) -> tuple[int, int]:
-        """Rows and columns from one tap to the next."""
+        """Rows and columns between adjacent taps."""
         return (1, 1)
 
     @abstractmethod
     def taps(self, sig: Signature) -> tuple[int, int]:
-        """Rows and columns of taps of a window."""
+        """Return the numbers of rows and columns of taps of a window."""
 
     @abstractmethod
     def padding_value(self, x: Value) -> int | None:
@@ -125,14 +125,16 @@ class Weighted(Op):
 
     @abstractmethod
     def parameters(self, sig: Signature) -> Any:
-        """Integers of the quantised layer: ``ConvParams``."""
+        """Return the integers of the quantised layer: ``ConvParams``."""
 
     @abstractmethod
     def sums(self, x: Real, w: Real, sig: Signature) -> Real:
-        """Sums of products, without bias; ``x`` is less its zero point."""
+        """Return sums of products without bias; the zero point is already subtracted from ``x``."""
 
     def taps_seen(self, sig: Signature) -> Real:
-        """The different windows there are, as ``[windows, taps]``: 1 for a tap on the input, 0 on padding."""
+        """Return the different windows that occur, as ``[windows, taps]``: 1 for a tap on the input, 0 for
+        one on padding.
+        """
         return np.ones((1, sig.inputs[1].elements // sig.inputs[1].shape[0] // sig.x.shape[-1]))
 
     def fewest_channels(self, sig: Signature) -> int:
@@ -150,7 +152,7 @@ class Channelwise(Op):
 
 
 class Tabulated(Channelwise):
-    """A function of one element, whatever its shape."""
+    """A function of single elements, for any shape."""
 
     __slots__ = ()
 

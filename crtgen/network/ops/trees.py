@@ -134,7 +134,7 @@ def grown(
     kinds: Sequence[TreeTest],
     few: bool = False,
 ) -> Forest:
-    """Random trees, whose thresholds are few numbers; leaves score one target of the tree, or all."""
+    """Make random trees with few different thresholds; leaves score one target of the tree, or all."""
     random = np.random.default_rng(seed)
     nodes: list[TreeNode] = []
 

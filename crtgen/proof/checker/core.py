@@ -37,7 +37,7 @@ FPDSCR = 0xE000EF3C
 """Value of FPSCR at the start: the rounding mode."""
 MPU_CONTROL, MPU_NUMBER, MPU_REGION, MPU_MEMORY = 0xE000ED94, 0xE000ED98, (0xE000ED9C, 0xE000EDA0), 0xE000EDC0
 MSPLIM = 1 << 41
-"""Place of the register, which has no address."""
+"""Stack limit, a register without an address; this number stands for it."""
 
 NAMES = {
     ACTLR: "ACTLR", 0xE000ED0C: "AIRCR", CPACR: "CPACR", CCR: "CCR", VTOR: "VTOR", 0xE000EF34: "FPCCR",
@@ -68,7 +68,9 @@ def has_unit(cpacr: object) -> bool:
 
 
 class _Allowed(NamedTuple):
-    """``is_normal`` is memory without side effects, in which accesses need not be aligned."""
+    """Access rights of memory. ``is_normal``: memory without side effects, in which accesses may be
+    unaligned.
+    """
 
     read: bool
     write: bool
@@ -95,7 +97,7 @@ class Protection:
         self._regions = [r for n in sorted(regions) if (r := kind(*regions[n])) is not None]
 
     def first_refused(self, first: int, end: int, right: str) -> int | None:
-        """The first address of a span where a right is not given: a field of ``_Allowed``."""
+        """Return the first address of a span for which a right, a field of ``_Allowed``, is missing."""
         edges = [e for r in self._regions for e in r.edges()] + [k * _STEP for k in range(8)]
         for at in sorted({first, *(e for e in edges if first < e < end)}):
             if not getattr(self._at(at), right):

@@ -21,8 +21,8 @@ __all__ = ["UNKNOWN", "CoreTiming"]
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """``refill``: cycles of a branch that is taken, beyond one. ``late``: how much later than after its last
-    cycle a result may be there. ``long``: an operation of the FPU or of Helium. ``divides``: a division.
+    """Cycles of a core. ``refill``: a taken branch, beyond one. ``late``: delay of a result after its last
+    cycle. ``long``: an operation of the FPU or of Helium. ``divides``: a division.
     """
 
     refill: int

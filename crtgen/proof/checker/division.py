@@ -28,7 +28,7 @@ _SCRATCH = (2, 3, 12, 14)
 
 class Divided(NamedTuple):
     """Results of a division routine for one divisor: tables of r0 and r1, instructions, cycles, words of
-    stack, its code.
+    stack, and its code.
 
     ``instructions`` are the least and the most over all dividends, ``cycles`` the most.
     """

@@ -46,10 +46,9 @@ class Error:
 
 @dataclass(slots=True)
 class Bounds:
-    """Checks words that are stored. ``span`` and ``error`` are those of symbols, ``reach`` is the size of
-    inputs.
+    """Checker of stored words. ``span`` and ``error`` belong to symbols, ``reach`` is the largest input.
 
-    A span is that of the exact number; a stored number may leave it by the error.
+    A span bounds the exact number; the stored number may leave it by the error.
     """
 
     network: RealNetwork
@@ -58,7 +57,9 @@ class Bounds:
     error: dict[Symbol, float] = field(default_factory=dict)
 
     def output(self, word: Word, bits: int) -> Word:
-        """The symbol of an output that the word is up to a known error; all else may be anything."""
+        """Return the symbol of an output that the word equals up to a known error; otherwise a word that may
+        be anything.
+        """
         try:
             found = self._found(word) if bits == 32 else None
         except Refusal:
@@ -66,7 +67,7 @@ class Bounds:
         return unknown() if found is None else found.word
 
     def of(self, values: Iterable[Value]) -> float:
-        """The greatest error of those that were found."""
+        """Return the greatest error of the values found."""
         return max((self.error.get(v, 0.0) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def result(self, outputs: int) -> Error:

@@ -24,7 +24,7 @@ def parts_of(e: Node) -> tuple[Node, ...]:
 
 
 def leaves(e: Node) -> list[LinearSum]:
-    """The sums that an expression depends on, each object once."""
+    """Return the sums on which an expression depends, each object once."""
     return list(_leaves(e))
 
 
@@ -96,7 +96,9 @@ def _numbered(shape: Hashable) -> int:
 
 
 def evaluate(e: Node, leaf: Callable[[LinearSum], Any], memo: dict[int, Any]) -> Any:
-    """The signed 32-bit values for values of the leaves; ``memo`` may say what nodes are, by their ``id``."""
+    """Return the signed 32-bit values of an expression for given values of its leaves; ``memo`` may hold
+    values of nodes by their ``id``.
+    """
     if isinstance(e, int):
         return signed(e)
     if isinstance(e, Symbol):

@@ -51,7 +51,7 @@ def _successors(i: DecodedInstruction) -> list[int]:
 
 
 def is_jump(i: DecodedInstruction) -> bool:
-    """Return whether an instruction other than the following one may be next."""
+    """Return whether the next instruction may be another than the following one."""
     return i.name in ("bl", "blx") or _successors(replace(i, condition="")) != [i.following]
 
 
@@ -60,5 +60,5 @@ def _writes_pc(i: DecodedInstruction) -> bool:
 
 
 def target(i: DecodedInstruction) -> int:
-    """The address that a branch goes to."""
+    """Return the address to which a branch goes."""
     return int(i.operands[-1], 16)

@@ -1,4 +1,4 @@
-"""The greatest or least of several symbols, as a set: in which order they were compared is all one."""
+"""The greatest or least of several symbols, as a set: the order of comparisons does not matter."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["greatest_of", "least_of", "single_symbol"]
 
 
 def greatest_of(word: Word, least: int = -128) -> tuple[frozenset[Symbol], int] | None:
-    """Return the symbols, and the constant, whose maximum a word is; None if it is not a maximum.
+    """Return the symbols and the constant whose maximum a word is; None if it is no maximum.
 
     Numbers below ``least`` do not count.
     """
@@ -17,7 +17,7 @@ def greatest_of(word: Word, least: int = -128) -> tuple[frozenset[Symbol], int] 
 
 
 def least_of(word: Word, most: int) -> tuple[frozenset[Symbol], int] | None:
-    """Return the symbols of a minimum, if no value counts above ``most``."""
+    """Return the symbols whose minimum a word is, if no value above ``most`` counts."""
     return _extreme_of(word, "min", most)
 
 
@@ -50,7 +50,7 @@ def _extreme_of(word: Word, name: str, end: int) -> tuple[frozenset[Symbol], int
 
 
 def single_symbol(e: Any) -> Symbol | None:
-    """The symbol that a word is, sign extended."""
+    """Return the symbol that a word holds, sign extended."""
     if isinstance(e, LinearSum) and e.constant == 0 and len(e.terms()) == 1:
         ((symbol, k),) = e.terms().items()
         return symbol if k == 1 else None

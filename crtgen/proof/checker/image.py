@@ -60,7 +60,7 @@ class DecodedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``size`` bytes at ``address``; the first ones are ``data``, which is stored at ``load``."""
+    """Bytes at ``address``: ``size`` in all, of which the first are ``data``, stored at ``load``."""
 
     address: int
     load: int
@@ -90,12 +90,12 @@ class DecodedImage:
 
     @property
     def constant(self) -> tuple[tuple[int, bytes], ...]:
-        """The bytes that no store may reach, by address of their first."""
+        """Bytes that no store may reach, by the address of the first one."""
         return tuple((s.address, s.data) for s in self.segments if s.data and not s.is_written)
 
     @property
     def loaded(self) -> tuple[tuple[int, bytes], ...]:
-        """Bytes that a reset finds, by load address."""
+        """Bytes that are there after a reset, by load address."""
         return tuple((s.load, s.data) for s in self.segments if s.data)
 
     @property
@@ -134,15 +134,17 @@ class DecodedImage:
         return digest.hexdigest()
 
     def function_of(self, address: int) -> str:
-        """The name of the function that an address is in."""
+        """Return the name of the function that contains an address."""
         return next((n for first, end, n in self.functions if first <= address < end), f"{address:#x}")
 
     def arena(self, name: str) -> tuple[int, int]:
-        """First address and end of a model's arena: its own, or the one that all models share."""
+        """Return the first address and the end of a model's arena: its own, or the one that all models
+        share.
+        """
         return self.span("crt_shared_arena" if "crt_shared_arena" in self.symbols else f"{name}_arena")
 
     def span(self, name: str) -> tuple[int, int]:
-        """First address and end of an object."""
+        """Return the first address and the end of an object."""
         if name not in self.symbols:
             raise Refusal(f"the image has no symbol {name}")
         return self.symbols[name], self.symbols[name] + self.sizes[name]

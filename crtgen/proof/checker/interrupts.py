@@ -25,13 +25,15 @@ __all__ = ["Interrupts", "interrupts_of"]
 _RESET, _HARD_FAULT = 1, 3
 _WITH_UNIT = frozenset(("armv7e-m", "armv8-m.main", "armv8.1-m.main"))
 _FRAME, _FRAME_WITH_UNIT, _FRAME_OF_TWO_WORLDS = 40, 112, 40
-"""Bytes that the core stores, with a word of alignment; and for a handler of the world that is not secure."""
+"""Bytes that the core pushes for a handler, including a word of alignment; the last is for a handler of the
+non-secure world.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupts:
-    """``stack`` is the most that all handlers take, in bytes; ``written`` are the words that they may
-    change.
+    """Effect of the handlers of an image: ``stack`` is the most that they take together, in bytes,
+    ``written`` the words that they may change.
     """
 
     handlers: int = 0
@@ -75,7 +77,7 @@ def _ran(image: DecodedImage, name: str, entry: int) -> "_Handler":
 
 
 class _Handler(StartingCore):
-    """A core that was interrupted."""
+    """A core at the moment of an interrupt."""
 
     def __init__(self, image: DecodedImage, name: str) -> None:
         super().__init__(image, {}, image.constant)

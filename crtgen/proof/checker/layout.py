@@ -26,9 +26,10 @@ def only_model(image: DecodedImage, stem: str = "") -> str:
 
 
 def places(image: DecodedImage, name: str, which: str, count: int) -> list[int]:
-    """The addresses of tensors' bytes: the only pointers into the arena in the image's description.
+    """Return the addresses of tensors' bytes, which are the only pointers into the arena in the image's
+    description.
 
-    An image that comes by rows lies in an array of its own.
+    If the image arrives by rows, it is in an array of its own.
     """
     memories = [image.arena(name)]
     memories += [image.span(f"{name}_image")] if which == "input" and f"{name}_image" in image.symbols else []

@@ -15,8 +15,8 @@ __all__ = ["as_product"]
 
 
 def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word, Word]:
-    """Return the words of a product of the arguments if ``low`` and ``high`` are that; else the two words
-    unchanged.
+    """Return the words of the product of the arguments if ``low`` and ``high`` are its words; otherwise the
+    two words unchanged.
     """
     u, u_high, v, v_high = arguments
     made = [_by_halves(u, u_high, v, v_high, lower) for lower in (_by_shifts, _by_mask)]

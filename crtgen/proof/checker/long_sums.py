@@ -11,7 +11,7 @@ __all__ = ["as_long", "field", "field_across", "high_part", "long_add", "long_sh
 
 
 def as_long(low: Word, high: Word) -> LinearSum | None:
-    """The sum that two words are, with a sign."""
+    """Return the signed sum that two words represent."""
     if isinstance(low, int):
         return LinearSum(signed(high) << 32 | low, {}) if isinstance(high, int) else None
     if not isinstance(low, LinearSum) or not isinstance(high, WordOp):
@@ -27,7 +27,7 @@ def as_long(low: Word, high: Word) -> LinearSum | None:
 
 
 def long_words(total: LinearSum) -> tuple[Word, Word] | None:
-    """The two words of a sum; None if it may need more than 64 bits."""
+    """Return the two words of a sum; None if it may need more than 64 bits."""
     least, most = total.bounds()
     if least < -(1 << 63) or most >= 1 << 63:
         return None
@@ -37,7 +37,7 @@ def long_words(total: LinearSum) -> tuple[Word, Word] | None:
 
 
 def long_add(a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1) -> tuple[Word, Word] | None:
-    """a + factor * b of two such numbers, where both are sums and one is of symbols."""
+    """Return a + factor * b of two 64-bit numbers, if both are sums and one is made of symbols."""
     x, y = as_long(*a), as_long(*b)
     if x is None or y is None or not (_is_upper(a[1]) or _is_upper(b[1])):
         return None
@@ -49,7 +49,7 @@ def _is_upper(w: Word) -> bool:
 
 
 def long_shift(high: Word, low: Word, n: int) -> Word:
-    """The lower word of 64 bits shifted to the right by a number below 32."""
+    """Return the lower word of 64 bits shifted to the right by a number below 32."""
     if isinstance(high, int) and isinstance(low, int):
         return (high << 32 | low) >> n & M32
     whole = as_long(low, high) if _is_upper(high) else None
@@ -63,7 +63,7 @@ def long_shift(high: Word, low: Word, n: int) -> Word:
 
 
 def high_part(v: LinearSum, n: int) -> Word | None:
-    """floor(v / 2^n) as a sum, where what the coefficients leave over stays within one step of 2^n."""
+    """Return floor(v / 2^n) as a sum, if the remainders of the coefficients stay within one step of 2^n."""
     return _floor(v, 1 << n) if n < 32 else None
 
 

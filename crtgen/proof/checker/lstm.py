@@ -27,7 +27,7 @@ _CHUNK = 1 << 16
 _SUMS = np.arange(-0x10000, 0xFFFF, dtype=np.int64)
 
 Factor: TypeAlias = tuple[str, Any]
-"""("gate", its number), ("cell", its place), ("tanh", the place of the cell state)."""
+"""A factor: ("gate", number), ("cell", place) or ("tanh", place of the cell state)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _FactorProducts:
 
 
 def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, bool]) -> Value | None:
-    """The cell state or the hidden state that a word is, for every input; None if it is none."""
+    """Return the cell state or hidden state that a word equals for every input; None if it is none."""
     products = _FactorProducts()
     _support(layer, word, products, verdicts)
     factors = frozenset(products.found)

@@ -44,11 +44,14 @@ from crtgen.proof.checker.words import add, is_same, select
 __all__ = ["LR", "PC", "PREDICATED", "SP", "CallSite", "Machine", "Step"]
 
 Step: TypeAlias = Callable[[], int | None]
-"""Runs an instruction; returns the address of the next one unless that follows directly."""
+"""Function that runs an instruction. It returns the address of the next one, or None for the following
+one.
+"""
 
 Flags: TypeAlias = tuple[str, Word, Any, Word]
-"""``sub``: of a - b. ``add``: of a + b + c. ``result``: N and Z of a; C is b, or that of the flags b.
-``real``: of a comparison of two numbers. ``none``: nothing is known."""
+"""Origin of the flags. ``sub``: a - b. ``add``: a + b + c. ``result``: N and Z of a; C is b, or that of the
+flags b. ``real``: a comparison of two numbers. ``none``: nothing is known.
+"""
 
 SP, LR, PC = 13, 14, 15
 _NONE: Flags = ("none", 0, 0, 0)
@@ -63,7 +66,7 @@ _END = 0xFFFFFFFE
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A call, and the least and the most instructions that had been run before it."""
+    """A call, with the least and the most instructions run before it."""
 
     before: tuple[int, int]
     target: int
@@ -75,13 +78,14 @@ class _Again(Exception):
 
 
 class Machine:
-    """A core with the image's memory. ``count`` is the most instructions, ``count - slack`` the least.
+    """A core with the image's memory. ``count`` is the most instructions that were run, ``count - slack`` the
+    least.
 
-    ``cycles`` are the most, where the core's timing is known.
+    ``cycles`` are the most cycles, if the core's timing is known.
     """
 
     starts = False
-    """True if it starts from a reset, and may set up what a function must not change."""
+    """True if it starts from a reset, when it may still set up registers that a function must leave alone."""
 
     def __init__(self, image: DecodedImage, limit: int, timing: CoreTiming = UNKNOWN) -> None:
         self.image, self.limit, self.timing = image, limit, timing
@@ -110,7 +114,7 @@ class Machine:
         """Causes of a duration that depends on an input, with the first address of each."""
         self.sp: Word = self.r[SP]
         self.lowest = self.memory.floor
-        """The lowest place that SP was at."""
+        """The lowest value that SP has had."""
         self.unaligned = False
         """True once an access was unaligned."""
         self.returns: list[tuple[int, tuple[Word, ...]]] = []
@@ -130,7 +134,9 @@ class Machine:
     # ---- running
 
     def run(self, entry: int, stack: int) -> None:
-        """Call the function at ``entry`` with SP at a place. Raises ``Refusal`` for what is not followed."""
+        """Call the function at ``entry`` with SP at a place. Raises ``Refusal`` for anything that is not
+        followed.
+        """
         pc, r = entry, self.r
         r[SP], r[LR] = stack_word(stack), RETURN_ADDRESS
         self.sp, self.lowest, self.memory.floor = r[SP], stack, stack
@@ -149,7 +155,7 @@ class Machine:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Say of every refusal within at which instruction it was."""
+        """Add the current instruction to every refusal raised within."""
         self.at = 0
         try:
             yield
@@ -159,7 +165,7 @@ class Machine:
             raise Refusal(f"{where}, {text!r}: {error}") from None
 
     def one(self, pc: int) -> int:
-        """Run one instruction; gives the address of the next."""
+        """Run one instruction, and return the address of the next."""
         entry = self.steps.get(pc)
         if entry is None:
             self.at = pc
@@ -175,7 +181,7 @@ class Machine:
         return entry[1] if to is None else to
 
     def stack_moved(self) -> None:
-        """Take note of SP, which has to stay within the stack."""
+        """Record SP, which must stay within the stack."""
         at = place_of(self.r[SP])
         low, high = 4 * self.memory.stack.start, 4 * self.memory.stack.stop
         if at is None or not low <= at <= high:
@@ -189,7 +195,9 @@ class Machine:
         self.lowest = min(self.lowest, at)
 
     def write_back(self, n: int, word: Word) -> None:
-        """Change the base of an access. The stack grows before what is stored there, and shrinks after it."""
+        """Change the base register of an access. The stack grows before a store to it, and shrinks after a
+        load.
+        """
         self.r[n] = word
         if n == SP:
             at = place_of(word)
@@ -214,11 +222,11 @@ class Machine:
 
     @property
     def code(self) -> set[int]:
-        """The addresses of all instructions that were run."""
+        """Addresses of all instructions that were run."""
         return set(self.steps).union(*(d.code for d in self.divisions.values()))
 
     def call(self, target: int, following: int) -> int:
-        """BL: the return address is kept aside, too, since a return has to go there."""
+        """Run BL. The return address is also kept aside, since a return must go there."""
         if divided(self, target):
             return following
         if target in self._floats and not all(isinstance(w, int) for w in self.r[:2]):
@@ -230,7 +238,7 @@ class Machine:
         return target
 
     def give_back(self, to: Word) -> int:
-        """A return to where the last call came from, as Thumb code."""
+        """Return to the place of the last call, as Thumb code."""
         address = self.returns[-1][0]
         back = RETURN_ADDRESS if address == _END else address | 1
         if not is_same(to, back):
@@ -243,7 +251,7 @@ class Machine:
         return address
 
     def leave(self, to: Word) -> int:
-        """A load of PC: a return, or the jump of a linker's veneer to the function that is called."""
+        """Load PC: a return, or a linker veneer's jump to the called function."""
         if isinstance(to, int) and to & 1 and any(to - 1 == first for first, _, _ in self.image.functions):
             return to - 1
         return self.give_back(to)
@@ -257,16 +265,18 @@ class Machine:
         raise Refusal("a register that is not followed")
 
     def rename(self, word: Word, symbol: Word) -> None:
-        """A word is shown to be the symbol, all of its bits: registers that hold it do so by that name."""
+        """Replace a word by a symbol that it was shown to equal in all bits, in all registers that hold
+        it.
+        """
         self.r[:] = [symbol if w is word else w for w in self.r]
         self.q[:] = [[symbol if w is word else w for w in q] for q in self.q]
 
     def forget_flags(self) -> None:
-        """Let nothing be known of N, Z, C and V."""
+        """Mark N, Z, C and V as unknown."""
         self.flags = _NONE
 
     def spoil(self, registers: Iterable[int], frame: int) -> None:
-        """Let nothing be known of these registers and of flags, after a use of so many words of stack."""
+        """Mark these registers and the flags as unknown, after a use of this many words of stack."""
         for n in registers:
             self.r[n] = unknown()
         self.forget_flags()
@@ -312,7 +322,7 @@ class Machine:
         raise Refusal("the carry is not followed")
 
     def set_result(self, v: Word, carry: Word) -> None:
-        """Flags of a logical operation or a shift."""
+        """Set the flags of a logical operation or a shift."""
         self.flags = ("result", v, carry, 0)
 
     def set_sign(self, v: Word) -> None:
@@ -360,14 +370,16 @@ class Machine:
         return conditional
 
     def varies(self, cause: str, *operands: Word) -> None:
-        """Note that this instruction's duration depends on an input, or on those of ``operands`` that do."""
+        """Note that this instruction's duration depends on an input, or on those among ``operands`` that
+        do.
+        """
         if not operands or not all(isinstance(word, int) for word in operands):
             self.varying.setdefault(cause, self.at)
 
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
-        """A branch that depends on an input: both ways, to where they meet.
+        """Run a branch that depends on an input: both paths, up to where they meet.
 
-        Where compilers copy the end of a loop into both ways, they meet in the next round of the loop.
+        If a compiler copied the end of a loop into both paths, they meet in the next round of the loop.
         """
         here = pc, len(self.returns)
         self.varies("a branch")
@@ -436,7 +448,7 @@ class Machine:
         raise Refusal("a branch outside of any function depends on an input")
 
     def both(self, holds: WordOp, one: Callable[[], int], other: Callable[[], int]) -> int:
-        """Run both paths; afterwards each register and word of memory is that of the path that is taken."""
+        """Run both paths. Afterwards each register and word of memory has the value of the path taken."""
         self.ways += 1
         if self.ways > _MOST_WAYS:
             raise Refusal("branches that depend on inputs are too deep")
@@ -537,7 +549,7 @@ class Machine:
 
 
 Changed: TypeAlias = tuple[Content | None, Content | None]
-"""A word of memory before and after a way."""
+"""A word of memory before and after a path."""
 
 
 @dataclass(frozen=True, slots=True)

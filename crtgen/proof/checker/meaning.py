@@ -98,7 +98,7 @@ _KNOWN: dict[bytes, int] = {}
 
 
 def table(values: Sequence[int]) -> int:
-    """The number of a table, for the operation ``table``; equal tables have one number."""
+    """Return the number of a table, for the operation ``table``; equal tables have equal numbers."""
     array = np.array(values, np.int64)
     number = _KNOWN.setdefault(array.tobytes(), len(_TABLES))
     if number == len(_TABLES):
@@ -188,7 +188,7 @@ _OF_ZERO = {"ls": (0, 1), "hi": (0, 0), "cs": (1, 1), "cc": (1, 0)}
 
 
 def apply(name: str, *args: Word) -> Word:
-    """The operation on words: its value where all are numbers, an expression otherwise."""
+    """Apply an operation to words: the value if all are numbers, otherwise an expression."""
     if name in _OF_ZERO and args[_OF_ZERO[name][0]] == 0:
         return _OF_ZERO[name][1]
     values = []

@@ -49,7 +49,9 @@ _LONGEST_TABLE = 1024
 
 Content: TypeAlias = Word | list[Byte]
 Recognise: TypeAlias = Callable[[Word, int], Word | None]
-"""Return what the lowest bits of a stored word are: a symbol, a number, or None if they are no output."""
+"""Function that tells what the lowest bits of a stored word are: a symbol, a number, or None for no
+output.
+"""
 Pick: TypeAlias = Callable[[Word, Word], Word]
 
 
@@ -75,15 +77,15 @@ class WordMemory:
         self.parts: dict[int, int] = {}
         """Bytes of incomplete words that may be read and written, a bit each."""
         self.edges: dict[int, list[int | None]] = {}
-        """The bytes of words in which constants begin or end; None for one that is not there."""
+        """Bytes of words in which constants begin or end; None for a byte that is not there."""
         self.stack = range(0)
-        """Words that compilers keep registers in: nobody looks there for outputs that are stored as words."""
+        """Words in which compilers keep registers; they are not searched for outputs stored as words."""
         self.floor = STACK_TOP
         self.unaligned = unaligned
         self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
         self.assumed: list[tuple[WordOp, bool]] = []
-        """Conditions that hold, and that do not, on the current way."""
+        """Conditions that hold, and conditions that do not, on the current path."""
         # Numbers of tables that were read and stay as they are, by how they were read.
         self._tables: dict[tuple[object, ...], int] = {}
         self._tried = TriedIndices()
@@ -103,7 +105,7 @@ class WordMemory:
                 self.words[first + k >> 2] = int.from_bytes(bytes(b or 0 for b in edge), "little")
 
     def allow(self, first: int, end: int) -> None:
-        """Let a run write there. Previous contents are unknown."""
+        """Allow a run to write to a range. Previous contents are unknown."""
         for i in range(first >> 2, (end + 3) >> 2):
             if i in self.words or i in self.edges:
                 raise Refusal(f"constants of the image and memory that it writes overlap at {4 * i:#x}")
@@ -115,7 +117,7 @@ class WordMemory:
                 self.parts[i] = which
 
     def allow_stack(self, bottom: int, top: int) -> None:
-        """Let a run use the places from ``bottom`` to ``top`` as its stack, which is empty."""
+        """Allow a run to use the addresses from ``bottom`` to ``top`` as its stack, which is empty."""
         self.allow(bottom, top)
         self.stack, self.floor = range(bottom >> 2, top >> 2), top
 
@@ -341,7 +343,7 @@ class WordMemory:
     # ---- both ways of a branch
 
     def merge(self, i: int, a: Content | None, b: Content | None, pick: Pick) -> None:
-        """Merge two contents of a word by the path that is taken."""
+        """Merge two contents of a word by the path taken."""
         if a is b:
             self.words[i] = a if a is not None else unknown()
             return
@@ -359,7 +361,7 @@ class WordMemory:
 
 
 def range_of(v: Word) -> tuple[int, int] | None:
-    """The least and the greatest value of a word, modulo 2^32, where something limits it."""
+    """Return the least and the greatest value of a word, modulo 2^32, if anything limits it."""
     if isinstance(v, int):
         return v, v
     if isinstance(v, LinearSum):

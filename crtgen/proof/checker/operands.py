@@ -32,7 +32,7 @@ def number(text: str) -> int:
 
 
 def second(m: Machine, tokens: Sequence[str]) -> Callable[[], Word]:
-    """The last operand of data processing: a number, a register, or a register shifted by a number."""
+    """Return the last operand of data processing: a number, a register, or a register shifted by a number."""
     r = m.r
     if tokens[0][0] == "#":
         n = number(tokens[0]) & M32
@@ -73,7 +73,7 @@ def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callabl
 
 
 def known_place(v: Word) -> int:
-    """The address that a word is."""
+    """Return the address that a word is."""
     place = place_of(v)
     if place is None:
         raise Refusal("an address depends on an input")
@@ -104,7 +104,9 @@ def _indexed(m: Machine, b: int, x: int, scale: int) -> Callable[[], int]:
 
 
 def indexed(m: Machine, tokens: Sequence[str]) -> Callable[[], tuple[int, Word, int] | None]:
-    """Base, index and scale of an operand that depends on an input by one register; else None."""
+    """Return base, index and scale of an operand that depends on an input through one register; otherwise
+    None.
+    """
     match = _MEMORY.fullmatch(", ".join(tokens))
     if not match or match[4] or match[5] or register(match[1]) == PC:
         return lambda: None

@@ -67,7 +67,9 @@ _MOST_MORE = 3
 
 @dataclass(frozen=True, slots=True)
 class LayerProof:
-    """``needed`` outputs of ``outputs`` matter for the result; ``missing`` of these are not proven."""
+    """Proof of a layer: ``needed`` of its ``outputs`` outputs matter for the result, and ``missing`` of these
+    are not proven.
+    """
 
     number: int
     operator: str
@@ -107,16 +109,16 @@ class Proof:
     seconds: float
     certificate: dict[str, str]
     runs: int
-    """Number of runs after a start with a proof of their own; the last one covers all later runs."""
+    """Number of runs after a start that have a proof of their own; the last proof covers all later runs."""
     interrupts: Interrupts
     error: Error | None
     """Error bound of a float32 network; None for other networks."""
     network: Network = field(repr=False, compare=False)
-    """Its layers list what they need, and where bytes were wrong."""
+    """The checked network. Its layers list which outputs they need, and where bytes were wrong."""
 
     @property
     def is_proven(self) -> bool:
-        """True if each byte of the result is the network's, for every input, on a core that starts by a
+        """True if each byte of the result is the network's, for every input, on a core that starts with a
         reset.
         """
         return self.is_computed and not self.reset.stopped

@@ -21,7 +21,7 @@ _SMALLEST = np.float32(2.0**-126)
 
 
 def number_of(v: V) -> Any:
-    """Return the numbers with these bits. Raises ``Refusal`` for NaN."""
+    """Return the float32 numbers with these bits. Raises ``Refusal`` for NaN."""
     found = (np.asarray(v) & 0xFFFFFFFF).astype(np.uint32).view(np.float32)
     if np.isnan(found).any():
         raise Refusal("an operation on what is no number (NaN)")
@@ -29,7 +29,7 @@ def number_of(v: V) -> Any:
 
 
 def word_of_real(x: Any) -> V:
-    """The bits of numbers, signed: an int of one."""
+    """Return the bits of numbers as signed words; an int for a single number."""
     if np.isnan(x).any():
         raise Refusal("an operation that gives no number (NaN)")
     bits = np.asarray(x, np.float32).view(np.int32).astype(np.int64)
@@ -37,7 +37,9 @@ def word_of_real(x: Any) -> V:
 
 
 def fused(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once: the product is exact in 53 bits, the sum rounded to odd, then to float32."""
+    """Return a * b + c with a single rounding: the product is exact in 53 bits, the sum is rounded to odd,
+    then to float32.
+    """
     product, c = a.astype(np.float64) * b.astype(np.float64), np.asarray(c, np.float64)
     total = np.asarray(product + c)
     other = total - product
@@ -116,7 +118,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 TO_INTEGERS = frozenset(("f_int", "f_int_even"))
-"""Towards zero, and to the nearest with halves to even."""
+"""Conversions to integers: towards zero, and to the nearest with halves to even."""
 
 OF_REALS: Mapping[str, Callable[..., V]] = {
     **{name: _operation(f, flush=False) for name, f in _ON_REALS.items()},

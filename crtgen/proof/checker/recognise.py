@@ -57,10 +57,10 @@ _MOST_SUMS = 1 << 25
 
 
 class Recogniser:
-    """Looks at stored bytes, halves and words.
+    """Looks at stored bytes, halfwords and words.
 
     A byte that is no output of any layer is forgotten: nothing that depends on it is proven. ``forgotten``
-    counts them, up to ``limit``. ``rename`` is told that all bits of a word are a symbol.
+    counts them, up to ``limit``. ``rename`` is called when all bits of a word equal a symbol.
     """
 
     def __init__(
@@ -72,7 +72,9 @@ class Recogniser:
         self._verdicts: dict[Any, bool] = {}
 
     def output(self, word: Word, bits: int) -> Word | None:
-        """The symbol of an output, or a number, that the lowest bits of ``word`` are proven to be."""
+        """Return the symbol of an output, or the number, that the lowest bits of ``word`` are proven to
+        be.
+        """
         value = self._value(word, bits, {})
         if value is not None:
             return value & M32 if isinstance(value, int) else value.word

@@ -6,4 +6,4 @@ __all__ = ["Refusal"]
 
 
 class Refusal(Exception):
-    """The proof ends here; the text says why. It is never a verdict that the image is right."""
+    """The end of a proof; the text says why. It is never a verdict that the image is right."""

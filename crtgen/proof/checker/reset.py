@@ -53,7 +53,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Assumptions of the network's runs: bytes of stack, the FPU, instructions at these addresses.
+    """Assumptions of the network's runs: bytes of stack, use of the FPU, and instructions at these addresses.
 
     ``zeros`` are address ranges that must be 0 at the first call, ``changing`` the words that interrupts may
     write at any time.
@@ -138,7 +138,9 @@ _NAMES, _STACK = ("crt_vectors", "main"), ("crt_stack_bottom", "crt_stack_top")
 # Bytes of the table that every core has.
 _SYSTEM = 4 * 16
 _FLASH_OF_RP2040, _AFTER_SECOND_STAGE = 0x10000000, 0x10000100
-"""An RP2040 copies a loader of 256 bytes to RAM and runs it before it looks for the table."""
+"""Address ranges for the RP2040, which copies a loader of 256 bytes to RAM and runs it before it reads the
+table.
+"""
 
 
 def _check_memory(
@@ -200,7 +202,7 @@ _RIGHTS = {"run": "run code", "read": "read", "write": "write", "is_normal": "ta
 
 
 class _Words(dict[int, Content]):
-    """Words of memory by address / 4. Those of devices, and those that interrupts write, are never there."""
+    """Words of memory by address / 4. Words of devices, and words that interrupts write, are never in it."""
 
     reads = writes = 0
     changing: frozenset[int] = frozenset()
@@ -223,7 +225,7 @@ class _Words(dict[int, Content]):
 
 
 class MemoryWithDevices(WordMemory):
-    """Memory in which regions of the map are of devices, and registers are of the core."""
+    """Memory in which regions of the memory map belong to devices, and registers belong to the core."""
 
     core: Mapping[int, int] = {}
 
@@ -330,7 +332,7 @@ class StartingCore(Machine):
         self.returns = [(-1, ())]
 
     def call(self, target: int, following: int) -> int:
-        """BL. The network is called once all ways have met."""
+        """Run BL. The network is called once all paths have met."""
         if self.memory.undo and self.image.function_of(target).endswith("_compute"):
             raise Refusal("whether the network is called depends on a device")
         return super().call(target, following)
@@ -360,7 +362,7 @@ class StartingCore(Machine):
         return Protection(is_v8, self.register(registers.MPU_CONTROL), regions, memory)
 
     def compiled(self, pc: int) -> tuple[Step, int, int]:
-        """The step of an instruction; those of the FPU and of Helium need it to be on."""
+        """Return the step of an instruction. Instructions of the FPU and of Helium require that it is on."""
         step, following, cycles = super().compiled(pc)
         if self.image.instructions[pc].name[0] != "v":
             return step, following, cycles
@@ -373,7 +375,7 @@ class StartingCore(Machine):
         return with_unit, following, cycles
 
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
-        """Take a branch that depends on a device, perhaps that of a loop which waits for it."""
+        """Take a branch that depends on a device, possibly that of a loop which waits for it."""
         body = [i for a, i in self.image.instructions.items() if taken <= a < pc]
         plain = body and not any(is_jump(i) or i.name.startswith("it") for i in body)
         if plain and self._waited(holds, pc, taken):

@@ -23,11 +23,11 @@ __all__ = ["SlidingWindow", "kept", "repeats", "windows"]
 
 
 Kept: TypeAlias = tuple[Value | None, int]
-"""A number, or a symbol and one of its bytes; None for anything else."""
+"""Content of a state's byte: a number, or a symbol and one of its bytes; None for anything else."""
 
 
 class SlidingWindow(NamedTuple):
-    """Each window is ``step`` positions along ``axis`` of the input further on, counted from 0."""
+    """Windows that advance by ``step`` positions along ``axis`` of the input, counted from 0."""
 
     axis: int
     step: int
@@ -38,9 +38,9 @@ class SlidingWindow(NamedTuple):
 
 
 def windows(path: Path, window: SlidingWindow) -> Iterator[tuple[Network, bool]]:
-    """The network on the window of each run, without end, and whether that is full of signal.
+    """Yield the network on the window of each run, without end, and whether the window is full of signal.
 
-    Raises ``Refusal`` for a network that has no such windows.
+    Raises ``Refusal`` for a network without such windows.
     """
     if path.suffix.lower() == ".onnx":
         raise Refusal("windows over a signal are followed in .tflite files only")
@@ -72,7 +72,7 @@ def _objects(values: Sequence[Value]) -> Any:
 
 
 def kept(span: tuple[int, int], byte: Callable[[int], Byte]) -> list[Kept]:
-    """Return the elements that a state's bytes belong to."""
+    """Return the elements to which a state's bytes belong."""
     return [_named(byte(at)) for at in range(*span)]
 
 

@@ -34,7 +34,7 @@ _TRIED: dict[Hashable, _Shifts] = {}
 
 
 def softmax_output(layer: SoftmaxLayer, word: Word, verdicts: dict[Any, bool]) -> int | None:
-    """The output that a word is for every input, or None. Raises ``Refusal`` with the reason."""
+    """Return the output that a word equals for every input, or None. Raises ``Refusal`` with the reason."""
     row = layer.seen = layer.seen or SoftmaxRow(layer)
     total = row.total_of(word)
     if total is None:
@@ -76,11 +76,11 @@ class SoftmaxRow:
     _kept: list[Node] = field(default_factory=list)
 
     def names(self) -> dict[int, Any]:
-        """Return the names of differences whose sign does not matter."""
+        """Return names for nodes, so that differences of either sign are the same."""
         return {key: ("difference", sign) for key, (_, sign) in self.differences.items()}
 
     def values(self, d: Any) -> dict[int, Any]:
-        """A memo for evaluation, in which every difference is ``d``."""
+        """Return a memo for evaluation in which every difference is ``d``."""
         return {key: d * sign for key, (_, sign) in self.differences.items()}
 
     def support(self, e: Node, known: dict[int, frozenset[Symbol]] | None = None) -> frozenset[Symbol]:
@@ -112,7 +112,7 @@ class SoftmaxRow:
         return greatest[1] == -128 and symbol in greatest[0] and self.layer.row_of(greatest[0]) is not None
 
     def total_of(self, word: Word) -> WordOp | None:
-        """The node that adds a function of one difference for each symbol of a row."""
+        """Return the node that adds a function of one difference for each symbol of a row."""
         todo: list[Node] = [word]
         seen: set[int] = set()
         while todo:
@@ -161,15 +161,15 @@ def _terms(e: Node) -> Iterator[Node]:
 
 
 class _Element:
-    """An output, as a function of its difference and of the sum."""
+    """An output as a function of its difference and of the sum."""
 
     def __init__(self, row: SoftmaxRow, word: Word, total: WordOp) -> None:
         self.row, self.layer, self.word, self.total = row, row.layer, word, total
         self.of_total: dict[int, Node] = {}
         self.product: tuple[Node, Word, Word] | None = None
-        """The node of the product, the power and the reciprocal."""
+        """Node of the product of power and reciprocal."""
         self.zeros: list[Word] = []
-        """Words of signs that must be 0 for the node to be their product."""
+        """Sign words that must be 0 if the node is to be that product."""
         self._supports: dict[int, tuple[bool, bool]] = {}
         self._find(word)
 

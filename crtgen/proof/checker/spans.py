@@ -19,7 +19,7 @@ from crtgen.proof.checker.value import LinearSum, Symbol, Word, WordByte, WordOp
 __all__ = ["Span", "where_wrong"]
 
 Span: TypeAlias = tuple[Any, Any]
-"""Arrays of the least and the greatest: of integers, or the bits of numbers of float32."""
+"""Arrays of least and greatest values: of integers, or of the bits of float32 numbers."""
 
 _Memo = dict[int, Span]
 # Spans that are looked at, at most.

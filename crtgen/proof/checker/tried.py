@@ -1,4 +1,4 @@
-"""All values of an expression that is a function of one symbol, or of one sum, if these are few."""
+"""Trial of all values of an expression that is a function of one symbol, or of one sum, if these are few."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ __all__ = ["TriedIndices", "tried_values"]
 _MOST_TRIED = 1 << 20
 
 Assumed = Iterable[tuple[WordOp, bool]]
-"""Conditions, and whether they hold."""
+"""Conditions with whether they hold."""
 
 
 class _Domain(NamedTuple):
@@ -49,7 +49,9 @@ def _domain_of(v: Word) -> _Domain | None:
 
 
 def tried_values(v: Word, assumed: Assumed = ()) -> Any:
-    """All values of a function of one symbol or one sum where conditions of it are as ``assumed``, if few."""
+    """Return all values of a function of one symbol or one sum under the conditions ``assumed``, if they are
+    few.
+    """
     domain = _domain_of(v)
     return None if domain is None else _values(v, domain, domain.within(assumed))
 
@@ -75,13 +77,13 @@ def _values(v: Word, domain: _Domain, assumed: Assumed) -> Any:
 
 
 class TriedIndices:
-    """Indices of tables: those that are the same function of their symbol or sum are tried once."""
+    """Indices of tables. Indices that are the same function of their symbol or sum are tried once."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[int, int, int] | None] = {}
 
     def span(self, v: Word, assumed: Assumed) -> tuple[int, int, int] | None:
-        """The least and the greatest value, and the bits of a step: 0, 1 or 2."""
+        """Return the least and the greatest value, and the bits of a step: 0, 1 or 2."""
         domain = _domain_of(v)
         if domain is None:
             return None

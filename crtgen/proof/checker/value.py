@@ -39,19 +39,19 @@ M32 = 0xFFFFFFFF
 
 
 def signed(v: int) -> int:
-    """The lower 32 bits as a signed number."""
+    """Return the lower 32 bits as a signed number."""
     v &= M32
     return v - (1 << 32) if v >> 31 else v
 
 
 def signed16(v: int) -> int:
-    """The lower 16 bits as a signed number."""
+    """Return the lower 16 bits as a signed number."""
     v &= 0xFFFF
     return v - 0x10000 if v >> 15 else v
 
 
 def signed8(v: int) -> int:
-    """The lower 8 bits as a signed number."""
+    """Return the lower 8 bits as a signed number."""
     v &= 0xFF
     return v - 0x100 if v >> 7 else v
 
@@ -60,7 +60,7 @@ def signed8(v: int) -> int:
 class Symbol:
     """An element of a tensor, by tensor and index: 8, 16 or 32 bits in memory.
 
-    ``low`` to ``high`` is all that it can be; it has no sign where ``low`` is not negative.
+    Its value is between ``low`` and ``high``; it is unsigned if ``low`` is not negative.
     """
 
     __slots__ = ("bits", "high", "index", "low", "tensor", "word")
@@ -72,7 +72,7 @@ class Symbol:
 
 @final
 class LinearSum:
-    """A linear form. The terms of a chain of multiply-accumulates are collected when they are asked for."""
+    """A linear form. The terms of a chain of multiply-accumulates are collected when they are needed."""
 
     __slots__ = ("_bounds", "_chain", "_terms", "constant", "length")
 
@@ -88,13 +88,13 @@ class LinearSum:
         """Number of links in its chain."""
 
     def plus(self, n: int) -> "LinearSum":
-        """The sum and a number; terms that are collected are shared."""
+        """Return the sum plus a number; terms that are already collected are shared."""
         if self._terms is not None:
             return LinearSum(self.constant + n, self._terms)
         return LinearSum(self.constant + n, None, (self, _NOTHING, 1))
 
     def terms(self) -> "dict[Symbol, int]":
-        """Coefficients by symbol; none is 0."""
+        """Return the coefficients by symbol; none is 0."""
         if self._terms is None:
             self._terms = self._collected()
             self._chain = None
@@ -118,7 +118,7 @@ class LinearSum:
         return {symbol: k for symbol, k in terms.items() if k}
 
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest value, in the integers."""
+        """Return the least and the greatest value, in the integers."""
         if self._bounds is not None:
             return self._bounds
         low = high = self.constant
@@ -160,7 +160,9 @@ class WordByte:
 
 @final
 class WordOp:
-    """``name`` is a key of ``meaning.OPS``; ints among the arguments are words, or numbers that it needs."""
+    """An operation: ``name`` is a key of ``meaning.OPS``; ints among the arguments are words, or numbers that
+    it needs.
+    """
 
     __slots__ = ("args", "name")
 
@@ -180,12 +182,14 @@ RETURN_ADDRESS = LinearSum(1, {Symbol(-1, 1, 0, (1 << 31) - 1, 31): 2})
 
 
 def stack_word(place: int) -> LinearSum:
-    """The address of a place in the stack."""
+    """Return the address of a place in the stack."""
     return LinearSum(place - STACK_TOP, _STACK)
 
 
 def place_of(word: Word) -> int | None:
-    """The address that a word is: below 2^32, or a place in the stack; None if it depends on an input."""
+    """Return the address that a word is: below 2^32, or a place in the stack; None if it depends on an
+    input.
+    """
     if isinstance(word, int):
         return word
     if isinstance(word, LinearSum) and (word._terms is _STACK or word.terms() == _STACK):

@@ -58,7 +58,7 @@ __all__ = [
 
 
 def byte_word(b: Byte) -> Word:
-    """A byte, sign extended to a word."""
+    """Return a byte sign extended to a word."""
     if isinstance(b, int):
         return signed8(b) & M32
     if isinstance(b, Symbol):
@@ -67,7 +67,7 @@ def byte_word(b: Byte) -> Word:
 
 
 def unsigned_byte(b: Byte) -> Word:
-    """A byte as a word, extended by zeros."""
+    """Return a byte extended to a word by zeros."""
     if isinstance(b, int):
         return b
     if isinstance(b, Symbol):
@@ -76,7 +76,7 @@ def unsigned_byte(b: Byte) -> Word:
 
 
 def bytes_of(x: Word) -> tuple[Byte, ...]:
-    """The four bytes of a word, from the lowest."""
+    """Return the four bytes of a word, from the lowest."""
     if isinstance(x, int):
         return (x & 255, x >> 8 & 255, x >> 16 & 255, x >> 24)
     if isinstance(x, Bytes):
@@ -117,12 +117,12 @@ def _alone(x: LinearSum) -> Symbol | None:
 
 
 def low_byte(x: Word) -> Byte:
-    """The byte that a store of a byte stores."""
+    """Return the byte that a byte store of the word would store."""
     return x & 255 if isinstance(x, int) else bytes_of(x)[0]
 
 
 def word_of(b: tuple[Byte, ...]) -> Word:
-    """The word of four bytes, in the simplest form."""
+    """Return the word of four bytes, in its simplest form."""
     b0, b1, b2, b3 = b
     if isinstance(b0, int) and isinstance(b1, int) and isinstance(b2, int) and isinstance(b3, int):
         return b0 | b1 << 8 | b2 << 16 | b3 << 24
@@ -155,7 +155,7 @@ def _across(b: tuple[WordByte, ...]) -> Word | None:
 
 
 def pair(low: Word, high: Word) -> Word:
-    """The word of two halves."""
+    """Return the word of two halfwords."""
     if isinstance(low, int):
         low = signed16(low)
         if isinstance(high, int):
@@ -166,7 +166,7 @@ def pair(low: Word, high: Word) -> Word:
 
 
 def halves_of(x: Word) -> tuple[Word, Word]:
-    """The signed halves of a word, each as a word; numbers are signed."""
+    """Return the signed halfwords of a word, each as a word; numbers are signed."""
     if isinstance(x, int):
         return signed16(x), signed16(x >> 16)
     if isinstance(x, Halves):
@@ -215,7 +215,7 @@ def low_half(x: Word) -> Word:
 
 
 def raw_halves(x: Word) -> tuple[Word, Word]:
-    """Return the halves modulo 2^16: words of which the lower 16 bits count."""
+    """Return the halfwords modulo 2^16: words of which only the lower 16 bits count."""
     return (x.low, x.high) if isinstance(x, Halves) else halves_of(x)
 
 
@@ -237,7 +237,7 @@ def sum_of(x: Word) -> LinearSum | None:
 
 
 def add(a: Word, b: Word, factor: int = 1) -> Word:
-    """a + factor * b, for a factor of 1 or -1."""
+    """Return a + factor * b, for a factor of 1 or -1."""
     if isinstance(a, int) and isinstance(b, int):
         return (a + factor * b) & M32
     x, y = sum_of(a), sum_of(b)
@@ -278,7 +278,7 @@ def subtract(a: Word, b: Word) -> Word:
 
 
 def mul(a: Word, b: Word) -> Word:
-    """The lower word of the product."""
+    """Return the lower word of the product."""
     if isinstance(a, int):
         a, b = b, a
     if isinstance(b, int):
@@ -295,7 +295,7 @@ def mul(a: Word, b: Word) -> Word:
 
 
 def mac(acc: Word, h: Word, w: Word) -> Word:
-    """acc + h * w; of ``h`` and ``w`` numbers are signed."""
+    """Return acc + h * w; numbers of ``h`` and ``w`` are signed."""
     if not isinstance(w, int):
         h, w = w, h
     if isinstance(w, int):
@@ -313,7 +313,7 @@ def mac(acc: Word, h: Word, w: Word) -> Word:
 
 
 def shifted(kind: str, v: Word, n: int) -> Word:
-    """A word shifted by a number: ``lsl``, ``lsr``, ``asr`` or ``ror``."""
+    """Return a word shifted by a number: ``lsl``, ``lsr``, ``asr`` or ``ror``."""
     if n == 0:
         return v
     if isinstance(v, int):
@@ -365,7 +365,7 @@ def complement(x: Word) -> Word:
 
 
 def logic(name: str, x: Word, y: Word) -> Word:
-    """``and``, ``orr`` or ``eor``; masks of whole bytes and bytes put together stay bytes."""
+    """Return ``and``, ``orr`` or ``eor``; masks of whole bytes, and bytes put together, stay bytes."""
     if isinstance(x, int):
         x, y = y, x
     if isinstance(x, int) and isinstance(y, int):
@@ -466,7 +466,7 @@ def _long_shift(x: Word, y: Word) -> Word | None:
 
 
 def select(taken: WordOp, a: Word, b: Word) -> Word:
-    """``a`` where the condition holds, else ``b``; the greater and the lesser of two are seen as such."""
+    """Return ``a`` if the condition holds, else ``b``; maxima and minima of two words are recognised."""
     if is_same(a, b):
         return a
     x, y = (taken.args[0], taken.args[1]) if len(taken.args) == 2 else (0, 0)

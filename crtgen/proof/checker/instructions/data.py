@@ -1,4 +1,4 @@
-"""Data processing: moves, additions, logic, shifts, comparisons, fields of bits."""
+"""Data processing: moves, additions, logic, shifts, comparisons, bit fields."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -310,7 +310,9 @@ def insert(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def put_above(u: Word, v: Word, place: int, width: int) -> Word | None:
-    """The lowest ``width`` bits of ``v`` above a sum that keeps to the bits below ``place``."""
+    """Return the lowest ``width`` bits of ``v`` placed above a sum that stays below bit ``place``; None if it
+    does not.
+    """
     if not isinstance(u, LinearSum):
         return None
     least, most = u.bounds()

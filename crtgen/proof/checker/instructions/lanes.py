@@ -27,7 +27,7 @@ __all__ = ["lane_bytes", "mask", "put", "put_predicated", "replicated", "split_l
 
 
 def vector(name: str) -> int:
-    """The number of a vector register."""
+    """Return the number of a vector register."""
     match = re.fullmatch(r"q([0-7])", name)
     if not match:
         raise Refusal(f"{name} is no vector register")
@@ -35,7 +35,7 @@ def vector(name: str) -> int:
 
 
 def lane_bytes(kind: str) -> int:
-    """Bytes of a lane of ``s8``, ``u16``, ``i32`` or ``32``."""
+    """Return the bytes of a lane of ``s8``, ``u16``, ``i32`` or ``32``."""
     match = re.fullmatch(r"[suif]?(8|16|32)", kind)
     if not match or kind[0] == "f":
         raise Refusal(f"lanes of {kind}")
@@ -110,9 +110,10 @@ def tail_predicate(m: Machine, i: DecodedInstruction) -> Step:
 
 @family(*(f"v{kind}{'t' * n}" for kind in ("ps", "p") for n in (1, 2, 3, 4)), "vcmp")
 def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
-    """VPST, VPT, VCMP: the next one to four instructions have to be loads and stores that use the predicate.
+    """Begin a block of VPST, VPT or VCMP: the next one to four instructions must be loads and stores that use
+    the predicate.
 
-    No other code may enter the block: each of them checks that it is the next one of the block.
+    No other code may enter the block: each of them checks that it is the next one.
     """
     at, compares = i.following, not i.name.startswith("vps")
     for _ in range(i.name.count("t")):
@@ -154,7 +155,7 @@ def _word(v: Word) -> Word:
 
 
 def split_lanes(w: Word, size: int) -> tuple[Word, ...]:
-    """The signed lanes of a word; numbers are signed."""
+    """Return the signed lanes of a word."""
     if size == 4:
         return (w,)
     if size == 2:
@@ -198,7 +199,7 @@ def pick_lanes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vpush", "vpop", "vstmia", "vldmia")
 def move_block(m: Machine, i: DecodedInstruction) -> Step:
-    """Registers d0 to d15, two words each."""
+    """Move a block of registers d0 to d15, two words each."""
     on_stack = i.name in ("vpush", "vpop")
     base = SP if on_stack else register(i.operands[0].strip("!"))
     back = on_stack or i.operands[0].endswith("!")
@@ -282,7 +283,7 @@ def logical(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def replicated(v: Word, size: int) -> Word:
-    """A number of ``size`` bytes in every lane of a word."""
+    """Return a number of ``size`` bytes in every lane of a word."""
     if size == 4:
         return v & M32 if isinstance(v, int) else v
     if isinstance(v, int):
@@ -301,7 +302,7 @@ def duplicate(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vidup", "vddup", "viwdup", "vdwdup")
 def count_lanes(m: Machine, i: DecodedInstruction) -> Step:
-    """Each lane is the number before it and a step: up, down, or around a limit. The base goes on."""
+    """Fill lanes with numbers in steps: up, down, or around a limit. The base register advances."""
     d, base, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
     limit = register(i.operands[2]) if "w" in i.name else None
     step_by = number(i.operands[-1]) * (-1 if i.name[1] == "d" else 1)
@@ -329,7 +330,7 @@ def count_lanes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vshlc")
 def shift_all(m: Machine, i: DecodedInstruction) -> Step:
-    """All 128 bits to the left by whole bytes: some come in from a register, others go out to it."""
+    """Shift all 128 bits to the left by whole bytes: some come in from a register, others go out to it."""
     d, n = vector(i.operands[0]), register(i.operands[1])
     count = number(i.operands[2]) // 8
     if number(i.operands[2]) % 8 or m.tail:

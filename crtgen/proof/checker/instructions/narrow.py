@@ -39,7 +39,7 @@ __all__: list[str] = []
 
 @family("vmlav", "vmlava", "vmladav", "vmladava", "vaddv", "vaddva")
 def across(m: Machine, i: DecodedInstruction) -> Step:
-    """Sums of all lanes, or of products of two vectors, to a register of the core."""
+    """Add up all lanes, or products of two vectors, in a register of the core."""
     lane, q = lane_bytes(i.kind), i.operands
     if lane == 1 and i.kind != "s8":
         raise Refusal(f"{i.name} of {i.kind}")
@@ -65,7 +65,7 @@ def across(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmla", "vmlas")
 def accumulate(m: Machine, i: DecodedInstruction) -> Step:
-    """Qd + Qn * r, or Qn * Qd + r."""
+    """Compute Qd + Qn * r, or Qn * Qd + r."""
     if lane_bytes(i.kind) != 4:
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, z = vector(i.operands[0]), vector(i.operands[1]), register(i.operands[2])
@@ -203,7 +203,7 @@ def shift_in(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmullb", "vmullt")
 def wide_product(m: Machine, i: DecodedInstruction) -> Step:
-    """Products of the lower or upper halves of words, as words."""
+    """Multiply the lower or upper halves of words, into words."""
     d, x, y = (vector(q) for q in i.operands)
     if i.kind != "s16":
         raise Refusal(f"{i.name} of {i.kind}")
@@ -217,7 +217,7 @@ def wide_product(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmovlb", "vmovlt")
 def widen(m: Machine, i: DecodedInstruction) -> Step:
-    """The lower or upper halves of words as words."""
+    """Extend the lower or upper halves of words to words."""
     if i.kind != "s16":
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, top = vector(i.operands[0]), vector(i.operands[1]), i.name[-1] == "t"
@@ -229,7 +229,9 @@ _NARROW = [f"v{q}{name}n{part}" for q in ("", "q") for name in ("mov", "shr", "r
 
 @family(*_NARROW)
 def narrow(m: Machine, i: DecodedInstruction) -> Step:
-    """Each lane as half a lane, saturated with Q, in the lower (B) or upper (T) half of the lane of Qd."""
+    """Store each lane as half a lane (saturated with Q) in the lower (B) or upper (T) half of the lane of
+    Qd.
+    """
     name, kind, lane = i.name, i.kind, lane_bytes(i.kind)
     d, x, top, saturates = vector(i.operands[0]), vector(i.operands[1]), name[-1] == "t", name[1] == "q"
     if lane == 1 or (saturates and kind[0] != "s"):
@@ -260,7 +262,7 @@ def _inserted(one: Callable[[Word], Word], u: Word, old: Word, lane: int, top: b
 
 @family("vmaxv", "vminv")
 def extreme(m: Machine, i: DecodedInstruction) -> Step:
-    """The greatest or least of a register of the core and all lanes of signed bytes."""
+    """Compute the greatest or least of a core register and all lanes of signed bytes."""
     if i.kind != "s8":
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, of = register(i.operands[0]), vector(i.operands[1]), i.name[1:4]
@@ -278,7 +280,7 @@ def extreme(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vabs", "vneg")
 def sign(m: Machine, i: DecodedInstruction) -> Step:
-    """The negative of each lane, or of those that are."""
+    """Negate each lane, or each lane that is negative."""
     d, x, lane = vector(i.operands[0]), vector(i.operands[1]), lane_bytes(i.kind)
 
     def one(v: Word, _: Word) -> Word:

@@ -34,7 +34,7 @@ _HALVES = {
 
 
 def as_word(v: Word) -> Word:
-    """A signed half as a word."""
+    """Return a signed halfword as a word."""
     return v & M32 if isinstance(v, int) else v
 
 
@@ -63,7 +63,7 @@ def _rotation(i: DecodedInstruction) -> tuple[tuple[str, ...], int]:
 
 @family("sxtb16", "sxtab16", "uxtb16", "uxtab16")
 def extend_two(m: Machine, i: DecodedInstruction) -> Step:
-    """Bytes 0 and 2 of a word, after the rotation, as halves."""
+    """Extend bytes 0 and 2 of a word to halfwords, after the rotation."""
     q, turn = _rotation(i)
     d, x, r = register(q[0]), register(q[-1]), m.r
     to = register(q[1]) if len(q) == 3 else None
@@ -95,7 +95,7 @@ def extend_and_add(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("pkhbt", "pkhtb")
 def pack(m: Machine, i: DecodedInstruction) -> Step:
-    """A half of each of two words; the second one may be shifted."""
+    """Combine a halfword of each of two words; the second one may be shifted."""
     q = i.operands
     kind, _, amount = q[3].partition(" #") if len(q) == 4 else ("lsl", "", "0")
     d, x, y, bottom = register(q[0]), register(q[1]), register(q[2]), i.name == "pkhbt"
@@ -131,7 +131,7 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("ssub8")
 def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
-    """Subtract four signed bytes; GE says for each difference whether it is negative."""
+    """Subtract four signed bytes; GE tells for each difference whether it is negative."""
     d, x, y = (register(n) for n in i.operands)
 
     def step() -> None:

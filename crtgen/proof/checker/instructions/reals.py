@@ -1,4 +1,4 @@
-"""Numbers of float32: in the FPU's registers s0 to s31, words of q0 to q7, and in Helium's lanes."""
+"""Float32 numbers, in the FPU's registers s0 to s31 (the words of q0 to q7) and in Helium's lanes."""
 
 import re
 from collections.abc import Callable
@@ -152,7 +152,7 @@ def arithmetic(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vfma:s", "vfms:s")
 def fused(m: Machine, i: DecodedInstruction) -> Step:
-    """Add a product to the register, or subtract it, rounded once."""
+    """Add a product to the register, or subtract it, with a single rounding."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)
@@ -174,7 +174,7 @@ def negative_product(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmla:s", "vmls:s", "vnmla:s", "vnmls:s")
 def chained(m: Machine, i: DecodedInstruction) -> Step:
-    """The sum of the register and a product that was rounded, one or both of them negative."""
+    """Add a rounded product to the register, with the signs that the instruction says."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)
@@ -226,7 +226,7 @@ def compare(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmrs:s")
 def flags(m: Machine, i: DecodedInstruction) -> Step:
-    """VMRS APSR_nzcv, fpscr: the flags of the last comparison."""
+    """VMRS APSR_nzcv, fpscr: copy the flags of the last comparison."""
     if i.operands != ("APSR_nzcv", "fpscr"):
         raise Refusal("a register that is not followed")
 
@@ -269,7 +269,7 @@ def fused_lanes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vcvt:q", "vcvtn:q")
 def convert_lanes(m: Machine, i: DecodedInstruction) -> Step:
-    """Numbers that a conversion to integers takes for 0 are 0 there, too."""
+    """Convert lanes. Numbers that a conversion to integers takes for 0 are 0 here, too."""
     name = _CONVERSIONS[i.name, i.kind]
     d, x = (vector(operand) for operand in i.operands)
     return lambda: put(m, d, [apply(name, w) for w in m.q[x]])

@@ -32,7 +32,7 @@ def family(*names: str) -> Callable[[Family], Family]:
 
 
 def compile_instruction(m: Machine, i: DecodedInstruction) -> Step:
-    """The step of an instruction. Raises ``Refusal`` for one that the checker does not know."""
+    """Return the step of an instruction. Raises ``Refusal`` for one that the checker does not know."""
     name = i.name + _of_reals(i)
     if name not in _FAMILIES:
         raise Refusal("the checker does not know this instruction")

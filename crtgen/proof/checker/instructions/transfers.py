@@ -52,7 +52,7 @@ def store(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def aligned_base(v: Word) -> int:
-    """The address of words that have to be aligned on every core."""
+    """Return the address of words that must be aligned on every core."""
     place = known_place(v)
     if place & 3:
         raise Refusal(f"{place:#x} is not aligned")

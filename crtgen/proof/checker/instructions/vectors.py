@@ -208,7 +208,9 @@ _GROUPS = ((0, 1, 10, 11), (2, 3, 12, 13), (4, 5, 14, 15), (6, 7, 8, 9))
 
 @family(*(f"v{way}4{k}" for way in ("ld", "st") for k in range(4)))
 def interleaved(m: Machine, i: DecodedInstruction) -> Step:
-    """VLD4 and VST4 of bytes: word k of memory has byte k of each of four registers. No predicate counts."""
+    """VLD4 and VST4 of bytes: word k in memory has byte k of each of four registers. Predicates do not
+    apply.
+    """
     if i.kind != "8":
         raise Refusal(f"interleaved lanes of {i.kind}")
     registers = [vector(q.strip()) for q in i.operands[0].strip("{}").split(",")]

@@ -16,7 +16,7 @@ _SAME = 0
 def windows(
     layer: Layer, kernel: tuple[int, int], o: Any, dilation: tuple[int, int]
 ) -> tuple[list[Window], bool]:
-    """The window of each place of the output, and whether one reaches beyond the input.
+    """Return the window of each place of the output, and whether one reaches beyond the input.
 
     ``o`` are TFLite's options, with padding and strides.
     """

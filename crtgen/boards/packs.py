@@ -31,6 +31,8 @@ _PLACES = ("~/.cache/arm/packs", "~/.arm/Packs", "~/.local/share/cmsis-pack-mana
 _LEVELS = ("subFamily", "device", "variant")
 _NAMES = {"family": "Dfamily", "subFamily": "DsubFamily", "device": "Dname", "variant": "Dvariant"}
 _NO_FPU, _DOUBLE = ("", "0", "NO_FPU"), "DP_FPU"
+# A printed name has so many letters at least, and differs by so many from a pack's.
+_SHORTEST, _SUFFIX = 8, 5
 _NO_MVE = ("", "0", "NO_MVE")
 
 
@@ -63,10 +65,12 @@ def installed_packs() -> tuple[Path, ...]:
 def chip_board(name: str, pack: Path | None = None) -> Board:
     """Make a board from a chip of a pack: enough for a library, whose application knows the rest.
 
-    ``name`` is a device or variant; ``:CM7`` behind it selects one of several cores. Raises ``UsageError``.
+    ``name`` is a device or variant, or the text printed on the chip, which may lack or add letters for the
+    package and the temperature; ``:CM7`` behind it selects one of several cores. Raises ``UsageError``.
     """
     wanted, _, core = name.partition(":")
     known: dict[str, None] = {}
+    printed: list[tuple[_Chip, Path]] = []
     for file in (pack,) if pack is not None else installed_packs():
         for chip in _chips(file):
             if chip.name.lower() == wanted.lower():
@@ -78,10 +82,33 @@ def chip_board(name: str, pack: Path | None = None) -> Board:
                     )
                 return _board(chip, core, file)
             known[chip.name] = None
+            if _CHIP.fullmatch(chip.name) and _is_printed(wanted, chip.name):
+                printed.append((chip, file))
+    if printed:
+        return _only(wanted, [(chip, _board(chip, core, file)) for chip, file in printed])
     close = get_close_matches(wanted.upper(), known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else "name its CMSIS pack: --pack FILE"
     where = str(pack) if pack is not None else f"{len(known)} chips of installed packs"
     raise UsageError(f"unknown chip {wanted}", where=where, hint=hint)
+
+
+def _is_printed(wanted: str, name: str) -> bool:
+    # True if one is the beginning of the other, but for few letters; an x in a pack's name is any letter.
+    rest = abs(len(wanted) - len(name))
+    pairs = zip(wanted.lower(), name, strict=False)
+    return len(wanted) >= _SHORTEST and rest <= _SUFFIX and all(n == "x" or w == n.lower() for w, n in pairs)
+
+
+def _only(wanted: str, found: list[tuple[_Chip, Board]]) -> Board:
+    # The board of chips that only differ in what nobody sees from code.
+    kinds = {(board.core.name, board.memories): chip.name for chip, board in found}
+    if len(kinds) > 1:
+        names = sorted(kinds.values())
+        shown = f"{', '.join(names[:4])}{' and others' if len(names) > 4 else ''}"
+        raise UsageError(
+            f"several chips begin with {wanted}: their memories differ", hint=f"name one: {shown}"
+        )
+    return found[0][1]
 
 
 def _chips(file: Path) -> Iterator[_Chip]:
@@ -126,6 +153,7 @@ def _board(chip: _Chip, core: str, file: Path) -> Board:
     processor = chip.processors[core or names[0]]
     memories = tuple(_memories(chip, core, where))
     flash, ram = (_largest(memories, kind) for kind in ("flash", "ram"))
+    flash = flash or ram  # a chip without flash is started from RAM, where something loads the image
     if flash is None or ram is None:
         raise UsageError(
             "the pack says nothing of its flash or RAM",

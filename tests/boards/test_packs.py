@@ -41,6 +41,20 @@ PDSC = """<?xml version="1.0" encoding="UTF-8"?>
     <device Dname="ACME745"/>
    </subFamily>
    <device Dname="ACMEBARE"/>
+   <subFamily DsubFamily="ACMEH5">
+    <processor Dcore="Cortex-M33" Dfpu="SP_FPU" Ddsp="DSP"/>
+    <memory name="SRAM" access="rwx" start="0x20000000" size="0xA0000"/>
+    <device Dname="ACMEH563ZITx">
+     <memory name="Flash" access="rx" start="0x08000000" size="0x200000"/>
+    </device>
+    <device Dname="ACMEH563ZIJx">
+     <memory name="Flash" access="rx" start="0x08000000" size="0x200000"/>
+    </device>
+    <device Dname="ACMEH563ZGTx">
+     <memory name="Flash" access="rx" start="0x08000000" size="0x100000"/>
+    </device>
+    <device Dname="ACMEN657X0"><memory name="AXI" access="rwx" start="0x24000000" size="0x100000"/></device>
+   </subFamily>
    <device Dname="ACMER5">
     <processor Dcore="Cortex-R5"/>
     <memory name="F" access="rx" start="0" size="0x1000"/>
@@ -64,6 +78,32 @@ def pack(tmp_path: Path) -> Path:
 
 def sizes(board: Board) -> dict[str, tuple[str, int]]:
     return {memory.name: (memory.kind, memory.size) for memory in board.memories}
+
+
+@pytest.mark.parametrize("printed", ["ACMEH563ZI", "ACMEH563ZIT6", "acmeh563zitx", "ACMEH563ZIJ3TR"])
+def test_a_chip_by_what_is_printed_on_it(pack: Path, printed: str) -> None:
+    """Without or with the letters for package and temperature."""
+    board = chip_board(printed, pack)
+    assert board.name.startswith("acmeh563zi")
+    assert sizes(board) == {"sram": ("ram", 640 << 10), "flash": ("flash", 2 << 20)}
+
+
+def test_a_printed_name_of_several_chips_is_refused(pack: Path) -> None:
+    with pytest.raises(
+        UsageError, match="several chips begin with ACMEH563: their memories differ"
+    ) as caught:
+        chip_board("ACMEH563", pack)
+    assert "ACMEH563ZGTx" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="unknown chip ACMEH5"):
+        chip_board("ACMEH5", pack)
+
+
+def test_a_chip_without_flash_runs_from_its_ram(pack: Path, tmp_path: Path) -> None:
+    board = chip_board("ACMEN657X0", pack)
+    assert (board.code, board.data, board.flash, board.ram) == ("axi", "axi", 1 << 20, 1 << 20)
+    words = ["generate", DEMO, str(tmp_path / "lib"), "--type", "library", "--chip", "ACMEN657X0"]
+    done = CliRunner().invoke(app, [*words, "--pack", str(pack)])
+    assert done.exit_code == 0, done.output
 
 
 def test_a_device_has_what_family_and_subfamily_say(pack: Path) -> None:

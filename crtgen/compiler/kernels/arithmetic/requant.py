@@ -249,7 +249,7 @@ class RoundedRequantisation:
     scheme: Scheme
 
     def apply(self, acc: Int64) -> Int64:
-        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        """Return the saturated result for ``acc[..., O]``, before any narrower clamp."""
         high = saturating_rounding_doubling_high_mul(acc << self.left, self.multiplier)
         return np.clip(high, *self.scheme.limits)
 
@@ -277,7 +277,7 @@ class Single:
     scheme: Scheme
 
     def apply(self, acc: Int64) -> Int64:
-        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        """Return the saturated result for ``acc[..., O]``, before any narrower clamp."""
         return np.clip(rounded_product(acc, self.factor) + self.zero_point, *self.scheme.limits)
 
 

@@ -46,7 +46,9 @@ class EverySum:
         yield from ((first + a, second + b) for a, b in deltas)
 
     def constants(self, total: Int64, shift: int) -> range:
-        """The constants with which ``(total + constant) >> shift``, clamped, is the result of every pair."""
+        """Return the constants for which ``(total + constant) >> shift``, clamped, is the result of every
+        pair.
+        """
         floor, ceiling = self.result > self.limits[0], self.result < self.limits[1]
         least = ((self.result << shift) - total)[floor].max(initial=-(1 << 31))
         beyond = (((self.result + 1) << shift) - total)[ceiling].min(initial=1 << 31)
@@ -54,13 +56,15 @@ class EverySum:
 
 
 def quants_of(sig: Signature) -> tuple[Quant, Quant, Quant]:
-    """The quantisation of both inputs and of the output: all that a sum depends on beside its operator."""
+    """Return the quantisation of both inputs and of the output, on which a sum depends beside its
+    operator.
+    """
     return tensor_quant(sig.inputs[0]), tensor_quant(sig.inputs[1]), tensor_quant(sig.y)
 
 
 @lru_cache(maxsize=16)
 def every_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> EverySum:
-    """The table of an operator on int8 values of these quantisations."""
+    """Return the table of an operator on int8 values of these quantisations."""
     every = INT8.every_number()
     shapes = ((256, 1), (1, 256), (256, 256))
     a, b, y = (Value(n, s, INT8.activations, q) for n, s, q in zip("aby", shapes, quants, strict=True))

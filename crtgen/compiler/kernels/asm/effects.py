@@ -41,7 +41,7 @@ def words_of(operand: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def effects(line: Instruction) -> Effects:
-    """Return the effects of one instruction; ``ValueError`` for one that is not in the table."""
+    """Return the effects of one instruction. Raises ``ValueError`` for one that is not in the table."""
     row, operands = find(line.mnemonic), line.operands
     if row.moves:
         return _access(row, operands)

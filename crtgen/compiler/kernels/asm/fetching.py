@@ -29,7 +29,8 @@ _NARROW = {"ldrb": 1, "ldrsb": 1, "ldrh": 2, "ldrsh": 2, "vldrb": 1, "vldrh": 2}
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A block: its bytes and cycles, bytes of constants that it reads, the loops around it, outermost first.
+    """A block: its bytes and cycles, the bytes of constants that it reads, and the loops around it, outermost
+    first.
 
     Loops are numbers of the blocks that end them.
     """

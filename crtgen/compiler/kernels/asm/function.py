@@ -15,17 +15,19 @@ __all__ = ["CORE", "EVEN", "FAR", "HIGH", "LISTED", "LOW", "NEAR", "ODD", "Funct
 LOW = tuple(f"r{n}" for n in range(8))
 """Registers that narrow instructions reach."""
 CORE = (*LOW, "r12", *(f"r{n}" for n in range(8, 12)), "lr")
-"""In the order in which they are taken: those first that make code short, and that need not be saved."""
+"""General registers in the order in which they are taken: first those that make code short and need not be
+saved.
+"""
 HIGH = ("r8", "r9", "r10", "r11")
-"""Registers beyond these that a function has to save."""
+"""Further registers, which a function has to save."""
 EVEN = ("r0", "r2", "r4", "r6", "r12", "r8", "r10", "lr")
 LISTED = tuple(f"r{n}" for n in range(13))
-"""In the order in which LDM and STM want them."""
+"""General registers in the order in which LDM and STM list them."""
 ODD = ("r1", "r3", "r5", "r7", "r9", "r11")
 FAR = 4095
-"""The largest offset of a load or a store, and what ADDW and SUBW add at most."""
+"""Largest offset of a load or a store, and largest number that ADDW and SUBW add."""
 NEAR = 255
-"""The most by which a load or a store moves its pointer."""
+"""Largest step by which a load or a store moves its pointer."""
 _VECTORS = tuple(f"q{n}" for n in range(8))
 _SINGLES = tuple(f"s{n}" for n in range(32))
 _SAVED = (*(f"r{n}" for n in range(4, 12)), "lr")
@@ -120,7 +122,7 @@ class Function:
         return other
 
     def number(self, register: str, value: int) -> None:
-        """``register = value``, of 32 bits with or without sign."""
+        """Append ``register = value``, of 32 bits with or without sign."""
         bits = value & 0xFFFFFFFF
         if self._narrow:
             self._narrow_number(register, bits)
@@ -151,7 +153,7 @@ class Function:
         return register
 
     def advance(self, register: str, by: int, spare: str = "") -> None:
-        """``register += by``; far steps need a spare register, or take one for a moment."""
+        """Append ``register += by``; large steps need a spare register, or take one for a moment."""
         if abs(by) <= FAR:
             if by:
                 self("add" if by > 0 else "sub", register, register, f"#{abs(by)}")
@@ -163,7 +165,7 @@ class Function:
             self.free(other)
 
     def add(self, to: str, register: str, by: int) -> None:
-        """``to = register + by``; they are two registers."""
+        """Append ``to = register + by``, for two different registers."""
         if by <= FAR:
             self("add", to, register, f"#{by}")
         else:
@@ -171,7 +173,7 @@ class Function:
             self("add", to, to, register)
 
     def store_each(self, store: str, registers: Sequence[str], to: str, step: int, spare: str = "") -> None:
-        """Store registers ``step`` bytes apart from ``to`` on, which goes on behind them."""
+        """Append stores of registers ``step`` bytes apart from ``to`` on, which advances beyond them."""
         for number, register in enumerate(registers):
             self(store, register, f"[{to}], #{step}" if step <= NEAR else f"[{to}, #{number * step}]")
         if step > NEAR:
@@ -251,9 +253,10 @@ class Function:
 
     @contextmanager
     def low_overhead_loop(self, meaning: str, rounds: int | str, count: str = "") -> Iterator[None]:
-        """DLS and LE, over lr; the number of rounds is in the register ``count`` if the caller knows it.
+        """Repeat the body with DLS and LE, over lr; the number of rounds is in the register ``count`` if the
+        caller knows it.
 
-        What runs once is no loop.
+        A single round makes no loop.
         """
         if rounds == 1:
             yield
@@ -282,7 +285,9 @@ class Function:
 
     @contextmanager
     def predicated_while(self, meaning: str, bits: int, rounds: str, elements: str) -> Iterator[None]:
-        """WLSTP and LETP: ``elements`` is a register, and may be 0; ``rounds`` is a name."""
+        """Repeat the body with WLSTP and LETP: ``elements`` is a register, and may be 0; ``rounds`` is a
+        name.
+        """
         lr, end = self.core("elements left", ("lr",)), self.label(f"no_{meaning}")
         self(f"wlstp.{bits}", lr, elements, end)
         with self.loop(meaning, rounds) as label:
@@ -292,7 +297,7 @@ class Function:
         self.free(lr)
 
     def done(self) -> Routine:
-        """The function with its prologue and epilogue."""
+        """Return the function with its prologue and epilogue."""
         self._close()
         name, purpose, returns, parameters = self._about
         core = tuple(r for r in _SAVED if r in self._used)

@@ -55,7 +55,9 @@ class Mnemonic:
 
 @lru_cache(maxsize=1024)
 def find(mnemonic: str) -> Mnemonic:
-    """The row of a mnemonic, whatever its types and its predicate are; ``ValueError`` if there is none."""
+    """Return the row of a mnemonic, whatever its types and its predicate are. Raises ``ValueError`` if there
+    is none.
+    """
     name = mnemonic.partition(".")[0]
     row = _ROWS.get(name) or (_ROWS.get(name[:-1]) if name[:1] == "v" and name[-1] in "te" else None)
     if row is None:

@@ -93,7 +93,7 @@ def _demand(line: Instruction, timed: Callable[[Instruction], Timing]) -> Demand
 
 @dataclass(slots=True)
 class Clock:
-    """Goes through instructions, up to ``width`` in a cycle: when each begins."""
+    """Clock that goes through instructions, up to ``width`` per cycle, and tells when each begins."""
 
     width: int
     now: int = 0
@@ -105,11 +105,11 @@ class Clock:
 
     @property
     def end(self) -> int:
-        """When the next instruction can begin that waits for nothing."""
+        """Time at which an instruction that waits for nothing can begin next."""
         return max(self.now + (self.issued > 0), self._alone[1])
 
     def start(self, demand: Demand) -> int:
-        """When the instruction would begin if it were next."""
+        """Return when the instruction would begin if it were next."""
         timing = demand.timing
         at = max(self.now, self.units.get(timing.unit, 0))
         if self._alone[0] != timing.unit:

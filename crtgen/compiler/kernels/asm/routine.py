@@ -35,12 +35,12 @@ class Instruction(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes; a branch counts as a near one."""
+        """Bytes of the instruction; a branch counts as a near one."""
         return 2 if is_narrow(self.mnemonic, self.operands) else 4
 
 
 class Label(NamedTuple):
-    """A place that branches go to."""
+    """A place to which branches go."""
 
     name: str
 
@@ -133,7 +133,7 @@ class StackFrame:
 
     @property
     def _high(self) -> tuple[str, ...]:
-        """Registers that go through others on their way."""
+        """Registers that have to be saved through other registers."""
         return tuple(r for r in self.core if self.narrow and r in _HIGH)
 
     @property
@@ -191,7 +191,7 @@ class Routine:
         return hash((self.name, self.parameters, self.frame, self.blocks, self.tables))
 
     def instructions(self, **rounds: float) -> float:
-        """Executed by one call, with the number of rounds of each loop that has a name."""
+        """Return the instructions that one call executes, given the rounds of each named loop."""
         own = sum(block.runs(rounds) * len(block.lines) for block in self.blocks)
         return own + self._around
 
@@ -208,11 +208,11 @@ class Routine:
             yield from block.lines
 
     def runs(self, **rounds: float) -> "Runs":
-        """One call, to be added to others."""
+        """Return one call, to be added to others."""
         return Runs((RoutineCall(1.0, self, rounds),))
 
     def prototype(self, symbol: str) -> str:
-        """The declaration in C, without semicolon."""
+        """Return the declaration in C, without semicolon."""
         return f"{self.returns} {symbol}({', '.join(self.parameters)})"
 
     @property
@@ -226,7 +226,7 @@ class Routine:
 
     @cached_property
     def code_bytes(self) -> int:
-        """Bytes of the instructions; branches are as long as they have to be."""
+        """Bytes of the instructions; branches are as long as they need to be."""
         around = sum(line.size for line in (*self.frame.begin, *self.frame.end))
         sizes = [sum(line.size for line in block.lines) for block in self.blocks]
         near = {n: block.end[0] for n, block in enumerate(self.blocks) if block.branches}
@@ -256,7 +256,7 @@ class RoutineCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Calls of routines. They add up."""
+    """Calls of routines, which can be added."""
 
     calls: tuple[RoutineCall, ...] = ()
 

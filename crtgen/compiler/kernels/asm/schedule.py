@@ -31,7 +31,7 @@ _Group = tuple[Instruction, ...]
 
 @lru_cache(maxsize=512)
 def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
-    """The routine in an order for the pipeline; blocks that gain nothing stay as they were written."""
+    """Return the routine in an order for the pipeline; blocks that gain nothing keep their order."""
     if not pipeline.overlaps:
         return routine
     return replace(routine, blocks=tuple(_block(b, pipeline, routine.no_alias) for b in routine.blocks))
@@ -47,7 +47,7 @@ def cycles(runs: Runs, pipeline: CorePipeline) -> float:
 
 @lru_cache(maxsize=512)
 def each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
-    """The blocks in an order for the pipeline, then prologue and epilogue, and the cycles of each."""
+    """Return the blocks in an order for the pipeline, then prologue and epilogue, with the cycles of each."""
     frame = (BasicBlock(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
     blocks = (*scheduled(routine, pipeline).blocks, *frame)
     return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]

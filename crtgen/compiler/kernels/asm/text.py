@@ -41,7 +41,7 @@ _FPU = """#ifndef __ARM_FP
 
 
 def assembly_file(title: str, routines: Iterable[tuple[str, Routine]], check: str = "") -> str:
-    """The routines under their symbols, below a comment and the ``check`` of the core."""
+    """Return the routines under their symbols, below a comment and the ``check`` of the core."""
     named = list(routines)
     texts = ["\n".join(_lines(symbol, routine)) for symbol, routine in named]
     fpu = _FPU if any(routine.uses_fpu for _, routine in named) else ""

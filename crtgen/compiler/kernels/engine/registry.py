@@ -128,7 +128,7 @@ def registered(operator: type[Op], core: Core | None = None) -> tuple[Registered
 
 
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """Every kernel that computes ``op`` on ``target``, cheapest first."""
+    """Return every kernel that computes ``op`` on ``target``, cheapest first."""
     return _by_time(registered(type(op), target.core), op, sig, target)
 
 
@@ -156,7 +156,7 @@ def select(
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
     most: float = inf,
 ) -> Mapping[str, Kernel]:
-    """Choose a kernel for each node, by node name; ``UnsupportedError`` if a node has none.
+    """Choose a kernel for each node, by node name. Raises ``UnsupportedError`` if a node has none.
 
     The choice is the best for the whole graph by the level's objective: see ``crtgen.compiler.level`` and
     ``choose``. Nodes in ``fixed`` keep the kernel given there. Kernels that need more than ``most`` bytes of

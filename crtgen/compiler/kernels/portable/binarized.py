@@ -1,4 +1,4 @@
-"""Signs, 32 in a word."""
+"""Binarised layers on packed signs, 32 of them in a word."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,9 @@ __all__ = ["BinaryConvView", "PackedPoolView", "SignsView"]
 
 @dataclass(frozen=True, slots=True)
 class SignsView:
-    """``rows`` of ``channels`` numbers, or of ``words``; ``zero`` is C."""
+    """View of packing: ``rows`` of ``channels`` numbers, or of ``words``; ``zero`` is C of the number that
+    counts as zero.
+    """
 
     rows: int
     channels: int

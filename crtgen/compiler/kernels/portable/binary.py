@@ -25,7 +25,7 @@ _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), 
 
 @design(Add, Sub, Mul, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None)
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
-    """Real numbers, and whole ones that mean themselves; None for others, but for sums in float32."""
+    """Compute real numbers or plain integers; None for others, except for sums in float32."""
     if is_plain(sig.x):
         lines = _whole_lines(op, sig)
         return elements(sig, "element by element", lines) if lines else None
@@ -39,7 +39,9 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Add, Sub, types=(DType.INT8,), weights=None)
 def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """``(a * A + b * B + C) >> s``, if there are A, B, C and s with which all 65,536 pairs come out right."""
+    """Compute ``(a * A + b * B + C) >> s`` if there are A, B, C and s that are right for all 65,536 pairs;
+    otherwise None.
+    """
     form = None if is_plain(sig.x) else _find_linear(op, quants_of(sig))
     if form is None:
         return None
@@ -82,7 +84,7 @@ def _sign(op: _Binary) -> str:
 
 
 def product_scale(params: MulParams) -> Rescale:
-    """The requantisation of a product of two int8 values less their zero points."""
+    """Return the requantisation of a product of two int8 values minus their zero points."""
     ends = np.array(INT8.limits, np.int64)
     corners = np.outer(ends + params.input1_offset, ends + params.input2_offset)
     scale = params.output_multiplier, params.output_shift

@@ -37,18 +37,18 @@ class BlockView:
 
     @property
     def low(self) -> tuple[int, int]:
-        """The first and the last number of what is taken apart that gives a power at its own place."""
+        """First and last number of those that, when separated, give a power at their own place."""
         return max(self.bins[0], 1), min(self.bins[1] - 1, self.count // 2)
 
     @property
     def high(self) -> tuple[int, int]:
-        """Those that give one as far from the end."""
+        """First and last number of those that give a power at the same distance from the end."""
         first, end = self.bins
         return max(self.count - end + 1, 1), min(self.count - first, self.count // 2)
 
     @property
     def apart(self) -> tuple[int, int]:
-        """The first and the last number of both."""
+        """First and last number of both groups together."""
         used = [pair for pair in (self.low, self.high) if pair[0] <= pair[1]]
         return min(pair[0] for pair in used), max(pair[1] for pair in used)
 

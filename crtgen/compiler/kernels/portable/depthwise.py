@@ -37,7 +37,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
 
 @design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """The sums of such a convolution."""
+    """Return the kernel of the convolution's sums."""
     if not isinstance(op.layer, DepthwiseConv2d):
         return None
     epilogue, bias = sums(sig, op.zero_points(sig)[0], (0, 1, 2))

@@ -14,9 +14,10 @@ __all__ = ["expanded"]
 
 @design(Conv2d, DepthwiseConv2d, FullyConnected, types=(DType.FLOAT32,), weights=(1, 2), packed=True)
 def expanded(op: Conv2d | DepthwiseConv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """The fastest of these: weights take four times the flash, and nothing makes them numbers of float32.
+    """Return the fastest kernel on float32 weights: they take four times the flash, and are not converted at
+    run time.
 
-    For size only where no kernel has them as they are.
+    At ``size``, only if no kernel reads the 8-bit weights themselves.
     """
     x, weights, bias = sig.inputs
     if weights.dtype is DType.FLOAT32:

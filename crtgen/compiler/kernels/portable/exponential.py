@@ -30,7 +30,7 @@ class ExpView:
 
 @design(ScaledExp)
 def scaled_exp(op: ScaledExp, sig: Signature, target: Target) -> Kernel:
-    """A power of 2, and a polynomial."""
+    """Compute a power of 2 and a polynomial."""
     view = ExpView(
         op,
         sig.y.elements,

@@ -41,7 +41,9 @@ def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
 
 @lru_cache(maxsize=1024)
 def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
-    """Return an equal expression of fewer instructions; beyond ``limits`` it only has to stay beyond them."""
+    """Return an equal expression of fewer instructions; where the value is beyond ``limits``, it only has to
+    be beyond them, too.
+    """
     if e.kind in (*_LEAVES, "within"):
         return e
     if e.kind in COMPARISONS:
@@ -161,7 +163,7 @@ _WRAPPING = {"+": "crt_add32({a}, {b})", "-": "crt_sub32({a}, {b})", "*": "crt_m
 
 
 def spelled(e: Expr, value: Value) -> tuple[str, ...]:
-    """Statements and, last, the expression, as an element of a value. Operands are a, b, ..."""
+    """Return statements and, last, the expression as an element of a value. Operands are called a, b, ..."""
     speller = _Speller(e)
     if e.kind == "clamp":
         x, low, high = e.sources

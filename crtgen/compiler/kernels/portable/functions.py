@@ -47,7 +47,7 @@ _FUNCTIONS = {
 
 @design(RealFunction, types=_REAL)
 def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
-    """float32, by functions of the runtime."""
+    """Compute float32 by functions of the runtime."""
     return elements(sig, op.name, [_FUNCTIONS[op.name]])
 
 
@@ -59,7 +59,9 @@ def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Rsqrt, types=(DType.INT16,))
 def rsqrt16(op: Rsqrt, sig: Signature, target: Target) -> Kernel:
-    """Newton steps of 32 bits for each element, as in TFLite Micro; int8 has a table of all its values."""
+    """Compute Newton steps of 32 bits for each element, as TFLite Micro; int8 has a table of all its
+    values.
+    """
     p = op.parameters(sig)
     lines = [
         "int32_t shift;",
@@ -73,7 +75,7 @@ def rsqrt16(op: Rsqrt, sig: Signature, target: Target) -> Kernel:
 
 @design(Interpolation)
 def interpolation(op: Interpolation, sig: Signature, target: Target) -> Kernel:
-    """Between two places of the table."""
+    """Interpolate between two places of the table."""
     table = Const.of("table", np.array(op.table, np.int16))
     return elements(sig, "interpolation", ["crt_lookup16(table, a)"], [table])
 
@@ -116,7 +118,7 @@ def shift(op: Shift, sig: Signature, target: Target) -> Kernel:
 
 @design(BitCast)
 def bit_cast(op: BitCast, sig: Signature, target: Target) -> Kernel:
-    """A copy of the bytes."""
+    """Copy the bytes."""
     lines = (f"crt_copy(y0, x0, {sig.y.nbytes});",)
     work = Work().copy(sig.y.nbytes, 1)
     return Kernel("bit cast", "move.c.j2", MoveView((), lines=lines), work=work)
@@ -127,7 +129,7 @@ _CUT = {DType.UINT32: "crt_uint32f", DType.INT64: "crt_int64f", DType.UINT64: "c
 
 @design(Cast)
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
-    """A conversion of C, saturating where real numbers become whole."""
+    """Convert as C does, saturating if real numbers become integers."""
     if op.to is DType.BOOL:
         result = "a != 0"
     elif op.to is DType.FLOAT32:
@@ -171,7 +173,7 @@ def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
 
 @design(Comparison, weights=None)
 def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel | None:
-    """Numbers as they are; None for quantised ones."""
+    """Compare plain numbers; None for quantised ones."""
     plain = sig.x.quant is None
     return elements(sig, op.name.replace("_", " "), [f"a {op.sign} b"]) if plain else None
 
@@ -224,13 +226,13 @@ def _quotient(sig: Signature) -> str:
 
 @design(FloorDiv, types=_REAL, weights=None)
 def floor_div(op: FloorDiv, sig: Signature, target: Target) -> Kernel:
-    """A quotient, rounded down."""
+    """Divide and round down."""
     return elements(sig, "floor div", ["crt_floorf(a / b)"])
 
 
 @design(FloorMod, types=_REAL, weights=None)
 def floor_mod(op: FloorMod, sig: Signature, target: Target) -> Kernel:
-    """The remainder, exactly."""
+    """Compute the exact remainder."""
     return elements(sig, "floor mod", ["crt_floor_modf(a, b)"])
 
 
@@ -241,7 +243,7 @@ def power(op: Pow, sig: Signature, target: Target) -> Kernel:
 
 @design(SquaredDifference, types=(DType.FLOAT32, DType.INT32), weights=None)
 def squared_difference(op: SquaredDifference, sig: Signature, target: Target) -> Kernel:
-    """The square of float32, or of plain int32."""
+    """Compute the square of a difference of float32, or of plain int32."""
     if sig.x.dtype is DType.FLOAT32:
         return elements(sig, "squared difference", ["(a - b) * (a - b)"])
     return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"])

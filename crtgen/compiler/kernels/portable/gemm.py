@@ -35,11 +35,12 @@ _TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 
 @dataclass(frozen=True, slots=True)
 class GemmView:
-    """``pixels x depth`` times ``depth x outputs``, ``tile`` pixels and a block of channels at a time.
+    """A product of ``pixels x depth`` with ``depth x outputs``, ``tile`` pixels and a block of channels at a
+    time.
 
     ``unroll`` divides ``depth``. ``fused``: a product and its addition are one instruction, rounded once.
-    ``window`` is how a pixel's ``depth`` inputs are gathered, None if they are
-    in a row; ``fill`` is the byte that padding consists of. ``packed``: weights have four bits.
+    ``window`` is how a pixel's ``depth`` inputs are gathered, None if they are contiguous; ``fill`` is the
+    byte that padding consists of. ``packed``: weights have four bits.
     """
 
     epilogue: Epilogue
@@ -57,13 +58,13 @@ class GemmView:
 
 @design(Conv2d, FullyConnected, types=_TYPES, weights=(1, 2), packed=True)
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """Layers of any shape; None if float32 does not hold a bias in steps of its weights of int8."""
+    """Compute layers of any shape; None if float32 does not hold the bias in steps of the int8 weights."""
     return _kernel(op, sig, target, gathered_window(op, sig))
 
 
 @design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """The sums of such a layer."""
+    """Return the kernel of such a layer's sums."""
     if not isinstance(op.layer, Conv2d | FullyConnected):
         return None
     return _kernel(op, sig, target, gathered_window(op.layer, sig))
@@ -232,6 +233,8 @@ def _steps(sig: Signature) -> Array:
 
 
 def gemm_lead(view: GemmView, size: int) -> int:
-    """A gathered tile is read whole before it is written, one in place is read and written in turn."""
+    """Return the lead: a gathered tile is read as a whole before it is written, one in place is read and
+    written in turn.
+    """
     reads = view.window.first_reads() if view.window else np.arange(view.pixels) * view.depth
     return size * tiles_lead(reads, view.tile, view.outputs, whole=view.window is not None)

@@ -1,4 +1,4 @@
-"""An image at points that are computed at run time."""
+"""Samples of an image at points that are computed at run time."""
 
 from dataclasses import dataclass
 from math import prod

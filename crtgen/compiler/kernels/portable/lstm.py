@@ -21,7 +21,7 @@ __all__ = ["GateProduct", "LstmView", "activated", "logistic_table", "lstm_view"
 
 @dataclass(frozen=True, slots=True)
 class LstmView:
-    """Sizes, types and what becomes of numbers, in C.
+    """View of an LSTM: sizes, types, and C expressions for the conversions of numbers.
 
     ``x_steps`` and ``y_steps`` are elements from one batch to the next, and from one time to the next. The
     gates, called i, f, c and o, are ``gates`` of the sums a0.. and r0..; ``cell`` and ``hidden`` are the new
@@ -175,7 +175,7 @@ def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...]
 
 
 def activated(gate: int, fresh: str, old: str) -> str:
-    """A gate in C, of the products of the input and of the hidden state."""
+    """Return a gate in C, computed from the products of the input and of the hidden state."""
     function = "crt_tanh16" if gate == GATES.index("cell") else "crt_logistic16"
     return f"{function}({_short(f'{fresh} + {old}')}, 3, 0, table)"
 

@@ -1,4 +1,4 @@
-"""Products of matrices that are computed both."""
+"""Products of two matrices that are both computed at run time."""
 
 from dataclasses import dataclass, replace
 
@@ -45,13 +45,13 @@ class MatMulView:
 
 @design(BatchMatMul, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=None)
 def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
-    """One sum of products after another."""
+    """Compute one sum of products after another."""
     return _kernel(op, sig, _arithmetic(op, sig))
 
 
 @design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=None)
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """The sums of such a product."""
+    """Return the kernel of such a product's sums."""
     if not isinstance(op.layer, BatchMatMul):
         return None
     first, second = (plus(-zero) for zero in op.zero_points(sig))

@@ -1,4 +1,4 @@
-"""Operators that move elements without a look at them."""
+"""Operators that move elements without looking at them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,19 +91,19 @@ def identity(op: Identity, sig: Signature, target: Target) -> Kernel:
 
 @design(Transpose)
 def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel:
-    """Runs of elements that stay together, in the order of the output."""
+    """Copy runs of elements that stay together, in the order of the output."""
     return _move("transpose", op, sig)
 
 
 @design(StridedSlice)
 def strided_slice(op: StridedSlice, sig: Signature, target: Target) -> Kernel:
-    """Runs of neighbours, in the order of the output."""
+    """Copy contiguous runs, in the order of the output."""
     return _move("slice", op, sig)
 
 
 @design(Concat, weights=None)
 def concat(op: Concat, sig: Signature, target: Target) -> Kernel:
-    """One block of each input after another."""
+    """Copy a block of one input after another."""
     return _move("concat", op, sig)
 
 
@@ -120,7 +120,7 @@ def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
 
 @design(PadWith)
 def pad_with(op: PadWith, sig: Signature, target: Target) -> Kernel:
-    """Padding with a computed value."""
+    """Pad with a value computed at run time."""
     plain, alone = Pad(op.before, op.after), Signature(sig.inputs[:1], sig.outputs)
     copies, gaps = _copies(plain, alone), gaps_of(plain, alone, _RUN)
     alike = sig.y.dtype.itemsize == 1
@@ -142,7 +142,7 @@ def mirror_pad(op: MirrorPad, sig: Signature, target: Target) -> Kernel:
 
 @design(ResizeNearest)
 def resize_nearest(op: ResizeNearest, sig: Signature, target: Target) -> Kernel:
-    """Pixels by tables of rows and columns, computed offline."""
+    """Copy pixels by tables of rows and columns that are computed at generation time."""
     rows, columns = (s.astype(np.uint16) for s in op.sources(sig))
     return Kernel(
         design="table",
@@ -171,7 +171,7 @@ def _resized(sig: Signature) -> Work:
 
 
 def moved(sig: Signature, copies: Sequence[Copy], gaps: Sequence[Gap] = ()) -> Work:
-    """The work of copies, and of filling gaps."""
+    """Return the work of copies and of filling gaps."""
     work, kind = Work(), sig.y.dtype.value
     for gap in gaps:
         size = sig.y.dtype.itemsize
@@ -207,7 +207,7 @@ def _copy(block: BlockCopy, size: int) -> Copy:
 
 
 def split_run(loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], int]:
-    """The innermost loop as a run of elements, where both sides are contiguous."""
+    """Split off the innermost loop as a run of elements, if both sides are contiguous."""
     if loops[-1].strides == (1, 1):
         return merge(loops[:-1], 2), loops[-1].count
     return loops, 1

@@ -74,7 +74,7 @@ class L2PoolView:
 
 @design(ArgReduction)
 def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
-    """The first of the greatest or least elements."""
+    """Find the first of the greatest or least elements."""
     shape = sig.x.shape
     sizes = (prod(shape[: op.axis]), shape[op.axis], prod(shape[op.axis + 1 :]))
     view = ArgView(sig.x.dtype.c_name, *sizes, op.sign)
@@ -100,7 +100,7 @@ def whole_cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
 
 @design(CumSum, types=(DType.INT8, DType.FLOAT32))
 def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
-    """Sums or products of float32, or sums with TFLite's roundings."""
+    """Compute sums or products of float32, or sums with TFLite's roundings."""
     if op.product or (sig.x.quant is None and not scheme_of(sig.x).is_real):
         real = scheme_of(sig.x).is_real
         return _cumulated(op, sig, "float", "1.0f", "sum", total="sum * term") if real else None
@@ -135,7 +135,7 @@ def _cumulated(
 
 @design(L2Normalization, types=(DType.INT8, DType.FLOAT32))
 def l2_normalization(op: L2Normalization, sig: Signature, target: Target) -> Kernel:
-    """The root of float32, or in TFLite's fixed point."""
+    """Compute the root in float32, or in TFLite's fixed point."""
     depth = sig.x.shape[-1]
     real = scheme_of(sig.x).is_real
     offset = "" if real else plus(-tensor_quant(sig.x).zero_point)
@@ -147,7 +147,7 @@ def l2_normalization(op: L2Normalization, sig: Signature, target: Target) -> Ker
 
 @design(L2Pool2d, types=(DType.FLOAT32,))
 def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
-    """Squares within each window."""
+    """Add up the squares within each window."""
     window = WindowShape.of(MaxPool2d(op.window, op.stride, op.padding), sig)
     epilogue = float_epilogue(op.activation)
     view = L2PoolView(window, epilogue.low, epilogue.high)

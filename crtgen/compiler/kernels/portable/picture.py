@@ -97,13 +97,13 @@ def _over(sig: Signature, begins: _Longs) -> tuple[InPlace, ...]:
 
 @design(Unpack565)
 def unpack565(op: Unpack565, sig: Signature, target: Target) -> Kernel:
-    """RGB565 to bytes, pixel by pixel."""
+    """Convert RGB565 to bytes, pixel by pixel."""
     return _pixels("unpack565", op, sig, _over(sig, np.arange(sig.y.elements) // 3))
 
 
 @design(YuvToRgb)
 def yuv_to_rgb(op: YuvToRgb, sig: Signature, target: Target) -> Kernel:
-    """Two pixels, which share their colour, at once."""
+    """Convert two pixels at once, which share their colour."""
     return _pixels("yuv_to_rgb", op, sig, _over(sig, np.arange(sig.y.elements) // 3 * 2))
 
 
@@ -115,7 +115,7 @@ def demosaic(op: Demosaic, sig: Signature, target: Target) -> Kernel:
 
 @design(Grey)
 def grey(op: Grey, sig: Signature, target: Target) -> Kernel:
-    """Grey value, pixel by pixel."""
+    """Compute grey values, pixel by pixel."""
     return _pixels("grey", op, sig, (InPlace(),))
 
 
@@ -177,7 +177,7 @@ def _clips(op: Resample, weights: Array, widths: _Longs) -> bool:
 
 @design(Blend, weights=(1, 2, 3, 4))
 def blend(op: Blend, sig: Signature, target: Target) -> Kernel:
-    """Pixel by pixel, from four others."""
+    """Blend each pixel from four others."""
     names = ("rows", "row_weights", "columns", "column_weights")
     pairs = zip(names, sig.inputs[1:], strict=True)
     consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)

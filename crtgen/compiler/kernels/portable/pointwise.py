@@ -27,7 +27,7 @@ def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Ke
 
 
 def every_output(op: Op, sig: Signature) -> Const:
-    """The outputs of a function of an element of int8 or uint8: ``[256]``."""
+    """Return ``[256]``: the outputs of a function of an int8 or uint8 element."""
     bytes_ = np.arange(256, dtype=np.uint8).view(sig.x.dtype.numpy)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
     (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
@@ -36,7 +36,7 @@ def every_output(op: Op, sig: Signature) -> Const:
 
 @design(Relu, types=(DType.FLOAT32,))
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel:
-    """Clamp of float32."""
+    """Clamp float32."""
     epilogue = float_epilogue(op.kind)
     result = f"crt_maxf(a, {epilogue.low})" if epilogue.low else "a"
     return elements(sig, "clamp", [f"crt_minf({result}, {epilogue.high})" if epilogue.high else result])
@@ -44,20 +44,22 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel:
 
 @design(Logistic, Tanh, types=(DType.FLOAT32,))
 def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
-    """float32, by functions of the runtime."""
+    """Compute float32 by functions of the runtime."""
     return elements(sig, op.name, [f"crt_{op.name}f(a)"])
 
 
 @design(LeakyRelu, types=(DType.FLOAT32,))
 def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
-    """float32: the greater of two numbers, or the less, since one is a multiple of the other."""
+    """Compute float32 as the greater, or the lesser, of two numbers, one of which is a multiple of the
+    other.
+    """
     greater = "crt_maxf" if op.alpha <= 1 else "crt_minf"
     return elements(sig, "leaky relu", [f"{greater}(a, a * {c_float(op.alpha)})"])
 
 
 @design(Logistic, Tanh, types=(DType.INT16,))
 def sigmoid16(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
-    """int16: a table of 256 places, interpolated."""
+    """Interpolate in a table of 256 places, for int16."""
     p = op.parameters(sig)
     table = Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
     assert isinstance(p, Sigmoid16Params)

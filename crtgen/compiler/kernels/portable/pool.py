@@ -104,7 +104,7 @@ def _form(window: WindowShape) -> str:
 
 
 def rescaled_sum(p: PoolParams, total: str) -> str:
-    """C of the mean of a window with this sum of elements."""
+    """Return C for the mean of a window with this sum of elements."""
     assert p.factor is not None
     return f"{even(f'{total} {plus(p.start)}', p.factor)} {plus(p.output_offset)}"
 
@@ -118,6 +118,8 @@ def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
 
 
 def least_pool_lead(window: WindowShape, size: int) -> int:
-    """Output channel c is written when input channel c of its window is read, as are the channels before."""
+    """Return the least lead if output channel c is written when channel c of its window is read, as are the
+    channels before.
+    """
     written = np.arange(window.pixels) * window.channels
     return least_lead(written * size, window.first_reads() * size)

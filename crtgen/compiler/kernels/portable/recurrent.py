@@ -40,7 +40,7 @@ class UnitStage:
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """Its stages; ``first`` are the hidden and the cell state to begin with, C, or empty for zeros."""
+    """A direction: its stages, and in ``first`` the initial hidden and cell state as C, empty for zeros."""
 
     stages: tuple[UnitStage, ...]
     back: bool
@@ -71,8 +71,9 @@ class RecurrentView:
 
 @design(Recurrent, types=(DType.FLOAT32,), weights=None)
 def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
-    """With the fastest product of matrices that there is; None for weights that are computed at run time, and
-    for some that are infinite or no numbers."""
+    """Use the fastest product of matrices that there is; None for weights computed at run time, and for some
+    with infinities or NaN.
+    """
     fixed = 4 + op.has_peepholes
     if not all(v.is_constant for v in sig.inputs[1:fixed]):
         return None

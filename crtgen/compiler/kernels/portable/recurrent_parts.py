@@ -19,7 +19,7 @@ _SUM = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A part is called with ``arguments``; ``scaled`` is C that makes products of a unit's sums then."""
+    """A call of a part with ``arguments``; ``scaled`` is C that then turns a unit's sums into products."""
 
     arguments: tuple[str, ...]
     scaled: tuple[str, ...] = ()
@@ -27,7 +27,8 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _LstmView:
-    """The view ``of`` the operator; offsets in scratch of sums and of the parts' own, 0 for none.
+    """View of an LSTM with parts: the view ``of`` the operator, and offsets in scratch of sums and of the
+    parts' own memory, 0 for none.
 
     ``twice``: hidden states have a loop of their own behind that of the cells.
     """
@@ -78,7 +79,9 @@ def lstm_of_parts(
 
 @dataclass(frozen=True, slots=True)
 class _SvdfView:
-    """The view ``of`` the operator; whether the part gives ``sums``; the offset of its scratch, or 0."""
+    """View of SVDF with a part: the view ``of`` the operator, whether the part gives ``sums``, and the offset
+    of its scratch, or 0.
+    """
 
     of: SvdfView
     sums: bool

@@ -67,7 +67,7 @@ def whole_total(op: Sum, sig: Signature, target: Target) -> Kernel | None:
 
 @design(ReduceMax, ReduceMin, types=tuple(d for d in _WHOLE if d is not DType.INT8))
 def whole_extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
-    """The greatest or least integer."""
+    """Find the greatest or least integer."""
     least = isinstance(op, ReduceMin)
     first = f"{sig.x.dtype.value.upper()}_{'MAX' if least else 'MIN'}"
     first = "0" if first.startswith("U") and not least else first
@@ -76,7 +76,7 @@ def whole_extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> 
 
 @design(ReduceMax, ReduceMin, types=(DType.INT8, DType.FLOAT32))
 def extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
-    """The greatest or the least element."""
+    """Find the greatest or the least element."""
     real, greatest = scheme_of(sig.x).is_real, isinstance(op, ReduceMax)
     ends = ("__builtin_inff()", "-__builtin_inff()") if real else (str(INT8.high), str(INT8.low))
     step = f"(x {op.sign} sum) ? x : sum"
@@ -126,7 +126,9 @@ def _work(view: ReduceView, sig: Signature) -> Work:
 
 
 def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
-    """Images, pixels, channels of ``x``, where the mean is over the pixels; None if these are apart."""
+    """Return images, pixels and channels of ``x`` if the mean is over adjacent axes of pixels; otherwise
+    None.
+    """
     axes = sorted(op.axes)
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None

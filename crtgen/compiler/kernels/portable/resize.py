@@ -31,7 +31,7 @@ class BilinearView:
 
 @design(ResizeBilinear, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
-    """Two rows, two columns, and the shares of the latter ones, from tables."""
+    """Blend two rows, then two columns, by places and shares from tables."""
     kind, channels = sig.x.dtype.value, sig.x.shape[3]
     work = Work().block(f"{kind} element", sig.y.elements)
     work.block(f"{kind} pixel", sig.y.elements // channels)
@@ -41,7 +41,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 @design(ResizeBytes, types=(DType.INT8,))
 def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
-    """Four products of float32 for each byte."""
+    """Compute each byte from four products of float32."""
     work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // sig.x.shape[3])
     consts = _consts(sig, *op.lines(sig))
     return Kernel("bytes by floats", "resize_bytes.c.j2", bilinear_view(op, sig), consts, work=work)
@@ -63,7 +63,7 @@ def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearV
 
 
 def bilinear_consts(op: ResizeBilinear, sig: Signature) -> tuple[Const, ...]:
-    """Places of rows and columns, and shares."""
+    """Return tables of places of rows and columns, and of shares."""
     return _consts(sig, *op.parameters(sig))
 
 

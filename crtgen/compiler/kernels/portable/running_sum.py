@@ -1,4 +1,4 @@
-"""Sums of channels, of rows as they come."""
+"""Sums of channels over rows, as the rows come."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class RunningSumView:
 
 @design(RunningSum)
 def running_sum(op: RunningSum, sig: Signature, target: Target) -> Kernel:
-    """Sum one channel after the other, in a register."""
+    """Add up one channel after another in a register."""
     channels = sig.x.shape[3]
     view = RunningSumView(sig.x.elements // channels, channels)
     work = Work().block("channel", channels).block("added", sig.x.elements)

@@ -1,4 +1,4 @@
-"""Operators that write where indices say; none writes outside of its tensors."""
+"""Operators that write to places given by indices; none writes outside of its tensors."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class ScatterView:
 
 @design(ScatterNd, weights=None)
 def scatter_nd(op: ScatterNd, sig: Signature, target: Target) -> Kernel:
-    """A run of elements for each place."""
+    """Write a run of elements to each place."""
     (_, indices, _), _ = operands(sig)
     strides, run = op.strides(sig), op.run(sig)
     places = [f"(i0 * {len(strides)}) + {i}" for i in range(len(strides))]

@@ -111,7 +111,7 @@ def _kernel(
 
 @design(Window, weights=(1,))
 def window(op: Window, sig: Signature, target: Target) -> Kernel:
-    """Element by element."""
+    """Multiply element by element."""
     weights = Const.of("weights", sig.inputs[1].array())
     kernel = _kernel("window", op, sig, (weights,), lead=True)
     return replace(kernel, view=SignalView(op, sig.x.elements, sig.y.elements, sig.inputs[1].elements))
@@ -119,19 +119,19 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
 
 @design(FftAutoScale)
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
-    """Find the maximum, then shift all."""
+    """Find the greatest magnitude, then shift all samples."""
     return _kernel("auto_scale", op, sig, lead=True)
 
 
 @design(SpectrumEnergy)
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
-    """Sum two squares each; outputs overwrite the numbers that they are computed from."""
+    """Add up two squares each; outputs overwrite the numbers that they are computed from."""
     return _kernel("energy", op, sig, lead=True)
 
 
 @design(FilterBank, weights=(1, 2, 3, 4, 5))
 def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
-    """Each energy is read once, for two channels; weights without a sign take one product of 32 bits."""
+    """Read each energy once, for two channels; unsigned weights take one 32-bit product."""
     names = ("weights", "unweights", "frequencies", "starts", "widths")
     consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:], strict=True))
     kernel = _kernel("filter_bank", op, sig, consts)
@@ -142,7 +142,7 @@ def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBankSquareRoot)
 def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Kernel:
-    """Bit by bit; with an FPU a root of it, corrected in 64 bits where it may be one off."""
+    """Compute roots bit by bit; with an FPU by its root, corrected in 64 bits where it may be one off."""
     fpu = "none" if target.core.arch == "host" else target.core.fpu
     return _kernel(
         {"none": "square_root", "sp": "square_root_float", "dp": "square_root_double"}[fpu], op, sig
@@ -151,14 +151,14 @@ def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Ker
 
 @design(SpectralSubtraction)
 def spectral_subtraction(op: SpectralSubtraction, sig: Signature, target: Target) -> Kernel:
-    """Channel by channel; the estimate is updated in place."""
+    """Work channel by channel; the estimate is updated in place."""
     places = (InPlace(input=0, output=0), InPlace(input=1, output=2))
     return replace(_kernel("spectral_subtraction", op, sig), inplace=places)
 
 
 @design(Pcan, weights=(2,))
 def pcan(op: Pcan, sig: Signature, target: Target) -> Kernel:
-    """Element by element."""
+    """Work element by element."""
     return _kernel("pcan", op, sig, (Const.of("gains", sig.inputs[2].array()),), lead=True)
 
 

@@ -36,9 +36,10 @@ _ELEMENTS = 64  # from so many on, a table is worth up to 1 KB
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxView:
-    """``rows`` of ``depth`` elements; ``multiplier`` and ``shift`` make a difference of inputs an exponent.
+    """View of softmax: ``rows`` of ``depth`` elements; ``multiplier`` and ``shift`` turn a difference of
+    inputs into an exponent.
 
-    A difference below ``least`` counts as nothing. Outputs have ``bits`` and begin at ``low``; ``clamp`` is
+    Differences below ``least`` contribute nothing. Outputs have ``bits`` and begin at ``low``; ``clamp`` is
     the function that saturates them.
     """
 
@@ -94,7 +95,7 @@ class LogSoftmaxView:
 
 @design(Softmax, types=(DType.INT16,))
 def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """Softmax of int16 by two tables."""
+    """Compute softmax of int16 by two tables."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)
@@ -110,7 +111,7 @@ def powers16_const() -> Const:
 
 
 def shares_const() -> Const:
-    """Return the factors of int16 powers."""
+    """Return the factors that turn powers into int16 shares."""
     return Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15")
 
 
@@ -125,7 +126,9 @@ class RowsView:
 def by_routines(
     name: str, sig: Signature, consts: tuple[Const, Const], routines: tuple[Routine, Routine, Routine]
 ) -> Kernel:
-    """int16 by functions for the greatest of a row, its powers and their sum, and shares of this."""
+    """Return the kernel of three routines for int16: the greatest number of a row, its powers with their sum,
+    and the shares.
+    """
     depth = sig.x.shape[-1]
     rows = sig.x.elements // depth
     work = Work(rows * Runs.sum(routine.runs() for routine in routines)).block("row", rows)
@@ -142,7 +145,7 @@ def by_routines(
 
 @design(LogSoftmax, types=(DType.INT8,))
 def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
-    """int8 in gemmlowp's fixed point."""
+    """Compute int8 in gemmlowp's fixed point."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     s = p.softmax
     numbers = (s.input_multiplier, s.input_left_shift, s.diff_min, p.back)
@@ -154,7 +157,7 @@ def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
 
 @design(LogSoftmax, types=(DType.FLOAT32,))
 def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
-    """Logarithm of softmax in float32."""
+    """Compute the logarithm of softmax in float32."""
     depth = sig.x.shape[-1]
     view = FloatSoftmaxView(sig.x.elements // depth, depth, "")
     work = Work().block("row", view.rows).block("element", sig.x.elements)
@@ -164,7 +167,7 @@ def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
 @design(Softmax, types=(DType.INT8, DType.FLOAT32))
 @design(Softmax, types=(DType.INT8,), to=DType.INT16)
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """int8 in gemmlowp's fixed point, or float32."""
+    """Compute int8 in gemmlowp's fixed point, or float32."""
     depth = sig.x.shape[-1]
     rows = sig.x.elements // depth
     if scheme_of(sig.x).is_real:
@@ -197,7 +200,7 @@ def _counted(least: int, depth: int) -> float:
 
 @design(Softmax, types=(DType.INT8,))
 def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """int8 with the powers from a table; None for others, for few elements, and for size."""
+    """Compute int8 with powers from a table; None for others, for few elements, and for ``size``."""
     if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     depth = sig.x.shape[-1]
@@ -217,7 +220,7 @@ def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
 
 
 def powers_const(op: Softmax, sig: Signature) -> Const:
-    """The power for each difference 0, 1, ...: 256 of them, or up to the first one that is 0."""
+    """Return the powers for differences 0, 1, ...: 256 of them, or up to the first that is 0."""
     params = op.exponents(sig)
     difference = -np.arange(256, dtype=np.int64)
     counts = difference >= params.diff_min

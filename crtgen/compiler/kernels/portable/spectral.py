@@ -63,7 +63,7 @@ def _before(op: Frame, sig: Signature) -> str:
 
 @design(Frame, weights=(1,))
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
-    """Conversion, difference and window in one pass."""
+    """Convert, take differences and apply the window in one pass."""
     factor = c_float(op.preemphasis) if op.preemphasis else ""
     kind = f"{sig.x.dtype.value} {'difference' if factor else 'sample'}"
     return Kernel(
@@ -77,14 +77,14 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
 
 @design(RemoveMean)
 def remove_mean(op: RemoveMean, sig: Signature, target: Target) -> Kernel:
-    """Compute an exact sum, then differences."""
+    """Compute an exact sum, then subtract the mean."""
     work = Work().block("sample", sig.y.elements)
     return Kernel("remove_mean", "spectral/remove_mean.c.j2", _view(op, sig), work=work)
 
 
 @design(Power)
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
-    """Sum two squares each; outputs overwrite the numbers that they are computed from."""
+    """Add up two squares each; outputs overwrite the numbers that they are computed from."""
     work = Work().block("root" if op.root else "pair", sig.y.elements)
     return Kernel(
         design="power",
@@ -97,7 +97,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Sum only numbers that have a weight."""
+    """Add up only numbers that have a weight."""
     rows = sig.x.elements // sig.x.shape[-1]
     pairs = zip(("weights", "first", "widths"), sig.inputs[1:], strict=True)
     consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)
@@ -107,7 +107,7 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
 
 @design(ScaledLog)
 def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel:
-    """Exponent and a polynomial."""
+    """Compute the exponent and a polynomial."""
     floor, scale, offset = (c_float(n) for n in (op.floor, op.scale, op.offset))
     terms = tuple(c_float(float(term)) for term in LOG_TERMS)
     view = LogView(op, sig.y.elements, floor, scale, offset, terms)
@@ -117,7 +117,7 @@ def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel:
 
 @design(RoundedRatio, to=DType.INT8, types=(DType.INT16,))
 def rounded_ratio(op: RoundedRatio, sig: Signature, target: Target) -> Kernel:
-    """Rounded ratio in 32 bits."""
+    """Compute the rounded ratio in 32 bits."""
     view = RatioView(op, sig.y.elements, plus(op.zero_point))
     work = Work().block("number", sig.y.elements)
     return Kernel("rounded_ratio", "spectral/rounded_ratio.c.j2", view, inplace=(InPlace(),), work=work)
@@ -125,7 +125,7 @@ def rounded_ratio(op: RoundedRatio, sig: Signature, target: Target) -> Kernel:
 
 @design(Moments)
 def moments(op: Moments, sig: Signature, target: Target) -> Kernel:
-    """Two passes over each row."""
+    """Make two passes over each row."""
     rows = sig.x.elements // sig.x.shape[-1]
     work = Work().block("row", rows).block("number", sig.x.elements)
     return Kernel("moments", "spectral/moments.c.j2", _view(op, sig, rows), work=work)
@@ -133,7 +133,7 @@ def moments(op: Moments, sig: Signature, target: Target) -> Kernel:
 
 @design(Biquads, weights=(1,))
 def biquads(op: Biquads, sig: Signature, target: Target) -> Kernel:
-    """A pass over each row for each section."""
+    """Make a pass over each row for each section."""
     rows, sections = sig.x.elements // sig.x.shape[-1], sig.inputs[1].shape[0]
     return Kernel(
         design="biquads",

@@ -1,4 +1,4 @@
-"""Kernels that keep samples from run to run; each works where its memory is."""
+"""Kernels that keep samples from run to run; each works in its own memory."""
 
 from dataclasses import dataclass
 
@@ -42,17 +42,17 @@ def delay(op: Delay, sig: Signature, target: Target) -> Kernel:
 
 @design(Framer)
 def framer(op: Framer, sig: Signature, target: Target) -> Kernel:
-    """The memory moves on step by step."""
+    """Advance the memory step by step."""
     return _kernel("framer", op, sig, sig.x.shape[-1] // op.step)
 
 
 @design(Stacker)
 def stacker(op: Stacker, sig: Signature, target: Target) -> Kernel:
-    """The memory moves on by a frame."""
+    """Advance the memory by a frame."""
     return _kernel("stacker", op, sig, 1)
 
 
 @design(OverlapAdd)
 def overlap_add(op: OverlapAdd, sig: Signature, target: Target) -> Kernel:
-    """Sums are made in the memory."""
+    """Add up in the memory."""
     return _kernel("overlap_add", op, sig, sig.x.shape[-2])

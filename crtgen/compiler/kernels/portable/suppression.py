@@ -32,7 +32,7 @@ class SuppressionView:
 
 @design(NonMaxSuppression, weights=None)
 def suppression(op: NonMaxSuppression, sig: Signature, target: Target) -> Kernel:
-    """Which boxes are left, in scratch."""
+    """Keep the boxes that are left in scratch."""
     boxes, scores = sig.inputs
     (x, numbers), consts = operands(sig)
     view = SuppressionView(

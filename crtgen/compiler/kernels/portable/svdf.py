@@ -1,4 +1,6 @@
-"""SVDF: each filter's product with the input, its memory moved on, and the sum over the memory, in one go."""
+"""SVDF: each filter's product with the input, the advance of its memory, and the sum over the memory, in one
+pass.
+"""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ __all__ = ["TopKView"]
 
 @dataclass(frozen=True, slots=True)
 class TopKView:
-    """``outer`` times ``inner`` rows of ``length`` numbers; ``sign`` compares in C. Kept are ``count``.
+    """View: ``outer`` times ``inner`` rows of ``length`` numbers; ``sign`` compares in C; ``count`` are kept.
 
     ``places`` is the type of their places.
     """
@@ -29,7 +29,7 @@ class TopKView:
 
 @design(TopK)
 def top_k(op: TopK, sig: Signature, target: Target) -> Kernel:
-    """Each number is put in order among those that were found before it."""
+    """Insert each number in order among those found before it."""
     outer, length, inner = op.sizes(sig)
     view = TopKView(
         sig.x.dtype.c_name, op.places.c_name, outer, length, inner, op.count, ">" if op.largest else "<"

@@ -47,10 +47,10 @@ _MOST_FEATURES, _MOST_WAY = 1 << 16, 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class TreesView:
-    """``stride`` is the number of words of a node; ``step`` is C of ``*y`` and ``score``.
+    """View of trees: ``stride`` is the number of words of a node; ``step`` is C of ``*y`` and ``score``.
 
     ``is_plain``: each leaf has one score, for the target of its tree. ``is_dense``: each leaf has one for
-    every target. Otherwise scores have their targets beside them.
+    every target. Otherwise scores are stored beside their targets.
     """
 
     rows: int
@@ -66,7 +66,7 @@ class TreesView:
 
 
 def float_key(x: float) -> int:
-    """Return the integer that has the order of a float32, which is no NaN."""
+    """Return the integer that orders like a float32 that is not NaN."""
     bits = int(np.float32(x).view(np.uint32))
     return -(bits & 0x7FFFFFFF) if bits >> 31 else bits
 
@@ -146,7 +146,7 @@ class _Table:
 
 @design(Trees, types=(DType.FLOAT32,))
 def trees(op: Trees, sig: Signature, target: Target) -> Kernel:
-    """A walk from node to node, compared as integers."""
+    """Walk from node to node and compare as integers."""
     rows, features = sig.x.shape
     leaves = [node for node in op.forest.nodes if node.branch is None]
     own = [_targets(op.forest, root) for root in op.forest.roots]

@@ -69,7 +69,7 @@ class StageView:
 
     @property
     def has_stripe(self) -> bool:
-        """True if it reads a stripe; the first stage does at an edge."""
+        """True if the stage reads a stripe; a first stage does at an edge."""
         return self.number > 0 or self.padded
 
     @property
@@ -79,7 +79,7 @@ class StageView:
 
     @property
     def last_top(self) -> int:
-        """First row of the lowest window that is inside of the image."""
+        """First row of the lowest window that is within the image."""
         return self.height - self.window
 
     @property
@@ -105,7 +105,7 @@ class RowLoopView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """A loop before its stages have kernels.
+    """A loop whose stages have no kernels yet.
 
     ``rows`` are the output rows of each stage per call, ``made`` those that exist after each block.
     ``stripes`` are the bytes of scratch that it reads. ``inplace`` says what the output may overwrite if the

@@ -58,13 +58,13 @@ class RowStage:
 
     @property
     def images(self) -> tuple[Value, ...]:
-        """The images that it reads: one, or both operands of an addition."""
+        """Images that the stage reads: one, or both operands of an addition."""
         other = self.sig.inputs[1:2] if self.shortcut is None else self.shortcut[1].inputs[:1]
         return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
 
     @cached_property
     def window(self) -> WindowShape:
-        """The window of its own image."""
+        """Window of the stage's own image."""
         return window_of(self.op, self.sig)
 
     @cached_property
@@ -124,7 +124,7 @@ def makes_operand(op: Op) -> bool:
 
 
 def window_of(op: Op, sig: Signature) -> WindowShape:
-    """The window of an operator's own image; an addition's is a pixel."""
+    """Return the window of an operator's own image; that of an addition is a single pixel."""
     if isinstance(op, Windowed):
         return WindowShape.of(op, sig)
     return WindowShape.pixel(sig)
@@ -136,7 +136,7 @@ def _whole(image: Value) -> bool:
 
 
 def fill_of(op: Op, x: Value) -> int | None:
-    """The byte that padding consists of; None where no value does instead of it."""
+    """Return the byte that padding consists of; None if no single byte does."""
     value = op.padding_value(x) if isinstance(op, Windowed) else None
     return None if value is None else value % 256
 
@@ -157,7 +157,7 @@ def rows_per_call(windows: Sequence[WindowShape], last: int) -> list[int]:
 
 
 def span_of(window: WindowShape, rows: int) -> int:
-    """Rows of the image that ``rows`` rows of outputs see."""
+    """Return the number of image rows that ``rows`` rows of outputs depend on."""
     return (rows - 1) * window.stride_y + window.rows
 
 

@@ -102,7 +102,7 @@ class RowStreamView:
         return tuple(kept for kept in self.kept if kept.source == source)
 
     def kept_for(self, reader: int) -> tuple[KeptView, ...]:
-        """The rows that are kept for a stage."""
+        """Return the rows that are kept for a stage."""
         return tuple(kept for kept in self.kept if kept.reader == reader)
 
 
@@ -174,7 +174,7 @@ def _over_the_image(stages: Sequence[RowStage], rows: Sequence[int], made: Seque
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Offsets in scratch: of each stage's stripe, of what is kept for a stage, and behind all of them."""
+    """Offsets in scratch: of each stage's stripe, of rows kept for a stage, and the end."""
 
     stripes: tuple[int, ...]
     kept: Mapping[int, int]

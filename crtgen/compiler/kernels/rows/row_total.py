@@ -15,9 +15,9 @@ _SUM = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class TotalView:
-    """Sums of ``channels`` channels of int32, of rows that come to the offset ``rows`` in scratch.
+    """Sums of ``channels`` channels of int32, of rows that arrive at the offset ``rows`` in scratch.
 
-    They are at the offset ``sums``; ``result`` is C of what becomes of a ``sum``.
+    They are at the offset ``sums``; ``result`` is C that turns a ``sum`` into the output.
     """
 
     channels: int
@@ -27,7 +27,7 @@ class TotalView:
 
     @property
     def end(self) -> int:
-        """The offset behind the sums."""
+        """Offset of the end of the sums."""
         return self.sums + _SUM * self.channels
 
 

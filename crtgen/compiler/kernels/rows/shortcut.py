@@ -12,7 +12,8 @@ __all__ = ["ShortcutView", "add_shortcut"]
 
 @dataclass(frozen=True, slots=True)
 class ShortcutView:
-    """View: the layer makes an operand of C type ``type``; the parts' scratch is at offset ``work``.
+    """View of a shortcut: the layer makes an operand of C type ``type``; the parts' scratch is at offset
+    ``work``.
 
     ``arguments`` are those of the layer and of the addition after their images.
     """

@@ -12,8 +12,8 @@ __all__ = ["alone"]
 def alone(
     design: str, routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float
 ) -> Kernel:
-    """Kernel of a single routine. ``inplace``: the output may overwrite the input. ``rounds`` are those of
-    named loops.
+    """Return the kernel of a single routine. ``inplace``: the output may overwrite the input. ``rounds`` are
+    those of named loops.
     """
     return Kernel(
         design=design,

@@ -1,6 +1,6 @@
 """Fully connected layers of one row with fewer than four outputs: sums in assembly, requantised in C.
 
-An input serves hardly more than one product here, so it is read in place.
+An input hardly serves more than one product here, so it is read in place.
 """
 
 from collections.abc import Callable
@@ -37,10 +37,10 @@ def few_outputs(
     routine: Callable[[int, int], tuple[Routine, Runs]],
     order: Callable[[Int8], Array],
 ) -> Kernel | None:
-    """The kernel; None for more outputs, several rows, and sums that are too long.
+    """Return the kernel; None for more outputs, several rows, and sums of too many bits.
 
-    ``routine`` makes ``sums(x, weights, sums)`` of outputs and inputs, and says what it takes; ``order`` lays
-    ``[outputs, inputs]`` out as that reads them.
+    ``routine`` makes ``sums(x, weights, sums)`` from outputs and inputs, with its work; ``order`` arranges
+    ``[outputs, inputs]`` as the routine reads them.
     """
     weights = by_output(sig.inputs[1])
     outputs, depth = weights.shape

@@ -68,7 +68,7 @@ class FieldsView:
 
     @property
     def fill(self) -> int:
-        """A word of padding."""
+        """A word that consists of padding."""
         return (self.zero_point * (1 + (1 << FIELD))) & 0xFFFFFFFF
 
     @property
@@ -82,7 +82,7 @@ class FieldsView:
 
     @property
     def record(self) -> int:
-        """Words of a channel in flash: taps, then others."""
+        """Words of a channel in flash: taps, then the other constants."""
         taps = self.channel.tap_words
         return -(-taps // (4 if self.packed else 2)) + self.channel.constants
 
@@ -128,7 +128,7 @@ class FieldsView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """All outputs of a channel, its inputs by phases, its taps if those are bytes."""
+        """Routines: all outputs of a channel, its inputs by phases, and its taps if these are bytes."""
         taps = pack_rows(FieldRows(rows=1, pairs=self.channel.tap_words, step=1))
         phases = (routine for _, _, routine in self.phases)
         return (outputs(self.channel), *phases, *(() if self.packed else (taps,)))
@@ -150,7 +150,9 @@ def in_fields(
     target: Target,
     solve: Callable[[Rescale, Int64], FieldForm | None],
 ) -> Kernel | None:
-    """Windows of three to seven columns, if sums fit into their fields; None for others, or if inexact."""
+    """Compute windows of three to seven columns, if sums fit into their fields; None for others, or if
+    inexact.
+    """
     _, w, b = sig.inputs
     window = WindowShape.of(op, sig)
     words_of_taps = (-(-window.taps_x // window.stride_x) + 2) // 2

@@ -19,9 +19,9 @@ __all__ = ["BEGIN", "FIELD", "HALF", "FieldEpilogue", "FieldOutputs", "FieldRows
 FIELD = 21
 """Bits of a field."""
 HALF = 1 << FIELD - 1
-"""Start values of sums of two fields: the middle field has all of it, the others a half each."""
+"""Start values of two sums: the middle field has all of it, the other fields a half each."""
 BEGIN = (HALF // 2, (HALF >> 32 - FIELD) + (HALF // 2 << 2 * FIELD - 32))
-"""The accumulator before the first product, its lower word first."""
+"""The accumulator before the first product, lower word first."""
 
 _SPARE = 2  # registers that an epilogue may use
 _DOUBLE = 1020  # the largest offset of LDRD
@@ -50,7 +50,7 @@ class FieldRows:
 
 @lru_cache(maxsize=256)
 def pack_rows(k: FieldRows) -> Routine:
-    """``pack(to, from)``: two neighbours in a word, 21 bits apart."""
+    """Write ``pack(to, from)``, which packs two adjacent inputs into a word, 21 bits apart."""
     f = Function("pack", "uint32_t *to", "const int8_t *from", purpose="Two inputs of a channel in a word.")
     to, x = f.arguments
     padding = f.constant("padding", k.padding) if k.first or k.last else ""
@@ -85,7 +85,7 @@ def _pack(f: Function, k: FieldRows, lower: Sequence[str], upper: Sequence[str])
 
 
 class FieldEpilogue(Protocol):
-    """From sums to outputs, in place."""
+    """Conversion of sums to outputs, in place."""
 
     @property
     def constants(self) -> int:
@@ -123,7 +123,7 @@ class FieldOutputs:
 
     @property
     def blocks(self) -> int:
-        """Whole ones in a row."""
+        """Number of full blocks in a row."""
         return self.width // (2 * self.pairs)
 
     @property
@@ -137,12 +137,12 @@ class FieldOutputs:
 
     @property
     def stream_words(self) -> int:
-        """Words of a channel: where sums begin, taps, start, requantisation."""
+        """Words of a channel's stream: start of the sums, taps, start value, requantisation."""
         return len(BEGIN) + self.tap_words + self.constants
 
     @property
     def constants(self) -> int:
-        """Words of these behind the taps."""
+        """Words of constants behind the taps."""
         return 1 + self.epilogue.constants
 
 
@@ -152,7 +152,7 @@ def outputs(k: FieldOutputs) -> Routine:
 
 
 class _FieldWriter(Writer):
-    """Row by row, in blocks of a few pairs."""
+    """Writer of outputs, row by row, in blocks of a few pairs."""
 
     def __init__(self, k: FieldOutputs) -> None:
         self.k = k

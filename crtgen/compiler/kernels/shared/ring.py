@@ -71,7 +71,7 @@ class RingRow:
     dilation: int
 
     def columns(self, outputs: int, taps: Sequence[int]) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """Which output meets which of these taps of a row in a column, from left to right."""
+        """Return, for each column from left to right, which outputs use which of these taps of a row."""
         found: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for output in range(outputs):
             for tap in taps:
@@ -95,9 +95,9 @@ class FloatRow(RingRow):
 
 
 class FloatLine(Writer):
-    """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin.
+    """Write ``line(rows, y, weights)``; ``rows`` are the addresses at which the rows of the windows begin.
 
-    ``at_once`` outputs are computed together, then those that are left.
+    ``at_once`` outputs are computed together, then the remaining ones.
     """
 
     at_once: ClassVar[int]
@@ -131,7 +131,9 @@ class FloatLine(Writer):
 
 
 def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, lies: bool = False) -> DepthwiseView:
-    """The ring that the layer needs, and the loops over it; an image of one column may be in a row."""
+    """Return the ring that the layer needs and the loops over it; an image of one column may be treated as a
+    row.
+    """
     _, taps_y, taps_x, _ = sig.inputs[1].shape
     window = WindowShape.of(op, sig)
     window = as_row(window) if lies else window

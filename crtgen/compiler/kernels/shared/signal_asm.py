@@ -85,7 +85,7 @@ class BankWeights:
 
     @classmethod
     def of(cls, sig: Signature) -> "BankWeights | None":
-        """None for weights below zero."""
+        """Return the weights of a filter bank; None if any is negative."""
         weights, unweights, first, starts, widths = (v.array().astype(np.int64) for v in sig.inputs[1:])
         if min(int(weights.min()), int(unweights.min())) < 0:
             return None

@@ -22,9 +22,9 @@ def frame_function(sig: Signature) -> Function:
 
 
 class FrameWriter:
-    """Converts samples of a frame, of int16 if they are ``short``, else of float32.
+    """Converts samples of a frame from int16 if they are ``short``, otherwise from float32.
 
-    ``place`` is the place of the sample before the first one, as in ``Before.place``.
+    ``place`` is that of the sample before the first one, as in ``Before.place``.
     """
 
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:

@@ -26,9 +26,9 @@ def places_in(header: str) -> Mapping[str, int]:
 
 
 def table(header: str, numbers: Mapping[str, int | Sequence[int]], last: str = "") -> Const:
-    """The table of these numbers, in any order; it ends with the ``last`` one, if one is named.
+    """Return the table of these numbers, given in any order; it ends with ``last``, if that is named.
 
-    Raises ``ValueError`` where the struct has others.
+    Raises ``ValueError`` if the struct has other members.
     """
     names = [*places_in(header)]
     if set(names) != set(numbers):

@@ -59,7 +59,7 @@ class StageWalk:
     step: int
 
     def runs(self, size: int, groups: int) -> Runs:
-        """A call for ``groups`` groups of transforms of ``size`` bytes."""
+        """Return a call for ``groups`` groups of transforms of ``size`` bytes."""
         return self.routine.runs(groups=groups, **{self.rounds: size // self.step})
 
 
@@ -78,14 +78,16 @@ class Stages:
 
     @classmethod
     def of(cls, count: int, eight: bool = False) -> "Stages | None":
-        """``eight`` as in ``radices``; None where a stage behind the first one has another radix than 4."""
+        """Return the stages, with ``eight`` as in ``radices``; None if a stage after the first one has
+        another radix than 4.
+        """
         first, *others = reversed(radices(count, eight))
         if any(radix != 4 for radix in others):
             return None
         return cls(count, first, tuple(first * 4**n for n in range(len(others))), eight)
 
     def calls(self, item: int, parts: int = 2) -> tuple[tuple[int, int, int], ...]:
-        """Bytes of transforms, groups and the start of turns of each stage behind the first one.
+        """Return bytes of transforms, groups, and the start of turns for each stage after the first one.
 
         A complex number has ``item`` bytes, a turn ``parts`` elements of its table.
         """
@@ -96,7 +98,9 @@ class Stages:
         )
 
     def places(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        """``[count / first]``: where each transform of the first stage is written, in the input's order."""
+        """Return ``[count / first]``: where each transform of the first stage is written, in the input's
+        order.
+        """
         places = np.empty(self.count // self.first, np.int64)
         places[digit_order(self.count, self.eight)[:: self.first]] = np.arange(self.count // self.first)
         return places
@@ -110,7 +114,7 @@ class Stages:
         return Const.of("order", (item * self.first * places).astype(np.uint16), 2, note)
 
     def turns(self, lanes: int = 1) -> list[int]:
-        """Numbers of the turns that later stages read, in the order in which they do.
+        """Return the numbers of the turns that later stages read, in that order.
 
         For each ``lanes`` numbers: their first turns, their second ones, their third ones.
         """
@@ -132,9 +136,9 @@ def transform_kernel(
     stage: StageWalk,
     item: int,
 ) -> Kernel:
-    """A kernel of functions in assembly: those that run ``once`` for each row, and one for stages.
+    """Return a kernel of functions in assembly: some run ``once`` for each row, one runs for each stage.
 
-    All complex numbers, of ``item`` bytes, are in the scratch.
+    All complex numbers, of ``item`` bytes, are in scratch.
     """
     calls = len(view.stages)
     runs = Runs.sum(routine.runs() for routine in once)

@@ -15,7 +15,7 @@ _CHART = 40
 
 @dataclass(frozen=True, slots=True)
 class PlaceView:
-    """A constant of C: the ``offset`` in bytes of what ``text`` names."""
+    """A C constant: the ``offset`` in bytes of the value that ``text`` names."""
 
     constant: str
     offset: int
@@ -58,7 +58,7 @@ class Arena:
 
     @classmethod
     def of(cls, model: str, plan: Plan) -> "Arena":
-        """The arena of a model, whose states are outside, and its input where that comes by rows."""
+        """Make the arena of a model. Its states are outside, and so is an input that arrives by rows."""
         names = _constants(f"{model}_STATE_AT", plan.states)
         outside = {name: f"{model}_state + {constant}" for name, constant in names.items()}
         made = cls(model, plan, {name: f"{model}_image" for name in plan.fed} | outside)
@@ -69,24 +69,24 @@ class Arena:
         return made
 
     def within(self, step: Step, plan: Plan, outside: Mapping[str, str]) -> "Arena":
-        """The arena of a subgraph that a step runs: the step's scratch memory."""
+        """Make the arena of a subgraph that a step runs: the step's scratch memory."""
         base = self._base + (step.scratch.offset if step.scratch is not None else 0)
         prefix = f"{self._prefix}_{c_identifier(plan.graph.name)}{len(self.inner)}"
         self.inner.append(Arena(self.model, plan, outside, base, prefix))
         return self.inner[-1]
 
     def value(self, name: str) -> str:
-        """The address of a value, in C."""
+        """Return the address of a value, in C."""
         if name in self._plan.homes:
             return self._outside[self._plan.homes[name]]
         return f"{self._macro} + {self._values[name]}"
 
     def home(self, name: str) -> str:
-        """The address of a home, in C."""
+        """Return the address of a home, in C."""
         return self._outside[name]
 
     def scratch(self, step: Step) -> str:
-        """The address of a step's scratch memory, in C; empty if it has none."""
+        """Return the address of a step's scratch memory, in C; empty if it has none."""
         return f"{self._macro} + {self._scratch[step.name]}" if step.scratch is not None else ""
 
     def view(self) -> ArenaView:

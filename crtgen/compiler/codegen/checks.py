@@ -46,7 +46,7 @@ def check_word(what: str, text: str) -> None:
 
 
 def check_sizes(limit: int = SIZE_LIMIT, **sizes: int) -> None:
-    """Raise ``CorruptModelError`` unless each is a number of bytes, or of something, that can be."""
+    """Raise ``CorruptModelError`` unless each is a possible size or count, below the limit."""
     for what, size in sizes.items():
         if not 0 <= size < limit:
             raise CorruptModelError(f"{what} is {size}: it has to be from 0 to {limit - 1}")

@@ -34,7 +34,7 @@ class Subgraph:
 
 @dataclass(frozen=True, slots=True)
 class CopyView:
-    """``nbytes`` from an address to another one, both in C."""
+    """Copy of ``nbytes`` from one address to another, both in C."""
 
     to: str
     source: str
@@ -52,7 +52,7 @@ class _ControlView:
 
 
 def arenas_within(step: Step, arena: Arena) -> Iterator[tuple[Plan, Arena]]:
-    """The subgraphs that a step runs, each with its arena."""
+    """Yield the subgraphs that a step runs, each with its arena."""
     given = [arena.value(name) for name in step.inputs]
     made = [arena.value(name) for name in step.outputs]
     if isinstance(step.item, Branch):

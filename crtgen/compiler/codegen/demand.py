@@ -6,7 +6,8 @@ __all__ = ["core_check"]
 
 
 def core_check(core: Core, name: str) -> str:
-    """Lines for the preprocessor: an error that names the core, where the code is compiled for a lesser one.
+    """Return preprocessor lines that raise an error, naming the core, if the code is compiled for a lesser
+    one.
 
     Portable code, for the host and for architectures other than Arm's, has none.
     """

@@ -13,7 +13,9 @@ PARTS = tuple(SIZES)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Every ``step``-th of ``elements`` integers of ``1 << shift`` bytes, with a sign if ``signed``."""
+    """Integers to count: every ``step``-th of ``elements`` integers of ``1 << shift`` bytes, signed if
+    ``signed``.
+    """
 
     elements: int
     step: int

@@ -154,7 +154,9 @@ def _path(state: _OrderState) -> tuple[int, ...]:
 
 
 def overlap(task: BufferUse, dying: frozenset[int], sizes: tuple[int, ...], align: int) -> int:
-    """The most that ``task`` can save by laying its outputs over ``dying`` places, in units of ``align``."""
+    """Return the most that ``task`` can save by placing its outputs over ``dying`` places, in units of
+    ``align``.
+    """
     pairs = {
         (o, i): max(0, min(sizes[i], sizes[o] - -(-lead // align)))
         for (o, i), lead in task.leads.items()

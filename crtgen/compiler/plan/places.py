@@ -177,7 +177,9 @@ def _task(item: Item, kernel: Kernel, where: Mapping[str, int], after: int) -> B
 def find_leads(
     item: Item, inplace: Iterable[InPlace], where: Mapping[str, int]
 ) -> Mapping[tuple[int, int], int]:
-    """Leads by places: a place that is read through several inputs has to be overwritable through each."""
+    """Return leads by places. A place that is read through several inputs must be overwritable through
+    each.
+    """
     permits = {(permit.output, permit.input): permit.lead for permit in inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}
     for o, output in enumerate(item.outputs):

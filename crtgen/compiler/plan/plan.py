@@ -51,7 +51,7 @@ class Stage:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """In the order in which they are computed."""
+        """Nodes in the order in which they are computed."""
         return (self.node,) if self.layer is None else (self.layer, self.node)
 
     @property
@@ -95,7 +95,7 @@ class Call:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The values that it reads, constants included."""
+        """Values that it reads, constants included."""
         return self.node.inputs
 
     @property
@@ -112,7 +112,7 @@ class RowLoop:
 
     @cached_property
     def name(self) -> str:
-        """The names of its operators."""
+        """Names of its operators, joined."""
         return "+".join(node.name for node in self.nodes)
 
     @property
@@ -121,12 +121,12 @@ class RowLoop:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """In the order in which the first rows are computed."""
+        """Nodes in the order in which their first rows are computed."""
         return tuple(node for stage in self.stages for node in stage.nodes)
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The first stage's image, then the other inputs of each stage."""
+        """Inputs: the first stage's image, then the other inputs of each stage."""
         return (self.stages[0].image, *(name for stage in self.stages for name in stage.others))
 
     @property
@@ -135,7 +135,7 @@ class RowLoop:
 
     @property
     def inner(self) -> tuple[str, ...]:
-        """The values that never exist as a whole."""
+        """Values that never exist as a whole."""
         between = [stage.image for stage in self.stages[1:]]
         return (*between, *(stage.layer.outputs[0] for stage in self.stages if stage.layer is not None))
 
@@ -219,7 +219,7 @@ class Step:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The values that it reads, constants included."""
+        """Values that it reads, constants included."""
         return self.item.inputs
 
     @property
@@ -254,7 +254,7 @@ class Plan:
 
     @property
     def fed(self) -> tuple[str, ...]:
-        """The input that comes by rows, if it does."""
+        """The input that arrives by rows, if any."""
         return self.graph.inputs if self.steps and self.steps[0].kernel.fed else ()
 
     @property
@@ -274,7 +274,7 @@ class Plan:
                 yield from plan.all_steps()
 
     def signature(self, step: Step) -> Signature:
-        """The values that a step reads and writes."""
+        """Return the values that a step reads and writes."""
         return signature_of(step.item, self.graph)
 
     def macs(self, step: Step) -> int:
@@ -283,7 +283,7 @@ class Plan:
 
 
 def signature_of(item: Item, graph: Graph) -> Signature:
-    """The values that an item reads and writes."""
+    """Return the values that an item reads and writes."""
     return Signature(_values(graph, item.inputs), _values(graph, item.outputs))
 
 

@@ -356,7 +356,7 @@ class _Loops:
 
 @dataclass(frozen=True, slots=True)
 class _StageChain:
-    """Stages that follow each other, which items of the line they are of, and the last of these."""
+    """Stages that follow each other, the items of the line that contain them, and the last of these items."""
 
     stages: tuple[Stage, ...]
     items: frozenset[int]

@@ -126,7 +126,7 @@ class ArraySteps(Steps):
         return Value.state(key, self._states.setdefault(key, initial))
 
     def become(self, key: str, value: Handle) -> None:
-        """Nothing: an operator with a state has changed it row by row."""
+        """Do nothing: an operator with a state has already changed it row by row."""
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
         if all(v.is_constant for v in inputs):

@@ -1,4 +1,4 @@
-"""Features of float32 as they are in float64: how far rounding moves them."""
+"""Float32 features as they would be in float64, to see how far rounding moves them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -33,9 +33,9 @@ __all__ = ["Features", "changed"]
 
 
 def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSettings:
-    """Settings with some of them changed.
+    """Return settings with some of them changed.
 
-    Raises ``UsageError`` for a setting that there is not, and for a value of another type.
+    Raises ``UsageError`` for an unknown setting, and for a value of another type.
     """
     known = [field.name for field in fields(settings)]
     for name, value in changes.items():
@@ -85,7 +85,7 @@ class Features:
         return f"Features({self.preset!r}{changes})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The preset's name and every setting."""
+        """Return the preset's name and every setting."""
         settings = {field.name: getattr(self.settings, field.name) for field in fields(self.settings)}
         return {"preset": self.preset, "standardize": self.standardize, **settings}
 
@@ -101,7 +101,7 @@ class Features:
         return self
 
     def fit(self, signals: Any = None, labels: Any = None) -> "Features":
-        """Learn mean and deviation, if they are to be taken off; else there is nothing to learn."""
+        """Learn mean and deviation if these are to be removed; otherwise there is nothing to learn."""
         self.scaler_ = None
         if self.standardize:
             rows = self._each(signals, quantized=False)

@@ -13,13 +13,13 @@ Places = npt.NDArray[np.int64]
 
 
 def lead(settings: SoundSettings) -> int:
-    """Samples put in front of the signal."""
+    """Return the number of samples put in front of the signal."""
     padded = isinstance(settings, MelSettings) and settings.pad != "none"
     return settings.fft // 2 if padded else 0
 
 
 def offset(settings: SoundSettings) -> int:
-    """Samples of a frame before those that are transformed."""
+    """Return the number of samples of a frame before those that are transformed."""
     middle = isinstance(settings, MelSettings) and settings.window_at == "middle"
     return (settings.fft - settings.frame) // 2 if middle else 0
 
@@ -35,16 +35,19 @@ def starts_of(settings: SoundSettings, length: int) -> Places:
 
 
 def rows_in_stream(settings: SoundSettings, length: int) -> int:
-    """Count the rows of a stream of ``length`` samples: frames that padding behind it would fill are none."""
+    """Count the rows of a stream of ``length`` samples, without frames that only padding at the end would
+    complete.
+    """
     used = settings.used if isinstance(settings, MelSettings) else settings.frame
     ahead = lead(settings) - offset(settings)
     return max((length + ahead - used) // settings.hop + 1, 0)
 
 
 def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places, int]:
-    """The signal with its padding, where frames begin in it, and where it ends before the padding.
+    """Return the signal with its padding, the first sample of each frame, and the end of the samples before
+    the padding.
 
-    Raises ``UsageError`` if it holds no frame.
+    Raises ``UsageError`` if the signal holds no frame.
     """
     end = len(signal) + lead(settings)
     around = lead(settings)

@@ -66,7 +66,7 @@ _WITH_SLOPES = (2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The features that come nearest, and how near: the largest difference over the range of the values.
+    """The most similar features: ``settings`` and the largest difference over the range of the values.
 
     ``steps`` are the changes of a preset that led there, each with the difference that was left after it.
     """

@@ -27,7 +27,9 @@ def integer_window(length: int, tables: str) -> Shorts:
 
 @dataclass(frozen=True, slots=True)
 class MicroChannels:
-    """The bins from ``start`` to before ``end``, and the constants of ``FilterBank`` by name."""
+    """The bins of one channel, from ``start`` to before ``end``, and the constants of ``FilterBank`` by
+    name.
+    """
 
     start: int
     end: int
@@ -40,7 +42,9 @@ def _mel(hertz: Array | float, tables: str) -> npt.NDArray[np.float32]:
 
 
 def micro_channels(s: MicroSettings) -> MicroChannels:
-    """Triangles over the mel numbers of the bins: each bin counts for the channel below and the one above."""
+    """Return triangles over the mel numbers of the bins: each bin counts for the channel below and the one
+    above.
+    """
     low, high = _mel(s.low, s.tables), _mel(s.high, s.tables)
     spacing = (high - low) / np.float32(s.channels + 1)
     centres = low + spacing * np.arange(1, s.channels + 2, dtype=np.float32)
@@ -71,7 +75,7 @@ def micro_channels(s: MicroSettings) -> MicroChannels:
 
 
 def pcan_gains(s: MicroSettings) -> Shorts:
-    """Gains by noise estimate: value, slope and curvature of each interval between powers of two."""
+    """Return gains by noise estimate: value, slope and curvature of each interval between powers of two."""
 
     def gain(estimate: int) -> int:
         real = 2.0**s.pcan_gain_bits * (estimate / 2.0**_INPUT_BITS + s.pcan_offset) ** -s.pcan_strength

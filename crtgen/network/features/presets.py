@@ -1,4 +1,4 @@
-"""Features by name, as the libraries and benchmarks compute them that they are named after."""
+"""Presets of features, named after the libraries and benchmarks that compute them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -183,7 +183,7 @@ PRESETS: Mapping[str, FeatureSettings] = MappingProxyType(
 
 
 def settings_of(preset: str) -> FeatureSettings:
-    """The settings of a preset. Raises ``UsageError`` that names the known ones."""
+    """Return the settings of a preset. Raises ``UsageError`` that lists the known ones."""
     if preset not in PRESETS:
         raise UsageError(
             f"unknown preset of features {preset!r}", hint=f"known: {', '.join(sorted(PRESETS))}"

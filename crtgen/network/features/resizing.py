@@ -74,18 +74,19 @@ def nearest(length: int, count: int) -> npt.NDArray[np.int32]:
 
 
 def pillow_axes(before: tuple[int, int], after: tuple[int, int], version: int) -> tuple[int, int]:
-    """The axes in the order in which Pillow resamples them: 1 is along rows; sizes are height and width.
+    """Return the axes in the order in which Pillow resamples them: 1 is along rows; sizes are height and
+    width.
 
-    From version 13 on it begins with the height where that shrinks by more than twice as many pixels.
+    From version 13 on the height comes first if it shrinks by more than twice as many pixels.
     """
     lost = [old - new for old, new in zip(before, after, strict=True)]
     return (0, 1) if version >= 13 and lost[0] > max(2 * lost[1], 0) else (1, 0)
 
 
 def pillow_spans(length: int, count: int, kind: str) -> Spans:
-    """Pillow's ``bilinear`` or ``box``, which widen when they shrink a picture.
+    """Return Pillow's ``bilinear`` or ``box``, whose windows widen when they shrink a picture.
 
-    Weights of a sum are made 1 together in float64, and rounded to 22 bits.
+    The weights of a sum are scaled to a total of 1 in float64, and rounded to 22 bits.
     """
     scale = length / count
     wide = max(scale, 1.0)
@@ -122,7 +123,7 @@ def _kept(place: int, part: float, length: int) -> tuple[int, float]:
 
 
 def linear_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Shorts]:
-    """OpenCV's linear resize: places ``[2, count]`` and weights in 2^-11."""
+    """Return OpenCV's linear resize: places ``[2, count]``, and weights in 2^-11."""
     scale = 1.0 / (count / length)
     found = []
     for i in range(count):
@@ -134,7 +135,7 @@ def linear_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Sho
 
 
 def area_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Shorts]:
-    """OpenCV's area resize where a picture grows along some axis."""
+    """Return OpenCV's area resize for a picture that grows along some axis."""
     inverse = count / length
     scale = 1.0 / inverse
     found = []
@@ -174,7 +175,9 @@ def area_means(length: int, count: int) -> Spans:
 
 
 def real_blend(length: int, count: int) -> tuple[Shorts, npt.NDArray[np.float32]]:
-    """TensorFlow's bilinear resize, pixels' centres at halves: places ``[2, count]``, the second's weight."""
+    """Return TensorFlow's bilinear resize with pixel centres at halves: places ``[2, count]``, and the weight
+    of the second.
+    """
     scale = np.float32(length) / np.float32(count)
     at = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
     low = np.floor(at)

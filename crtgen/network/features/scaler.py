@@ -1,4 +1,4 @@
-"""Features less their mean and over their deviation, as a scaler learned them in the training."""
+"""Features minus their mean, divided by their deviation, as a scaler learned them in training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Scaler:
 
     @classmethod
     def of(cls, rows: Array) -> "Scaler":
-        """Mean and deviation of rows ``[rows, width]``; 1 instead of a deviation of 0."""
+        """Compute mean and deviation of rows ``[rows, width]``; 1 instead of a deviation of 0."""
         real = rows.astype(np.float64)
         deviation = real.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
@@ -39,7 +39,7 @@ class Scaler:
 
 
 def check_numbers(name: str, array: Array, shape: tuple[int, ...], path: Path, hint: str) -> None:
-    """Raise ``UsageError`` unless an array of a file is of finite numbers and has this shape."""
+    """Raise ``UsageError`` unless an array of a file has finite numbers and this shape."""
     if array.shape != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         what = f"{name} are {array.dtype} of shape {array.shape}, not finite numbers of shape {shape}"
         raise UsageError(what, where=str(path), hint=hint)
@@ -62,7 +62,7 @@ def read_scaler(path: Path) -> Scaler:
 
 
 def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
-    """Raise ``UsageError`` for features that are no real numbers, or of another number."""
+    """Raise ``UsageError`` for features that are not real numbers, or not as many as the scaler's."""
     if isinstance(settings, ImageSettings | MicroSettings):
         raise UsageError("[features] scaler: it is for features of float32", hint="leave it out")
     if isinstance(settings, MelSettings) and settings.rounding != "none":
@@ -76,7 +76,7 @@ def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
 
 
 def scaled(steps: Steps, rows: Handle, scaler: Scaler | None) -> Handle:
-    """Rows, scaled if there is a scaler."""
+    """Scale rows if there is a scaler."""
     if scaler is None:
         return rows
     moved = steps.one(Sub(), rows, steps.constant("mean", scaler.mean))

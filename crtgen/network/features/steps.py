@@ -45,9 +45,10 @@ PARTS = ("weights", "first", "widths")
 
 
 def around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.NDArray[np.float64]:
-    """The matrix of weighted sums over rows around each one: ``[rows, rows]``.
+    """Return the matrix of weighted sums over rows around each one: ``[rows, rows]``.
 
-    Before the first row and after the last one there are those rows again, or all of them, mirrored.
+    Before the first row and after the last one, that row is repeated or, if ``mirrored``, the rows are
+    mirrored.
     """
     reach = len(weights) // 2
     places = np.pad(np.arange(rows), reach, mode="symmetric" if mirrored else "edge")
@@ -80,19 +81,19 @@ class Steps(ABC):
 
     @abstractmethod
     def centred(self, size: int) -> Handle:
-        """The samples of the frame without their mean, in float32."""
+        """Return the samples of the frame minus their mean, in float32."""
 
     @abstractmethod
     def windowed(self, weights: Array, shift: int) -> Handle:
-        """The samples of the frame in int16, with a window of integers."""
+        """Return the samples of the frame in int16, multiplied by a window of integers."""
 
     @abstractmethod
     def peak(self) -> Handle:
-        """The greatest sample of the window, in float32."""
+        """Return the greatest sample of the window, in float32."""
 
     @abstractmethod
     def greatest(self, value: Handle) -> Handle:
-        """The greatest number of all rows."""
+        """Return the greatest number of all rows."""
 
     @abstractmethod
     def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
@@ -107,7 +108,7 @@ class Steps(ABC):
 
     @abstractmethod
     def part(self, value: Handle, first: int, end: int) -> Handle:
-        """The numbers of each row from the first one to before another one."""
+        """Return the numbers of each row from ``first`` to before ``end``."""
 
     @abstractmethod
     def beside(self, *values: Handle) -> Handle:
@@ -130,12 +131,12 @@ class Steps(ABC):
         """Set a state for the next row."""
 
     def averaged(self, value: Handle, reach: int) -> Handle:
-        """Means over each row with ``reach`` rows before and after it; the ends are mirrored."""
+        """Return means over each row and ``reach`` rows before and after it; the ends are mirrored."""
         count = 2 * reach + 1
         return self.summed(value, np.full(count, 1 / count), True)
 
     def one(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> Handle:
-        """The only output of an operator."""
+        """Apply an operator and return its only output."""
         (made,) = self.apply(op, *inputs, quant=quant)
         return made
 

@@ -18,7 +18,9 @@ SLOPES = ("mel", "hz", "bins", "kaldi")
 
 
 def window_of(kind: str, length: int, periodic: bool) -> Doubles:
-    """The window ``kind`` of ``length`` samples; a periodic one is of one more, without the last."""
+    """Return the window ``kind`` of ``length`` samples; a periodic one is that of one sample more, without
+    the last.
+    """
     if kind == "none":
         return np.ones(length)
     phase = 2 * np.pi * np.arange(length) / (length - (not periodic))
@@ -84,7 +86,7 @@ def _between_bins(hertz: Doubles, rate: int, fft: int, count: int) -> Doubles:
 
 
 def cosines(bands: int, count: int, kind: str, lifter: float) -> Doubles:
-    """The first ``count`` rows of a DCT-II of ``bands`` numbers: ``[bands, count]``.
+    """Return the first ``count`` rows of a DCT-II of ``bands`` numbers: ``[bands, count]``.
 
     ``ortho`` is orthonormal; ``even`` has the factor ``sqrt(2 / bands)`` for all rows. A ``lifter`` L above 0
     makes row k larger by ``1 + L / 2 sin(pi k / L)``.

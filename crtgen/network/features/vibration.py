@@ -1,4 +1,4 @@
-"""Windows of samples along axes, as numbers that describe them."""
+"""Numbers that describe windows of samples along several axes."""
 
 from math import log
 
@@ -40,9 +40,10 @@ _LEAST_RMS = 1e-30
 
 
 def butterworth(kind: str, order: int, cutoff: float, rate: float) -> npt.NDArray[np.float32]:
-    """A Butterworth filter as sections ``b0, b1, b2, a1, a2``, by the bilinear transform: ``[order / 2, 5]``.
+    """Return a Butterworth filter as sections ``b0, b1, b2, a1, a2``, by the bilinear transform: ``[order /
+    2, 5]``.
 
-    ``kind`` is ``low`` or ``high``; -3 dB are at ``cutoff`` of ``rate``, both in hertz.
+    ``kind`` is ``low`` or ``high``; the gain is -3 dB at ``cutoff``, for samples at ``rate``, both in hertz.
     """
     edge = np.tan(np.pi * cutoff / rate)
     sections = []
@@ -57,7 +58,7 @@ def butterworth(kind: str, order: int, cutoff: float, rate: float) -> npt.NDArra
 
 
 def vibration(steps: GraphSteps, s: VibrationSettings) -> Handle:
-    """The numbers of a window ``[frame, axes]`` of float32: ``[1, width]``."""
+    """Return the numbers that describe a window ``[frame, axes]`` of float32: ``[1, width]``."""
     rows = steps.one(Transpose((1, 0)), steps.samples)
     if s.filter != "none":
         sections = steps.constant("sections", butterworth(s.filter, s.order, s.cutoff, s.rate))

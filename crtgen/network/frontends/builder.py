@@ -91,7 +91,7 @@ class GraphBuilder:
         return GraphBuilder(self.where, self.refusals, self.shapes, True, self.has_plain, *shared)
 
     def input(self, tensor: NamedTensor, default: str, shape: tuple[int, ...] | None = None) -> str:
-        """The name of an input, which has the shape that was asked for, if one was."""
+        """Add an input, with the requested shape if there is one, and return its name."""
         name = identifier(tensor.name, default)
         asked = self.shapes.get(name) or self.shapes.get(tensor.name) if not self.is_inner else shape
         try:
@@ -118,7 +118,7 @@ class GraphBuilder:
             return default
 
     def known(self, tensor: T) -> T:
-        """The tensor with the shape, the type and the data that it has by now."""
+        """Return the tensor with the shape, type and data known so far."""
         value = self._tensors.get(tensor.key)
         if value is None:
             return tensor
@@ -168,7 +168,7 @@ class GraphBuilder:
         outputs: Iterable[NamedTensor],
         add: Callable[[], None],
     ) -> None:
-        """Call ``add`` for an operator. Its refusal is kept; what is wrong with it raises an error."""
+        """Call ``add`` for an operator. A refusal is kept for later; an invalid operator raises an error."""
         there = [t for t in inputs if t is not None]
         follows = any(t.key in self._lost for t in there)
         spending = budget.current()
@@ -207,7 +207,9 @@ class GraphBuilder:
         return self._latest[key]
 
     def variable(self, tensor: NamedTensor, suggestion: str) -> Value:
-        """A state like the tensor: zeros at first. As in TFLite Micro, those of int8 are real zeros."""
+        """Add a state with the tensor's shape and type. It begins with zeros; for int8, as in TFLite Micro,
+        with real zeros.
+        """
         check_tensor(tensor)
         assert tensor.dtype is not None
         quant = tensor.quant
@@ -220,7 +222,7 @@ class GraphBuilder:
         return self.initial[key] if key in self.initial else self.templates[key].array()
 
     def become(self, key: Hashable, value: Value) -> None:
-        """A state is this value from now on."""
+        """Assign a value to a state."""
         self._latest[key] = value
 
     def changed(self, key: Hashable) -> bool:
@@ -228,11 +230,11 @@ class GraphBuilder:
         return self._latest[key] is not self.states[key]
 
     def latest(self, key: Hashable) -> str:
-        """The name of the value that a state is now."""
+        """Return the name of a state's current value."""
         return self._latest[key].name
 
     def value(self, tensor: NamedTensor, suggestion: str) -> Value:
-        """The value of a tensor, named after its first use."""
+        """Return the value of a tensor, named after its first use."""
         if tensor.is_variable or tensor.key in self._latest:
             return self.state(tensor.key, self.variable(tensor, suggestion))
         return self._value(tensor, suggestion)
@@ -249,7 +251,7 @@ class GraphBuilder:
         return self.named(self._copy(value.name)) if value.is_constant else value
 
     def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-        """The graph, verified; its outputs are values of their own.
+        """Return the verified graph, whose outputs are values of their own.
 
         Raises ``UnsupportedError`` that names everything that was refused.
         """
@@ -465,7 +467,7 @@ class GraphBuilder:
             _check_quantised(op, sig)
 
     def check_shape(self, tensor: NamedTensor, asked: tuple[int, ...]) -> None:
-        """``RefusedOperator`` unless an input can have the shape that was asked for."""
+        """Raise ``RefusedOperator`` unless an input can have the requested shape."""
         if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
             text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
             raise RefusedOperator(text, "give every length of it with --shape")

@@ -15,7 +15,9 @@ Tensor = TypeVar("Tensor", bound=NamedTensor)
 
 
 def all_rows(package: str, path: Iterable[str]) -> Mapping[str, Any]:
-    """The rows of the tables ``CONVERTERS`` of all modules of a package, by the names of operators."""
+    """Collect the rows of the tables ``CONVERTERS`` of all modules of a package, by the names of
+    operators.
+    """
     modules = [import_module(f"{package}.{found.name}") for found in iter_modules(path)]
     return dict(sorted(item for m in modules for item in getattr(m, "CONVERTERS", {}).items()))
 
@@ -43,28 +45,28 @@ class FileLayer(Generic[Tensor]):
         return position < len(self.inputs) and self.inputs[position] is not None
 
     def tensor(self, position: int) -> Tensor:
-        """An input that has to be there."""
+        """Return an input that must exist."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         if tensor is None:
             raise ValueError(f"input {position} is missing")
         return tensor
 
     def constant(self, position: int, role: str) -> Array:
-        """The data of an input that has to be a constant."""
+        """Return the data of an input that must be a constant."""
         tensor = self.tensor(position)
         if tensor.data is None:
             raise NotConstant(f"{role} that are computed at run time; supported: constants")
         return tensor.data
 
     def integers(self, position: int, role: str) -> list[int]:
-        """A short constant vector of integers."""
+        """Return a short constant vector of integers."""
         data = self.constant(position, role)
         if data.dtype.kind != "i" or data.size > self.longest:
             raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")
         return [int(i) for i in data.reshape(-1).tolist()]
 
     def axis(self, number: int, rank: int) -> int:
-        """An axis of ``rank``, which may count from the last one."""
+        """Return an axis below ``rank``; negative numbers count from the last one."""
         axis = number + rank if number < 0 else number
         if not 0 <= axis < rank:
             raise ValueError(f"there is no axis {number} of {rank}")

@@ -78,7 +78,7 @@ Result: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...
 
 
 def collect(made: Converted, steps: dict[int, Converted]) -> None:
-    """The operators of a layer, each once."""
+    """Collect the operators of a layer, each once."""
     if id(made) not in steps:
         steps[id(made)] = made
         for operand in made.operands:
@@ -107,5 +107,5 @@ def check_tensor(tensor: NamedTensor) -> None:
 
 
 def typed(tensor: NamedTensor, dtype: DType) -> NamedTensor:
-    """The tensor with the type that an operator gives it, if the file does not say one."""
+    """Return the tensor with the type that an operator gives it, if the file does not state one."""
     return tensor if tensor.type_name else replace(tensor, dtype=dtype)

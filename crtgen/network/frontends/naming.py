@@ -9,7 +9,9 @@ _MAX_LENGTH = 40
 
 
 def identifier(text: str, default: str) -> str:
-    """``text`` as a C identifier in lower case: without TensorFlow's decoration, at most 40 characters."""
+    """Return ``text`` as a C identifier in lower case, without TensorFlow's decoration, of at most 40
+    characters.
+    """
     plain = re.sub(
         r"^(serving_default_|StatefulPartitionedCall|PartitionedCall)|:\d+$", "", text.split(";")[0]
     )

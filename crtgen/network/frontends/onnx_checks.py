@@ -73,7 +73,9 @@ def check_order(graph: Any, where: str) -> None:
 
 
 def check_operators(model: Any, where: str, opset: int) -> None:
-    """``CorruptModelError`` for an operator that its domain does not have, or a domain without a version."""
+    """Raise ``CorruptModelError`` for an operator that its domain does not have, or a domain without a
+    version.
+    """
     imported = {"" if i.domain in DOMAINS else i.domain for i in model.opset_import}
     functions = {(f.domain, f.name) for f in model.functions}
     for index, node in enumerate(model.graph.node):
@@ -105,7 +107,9 @@ def check_attributes(graph: Any, where: str) -> None:
 
 
 def check_typed(model: Any, where: str) -> None:
-    """``CorruptModelError`` where an operator lacks the type of an input, which ends its process."""
+    """Raise ``CorruptModelError`` if an operator's input has no type, which would end the process of the onnx
+    package.
+    """
     inner = [g for f in model.functions for n in f.node for g in (n, *_inside(n))]
     inner += [n for node in model.graph.node for n in _inside(node)]
     if any(node.op_type == _ENDS_THE_PROCESS for node in (*inner, *model.graph.node)):

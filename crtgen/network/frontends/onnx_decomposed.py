@@ -15,7 +15,7 @@ __all__ = ["decomposed", "is_plain_average"]
 
 @dataclass(frozen=True, slots=True)
 class _RealForm:
-    """The operator on real numbers, and which nodes are to be spelled out."""
+    """The operator on real numbers, and the test which nodes are spelled out by it."""
 
     code: str
     is_one: Callable[[FileNode], bool]
@@ -35,7 +35,7 @@ _FORMS: Mapping[str, _RealForm] = {
 
 
 def decomposed(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with these operators spelled out."""
+    """Return the graph with these operators spelled out."""
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     opset = max((node.opset for node in graph.nodes if "." not in node.code), default=1)
     for node in graph.nodes:

@@ -31,10 +31,10 @@ __all__ = [
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 LOOKUP = "crtgen.Lookup"
-"""A function of a quantised number, as a table of its results; inputs as those of QLinearSigmoid."""
+"""Function of a quantised number, as a table of its results; its inputs are those of QLinearSigmoid."""
 
 RECODED = "crtgen.Recoded"
-"""Conversion to the other 8-bit type with the same values."""
+"""Operator that converts to the other 8-bit type with the same values."""
 
 EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
 OF_BYTE = -INT8.low
@@ -42,7 +42,9 @@ OF_BYTE = -INT8.low
 
 
 def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant:
-    """The quantisation of numbers of int8, also where the file has uint8; ``ValueError`` for other scales."""
+    """Return the quantisation of int8 numbers, also if the file has uint8. Raises ``ValueError`` for other
+    scales.
+    """
     scales = tuple(float(s) for s in scale.astype(np.float32).reshape(-1))
     wrong = [s for s in scales if not 0 < s < math.inf]
     if wrong:
@@ -55,7 +57,7 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
 
 
 def as_int8(numbers: Array) -> Array:
-    """Numbers of eight bits as int8."""
+    """Return 8-bit numbers as int8."""
     return (numbers.astype(np.int16) - OF_BYTE).astype(np.int8) if numbers.dtype == np.uint8 else numbers
 
 
@@ -147,7 +149,7 @@ class Links:
         return quant_of(scale, self.data(edge.zero))
 
     def source(self, name: str) -> Edge | None:
-        """The quantised tensor that a real one is of."""
+        """Return the quantised tensor of which a real tensor is the dequantised value."""
         node = self.producers.get(name)
         plain = node is not None and node.code == DEQUANTIZE and not node.attributes.get("block_size")
         return Edge.of(node) if node is not None and plain else None
@@ -158,7 +160,7 @@ class Links:
         return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
 
     def real_data(self, name: str) -> Array | None:
-        """A constant of real numbers, which may be quantised as a whole."""
+        """Return a constant of real numbers, which may be quantised per tensor."""
         data, edge = self.data(name), self.source(name)
         if edge is None:
             return data
@@ -174,12 +176,12 @@ class Links:
         return self.quant(first) == self.quant(second) and len(set(types)) == 1
 
     def add_like(self, name: str, model: str) -> None:
-        """A new tensor like another one, computed."""
+        """Add a computed tensor that is like another one."""
         self.tensors[name] = replace(self.tensors[model], key=name, name=name, data=None)
 
 
 def with_constants(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with tensors instead of nodes that are constants."""
+    """Return the graph with tensors in place of nodes that make constants."""
     found = {
         node.outputs[0]: constant(node.outputs[0], node.attributes["value"])
         for node in graph.nodes

@@ -16,7 +16,7 @@ __all__ = ["with_sum", "with_turned_weights"]
 
 
 def with_turned_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with quantised constants that are as the transposes behind them say."""
+    """Return the graph with quantised constants transposed as the nodes behind them say."""
     made = {name: node for node in graph.nodes for name in node.outputs}
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     for node in graph.nodes:
@@ -42,7 +42,7 @@ def _turned(node: FileNode, before: FileNode, tensors: dict[str, NamedTensor]) -
 
 
 def with_sum(links: Links, node: FileNode) -> FileNode:
-    """Return a MatMul by constant weights with a constant addend as a Gemm; else the node itself."""
+    """Return a MatMul with constant weights and a constant addend as a Gemm; otherwise the node itself."""
     if node.code != "Add":
         return node
     for product, other in (node.inputs, node.inputs[::-1]):

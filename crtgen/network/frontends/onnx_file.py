@@ -88,7 +88,9 @@ class FileNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnnxFileGraph:
-    """The main graph or a subgraph; tensors by name. ``inputs`` are those that are not initialised."""
+    """The main graph or a subgraph, with its tensors by name. ``inputs`` are inputs without an
+    initialiser.
+    """
 
     name: str
     tensors: Mapping[str, NamedTensor]
@@ -292,7 +294,7 @@ class _OnnxReader:
             raise CorruptModelError(reason, where=self.where, hint=HINT) from error
 
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
-        """``UnsupportedError`` for more dimensions or elements than any board holds."""
+        """Raise ``UnsupportedError`` for more dimensions or elements than any board holds."""
         most = min(MAX_ELEMENTS, budget.memory_limit(8))
         if len(shape) > MAX_RANK or math.prod(abs(d) for d in shape) > most:
             text = f"at most {MAX_RANK} dimensions and {most:,} elements"

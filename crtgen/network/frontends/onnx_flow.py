@@ -18,7 +18,7 @@ __all__ = ["FLOW", "OnnxFlow", "Tensors"]
 FLOW = ("If", "Loop", "Scan")
 
 Tensors: TypeAlias = dict[str, NamedTensor]
-"""The tensors that a graph names, those around it included."""
+"""Tensors that a graph can name, including those of the graphs around it."""
 
 _MOST_NODES = 1 << 16
 
@@ -34,7 +34,7 @@ class OnnxFlow:
 
     @abstractmethod
     def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
-        """Add the nodes of a graph that an output follows from."""
+        """Add the nodes of a graph on which an output depends."""
 
     def count(self) -> None:
         """Count one more node."""

@@ -70,7 +70,7 @@ def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
 
 
 def folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> dict[str, NamedTensor]:
-    """The outputs of such a node, by name."""
+    """Return the outputs of a constant node, by name."""
     if layer.node.code in _RANDOM:
         raise RefusedOperator("random numbers", "export the model for inference")
     results = _own(layer) if layer.node.code in COMPUTED else _by_package(layer, inputs)
@@ -106,7 +106,9 @@ def _by_package(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> list[Any]:
 
 
 def compute(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
-    """Compute a node of constants, by name, within the budget; ``ValueError`` if it makes nothing."""
+    """Compute a node from constants, by name, within the budget. Raises ``ValueError`` if it gives
+    nothing.
+    """
     arrays = [array for array in feeds.values() if isinstance(array, np.ndarray)]
     if node.code in _SIZED:
         length = math.prod(int(abs(a.reshape(-1)[0])) + 1 for a in arrays[:2] if a.size)
@@ -132,7 +134,7 @@ def _ask(operations: int, nbytes: int) -> None:
 
 
 def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
-    """Evaluate a node on inputs by name; ``ValueError`` if that fails."""
+    """Evaluate a node on inputs by name. Raises ``ValueError`` if that fails."""
     try:
         return _run(node, feeds)
     except Exception as error:  # the package raises what its Python code happens to raise

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by simpler ones become those, and so do the functions of an `.onnx` model."""
+"""Expansion of operators that ONNX defines by simpler ones, and of the functions of an `.onnx` model."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -36,9 +36,9 @@ def is_function(code: str) -> bool:
 
 
 def inlined(model: Any, kept: Collection[str]) -> Any:
-    """The model, with types inferred, in which only operators ``kept`` may be functions.
+    """Return the model, with inferred types, in which only operators ``kept`` may be functions.
 
-    An operator whose definition the package cannot give for its types stays.
+    An operator stays if the package cannot give its definition for its types.
     """
     if model.functions:
         model = inliner.inline_local_functions(model)
@@ -59,9 +59,9 @@ def inlined(model: Any, kept: Collection[str]) -> Any:
 
 
 def check_calls(model: Any) -> None:
-    """``UnsupportedError`` where functions call functions so often that they become far more nodes.
+    """Raise ``UnsupportedError`` if nested calls of functions expand to far more nodes.
 
-    The package goes through all calls already when it infers shapes.
+    The package already follows all calls when it infers shapes.
     """
     bodies = {(f.domain, f.name): f.node for f in model.functions}
     written = len(model.graph.node) + sum(map(len, bodies.values()))

@@ -15,7 +15,9 @@ _LARGE = 64 * 1024
 
 
 def without_large(model: Any, read: Callable[[Any], Array]) -> tuple[Any, dict[str, Array]]:
-    """A copy of the model in which large constants of its main graph have no data; and these, by name."""
+    """Return a copy of the model without the data of large constants in its main graph, and these constants
+    by name.
+    """
     large: dict[str, Array] = {}
     for tensor in model.graph.initializer:
         if len(tensor.raw_data) >= _LARGE and tensor.name not in large:
@@ -27,7 +29,7 @@ def without_large(model: Any, read: Callable[[Any], Array]) -> tuple[Any, dict[s
 
 
 def check_model(model: Any, large: Mapping[str, Array]) -> None:
-    """The package's check, which takes large constants without data for empty ones."""
+    """Run the package's check, for which large constants without data are empty ones."""
     taken = [tensor for tensor in model.graph.initializer if tensor.name in large]
     for tensor in taken:
         tensor.dims[:] = [0]

@@ -25,7 +25,7 @@ _UNKNOWN = (-1,)
 
 @dataclass(frozen=True, slots=True)
 class ScanAxis:
-    """The axis that a tensor is gone through along, and whether from its end."""
+    """The axis along which a tensor is traversed, and whether from its end."""
 
     axis: int
     back: bool

@@ -1,4 +1,4 @@
-"""LayerNormalization in models of a version before it, as ONNX Runtime has it and its optimiser writes it."""
+"""LayerNormalization in models of an older version, as ONNX Runtime and its optimiser write it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,9 +15,9 @@ _CODE = "LayerNormalization"
 
 
 def spell_older(model: Any) -> None:
-    """Replace these nodes by operators that the model's version has; where the axes are not known, they stay.
+    """Replace these nodes by operators of the model's version; they stay if the axes are not known.
 
-    ``y = (x - mean) / sqrt(mean((x - mean)**2) + epsilon) * scale + bias``, means over the last axes.
+    ``y = (x - mean) / sqrt(mean((x - mean)**2) + epsilon) * scale + bias``, with means over the last axes.
     """
     opset = next((i.version for i in model.opset_import if i.domain in DOMAINS), 0)
     graph = model.graph

@@ -31,7 +31,7 @@ class _Fused:
         return self.inputs[position] if position < len(self.inputs) else ""
 
     def made(self, role: str) -> str:
-        """The name of a value within; the output itself without a ``role``."""
+        """Return the name of an inner value; without a ``role``, that of the output itself."""
         return f"{self.outputs[0]}.{role}" if role else self.outputs[0]
 
     def node(self, code: str, inputs: list[str], role: str, domain: str = "", **attributes: Any) -> Any:
@@ -39,7 +39,7 @@ class _Fused:
         return helper.make_node(code, inputs, [self.made(role)], name=name, domain=domain, **attributes)
 
     def number(self, role: str, value: float) -> str:
-        """The name of a new constant."""
+        """Add a constant and return its name."""
         self.graph.initializer.append(
             helper.make_tensor(self.made(role), TensorProto.FLOAT, [], [float(value)])
         )
@@ -150,7 +150,7 @@ _REAL = frozenset(("FastGelu", "FusedMatMul", "Gelu", "QuickGelu"))
 
 
 def spell_optimised(model: Any) -> None:
-    """Replace what ONNX Runtime's optimiser wrote by operators of ONNX, and give types to what stays."""
+    """Replace operators of ONNX Runtime's optimiser by ONNX's, and give types to those that stay."""
     graph, nodes, is_new = model.graph, [], False
     for node in graph.node:
         spell = _SPELLED.get(node.op_type) if node.domain == _DOMAIN else None

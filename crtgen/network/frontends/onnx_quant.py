@@ -64,9 +64,9 @@ Nodes = list[FileNode]
 
 
 def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """The graph with an integer layer for each QuantizeLinear that ends one, and with int8 for uint8.
+    """Make an integer layer of each QuantizeLinear that ends one, and int8 of uint8.
 
-    Raises ``ValueError`` with the node whose numbers make no quantisation.
+    Raises ``ValueError`` with the node whose numbers are no quantisation.
     """
     graph = with_turned_weights(decomposed(with_quantised_weights(with_constants(graph))))
     links = Links.of(graph)

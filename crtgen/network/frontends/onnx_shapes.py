@@ -1,4 +1,4 @@
-"""The operators with which exporters compute shapes, on constants: ONNX's definitions in numpy."""
+"""Operators with which exporters compute shapes, applied to constants: ONNX's definitions in numpy."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

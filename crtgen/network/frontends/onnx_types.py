@@ -56,7 +56,7 @@ KINDS: Mapping[str, OnnxType] = {kind.name: kind for kind in _KINDS}
 
 
 def type_name(number: int) -> str:
-    """ONNX's name of the type with that number; empty where a file does not say one."""
+    """Return ONNX's name of the type with this number; empty if a file does not state one."""
     if number == onnx.TensorProto.UNDEFINED:
         return ""
     known = number in onnx.TensorProto.DataType.values()
@@ -64,12 +64,12 @@ def type_name(number: int) -> str:
 
 
 def kind_of(number: int) -> OnnxType | None:
-    """The type with that number; None if nothing holds its numbers."""
+    """Return the type with this number; None if no type holds its numbers."""
     return KINDS.get(type_name(number))
 
 
 def held(data: Array, dtype: DType) -> Array:
-    """Numbers of a file in the type that holds them; those beyond it are infinite."""
+    """Return a file's numbers in the type that holds them; numbers beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return data.astype(dtype.numpy, copy=False)
 

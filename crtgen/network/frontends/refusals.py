@@ -41,7 +41,7 @@ class NotFixed(RefusedOperator):
 
 @dataclass(slots=True)
 class Refusals:
-    """Places by cause. ``where`` is the file's name in errors."""
+    """Refusals by cause. ``where`` is the file's name in errors."""
 
     where: str
     _places: dict[str, list[str]] = field(default_factory=dict)

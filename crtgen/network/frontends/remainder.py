@@ -1,4 +1,4 @@
-"""Remainders of integers, of other operators."""
+"""Remainders of integers, computed by other operators."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ Operand = NamedTensor | Array | Converted
 
 
 def cut_remainder(a: Operand, b: Operand) -> Converted:
-    """``a - a / b * b``, which has the sign of ``a``."""
+    """Compute ``a - a / b * b``, which has the sign of ``a``."""
     return Converted(Sub(), (a, Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))))
 
 

@@ -40,13 +40,15 @@ _DTYPES = {d.name: d for d in DType}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileTensor(NamedTensor):
-    """A tensor; its key is its index, with the number of the subgraph before it in all but the first."""
+    """A tensor. Its key is its index, preceded by the number of the subgraph in all subgraphs but the
+    first.
+    """
 
     is_sparse: bool = False
 
     @property
     def is_unsigned(self) -> bool:
-        """True if the file stores uint8, whatever it became."""
+        """True if the file stores uint8, whatever the tensor became."""
         return self.type_name == DType.UINT8.name
 
 

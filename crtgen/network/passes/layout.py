@@ -37,7 +37,7 @@ __all__ = ["MoveTransposes"]
 
 Perm = tuple[int, ...]
 Moved = tuple[Op, Perm]
-"""An operator on data before a transpose, and the transpose that follows it now."""
+"""An operator that now reads data before a transpose, and the transpose that now follows it."""
 
 
 @dataclass(frozen=True, slots=True)

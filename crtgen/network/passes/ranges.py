@@ -45,7 +45,7 @@ class Interval:
 
     @property
     def constant(self) -> Mask:
-        """The elements that have one value whatever the input."""
+        """Elements that have a single value whatever the input."""
         mask: Mask = self.low == self.high
         return mask
 
@@ -53,10 +53,10 @@ class Interval:
 def intervals(
     graph: Graph, inputs: Mapping[str, tuple[int, int]] = MappingProxyType({})
 ) -> dict[str, Interval]:
-    """The interval of every quantised int8 value by name.
+    """Return the interval of every quantised int8 value by name.
 
-    ``inputs`` narrows the range of inputs of the network, which is the whole of int8 otherwise. Raises
-    ``UsageError`` if it names none or is not a range.
+    ``inputs`` narrows the range of inputs of the network, which otherwise is that of int8. Raises
+    ``UsageError`` if it names no input, or is no range.
     """
     _check(graph, inputs)
     known: dict[str, Interval] = {}

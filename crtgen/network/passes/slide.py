@@ -24,7 +24,7 @@ _RULE = "slide"
 _WORD = 4
 
 Ranges = tuple[tuple[int, int], ...]
-"""Positions of a value, each from the first to before the last."""
+"""Ranges of positions of a value, each from its first to before its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """Values that move along with the window, and the positions that nodes compute of them."""
+    """Values that move along with the window, and the positions of them that nodes compute."""
 
     lanes: Mapping[str, _Lane]
     nodes: Mapping[str, AxisMap]

@@ -23,7 +23,9 @@ _SPARSE = 3
 
 @dataclass(frozen=True, slots=True)
 class FindBands(Rule):
-    """Multiply with what of a constant float32 matrix is not 0: a filter bank is mostly zeros."""
+    """Multiply only by the elements of a constant float32 matrix that are not 0: a filter bank is mostly
+    zeros.
+    """
 
     name: ClassVar[str] = "find bands"
 

@@ -21,7 +21,7 @@ __all__ = ["NEAR", "Borders", "count_borders", "signals_of"]
 Doubles = npt.NDArray[np.float64]
 
 NEAR = 2e-3
-"""In steps: features nearer to a border may be rounded to either side of it."""
+"""Distance, in steps, from a rounding border within which features may be rounded to either side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class Borders:
 
 
 def signals_of(pipeline: JoinedPipeline, runs: Sequence[Array]) -> list[Array]:
-    """Runs that follow each other as the signal that they are of; where each is a window, those."""
+    """Join runs that follow each other into the signal that they cover; runs that are windows stay apart."""
     if not isinstance(pipeline.settings, MelSettings) or pipeline.settings.per == "window" or not runs:
         return list(runs)
     return [np.concatenate([runs[0], *(run[-pipeline.hop :] for run in runs[1:])])]
 
 
 def count_borders(pipeline: JoinedPipeline, signals: Iterable[Array]) -> Borders | None:
-    """The features of signals, each of one run or of some that follow each other.
+    """Compare the features of signals, each of one run or of several that follow each other.
 
-    None for a pipeline whose features are not rounded from real numbers, or in steps before.
+    Returns None for a pipeline whose features are not rounded from real numbers, or are rounded before.
     """
     settings, rounded = pipeline.settings, pipeline.rounded
     if rounded is None or not isinstance(settings, MelSettings) or settings.steps:

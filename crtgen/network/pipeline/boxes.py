@@ -15,7 +15,7 @@ from crtgen.network.pipeline.decision import Boxes, Decision
 __all__ = ["CANDIDATES", "Box", "BoxLayout", "Finder", "layout_of"]
 
 CANDIDATES = 10
-"""The best boxes that are compared with each other, for each one that may be found."""
+"""Number of boxes that are compared with each other, for each one that may be found."""
 
 # Parts of a whole in which integers count the shared area.
 _SHARE = 1 << 16
@@ -56,7 +56,7 @@ class BoxLayout:
 
 
 def layout_of(decision: Decision, output: Value, where: str) -> BoxLayout:
-    """The layout of an output. Raises ``UsageError`` for one that has no boxes of this kind."""
+    """Return the layout of an output. Raises ``UsageError`` for one without boxes of this kind."""
     assert decision.boxes is not None
     shape, count = output.shape, len(decision.names)
     if decision.boxes.kind == "fomo":
@@ -82,7 +82,9 @@ def layout_of(decision: Decision, output: Value, where: str) -> BoxLayout:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finds boxes; ``cell`` are the pixels of a cell, across and down. Stored numbers lose ``zero``."""
+    """Finder of boxes. ``cell`` is the size of a cell in pixels, across and down; ``zero`` is subtracted from
+    stored numbers.
+    """
 
     boxes: Boxes
     layout: BoxLayout
@@ -118,7 +120,7 @@ class Finder:
 
     @property
     def candidates(self) -> int:
-        """Boxes that are compared with each other, at most."""
+        """Largest number of boxes that are compared with each other."""
         return min(CANDIDATES * self.boxes.most, self.layout.rows)
 
     @property
@@ -127,7 +129,7 @@ class Finder:
         return floor(self.boxes.overlap * _SHARE)
 
     def find(self, output: Array) -> tuple[Box, ...]:
-        """The boxes in an output: of ``fomo`` from above to below, of ``nms`` the best one first."""
+        """Find the boxes in an output: ``fomo`` from top to bottom, ``nms`` the best one first."""
         flat = np.asarray(output).ravel()
         table = np.lib.stride_tricks.as_strided(
             flat,
@@ -217,7 +219,7 @@ def _lengths(box: Numbers) -> tuple[Any, Any]:
 
 @dataclass(slots=True)
 class _Cube:
-    """Cells of one label, as Edge Impulse calls them."""
+    """Cells of one label, which Edge Impulse calls a cube."""
 
     x: int
     y: int

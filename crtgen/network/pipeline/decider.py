@@ -35,9 +35,10 @@ class Event:
 
 @dataclass(slots=True)
 class Decider:
-    """Decides run by run on ``output``; ``rate`` samples come in a second, a run is ``hop`` further on.
+    """Decides run by run on ``output``; ``rate`` samples arrive per second, and each run is ``hop`` samples
+    later.
 
-    ``width`` and ``height`` are pixels of what a network of pictures gets.
+    ``width`` and ``height`` are pixels of the input of a network of pictures.
     """
 
     decision: Decision
@@ -57,7 +58,7 @@ class Decider:
 
     @property
     def labels(self) -> Sequence[int]:
-        """The outputs that are looked at."""
+        """Outputs that are considered."""
         return self.decision.labels or range(self.output.elements - (self.decision.gate is not None))
 
     def decide(self, scores: Array, sample: int) -> Event | None:

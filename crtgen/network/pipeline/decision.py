@@ -1,4 +1,6 @@
-"""When the outputs of a network are an event: the settings, and what follows from them in runs and sums."""
+"""Settings of when a network's outputs are an event, and the numbers of runs and sums that follow from
+them.
+"""
 
 from dataclasses import dataclass
 from math import ceil, floor
@@ -142,5 +144,5 @@ def least_sum(output: Value, above: float, count: int) -> int:
 
 
 def runs_in(seconds: float, rate: int, hop: int) -> int:
-    """Runs that last so long, rounded up."""
+    """Return how many runs last this many seconds, rounded up."""
     return ceil(seconds * rate / hop - 1e-9)

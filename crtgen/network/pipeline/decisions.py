@@ -18,7 +18,9 @@ _OF_SCORES = (
 
 
 def read_decision(table: TomlTable, folder: Path, gate: Gate | None) -> Decision:
-    """The decision; files are named from ``folder``. Raises ``UsageError`` for settings that do not agree."""
+    """Read the decision; files are relative to ``folder``. Raises ``UsageError`` for settings that contradict
+    each other.
+    """
     known = table.get("labels", names, ())
     vote = table.get("vote", count, 0)
     clusters = table.get("clusters", text, "")

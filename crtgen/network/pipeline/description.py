@@ -29,7 +29,7 @@ PIPELINE = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A second network on the same features, and its output that is the gate."""
+    """A second network on the same features, and the output that is the gate."""
 
     network: Path
     label: int
@@ -123,7 +123,7 @@ def _section(outer: TomlTable, key: str, file: Path) -> TomlTable:
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
-    """A sensor; ``rate`` are samples or frames in a second, or 0. ``frame`` are settings of images."""
+    """A sensor; ``rate`` is samples or frames per second, or 0. ``frame`` are settings of images."""
 
     kind: str
     rate: int

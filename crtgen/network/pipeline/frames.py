@@ -20,9 +20,9 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_picture(path: Path, settings: ImageSettings) -> Array:
-    """The frame that the camera would give of a picture, which it may only make smaller as a whole.
+    """Return the frame that the camera would give for a picture, which may only be reduced as a whole.
 
-    Raises ``UsageError`` for one that cannot be read, or of other proportions.
+    Raises ``UsageError`` for a picture that cannot be read, or has other proportions.
     """
     size = (settings.frame_width, settings.frame_height)
 
@@ -36,7 +36,7 @@ def read_picture(path: Path, settings: ImageSettings) -> Array:
 
 
 def frame_of(colours: Bytes, form: str) -> Array:
-    """A picture ``[H, W, 3]``, for ``grey`` ``[H, W]``, in the format of a camera."""
+    """Convert a picture ``[H, W, 3]``, for ``grey`` ``[H, W]``, to the format of a camera."""
     if form in ("rgb888", "grey"):
         return colours
     if form == "rgb565":

@@ -1,4 +1,4 @@
-"""Features and a network as one graph, which gets the samples of a run."""
+"""Features and a network as one graph, whose input is the samples of a run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -288,7 +288,7 @@ def _over_stream(settings: MelSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The network sees ``rows`` rows of features; ``step`` of them are new in a run."""
+    """Window of a network: it sees ``rows`` rows of features, of which ``step`` are new in a run."""
 
     rows: int
     step: int

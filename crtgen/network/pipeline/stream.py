@@ -1,4 +1,4 @@
-"""A recording as the runs of a pipeline, and the events in its outputs."""
+"""A recording, cut into the runs of a pipeline, and the events in its outputs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,7 +56,7 @@ def _array(path: Path, wanted: Value) -> Array:
 
 
 def runs_of(pipeline: JoinedPipeline, samples: Array) -> list[Array]:
-    """The samples of each run. Raises ``UsageError`` for fewer samples than the first run needs."""
+    """Return the samples of each run. Raises ``UsageError`` for fewer samples than the first run needs."""
     given = samples[pipeline.skip :]
     signal = np.concatenate([np.zeros((pipeline.before, *given.shape[1:]), given.dtype), given])
     count = (len(signal) - pipeline.span) // pipeline.hop + 1
@@ -70,7 +70,7 @@ def runs_of(pipeline: JoinedPipeline, samples: Array) -> list[Array]:
 
 
 def times_of(pipeline: JoinedPipeline) -> Iterator[int]:
-    """The number of the last sample of each run, counted from 1."""
+    """Yield the number of the last sample of each run, counted from 1."""
     sample = pipeline.span - pipeline.before + pipeline.skip
     while True:
         yield sample
@@ -78,9 +78,9 @@ def times_of(pipeline: JoinedPipeline) -> Iterator[int]:
 
 
 def events_of(pipeline: JoinedPipeline, outputs: Sequence[Array]) -> list[Event]:
-    """The events in the outputs of runs one after the other, from the first one on.
+    """Find the events in the outputs of consecutive runs, from the first one on.
 
-    Raises ``UsageError`` for a pipeline that decides nothing.
+    Raises ``UsageError`` for a pipeline without a decision.
     """
     if pipeline.decision is None:
         raise UsageError(

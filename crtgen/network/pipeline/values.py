@@ -35,7 +35,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def labels(value: Any) -> tuple[int | str, ...]:
-    """A label, or a list of them."""
+    """Check for a label, or a list of labels."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(label, str) or (type(label) is int and label >= 0) for label in listed):
         raise ValueError("a label is a name, or a number counted from 0")

@@ -1,4 +1,4 @@
-"""Quantisation at run time: by scales that are computed, by several ones, or in types that no layer has."""
+"""Quantisation at run time: by computed scales, by several scales, or in types that no layer has."""
 
 from collections.abc import Mapping
 

@@ -14,7 +14,9 @@ __all__ = ["CONVERTERS", "clamped", "converted"]
 
 
 def converted(x: Operand, dtype: DType | None, to: OnnxType, saturate: bool) -> Operand:
-    """Numbers of ``dtype`` in another type: reals are rounded to what it has, whole ones lose upper bits."""
+    """Convert numbers of ``dtype`` to another type: reals are rounded to its digits, integers lose upper
+    bits.
+    """
     made = x if dtype is to.dtype else cast(x, to.dtype)
     if to.format:
         return Converted(RoundTo(to.format, saturate and to.format.startswith("float8")), (made,))

@@ -25,7 +25,7 @@ __all__ = ["CONVERTERS"]
 
 _DOTS = "..."
 Labels: TypeAlias = tuple[str | int, ...]
-"""A letter for each axis, or for those of an ellipsis a number that counts from the last of them."""
+"""A letter for each axis; for the axes of an ellipsis, a number that counts from the last of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Functions of one number that are made of a few others."""
+"""Functions of one number that are composed of a few others."""
 
 from collections.abc import Mapping
 from math import pi

@@ -27,7 +27,7 @@ _MOST_CHANNELS = 64
 
 
 def spread(x: Operand, shape: Sequence[int], axis: int, step: int) -> tuple[Operand, list[int]]:
-    """With ``step - 1`` zeros between neighbours along an axis; and its shape."""
+    """Insert ``step - 1`` zeros between neighbours along an axis; also return the new shape."""
     made = list(shape)
     if step == 1:
         return x, made

@@ -1,4 +1,4 @@
-"""Operators that find elements by indices, or write them there."""
+"""Operators that read elements at indices, or write them there."""
 
 from collections.abc import Mapping, Sequence
 from math import prod

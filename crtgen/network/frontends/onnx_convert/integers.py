@@ -35,14 +35,14 @@ _EIGHT = frozenset({DType.INT8, DType.UINT8})
 
 
 class _IntegerSums(ConvStorage):
-    """The sums of a convolution are its outputs."""
+    """A convolution whose outputs are its sums."""
 
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
         return Accumulate(op)
 
 
 def conv_sums(layer: OnnxLayer, x: Operand, weights: Int64, bias: Array) -> Converted:
-    """A convolution's sums of ``x`` of int8 with ``weights[O, C/groups, ...]`` of nine bits."""
+    """Return a convolution's sums: int8 ``x`` with nine-bit ``weights[O, C/groups, ...]``."""
     return wide_sums(
         lambda part, start: convolved(layer, x, part, start, _IntegerSums()),
         weights,
@@ -52,13 +52,13 @@ def conv_sums(layer: OnnxLayer, x: Operand, weights: Int64, bias: Array) -> Conv
 
 
 def dense_sums(x: Operand, weights: Int64, bias: Array) -> Converted:
-    """Return the sums of rows, with ``weights[O, K]``."""
+    """Return the sums of rows with ``weights[O, K]``."""
     op, roles = Accumulate(FullyConnected(keep_dims=True)), ("weights", "bias")
     return wide_sums(lambda part, start: Converted(op, (x, part, start), roles), weights, bias, True)
 
 
 def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Converted:
-    """Sums as quantised numbers: ``rint(f32(sum) * factor) + zero``, below zero cut if ``cut``.
+    """Quantise sums as ``rint(f32(sum) * factor) + zero``; ``cut`` limits them to zero and above.
 
     ``factors`` are broadcast to the sums.
     """
@@ -70,9 +70,9 @@ def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Conver
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """An 8-bit operand: a tensor, and its zero point if it has one; ``zero`` is its value, if known.
+    """An 8-bit operand: a tensor, and its zero point if it has one; ``zero`` is the value, if known.
 
-    As int8 its numbers are ``offset`` less than in the file.
+    Stored as int8, its numbers are ``offset`` less than in the file.
     """
 
     tensor: NamedTensor
@@ -105,12 +105,14 @@ class _Factor:
         return _signed(self.given)
 
     def ahead(self, rank: int) -> Operand:
-        """Differences of the values as int8 from their distances to the zero point, as int32."""
+        """Return, as int32, the differences between values stored as int8 and their distances from the zero
+        point.
+        """
         zero = cast(self._column(rank), DType.INT32)
         return Converted(Sub(), (number(self.offset, DType.INT32), zero), ("zero",))
 
     def distances(self, rank: int) -> Operand:
-        """Distances of the values from the zero point, as int16."""
+        """Return the distances of the values from the zero point, as int16."""
         numbers = cast(self.tensor, DType.INT16)
         if self.given is None:
             return numbers

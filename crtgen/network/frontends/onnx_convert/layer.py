@@ -1,4 +1,4 @@
-"""A node of an `.onnx` file as converters see it, and what a row of their tables has."""
+"""A node of an `.onnx` file as converters see it, and the rows of their tables."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return self.integers(position, name) if self.has(position) else None
 
     def own_axis(self, default: int) -> int:
-        """The attribute ``axis``, of the first input."""
+        """Return the attribute ``axis``, for the first input."""
         return self.axis(self.whole("axis", default), self.rank)
 
     def attribute(self, name: str, default: Any = None) -> Any:
@@ -104,7 +104,7 @@ Convert: TypeAlias = Callable[[OnnxLayer], Results]
 FLOAT = frozenset({DType.FLOAT32})
 NUMBERS = frozenset({DType.FLOAT32, DType.INT32})
 NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
-"""Types that are computed in 32 bits."""
+"""Types whose numbers are computed in 32 bits."""
 
 ANY = frozenset(DType)
 """Any type, for operators that move elements."""
@@ -131,7 +131,7 @@ def unary(op: Op) -> Convert:
 
 
 def pair(op: Op) -> Convert:
-    """An operator of two operands as they are."""
+    """Make the converter of an operator that takes its two operands as they are."""
     return lambda layer: Converted(op, (layer.tensor(0), layer.tensor(1)), ("other",))
 
 
@@ -182,7 +182,7 @@ def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
 
 
 def same(x: NamedTensor) -> Converted:
-    """The tensor itself, in the form of an operator that a pass removes."""
+    """Return the tensor itself, as an operator that a pass removes."""
     return reshaped(x, x.shape)
 
 

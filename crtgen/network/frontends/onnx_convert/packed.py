@@ -1,4 +1,4 @@
-"""Weights of four or eight bits in blocks, packed as ONNX Runtime has them (``MatMulNBits``)."""
+"""Weights of four or eight bits in blocks, packed as in ONNX Runtime's ``MatMulNBits``."""
 
 from collections.abc import Mapping
 

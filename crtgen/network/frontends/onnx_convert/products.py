@@ -36,7 +36,7 @@ def _matmul(layer: OnnxLayer) -> Converted:
 def multiplied(
     a: Operand, b: Operand, a_shape: tuple[int, ...], b_shape: tuple[int, ...], op: Op
 ) -> Converted:
-    """Matrices of any rank by ``op``, which takes them from rank 2 on."""
+    """Multiply matrices of any rank by ``op``, which takes rank 2 and more."""
     left: Operand = a if len(a_shape) > 1 else reshaped(a, (1, *a_shape))
     right: Operand = b if len(b_shape) > 1 else reshaped(b, (*b_shape, 1))
     made = Converted(op, (left, right), ("operand",))

@@ -1,4 +1,4 @@
-"""Layers of quantised numbers: integers between a scale and a zero point each."""
+"""Layers of quantised numbers: integers between two scales and zero points."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Regions of images, and convolutions that look where they are told to: all by points of images."""
+"""Regions of images, and convolutions that read where another input points: both sample images at points."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -37,7 +37,7 @@ def _dense(x: Operand | OnnxLayer, weights: Array, bias: Array) -> Converted:
 
 
 def _kernels(layer: OnnxLayer, vectors: Array) -> Operand:
-    """``[N, vectors]``: the kernel of each row with each support vector."""
+    """Return ``[N, vectors]``: the kernel function of each row with each support vector."""
     kind = layer.text("kernel_type", "LINEAR")
     given = [float(p) for p in layer.attribute("kernel_params") or []]
     gamma, constant, degree = [*given, *(0.0, 0.0, 0.0)][:3]
@@ -79,7 +79,7 @@ def _regressor(layer: OnnxLayer) -> Converted:
 
 
 def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """The label with most votes, and the decision values.
+    """Convert to the label with most votes, and the decision values.
 
     Each pair of classes has a decision value, ``sum(coefficient * kernel(x, support vector)) + rho`` over the
     vectors of both; if it is positive, the first of the pair has a vote. As in ONNX Runtime and libsvm.

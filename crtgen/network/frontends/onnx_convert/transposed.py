@@ -36,7 +36,7 @@ class Turned:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransposedWeights:
-    """``weights[C, O / groups, kh, kw]`` and ``bias[O]``."""
+    """Weights of a transposed convolution, ``weights[C, O / groups, kh, kw]``, and ``bias[O]``."""
 
     weights: Array
     bias: Array
@@ -44,7 +44,9 @@ class TransposedWeights:
 
 
 def turned_lines(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[Turned, ...]:
-    """Along each axis of the image, with the output's length as padding or attributes ask for it."""
+    """Return the convolution along each axis of the image, with the output's length that padding or
+    attributes ask for.
+    """
     spatial = layer.rank - 2
     if spatial not in (1, 2, 3):
         raise RefusedOperator(f"{spatial} dimensions of space; supported: 1, 2, 3")

@@ -52,7 +52,7 @@ def _word(given: Any) -> str:
 
 
 def _forest(layer: OnnxLayer, kind: str) -> Forest:
-    """Nodes by attributes, one list for each property; ``kind`` is what their scores are called."""
+    """Read nodes from attributes, one list for each property; ``kind`` is the name of their scores."""
     trees = [int(i) for i in _list(layer, "nodes_treeids")]
     count = len(trees)
     keys = list(zip(trees, map(int, _list(layer, "nodes_nodeids", count)), strict=True))
@@ -119,7 +119,7 @@ def _checked(forest: Forest) -> Forest:
 
 @dataclass(frozen=True, slots=True)
 class _Ensemble:
-    """Trees, the number of their targets, and what is added to each."""
+    """Trees with the number of their targets, and what is added to each target."""
 
     layer: OnnxLayer
     forest: Forest
@@ -153,7 +153,7 @@ class _Ensemble:
             yield found
 
     def total(self, aggregate: str = "SUM") -> Converted:
-        """The scores before anything is added, ``[N, targets]``."""
+        """Return the scores before anything is added, ``[N, targets]``."""
         return Converted(Trees(self.forest, self.targets, aggregate), (self.layer.x,))
 
 
@@ -280,7 +280,7 @@ def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
 
 
 def _of_one_score(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted, ...]:
-    """Two classes by the score of one of them, which is a share if no leaf has a negative one."""
+    """Convert two classes that share one score; it is a probability if no leaf has a negative score."""
     first = ensemble.never(1)
     if ensemble.base.size > 1 or (ensemble.base.size and not first):
         raise RefusedOperator(
@@ -325,7 +325,7 @@ def _chosen(above: Converted, labels: Array, rows: int) -> Converted:
 
 
 def _of_scores(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted, ...]:
-    """A score for each class; of two, the label is 1 if the second one's is positive."""
+    """Convert classes with a score each; with two, the label is 1 if the second score is positive."""
     base, count = ensemble.base, labels.size
     if base.size not in (0, count) or (count == 2 and base.size):
         raise RefusedOperator(f"{base.size} base values for {count} classes, each of which has a score")

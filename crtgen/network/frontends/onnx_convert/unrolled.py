@@ -14,7 +14,7 @@ _PLAIN = ("activations", "activation_alpha", "activation_beta", "clip", "input_f
 
 
 def lstm_by_computed_weights(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """``Y``, ``Y_h`` and ``Y_c`` of ``X[steps, N, inputs]``, of one direction."""
+    """Convert to ``Y``, ``Y_h`` and ``Y_c`` of ``X[steps, N, inputs]``, in one direction."""
     _require_plain(layer)
     steps, batch, _ = layer.x.shape
     hidden = layer.tensor(2).shape[-1]

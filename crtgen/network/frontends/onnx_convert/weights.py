@@ -46,7 +46,7 @@ _VOLUME_FIRST = (0, 4, 1, 2, 3)
 
 
 def bias_of(layer: OnnxLayer, outputs: int, place: int = 2) -> Array:
-    """The bias, of zeros without one."""
+    """Return the bias; zeros if there is none."""
     if not layer.has(place):
         return np.zeros(outputs, np.float32)
     bias = layer.constant(place, "biases")
@@ -74,7 +74,7 @@ def _conv(layer: OnnxLayer) -> Converted:
 
 
 def convolved(layer: OnnxLayer, x: Operand, weights: Array, bias: Array, numbers: ConvStorage) -> Converted:
-    """A convolution of a line or an image with ``weights[O, C/groups, ...]``."""
+    """Convolve a line or an image with ``weights[O, C/groups, ...]``."""
     window = window_of(layer, weights.shape[2:])
     if tuple(weights.shape[2:]) != window.taps[4 - layer.rank :]:
         raise ValueError(f"a window of {window.taps} and weights of {shape_text(weights.shape)}")

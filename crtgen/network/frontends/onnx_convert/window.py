@@ -100,7 +100,7 @@ def lines_of(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[AxisWindow, ...]:
 
 
 def along(layer: OnnxLayer, name: str, spatial: int, default: Sequence[int]) -> list[int]:
-    """An attribute with a number for each axis of the image."""
+    """Return an attribute with a number for each axis of the image."""
     listed = [int(i) for i in layer.attribute(name) or default or [1] * spatial]
     if len(listed) != spatial or min(listed) < 1:
         raise ValueError(f"{name} {listed} for {spatial} dimensions of space")
@@ -132,12 +132,12 @@ def sides(
 
 
 def to_last(x: Operand, image: tuple[int, int, int, int], rank: int) -> Operand:
-    """``[N,C,H,W]`` or ``[N,C,W]`` as ``[N,H,W,C]``."""
+    """Transpose ``[N,C,H,W]`` or ``[N,C,W]`` to ``[N,H,W,C]``."""
     return transposed(x if rank == 4 else reshaped(x, image), _LAST)
 
 
 def to_first(made: Converted, image: Sequence[int], rank: int) -> Converted:
-    """Back; ``image`` is the shape ``[N,C,H,W]``."""
+    """Transpose back; ``image`` is the shape ``[N,C,H,W]``."""
     back = transposed(made, _FIRST)
     return back if rank == 4 else reshaped(back, (*image[:2], *image[3:]))
 
@@ -162,7 +162,7 @@ REAL = ConvStorage()
 def grouped(
     x: Operand, window: ImageWindow, kernel: Array, bias: Array, groups: int, numbers: ConvStorage = REAL
 ) -> Converted:
-    """A convolution of ``[N,H,W,C]`` with ``kernel[O,kh,kw,C/groups]``."""
+    """Convolve ``[N,H,W,C]`` with ``kernel[O,kh,kw,C/groups]``."""
     outputs, depth, channels = kernel.shape[0], kernel.shape[3], window.image[1]
     if groups < 1 or depth * groups != channels or outputs % groups:
         raise ValueError(f"weights for {groups} times {depth} of {channels} channels, and {outputs} outputs")

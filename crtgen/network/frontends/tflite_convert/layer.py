@@ -46,7 +46,7 @@ class TfliteLayer(FileLayer[FileTensor]):
         return self.outputs[0]
 
     def option(self, name: str) -> Any:
-        """An option of the operator; 0 where the file has no options."""
+        """Return an option of the operator; 0 if the file has no options."""
         return self.operator.options.get(name, 0)
 
     def require_alike(
@@ -55,7 +55,7 @@ class TfliteLayer(FileLayer[FileTensor]):
         what: str = "input",
         types: tuple[DType, ...] = (DType.INT8, DType.UINT8),
     ) -> None:
-        """Refuse tensors of these types that are not quantised as the output: TFLite Micro's rule."""
+        """Refuse tensors of these types that are not quantised like the output: TFLite Micro's rule."""
         if self.y.dtype in types and any(t.quant != self.y.quant for t in tensors):
             reason = f"{what} and output are quantised differently, which TFLite Micro refuses, too"
             raise RefusedOperator(f"{reason}; supported: the same scale and zero point")
@@ -84,14 +84,14 @@ class TfliteLayer(FileLayer[FileTensor]):
         return activation
 
     def image(self, position: int = 0) -> tuple[int, int]:
-        """Height and width of an input of four dimensions."""
+        """Return height and width of an input of four dimensions."""
         shape = self.tensor(position).shape
         if len(shape) != 4:
             raise ValueError(f"input {position} has shape {shape_text(shape)} instead of four dimensions")
         return shape[1], shape[2]
 
     def pair(self, stem: str, suffix: str = "") -> tuple[int, int]:
-        """An option for height and width: ``StrideH`` and ``StrideW``."""
+        """Return an option for height and width, such as ``StrideH`` and ``StrideW``."""
         values = tuple(int(self.option(f"{stem}{axis}{suffix}")) for axis in ("H", "W"))
         return values[0], values[1]
 
@@ -102,7 +102,7 @@ class TfliteLayer(FileLayer[FileTensor]):
         dilation: tuple[int, int] = (1, 1),
         size: tuple[int, int] | None = None,
     ) -> Padding:
-        """SAME or VALID as rows and columns around an image of that size, which is the input's."""
+        """Return SAME or VALID as rows and columns around an image of this size, which is the input's."""
         if min(*window, *stride, *dilation) < 1:
             raise ValueError(f"window {window}, stride {stride} and dilation {dilation} must be positive")
         if self.option("Padding") == _Padding.VALID:
@@ -127,7 +127,7 @@ def same(*types: DType) -> Types:
 
 
 def pairs(sources: Iterable[DType], results: Iterable[DType]) -> Types:
-    """Each of the types ``sources`` to each of ``results``."""
+    """Accept each of the types ``sources`` with each of ``results``."""
     return frozenset(product(sources, results))
 
 

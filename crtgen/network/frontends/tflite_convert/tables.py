@@ -1,4 +1,4 @@
-"""Functions that TFLite knows by a table for int8 and int16, and TFLite Micro for real numbers."""
+"""Functions that TFLite computes by a table for int8 and int16, and TFLite Micro for real numbers only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ __all__ = ["CONVERTERS"]
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """An operator of real numbers, and its ``function`` of the input and of the output's quantisation."""
+    """An operator of real numbers, and its ``function`` of the quantisations of input and output."""
 
     op: Op
     function: Callable[[Reals, Quant, DType], Reals]

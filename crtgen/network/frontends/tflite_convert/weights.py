@@ -43,7 +43,7 @@ _COMPUTED = (INT8, INT16, FLOAT32)
 
 @dataclass(frozen=True, slots=True)
 class _TypedWeights:
-    """Weights of a type, their output channels first, and the bias, of a layer on an input of ``scheme``."""
+    """Weights of one type with output channels first, and the bias, of a layer on an input of ``scheme``."""
 
     scheme: Scheme
     dtype: DType
@@ -363,7 +363,9 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Conve
 
 
 def _rounded_up(layer: TfliteLayer, op: AveragePool2d) -> Converted:
-    """Averages of bytes, whose halves are rounded up, not away from zero: as int16 that is not negative."""
+    """Convert averages of bytes whose halves are rounded up, not away from zero: as int16 that is not
+    negative.
+    """
     x, y = layer.x, layer.y.quant
     if y is None:
         raise ValueError("the output has no scale")

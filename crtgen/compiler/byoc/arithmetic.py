@@ -10,7 +10,7 @@ _WIDE = (DType.INT32, DType.INT64)
 
 
 def expression(op: str, dtype: DType, a: str, b: str) -> str:
-    """``a op b`` in C; integers wrap, without the undefined behaviour of a signed overflow."""
+    """Return ``a op b`` in C; integers wrap, without the undefined behaviour of signed overflow."""
     sign = SIGNS[op]
     if dtype is DType.FLOAT32:
         return f"{a} {sign} {b}"

@@ -90,7 +90,7 @@ class ExampleJson(Generator):
 
 
 def to_example_json(subgraph: Graph, name: str = "subgraph") -> str:
-    """The text of a subgraph: its inputs, its constants as further inputs, its nodes."""
+    """Return the text of a subgraph: its inputs, its constants as further inputs, its nodes."""
     numbers: dict[str, int] = {}
     nodes: list[ExampleNode] = []
     for value in (*(subgraph.values[n] for n in subgraph.inputs), *_constants(subgraph)):

@@ -44,7 +44,7 @@ class ExampleGraph:
 
 
 def read_example_json(text: str, where: str = "ExampleJSON") -> tuple[ExampleGraph, ...]:
-    """The subgraphs of a text; the line that cannot be read is named."""
+    """Parse the subgraphs of a text. Errors name the line that cannot be read."""
     graphs: list[ExampleGraph] = []
     nodes: list[ExampleNode] = []
     name = ""
@@ -93,7 +93,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def write_example_json(graphs: Sequence[ExampleGraph]) -> str:
-    """The text of subgraphs, the counterpart of ``read_example_json``."""
+    """Return the text of subgraphs, the counterpart of ``read_example_json``."""
     return "".join(
         f"{graph.name}\n" + "".join(_line(i, node) for i, node in enumerate(graph.nodes)) for graph in graphs
     )

@@ -17,7 +17,7 @@ __all__ = ["External", "constants_of"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class External(Op):
-    """A subgraph; its inputs are the node's, its constants its own."""
+    """A subgraph. Its inputs are those of the node; its constants are its own."""
 
     name: ClassVar[str] = "external"
 
@@ -62,7 +62,7 @@ class _View:
 
 @design(External, weights=None)
 def external(op: External, sig: Signature, target: Target) -> Kernel:
-    """The generator's code, planned as any layer."""
+    """Return the kernel with the generator's code, which is planned as any layer is."""
     made = op.generator.generate(op.subgraph, target)
     names = [const.name for const in made.consts]
     for name in names:

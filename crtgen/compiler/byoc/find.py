@@ -16,7 +16,7 @@ _DEVICE = re.compile(r"([A-Za-z]\w*)(?::(\d{1,9}))?", re.ASCII)
 
 
 def generator_names() -> tuple[str, ...]:
-    """The names of the installed generators."""
+    """Return the names of the installed generators."""
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 

@@ -66,7 +66,7 @@ class Generator(ABC):
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        """The generator with options of the user's; ``UsageError`` for one that it does not know."""
+        """Make the generator with the user's options. Raises ``UsageError`` for an unknown option."""
         hint = "leave it out, or look for its name in the generator's documentation"
         cls.refuse_unknown(options, (), hint)
         return cls()
@@ -94,19 +94,21 @@ class Generator(ABC):
         """Look at a whole graph before ``reason`` is asked about its operators one by one."""
 
     def reason(self, op: Op, sig: Signature) -> str:
-        """Why an operator of a pattern is not done; empty if it is. The signature has the constants' data."""
+        """Return why an operator of a pattern is not taken; empty if it is. The signature has the constants'
+        data.
+        """
         return ""
 
     def reason_as_a_whole(self, subgraph: Graph) -> str:
-        """Why a subgraph of operators that are done one by one is not done as one; empty if it is."""
+        """Return why a subgraph is not taken although each of its operators is; empty if it is."""
         return ""
 
     def not_worth(self, subgraph: Graph) -> str:
-        """Why a subgraph is given back after all merging is done; empty if it is kept."""
+        """Return why a subgraph is given back after all merging; empty if it is kept."""
         return ""
 
     def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
-        """The sources that code of other tools is built with; None if they are not this generator's.
+        """Return the sources with which code of other tools is built; None if they are not this generator's.
 
         ``code`` is C that includes ``headers``, which the archive that it comes from does not have.
         """
@@ -114,4 +116,4 @@ class Generator(ABC):
 
     @abstractmethod
     def generate(self, subgraph: Graph, target: Target) -> Generated:
-        """The code of a subgraph for a target. Equal subgraphs have to give equal code."""
+        """Return the code of a subgraph for a target. Equal subgraphs must give equal code."""

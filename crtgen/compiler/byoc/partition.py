@@ -62,14 +62,14 @@ def _reason(graph: Graph, node: Node, generator: Generator) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Region:
-    """Nodes that become one; without a generator it is a single node that stays as it is."""
+    """Nodes that become one; without a generator, a single node that stays."""
 
     generator: Generator | None
     nodes: tuple[Node, ...]
 
 
 class _Regions:
-    """The nodes of a graph in regions, such that no region waits for itself."""
+    """The nodes of a graph in regions, none of which depends on itself."""
 
     def __init__(self, graph: Graph, generators: Sequence[Generator]) -> None:
         self.graph = graph

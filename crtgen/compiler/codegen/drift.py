@@ -55,10 +55,10 @@ class DriftReference:
 
     @property
     def watched(self) -> int:
-        """A bit for the number of each layer, modulo 32."""
+        """Bits of the layers' numbers, modulo 32."""
         return sum({1 << layer.number % 32 for layer in self.layers})
 
 
 def drift_file(name: str, reference: DriftReference) -> str:
-    """``<name>_drift.c``, for a model that is compiled with ``CRT_DRIFT``."""
+    """Return ``<name>_drift.c``, for a model compiled with ``CRT_DRIFT``."""
     return render("drift.c.j2", name=name, r=reference, parts=PARTS)

@@ -19,7 +19,7 @@ __all__ = ["Externals"]
 
 @dataclass(slots=True, eq=False)
 class _Found:
-    """The functions and layers of one module, as they turn up."""
+    """The functions and layers of one module, collected in order."""
 
     identifier: str
     kernels: list[tuple[Kernel, KernelView]] = field(default_factory=list)
@@ -42,13 +42,13 @@ class Externals:
         self.entries: list[PackedView] = []
 
     def device(self, module: ModuleOf | None) -> str:
-        """The pointer to a module's device; empty if it has none."""
+        """Return the pointer to a module's device; empty if it has none."""
         if module is None or not module.handle:
             return ""
         return f"{self.model}_{self.found[module].identifier}_device"
 
     def devices(self) -> tuple[str, ...]:
-        """The pointers to the devices of the modules that have one."""
+        """Return the pointers to the devices of modules that have one."""
         return tuple(filter(None, map(self.device, self.found)))
 
     def function(self, kernel: Kernel, view: KernelView) -> None:

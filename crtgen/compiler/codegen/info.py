@@ -14,7 +14,7 @@ __all__ = ["loop_operators", "model_info"]
 
 
 def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> ModelInfo:
-    """The figures of ``plan``; ``weights`` are the bytes of the graph's constants, before any packing."""
+    """Return the figures of ``plan``; ``weights`` are the bytes of the graph's constants before packing."""
     graph = plan.graph
     return ModelInfo(
         name=name,
@@ -38,7 +38,7 @@ def _interfaces(graph: Graph, names: Sequence[str]) -> tuple[Interface, ...]:
 
 
 def loop_operators(graph: Graph, step: Step) -> Iterator[OperatorInfo]:
-    """The operators of a loop over rows, each with its share of the time."""
+    """Yield the operators of a loop over rows, each with its share of the time."""
     if not isinstance(step.item, RowLoop):
         return
     parts = [part for whole in step.kernel.parts for part in _parts(whole)]

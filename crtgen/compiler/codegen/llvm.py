@@ -28,7 +28,7 @@ def require_llvm() -> None:
 
 
 def metadata_ir(registry: Registry, core: Core) -> str:
-    """The metadata module of ``registry`` as LLVM IR, verified."""
+    """Return the metadata module of ``registry`` as verified LLVM IR."""
     require_llvm()
     from crtgen.compiler.codegen import llvm_emit, llvm_metadata
 

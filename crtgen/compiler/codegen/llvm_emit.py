@@ -31,5 +31,5 @@ def optimise(module: Any, core: Core) -> None:
 
 
 def emit_object(module: Any, core: Core) -> bytes:
-    """The module as an object file for the core."""
+    """Return the module as an object file for the core."""
     return bytes(machine(core).emit_object(module))

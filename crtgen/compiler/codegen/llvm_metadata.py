@@ -39,7 +39,9 @@ _ERR_NAME = -2
 
 
 def metadata_module(view: MetadataView, core: Core) -> ir.Module:
-    """The module for a core. Everything is constant; other files' functions and data are declared."""
+    """Return the module for a core. Everything is constant; functions and data of other files are
+    declared.
+    """
     module = ir.Module(name="crt_metadata")
     module.triple = triple(core)
     module.data_layout = str(machine(core).target_data)

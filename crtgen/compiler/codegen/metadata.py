@@ -102,7 +102,7 @@ class Registry:
 
     @property
     def own_symbols(self) -> frozenset[str]:
-        """Functions that the metadata module itself defines."""
+        """Functions defined by the metadata module itself."""
         described = (f"{m.name}_get_c_metadata" for m in self.models)
         own = (f.symbol for f in self.functions if f.name in (_LOOKUP, _NOP))
         return frozenset({*described, *own, *(lookup.symbol for lookup in self.lookups)})
@@ -143,7 +143,7 @@ def _refuse_twice(what: str, names: Iterable[str]) -> None:
 
 
 def name_table(names: Sequence[str]) -> bytes:
-    """The names as the registry stores them: count (u16, little-endian), NUL-ended names, NUL."""
+    """Return the names as the registry stores them: count (u16, little-endian), NUL-terminated names, NUL."""
     return len(names).to_bytes(2, "little") + b"".join(n.encode() + b"\0" for n in names) + b"\0"
 
 

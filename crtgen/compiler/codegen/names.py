@@ -76,7 +76,7 @@ def check_model_name(name: str) -> None:
 
 
 def c_identifier(text: str) -> str:
-    """``text`` as an identifier of at most 48 characters, valid in C and C++; not unique by itself."""
+    """Return ``text`` as an identifier of at most 48 characters, valid in C and C++; not unique by itself."""
     name = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z]", "_", text))[:_LONGEST].strip("_")
     if not name or name[0].isdigit() or _KEYWORDS.fullmatch(name):
         name = f"x_{name}"
@@ -89,12 +89,12 @@ def param_symbol(*words: str) -> str:
 
 
 def arena_symbol(model: str) -> str:
-    """The symbol of a model's arena."""
+    """Return the symbol of a model's arena."""
     return model + ARENA
 
 
 def arena_macro(model: str) -> str:
-    """The macro for the address of the first byte of a model's arena, behind its guard."""
+    """Return the macro for the address of the first byte of a model's arena, behind its guard."""
     return arena_symbol(model).upper()
 
 
@@ -107,7 +107,7 @@ def symbol_stem(name: str) -> str:
 
 
 def unique_identifiers(texts: Iterable[str], upper: bool = False) -> dict[str, str]:
-    """A different identifier for each of the texts; what would coincide gets ``_2``, ``_3`` ...
+    """Return a different identifier for each text; texts with the same one get ``_2``, ``_3`` ...
 
     With ``upper`` they are in capitals.
     """
@@ -127,7 +127,7 @@ def unique_identifiers(texts: Iterable[str], upper: bool = False) -> dict[str, s
 
 
 def c_string(text: str) -> str:
-    """A C string literal of the text as UTF-8."""
+    """Return a C string literal of the text as UTF-8."""
     return '"' + "".join(map(_escape, text.encode())) + '"'
 
 
@@ -137,6 +137,6 @@ def _escape(byte: int) -> str:
 
 
 def comment(text: str) -> str:
-    """``text`` on one line, such that it neither ends nor begins a comment, without trigraphs."""
+    """Return ``text`` on one line, so that it neither ends nor begins a comment, without trigraphs."""
     line = "".join(c if c.isprintable() and c.isascii() else "_" for c in text)
     return re.sub(r"\?(?=\?)", "? ", line.replace("*/", "* /").replace("/*", "/ *"))

@@ -80,7 +80,7 @@ def core_bits(core: Core) -> int:
 
 
 def header_bytes(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) -> int:
-    """Bytes before the code: the header with the description behind it."""
+    """Return the bytes before the code: the header and the description behind it."""
     return -(-(HEADER_BYTES + len(_description(inputs, outputs))) // _ALIGN) * _ALIGN
 
 
@@ -90,7 +90,7 @@ def _description(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) ->
 
 
 def interface_digest(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor], stateful: bool) -> bytes:
-    """Digest of an interface, 16 bytes: models with equal digests can replace each other."""
+    """Return the digest of an interface, 16 bytes: models with equal digests can replace each other."""
     roles = (*(("input", tensor) for tensor in inputs), *(("output", tensor) for tensor in outputs))
     rows = [f"{role} {t.name} {t.shape} {t.dtype.value} {t.scale.hex()} {t.zero_point}" for role, t in roles]
     return sha256("\n".join([*rows, f"stateful {stateful}"]).encode()).digest()[:16]

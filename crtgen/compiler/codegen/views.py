@@ -281,13 +281,13 @@ _DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}
 
 
 def dl_type(dtype: DType) -> str:
-    """The initialiser of a ``DLDataType`` in C."""
+    """Return the C initialiser of a ``DLDataType``."""
     kind, bits = _dl_kind(dtype)
     return f"{{{_DL_KINDS[kind][0]}, {bits}, 1}}"
 
 
 def dl_numbers(dtype: DType) -> tuple[int, int, int]:
-    """The fields of a ``DLDataType``: code, bits and lanes."""
+    """Return the fields of a ``DLDataType``: code, bits and lanes."""
     kind, bits = _dl_kind(dtype)
     return _DL_KINDS[kind][1], bits, 1
 
@@ -302,9 +302,9 @@ def _dl_kind(dtype: DType) -> tuple[str, int]:
 
 
 def rows_of(data: Array) -> Iterator[str]:
-    """The elements as C, a line's worth at a time.
+    """Yield the elements as C, one line's worth at a time.
 
-    Words without a sign are packed from smaller numbers: they are in hexadecimal.
+    Unsigned words are packed from smaller numbers, so they are hexadecimal.
     """
     flat = data.ravel()
     step = _PER_ROW[flat.dtype.name]

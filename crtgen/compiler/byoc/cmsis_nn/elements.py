@@ -40,7 +40,7 @@ def mul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def extreme(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_maximum_s8`` and ``arm_minimum_s8``; they broadcast."""
+    """Return a call of ``arm_maximum_s8`` or ``arm_minimum_s8``, which broadcast."""
     function = f"arm_{layer.op.name}_s8"
     a, b = (dims(v.shape) for v in layer.sig.inputs)
     first, second = layer.names
@@ -70,7 +70,7 @@ def activation(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def softmax(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_softmax``; of int16 by two tables, interpolated."""
+    """Return a call of ``arm_softmax``; for int16 by two tables with interpolation."""
     p, shape = layer.op.parameters(layer.sig), layer.sig.y.shape
     rows, source = (prod(shape[:-1]), shape[-1]), layer.names[0]
     if isinstance(p, Softmax16Params):

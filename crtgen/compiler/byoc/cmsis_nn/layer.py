@@ -64,7 +64,7 @@ class CmsisLayer:
         return "s16" if self.sig.x.dtype is DType.INT16 else "s8"
 
     def sized(self, function: str) -> str:
-        """The function that tells how much working memory another one takes on this core."""
+        """Return the function that tells how much working memory another one takes on this core."""
         return f"{function}_get_buffer_size" + (f"_{self.extension}" if self.extension else "")
 
 
@@ -80,7 +80,7 @@ class CmsisCode:
 
 
 def dims(shape: Sequence[int]) -> Four:
-    """A shape of at most four axes; those that it has not are 1, before the others."""
+    """Return a shape of at most four axes; missing axes are 1, in front."""
     return Four(*(1,) * (4 - len(shape)), *shape)
 
 
@@ -90,12 +90,12 @@ def _fields(structure: ctypes.Structure) -> str:
 
 
 def declare(**four: Four) -> list[str]:
-    """Declarations of dimensions by their names."""
+    """Return declarations of dimensions by their names."""
     return [f"static const cmsis_nn_dims {name} = {{{_fields(of)}}};" for name, of in four.items()]
 
 
 def context(nbytes: int, name: str = "context", start: int = 0) -> str:
-    """The declaration of a part of the working memory."""
+    """Return the declaration of a part of the working memory."""
     memory = f"(int8_t *)scratch + {start}" if start else "scratch" if nbytes else "NULL"
     return f"const cmsis_nn_context {name} = {{{memory}, {nbytes}}};"
 

@@ -14,7 +14,7 @@ __all__ = ["lstm", "svdf"]
 
 
 def svdf(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_svdf_s8`` and ``arm_svdf_state_s16_s8``."""
+    """Return a call of ``arm_svdf_s8`` or ``arm_svdf_state_s16_s8``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     x, feature, time, bias, state = sig.inputs
     wide = scheme_of(state) is INT16

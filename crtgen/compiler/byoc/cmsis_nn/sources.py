@@ -88,7 +88,7 @@ class CmsisSources:
         return (self.root / "Include" / name).is_file()
 
     def called_in(self, code: str) -> list[str]:
-        """The functions of CMSIS-NN that C calls; those that its headers define inline are not among them."""
+        """Return the functions of CMSIS-NN that C calls, without those that headers define inline."""
         headers = " ".join(p.read_text("utf-8", "replace") for p in (self.root / "Include").rglob("*.h"))
         inline = set(_INLINE.findall(headers))
         return [name for name in dict.fromkeys(_CALL.findall(code)) if name not in inline]
@@ -131,7 +131,7 @@ class CmsisSources:
 
     @cached_property
     def _compiled(self) -> ctypes.CDLL:
-        """The functions that tell sizes, for this computer."""
+        """The functions that tell sizes, compiled for this computer."""
         sources = [str(p) for p in self._texts if "_get_buffer_sizes_s" in p.name]
         self._temporary = TemporaryFolder()
         library = self._temporary.path / "sizes.so"

@@ -69,7 +69,7 @@ def _convolved(
 
 
 def per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
-    """The factors of each channel: their declaration, and the constants that it names."""
+    """Return the declaration of each channel's factors, and the constants that it names."""
     consts = (Const.of("multiplier", params.multipliers, 4), Const.of("shift", params.shifts, 4))
     pointers = ", ".join(f"(int32_t *)(uintptr_t){const.name}" for const in consts)
     return f"const cmsis_nn_per_channel_quant_params quant = {{{pointers}}};", consts
@@ -89,7 +89,7 @@ def _nested(params: ctypes.Structure) -> list[str]:
 
 
 def pool(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_avgpool`` and ``arm_max_pool``."""
+    """Return a call of ``arm_avgpool`` or ``arm_max_pool``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     average = isinstance(op, AveragePool2d)
     function = f"arm_avgpool_{layer.kind}" if average else f"arm_max_pool_{layer.kind}"

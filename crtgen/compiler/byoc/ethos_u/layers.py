@@ -56,7 +56,7 @@ _SAME, _VALID = 0, 1
 
 @dataclass(slots=True)
 class VelaLayer:
-    """A layer that is being written: its signature, the names of its tensors, and what was written so far."""
+    """A layer being written: its signature, the names of its tensors, and the operators written so far."""
 
     op: Any
     sig: Signature
@@ -66,7 +66,7 @@ class VelaLayer:
     operators: list[Operator] = field(default_factory=list)
 
     def add(self, code: str, inputs: Sequence[str], options: Options | None = None, output: str = "") -> None:
-        """Add an operator; its output is the layer's unless another one is named."""
+        """Add an operator; its output is that of the layer unless another one is named."""
         self.operators.append(Operator(code, inputs, [output or self.output], options))
 
     def constant(self, numbers: Sequence[Any]) -> str:

@@ -36,7 +36,7 @@ _STARTS = {
 
 @dataclass(frozen=True, slots=True)
 class RegionPiece:
-    """A value in a region of Vela's, ``size`` bytes from ``start`` on, and the region that it gets."""
+    """A value in one of Vela's regions, ``size`` bytes from ``start`` on, and the region that it gets."""
 
     region: int
     start: int
@@ -56,7 +56,7 @@ def translated(stream: bytes, pieces: Sequence[RegionPiece]) -> bytes:
 
 
 class _Translator:
-    """Keeps the registers as Vela's stream has them, and as the new one has them."""
+    """Tracks the registers as Vela's stream sets them, and as the new stream does."""
 
     def __init__(self, pieces: Sequence[RegionPiece]) -> None:
         self.pieces = pieces

@@ -23,6 +23,7 @@ from crtgen.boards import (
 )
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, Generating, flattened
+from crtgen.cli.limits import limits_of
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, print_npu, print_real
 from crtgen.compiler.codegen.drift import DriftReference
@@ -31,7 +32,6 @@ from crtgen.firmware.builder import find_workspace
 from crtgen.firmware.project import FRAMEWORKS, Project, framework_of
 from crtgen.firmware.project.manifest import MANIFEST
 from crtgen.lab.measure.cases import read_inputs
-from crtgen.lab.measure.drift import usual
 from crtgen.network.ir import Array
 from crtgen.network.passes import FoldedLayer
 
@@ -263,7 +263,7 @@ def _watched(file: Path | None, layers: str, compiled: "api.Compiled") -> dict[s
             "--watch is for one network", where=str(file), hint="leave --watch out, or generate one model"
         )
     info = compiled.modules[0].info
-    return {info.name: usual(file, info, compiled.plans[0], [n for n in layers.split(",") if n])}
+    return {info.name: limits_of(file, [n for n in layers.split(",") if n], compiled)}
 
 
 def _samples(

@@ -27,7 +27,7 @@ from crtgen.firmware.builder import TOOLCHAINS, BuiltImage, find_toolchain
 from crtgen.firmware.project import read_manifest, toolchains_of
 from crtgen.firmware.project.manifest import MANIFEST
 
-__all__ = ["KeptImage", "entry"]
+__all__ = ["KeptImage", "cache_folder", "entry"]
 
 _CONTENT = "kept.json"
 # Images that are kept, the newest: about 30 MB.
@@ -65,9 +65,13 @@ def entry(board: Board, toolchain: str | None, *options: object) -> "KeptImage":
     return KeptImage(_images() / hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest())
 
 
+def cache_folder() -> Path:
+    """Return the folder of everything that crtgen keeps and can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crtgen"
+
+
 def _images() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "crtgen" / "images"
+    return cache_folder() / "images"
 
 
 @dataclass(frozen=True, slots=True)

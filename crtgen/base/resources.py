@@ -84,7 +84,7 @@ def footprints_file() -> Path:
 
 
 def misra_file() -> Path:
-    """The deviations from MISRA C, and their reasons."""
+    """Return the deviations from MISRA C, and their reasons."""
     installed = _PACKAGE / "_data" / "misra.md"
     return installed if installed.is_file() else _PACKAGE.parent / "docs" / "misra.md"
 
@@ -95,7 +95,7 @@ def runtime_dir() -> Path:
 
 
 def license_file() -> Path:
-    """The license of crtgen, which is that of the runtime."""
+    """Return the license of crtgen, which is that of the runtime."""
     installed = _PACKAGE / "_data" / "LICENSE"
     return installed if installed.is_file() else _PACKAGE.parent / "LICENSE"
 

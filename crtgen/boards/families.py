@@ -215,7 +215,7 @@ def family_of(chip: str) -> Family | None:
 
 
 def complete_text(chip: Board, text: str, pins: str = "") -> str:
-    """A whole board's file: ``text`` is what the pack says of the chip, ``pins`` are TX and RX.
+    """Return a whole board's file: ``text`` is what the pack says of the chip, ``pins`` are TX and RX.
 
     The core runs from its internal oscillator, without a PLL. Raises ``UsageError`` for a chip of a family
     that has no table of pins, for pins that are not in it, and for a chip whose flash is elsewhere.

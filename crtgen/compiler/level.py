@@ -52,7 +52,7 @@ LEVELS = {
 
 
 def find_level(name: str) -> Level:
-    """The level of that name. Raises ``UsageError`` for an unknown one."""
+    """Return the level of that name. Raises ``UsageError`` for an unknown one."""
     if name not in LEVELS:
         raise UsageError(f"unknown optimisation {name}", hint=f"known: {', '.join(LEVELS)}")
     return LEVELS[name]

@@ -115,7 +115,7 @@ class Settings:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """The settings of a folder; None if it has none. Raises ``UsageError`` naming file and key."""
+    """Return the settings of a folder; None if it has none. Raises ``UsageError`` naming file and key."""
     path = folder / SETTINGS
     if not path.exists():
         return None
@@ -139,7 +139,7 @@ def current_settings() -> Settings | None:
 
 
 def trust_of(path: Path) -> str:
-    """The digest of the code that the settings in force trust in the archive ``path``; empty if none.
+    """Return the digest of the code that the settings in force trust in the archive ``path``; empty if none.
 
     What they say counts only where the person allowed it.
     """

@@ -32,7 +32,9 @@ def timing_of(board: Board) -> CoreTiming:
 
 
 def depth_of(image: api.Image, model: str) -> int | None:
-    """The bytes of stack that the call graph and the compiler's frames give the network at most, if known."""
+    """Return the bytes of stack that the call graph and the compiler's frames give the network at most, if
+    known.
+    """
     stack = image.size.stack
     frames = stack.frames if stack is not None and stack.proven else ()
     return next((frame.total for frame in frames if frame.name == f"{model}_compute"), None)
@@ -44,12 +46,14 @@ def window_of(sliding: Sliding | None) -> SlidingWindow | None:
 
 
 def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | None = None) -> Proof:
-    """The proof of an image that was built for a board."""
+    """Return the proof of an image that was built for a board."""
     return prove(image.path, model, timing=timing_of(board), window=window_of(sliding))
 
 
 def proof_key(image: api.Image, model: Path, sliding: Sliding | None) -> str:
-    """A digest of what a proof is of, and of the checker: the image's file, the model's, the windows."""
+    """Return a digest of what a proof is of, and of the checker: the image's file, the model's, the
+    windows.
+    """
     parts = (
         hashlib.sha256(files.read(image.path)).hexdigest(),
         hashlib.sha256(files.read(model)).hexdigest(),

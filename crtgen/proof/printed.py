@@ -14,7 +14,7 @@ __all__ = ["as_dict", "functions_of", "lines_of", "worst_header"]
 
 
 def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
-    """The least and the most instructions in each function that the network's own calls."""
+    """Return the least and the most instructions in each function that the network's own calls."""
     found: dict[str, tuple[int, int]] = {}
     for name, least, most in proof.calls:
         before = found.get(name, (0, 0))
@@ -143,7 +143,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
 
 
 def worst_header(proof: Proof) -> str:
-    """A C header with the worst case of a proven image."""
+    """Return a C header with the worst case of a proven image."""
     name = re.sub(r"\W", "_", proof.model).upper()
     figures = {"INSTRUCTIONS": proof.instructions[1], "STACK": proof.stack}
     if proof.cycles:

@@ -48,7 +48,7 @@ class TfliteTensor:
 
 
 def packed(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The data of a constant of int4: two numbers in a byte, the first one in the low half."""
+    """Return the data of a constant of int4: two numbers in a byte, the first one in the low half."""
     flat = np.append(numbers.ravel(), np.zeros(numbers.size % 2, np.int8)).astype(np.uint8) & 15
     return (flat[::2] | flat[1::2] << 4).astype(np.uint8)
 
@@ -95,7 +95,7 @@ class TfliteModel(TfliteSubgraph):
     others: Sequence[TfliteSubgraph] = ()
 
     def to_bytes(self) -> bytes:
-        """The file; the same model gives the same bytes."""
+        """Return the file; the same model gives the same bytes."""
         return _Writer(self).file()
 
 
@@ -215,7 +215,7 @@ class _Writer:
         return int(self._builder.EndVector())
 
     def _table(self, name: str, fields: dict[str, Any]) -> int:
-        """A table from its fields, whose vectors and strings are offsets written before."""
+        """Return a table from its fields, whose vectors and strings are offsets written before."""
         getattr(tflite, f"{name}Start")(self._builder)
         for key, value in fields.items():
             getattr(tflite, f"{name}Add{key}")(self._builder, value)

@@ -21,7 +21,7 @@ def generator_names() -> tuple[str, ...]:
 
 
 def find_generator(name: str, options: Mapping[str, str] | None = None) -> Generator:
-    """The generator of that name; ``UsageError`` if none is installed, or if it cannot be loaded.
+    """Return the generator of that name; ``UsageError`` if none is installed, or if it cannot be loaded.
 
     Of the options, ``as`` and ``device`` are for every generator: the name and the device (``npu:1``) of this
     instance of it. The rest goes to its ``create``.
@@ -61,7 +61,7 @@ def _device(text: str) -> DeviceContext:
 
 
 def read_generator(text: str, settings: Mapping[str, Mapping[str, str]] | None = None) -> Generator:
-    """The generator that ``NAME`` or ``NAME:OPTION=VALUE,...`` asks for.
+    """Return the generator that ``NAME`` or ``NAME:OPTION=VALUE,...`` asks for.
 
     ``settings`` are options by name, which those of the text precede.
     """

@@ -15,7 +15,7 @@ __all__ = ["partition"]
 def partition(
     graph: Graph, generators: Sequence[Generator], *, fallback: bool = False
 ) -> tuple[Graph, tuple[Rewrite, ...]]:
-    """The graph with an ``External`` node for each match, the first generator's matches first.
+    """Return the graph with an ``External`` node for each match, the first generator's matches first.
 
     A node that no generator does is an ``UnsupportedError`` with every generator's reason, unless
     ``fallback`` leaves it to crtgen's own kernels.

@@ -63,7 +63,7 @@ class LlvmRequest:
 
 
 def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
-    """The object of everything in C and of the metadata, and one for each file of assembly or apart.
+    """Return the object of everything in C and of the metadata, and one for each file of assembly or apart.
 
     Raises ``BuildError`` with clang's first errors.
     """

@@ -114,7 +114,9 @@ class PackedView:
     def of(
         cls, arena: Arena, symbol: str, layer: LayerInfo, step: Step, values: Sequence[Value]
     ) -> "PackedView":
-        """The layer of a model with the constants, the scratch and the device of a run; ``values`` vary."""
+        """Return the layer of a model with the constants, the scratch and the device of a run; ``values``
+        vary.
+        """
         scratch = arena.scratch(step)
         tensors = (f"data[{i}]" for i in range(len(values)))
         return cls(
@@ -187,7 +189,7 @@ class TensorView:
 
     @classmethod
     def of(cls, arena: Arena, role: str, index: int, argument: int, value: Interface) -> "TensorView":
-        """The view of the model's ``index``-th ``input`` or ``output``."""
+        """Return the view of the model's ``index``-th ``input`` or ``output``."""
         model = arena.model
         whole = value.quant if value.quant is not None and value.quant.axis is None else None
         zero = whole.zero_point if whole else 0

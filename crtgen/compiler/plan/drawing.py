@@ -18,7 +18,7 @@ class Bar:
 
 
 def chart(bars: Iterable[Bar], width: int) -> tuple[str, ...]:
-    """A line of headings, then one per bar, by offset; the moments take at most ``width`` columns.
+    """Return a line of headings, then one per bar, by offset; the moments take at most ``width`` columns.
 
     Steps count from 1; ``in`` is before the first and ``out`` after the last.
     """

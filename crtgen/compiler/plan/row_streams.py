@@ -68,7 +68,8 @@ def stream_rows(
     *,
     apart: frozenset[str] = frozenset(),
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """The plan with the least arena: ``looped``, or ``plan`` with a chain of any length that takes rows.
+    """Return the plan with the least arena: ``looped``, or ``plan`` with a chain of any length that takes
+    rows.
 
     The chain begins where the layer before takes none, and loops over rows may follow. ``looped`` is ``plan``
     with loops alone. Of plans with equal arenas the fastest is taken.

@@ -89,7 +89,7 @@ Event = Packet | FrameError
 
 
 def encode(payload: bytes) -> bytes:
-    """The wire bytes of a packet."""
+    """Return the wire bytes of a packet."""
     body = (len(payload).to_bytes(4, "little") + payload).replace(_ESCAPE, _LITERAL)
     crc = crc_hqx(body, _START_CRC).to_bytes(2, "little")
     return b"".join((_START, body, crc.replace(_ESCAPE, _LITERAL)))

@@ -105,7 +105,8 @@ class Link:
     def receive(
         self, timeout: float, latest: float = math.inf, *, undamaged: bool = False
     ) -> messages.Packet:
-        """The next packet of the device, at most ``timeout`` seconds from now, and not after ``latest``.
+        """Return the next packet of the device, at most ``timeout`` seconds from now, and not after
+        ``latest``.
 
         Where it has to be ``undamaged``, a damaged one ends the wait, too.
         """

@@ -99,7 +99,7 @@ Event = Established | Lost | Refused | Message | LogLine | Damaged
 
 
 def random_nonce() -> int:
-    """A start nonce, 1 to 255."""
+    """Return a start nonce, 1 to 255."""
     return 1 + secrets.randbelow(255)
 
 

@@ -141,7 +141,7 @@ def _pack_dtype(value: DataType) -> tuple[TypeCode, bytes]:
 
 
 def pack_sized(data: bytes) -> bytes:
-    """The length (u64), then the bytes."""
+    """Return the length (u64), then the bytes."""
     return _U64.pack(len(data)) + data
 
 

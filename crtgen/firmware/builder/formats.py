@@ -65,7 +65,7 @@ def read_content(elf: Path) -> Content:
 
 
 def binary(content: Content) -> bytes:
-    """The bytes from the first address to the last one; gaps are as erased flash is."""
+    """Return the bytes from the first address to the last one; gaps are as erased flash is."""
     parts, at = [], content.origin
     for address, data in content.blocks:
         parts += [ERASED * (address - at), data]

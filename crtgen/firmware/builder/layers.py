@@ -31,7 +31,7 @@ class LayerSize:
 def layer_sizes(
     layers: Sequence[LayerInfo], symbols: Sequence[SizedSymbol], frames: Mapping[str, int]
 ) -> tuple[LayerSize, ...]:
-    """The layers in their order; ``frames`` has the depth of the stack by function.
+    """Return the layers in their order; ``frames`` has the depth of the stack by function.
 
     An array that several layers read counts for the first of them.
     """

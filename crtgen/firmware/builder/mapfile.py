@@ -21,7 +21,7 @@ class Piece:
 
 
 def read_map(path: Path) -> tuple[Piece, ...]:
-    """The pieces of a map that GNU ld wrote, by address. Without such a file there are none."""
+    """Return the pieces of a map that GNU ld wrote, by address. Without such a file there are none."""
     if not path.is_file():
         return ()
     _, _, body = path.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")

@@ -45,7 +45,7 @@ class SizeReport:
         return tuple(rows)
 
     def largest(self, count: int) -> tuple[SizedSymbol, ...]:
-        """The largest symbols, the largest first."""
+        """Return the largest symbols, the largest first."""
         return self.sizes.symbols[:count]
 
     def to_dict(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def analyse_stack(
     exception_frame: int = 0,
     indirect: Mapping[str, Iterable[str]] | None = None,
 ) -> StackReport | None:
-    """The worst case from ``root``, with the worst interrupt and its ``exception_frame`` on top of it.
+    """Return the worst case from ``root``, with the worst interrupt and its ``exception_frame`` on top of it.
 
     ``build`` is the directory with the ``.su`` files. Interrupts are all functions in the vector table but
     ``root`` and ``faults``, which start the stack afresh; they do not nest. ``indirect`` maps a caller to

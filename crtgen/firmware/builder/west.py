@@ -64,7 +64,7 @@ class ZephyrWorkspace:
 
 
 def find_workspace() -> ZephyrWorkspace:
-    """The workspace of ``$ZEPHYR_BASE``, or ``~/zephyrproject``. Raises ``ToolMissingError``."""
+    """Return the workspace of ``$ZEPHYR_BASE``, or ``~/zephyrproject``. Raises ``ToolMissingError``."""
     named = os.environ.get("ZEPHYR_BASE")
     zephyr = Path(named) if named else Path.home() / "zephyrproject" / "zephyr"
     file = zephyr / "VERSION"

@@ -26,7 +26,9 @@ _HINT = "tar --format=ustar, and shorter names"
 
 
 def check_path(path: str, where: str) -> str:
-    """The path without ``./``; refused if it could lead out of the directory that it is relative to."""
+    """Return the path without ``./``; refused if it could lead out of the directory that it is relative
+    to.
+    """
     try:
         return relative_path(path)
     except ValueError as error:
@@ -34,7 +36,8 @@ def check_path(path: str, where: str) -> str:
 
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
-    """The files of a tar archive, plain or gzipped; refuses links, devices, doubtful paths and truncation.
+    """Return the files of a tar archive, plain or gzipped; refuses links, devices, doubtful paths and
+    truncation.
 
     The format is ustar, as crtgen, TVM and GNU tar write it. Python puts times into headers of PAX beside it,
     which are left out; those that give a file another name or size are refused.
@@ -146,7 +149,7 @@ def _add(files: dict[str, bytes], path: str, content: bytes, where: str) -> None
 
 
 def write_tar(files: Mapping[str, bytes], mtime: int) -> bytes:
-    """A plain tar: entries sorted by path, owner root, mode 0644, ``mtime`` in seconds since 1970."""
+    """Return a plain tar: entries sorted by path, owner root, mode 0644, ``mtime`` in seconds since 1970."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(files):

@@ -20,7 +20,7 @@ _TREE = "_import_tree"
 
 
 def write_blob(root: Module) -> bytes:
-    """The blob of a module and all it imports; DSO modules are merged and leave only their key."""
+    """Return the blob of a module and all it imports; DSO modules are merged and leave only their key."""
     tree = import_tree(root)
     writer = StreamWriter()
     if tree.groups == ((root,),) and root.is_dso_exportable:
@@ -39,7 +39,7 @@ def write_blob(root: Module) -> bytes:
 
 
 def read_blob(data: bytes, members: Sequence[Module] = (), where: str = "__tvm_dev_mblob") -> Module:
-    """The root of the tree in a blob; ``members`` are the DSO modules that were stored beside it."""
+    """Return the root of the tree in a blob; ``members`` are the DSO modules that were stored beside it."""
     outer = StreamReader(data, where)
     length = outer.u64("the length")
     if length != outer.left:

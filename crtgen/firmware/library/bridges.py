@@ -33,7 +33,7 @@ class Bridge:
 
 
 def bridged(modules: Sequence[Module]) -> tuple[tuple[Module, ...], str]:
-    """The modules with such functions renamed, and the C of the bridges; empty if none is needed.
+    """Return the modules with such functions renamed, and the C of the bridges; empty if none is needed.
 
     The packed function gets tensors with data and nothing else.
     """

@@ -18,6 +18,8 @@ def check_c_name(name: str, where: str) -> str:
 
 
 def c_bytes(data: bytes) -> tuple[str, ...]:
-    """The lines of an initializer of ``uint8_t``; an array of no bytes gets one, as C has no empty arrays."""
+    """Return the lines of an initializer of ``uint8_t``; an array of no bytes gets one, as C has no empty
+    arrays.
+    """
     rows = [data[i : i + _PER_LINE] for i in range(0, len(data), _PER_LINE)] or [b"\0"]
     return tuple(", ".join(f"0x{byte:02x}" for byte in row) + "," for row in rows)

@@ -25,7 +25,7 @@ class Checker:
     def keys(
         self, value: Any, what: str, required: frozenset[str], optional: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """An object with all the required keys and none but the required and optional ones."""
+        """Return an object with all the required keys and none but the required and optional ones."""
         if not isinstance(value, dict):
             self.fail(f"{what} is not an object")
         for key in sorted(required - value.keys()):
@@ -35,20 +35,20 @@ class Checker:
         return value
 
     def items(self, value: Any, what: str, kind: type) -> list[Any]:
-        """A list of values of one type; a boolean is not an integer."""
+        """Return a list of values of one type; a boolean is not an integer."""
         if not isinstance(value, list) or any(type(item) is not kind for item in value):
             self.fail(f"{what} is not a list of {kind.__name__}")
         return value
 
     def naturals(self, value: Any, what: str) -> tuple[int, ...]:
-        """A list of integers, none of them negative."""
+        """Return a list of integers, none of them negative."""
         numbers = self.items(value, what, int)
         if any(n < 0 for n in numbers):
             self.fail(f"{what} has a negative number")
         return tuple(numbers)
 
     def value(self, table: dict[str, Any], key: str, kind: type[_T], what: str) -> _T:
-        """The value of a key that has to be there and of this type; a boolean is not an integer."""
+        """Return the value of a key that has to be there and of this type; a boolean is not an integer."""
         if key not in table:
             self.fail(f"{what} has no key {key!r}")
         value = table[key]
@@ -57,7 +57,7 @@ class Checker:
         return value
 
     def natural(self, table: dict[str, Any], key: str, what: str) -> int:
-        """The value of a key that has to be there, an integer and not negative."""
+        """Return the value of a key that has to be there, an integer and not negative."""
         number = self.value(table, key, int, what)
         if number < 0:
             self.fail(f"{key!r} of {what} is negative")

@@ -81,10 +81,11 @@ def read_exported(data: bytes, where: str) -> ExportedLibrary:
 
 
 def static_modules(library: ExportedLibrary, machine: str, hosted: bool) -> tuple[Module, ...]:
-    """The modules to compile and link into an image for ``machine``, as ELF names it (``ARM``, ``X86_64``).
+    """Return the modules to compile and link into an image for ``machine``, as ELF names it (``ARM``,
+    ``X86_64``).
 
-    Executors have been resolved by now. Constants that a loader would hand over are linked as data. The
-    first module that cannot run on the target is refused by name: one for another device, one whose constants
+    Executors have been resolved by now. Constants that a loader would hand over are linked as data. The first
+    module that cannot run on the target is refused by name: one for another device, one whose constants
     cannot be linked, code for another machine, and, unless the image is ``hosted``, a shared library.
     """
     resolved = (ConstLoader, ExecutorFactory, MergedModule)

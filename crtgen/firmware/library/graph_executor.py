@@ -64,7 +64,7 @@ class StoragePlace:
     symbol: str = ""
 
     def c(self, arena: str) -> str:
-        """The address, as a ``void *`` in C."""
+        """Return the address, as a ``void *`` in C."""
         if self.symbol:
             return f"(void *)(uintptr_t){self.symbol}"
         return f"{arena} + {self.offset}" if self.offset else arena
@@ -175,7 +175,8 @@ def graph_tables(
     functions: Collection[str],
     output_names: Sequence[str] = (),
 ) -> ExecutorTables:
-    """The tables of a graph whose arguments named in ``params`` are linked, calling only ``functions``.
+    """Return the tables of a graph whose arguments named in ``params`` are linked, calling only
+    ``functions``.
 
     Without ``output_names`` the outputs are ``output``, or ``output0``, ``output1``...
     """
@@ -192,7 +193,7 @@ def graph_tables(
 
 
 def render_graph(tables: ExecutorTables) -> str:
-    """The C source of the executor."""
+    """Return the C source of the executor."""
     return render("graph_executor.c.j2", t=tables, version=RUNTIME_VERSION, comment=comment, string=c_string)
 
 
@@ -203,7 +204,7 @@ def graph_module(
     functions: Collection[str],
     output_names: Sequence[str] = (),
 ) -> CModule:
-    """The executor as a module: its source, and what the metadata module has to know of it."""
+    """Return the executor as a module: its source, and what the metadata module has to know of it."""
     name = symbol_stem(name)
     tables = graph_tables(name, graph, params, functions, output_names)
     nodes = {node.name: node for node in graph.nodes}

@@ -67,7 +67,7 @@ class GraphJson:
     entries: tuple[GraphEntry, ...]
 
     def entry_index(self, ref: Reference) -> int:
-        """The number of a tensor among ``entries``."""
+        """Return the number of a tensor among ``entries``."""
         return self.row_ptr[ref.node] + ref.index
 
     def entry(self, ref: Reference) -> GraphEntry:
@@ -87,7 +87,9 @@ class GraphJson:
 
 
 def read_graph_json(text: str, where: str = "graph JSON") -> GraphJson:
-    """The graph, with all its indices checked; whatever is wrong is a ``CorruptModelError`` that says it."""
+    """Return the graph, with all its indices checked; whatever is wrong is a ``CorruptModelError`` that says
+    it.
+    """
     parser = _GraphParser(where)
     return parser.graph(parser.document(text))
 

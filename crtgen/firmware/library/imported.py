@@ -70,13 +70,13 @@ class Linkable:
 
 
 def storages_of(graph: GraphJson, module: CModule) -> tuple[int, ...]:
-    """The bytes of the storages that are no parameters of the module."""
+    """Return the bytes of the storages that are no parameters of the module."""
     linked = {param.sid for param in module.params}
     return tuple(size for sid, size in graph.storage_sizes().items() if sid not in linked)
 
 
 def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = ()) -> Linkable:
-    """The model's code with its executor; what cannot be linked is refused by name.
+    """Return the model's code with its executor; what cannot be linked is refused by name.
 
     ``generators`` have the sources of libraries that the code calls.
     """
@@ -135,7 +135,7 @@ def _role(name: str, model: str) -> Role:
 def import_operators(
     library: OperatorLibrary, where: str, generators: Sequence[Generator] = ()
 ) -> tuple[Linkable, ...]:
-    """The functions of an archive in style ``operator``, each as a model of one call.
+    """Return the functions of an archive in style ``operator``, each as a model of one call.
 
     The function is in the registry under its own name. Its last argument is the output, unless the metadata
     says which arguments are inputs.
@@ -196,7 +196,9 @@ def _workspace(model: MlfModel, modules: tuple[Module, ...]) -> int:
 
 
 def heap_of(module: Module) -> int:
-    """The bytes of all calls of ``malloc`` in C together, which has to say in numbers what it wants."""
+    """Return the bytes of all calls of ``malloc`` in C together, which has to say in numbers what it
+    wants.
+    """
     if not isinstance(module, CSource):
         return 0
     calls = _MALLOC.findall(module.code)

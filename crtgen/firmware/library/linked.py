@@ -11,7 +11,9 @@ __all__ = ["module_tree"]
 
 
 def module_tree(part: Linkable) -> Module:
-    """The tree. Constants are linked as const data; code without a device of its own runs on the CPU."""
+    """Return the tree. Constants are linked as const data; code without a device of its own runs on the
+    CPU.
+    """
     module = part.module
     imports = part.imports or tuple(_external(module, external) for external in module.externals)
     imports = tuple(replace(m, context=m.context or DeviceContext()) for m in imports)

@@ -26,7 +26,8 @@ _CXX = re.compile(r"::|\bICHECK|\btemplate\b|__cplusplus")
 def with_loaded_consts(
     module: Module, users: Mapping[str, Sequence[str]], arrays: Mapping[str, NDArray]
 ) -> Module:
-    """The module with its constants linked; the module itself if its C is not what TVM writes for them.
+    """Return the module with its constants linked; the module itself if its C is not what TVM writes for
+    them.
 
     ``users`` has the names of the constants of each symbol, in their order, ``arrays`` the constants.
     """

@@ -130,7 +130,9 @@ KNOWN_LOADERS = ", ".join(("_lib", *_BODY_READERS))
 
 
 def read_body(reader: StreamReader, key: str, name: str) -> Module:
-    """The module whose type key was just read; a key without a loader is refused with those that have one."""
+    """Return the module whose type key was just read; a key without a loader is refused with those that have
+    one.
+    """
     if key not in _BODY_READERS:
         raise UnsupportedError(
             f"the module blob has a module of the unknown type {key!r}",

@@ -24,12 +24,12 @@ _TIME = "%Y-%m-%d %H:%M:%SZ"
 
 
 def time_text(time: datetime) -> str:
-    """A time as the metadata writes it: UTC, in seconds."""
+    """Return a time as the metadata writes it: UTC, in seconds."""
     return time.astimezone(UTC).strftime(_TIME)
 
 
 def parse_time(text: str) -> datetime:
-    """The counterpart of ``time_text``; raises ``ValueError``."""
+    """Return the counterpart of ``time_text``; raises ``ValueError``."""
     return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
 
 

@@ -31,7 +31,7 @@ _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 def read_metadata(text: str, where: str) -> tuple[int, tuple[ModelMetadata, ...] | OperatorMetadata]:
-    """The version of the file, and its models or, in style ``operator``, its functions."""
+    """Return the version of the file, and its models or, in style ``operator``, its functions."""
     parser = _MetadataParser(where)
     top = parser.document(text)
     if not isinstance(top, dict):

@@ -113,7 +113,7 @@ def export_time() -> datetime:
 
 
 def read_archive(data: bytes, where: str) -> Archive:
-    """The archive, checked as a whole; nothing is written anywhere."""
+    """Return the archive, checked as a whole; nothing is written anywhere."""
     files = read_tar(data, where)
     if "metadata.json" not in files:
         raise CorruptModelError(

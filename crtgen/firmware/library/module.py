@@ -59,7 +59,7 @@ class Module:
         return self.is_dso_exportable and not (self.const_vars and not self.consts_linked)
 
     def get_func_names(self) -> tuple[str, ...]:
-        """The functions it offers, in its order."""
+        """Return the functions it offers, in its order."""
         return self.functions
 
     def get_symbol(self) -> str:
@@ -67,7 +67,7 @@ class Module:
         return self.symbol
 
     def get_const_vars(self) -> tuple[str, ...]:
-        """The names of the constants it needs."""
+        """Return the names of the constants it needs."""
         return self.const_vars
 
 

@@ -61,7 +61,7 @@ def write_ndarray(writer: StreamWriter, value: NDArray) -> None:
 
 
 def read_params(data: bytes, where: str = "parameters") -> dict[str, NDArray]:
-    """The arrays of a parameter file by name, in the file's order."""
+    """Return the arrays of a parameter file by name, in the file's order."""
     reader = StreamReader(data, where)
     if reader.u64("the magic number") != _FILE_MAGIC:
         raise CorruptModelError("this is not a parameter file", where=where)
@@ -77,7 +77,7 @@ def read_params(data: bytes, where: str = "parameters") -> dict[str, NDArray]:
 
 
 def write_params(params: Mapping[str, NDArray]) -> bytes:
-    """A parameter file with the arrays in the mapping's order."""
+    """Return a parameter file with the arrays in the mapping's order."""
     writer = StreamWriter()
     writer.u64(_FILE_MAGIC)
     writer.u64(0)

@@ -66,14 +66,14 @@ def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSourc
 
 
 def object_module(name: str, data: bytes, where: str) -> ObjectFile:
-    """An object, or a shared library; its functions are in its symbol table."""
+    """Return an object, or a shared library; its functions are in its symbol table."""
     elf = read_elf(data, where)
     functions = tuple(f for f in elf.functions if f != _ENTRY)
     return ObjectFile(name=name, functions=functions, data=data, suffix="so" if elf.is_shared else "o")
 
 
 def code_modules(code: CodeFiles, prefix: str, where: str) -> tuple[Module, ...]:
-    """The modules of a model's code, without those that hold nothing but TVM's own registry."""
+    """Return the modules of a model's code, without those that hold nothing but TVM's own registry."""
     sources = [source_module(n, n.rpartition(".")[2], text, prefix) for n, text in code.sources.items()]
     objects = [object_module(n, data, f"{where}: {n}") for n, data in code.objects.items()]
     kept = [s for s in sources if s.functions or _ENTRY not in s.code]
@@ -94,7 +94,7 @@ def context_source(modules: Iterable[Module], where: str) -> str:
 
 
 def machine_of(core: Core) -> str:
-    """The machine that a core is, as ELF names it."""
+    """Return the machine that a core is, as ELF names it."""
     return platform.machine().upper() if core.arch == "host" else "ARM"
 
 

@@ -160,7 +160,7 @@ def store_model(
 
 
 def stored_network(model: MlfModel, where: str) -> tuple[StoredNetwork, bytes] | None:
-    """The file that crtgen compiled the model from, and how; None if the archive does not have it."""
+    """Return the file that crtgen compiled the model from, and how; None if the archive does not have it."""
     stored = _read(model.own, f"{where}: crtgen/{model.name}.json").network if model.own else None
     if stored is None or stored.file not in model.network:
         return None
@@ -168,12 +168,12 @@ def stored_network(model: MlfModel, where: str) -> tuple[StoredNetwork, bytes] |
 
 
 def registry_source() -> str:
-    """The runtime's search in name tables, which tables of graphs call when an operator fails."""
+    """Return the runtime's search in name tables, which tables of graphs call when an operator fails."""
     return (runtime_dir() / "src" / "crt_registry.c").read_text(encoding="utf-8")
 
 
 def runtime_headers(texts: Iterable[str]) -> dict[str, str]:
-    """The headers ``crt/...`` that texts include, with those that they include in turn."""
+    """Return the headers ``crt/...`` that texts include, with those that they include in turn."""
     found: dict[str, str] = {}
     wanted = {name for text in texts for name in _RUNTIME_HEADER.findall(text)}
     while wanted:

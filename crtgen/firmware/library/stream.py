@@ -47,7 +47,7 @@ class StreamReader:
         return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout), what))
 
     def raw(self, what: str) -> bytes:
-        """A string that may hold any bytes."""
+        """Return a string that may hold any bytes."""
         return self.take(self.u64(f"the length of {what}"), what)
 
     def text(self, what: str) -> str:
@@ -59,7 +59,9 @@ class StreamReader:
             raise self.fail(f"{what} is not UTF-8") from error
 
     def count(self, what: str, item_bytes: int) -> int:
-        """A u64 count of items of at least ``item_bytes`` bytes each, all of which must still be there."""
+        """Return a u64 count of items of at least ``item_bytes`` bytes each, all of which must still be
+        there.
+        """
         count = self.u64(f"the number of {what}")
         if count * item_bytes > self.left:
             raise self.fail(f"{count} {what} do not fit in the {self.left} bytes left")

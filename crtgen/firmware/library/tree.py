@@ -22,7 +22,7 @@ class ImportTree:
     child_indices: tuple[int, ...]
 
     def children(self, group: int) -> tuple[int, ...]:
-        """The numbers of the groups that a group imports."""
+        """Return the numbers of the groups that a group imports."""
         return self.child_indices[self.row_ptr[group] : self.row_ptr[group + 1]]
 
 
@@ -41,7 +41,9 @@ def walk(root: Module) -> tuple[Module, ...]:
 
 
 def import_tree(root: Module) -> ImportTree:
-    """The tree as a module blob stores it; a cycle that merging makes is refused, naming the types on it."""
+    """Return the tree as a module blob stores it; a cycle that merging makes is refused, naming the types on
+    it.
+    """
     modules = walk(root)
     dso = tuple(m for m in modules if m.is_dso_exportable)
     group_of = {m: (dso if m in dso else (m,)) for m in modules}

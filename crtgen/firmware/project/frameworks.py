@@ -101,5 +101,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
 
 
 def framework_of(name: str) -> str:
-    """The framework that is called ``name``: of Zephyr there is a module, so the system's name will do."""
+    """Return the framework that is called ``name``: of Zephyr there is a module, so the system's name will
+    do.
+    """
     return "zephyr-module" if name == "zephyr" else name

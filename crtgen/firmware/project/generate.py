@@ -98,7 +98,9 @@ class _ReadmeView:
 
 
 def generate_project(firmware: FirmwareRequest) -> Project:
-    """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
+    """Return the project, in memory. Raises ``UsageError`` for samples or options that do not fit the
+    models.
+    """
     code = Contents({f"model/{name}": entry for name, entry in _model_files(firmware).items()})
     if firmware.options.framework:
         check_export(firmware)

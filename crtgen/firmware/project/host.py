@@ -33,7 +33,7 @@ class _HostView:
 
 
 def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
-    """The files of ``platform/``, by name; the C sources among them are to be compiled."""
+    """Return the files of ``platform/``, by name; the C sources among them are to be compiled."""
     view = _HostView(
         board=firmware.board.name,
         is_host=True,
@@ -57,5 +57,5 @@ def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
 
 
 def toolchain_files() -> dict[str, str]:
-    """The files of ``cmake/``, by name."""
+    """Return the files of ``cmake/``, by name."""
     return {f"{t}.cmake": render(f"project/host/{t}.cmake.j2") for t in HOST}

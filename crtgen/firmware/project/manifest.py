@@ -107,12 +107,12 @@ _ADAPTER = TypeAdapter(Manifest)
 
 
 def digests_of(sources: Contents[bytes]) -> dict[str, str]:
-    """The SHA-256 of each file, in hexadecimal."""
+    """Return the SHA-256 of each file, in hexadecimal."""
     return {path: digest_of(sources.pieces(path)) for path in sorted(sources)}
 
 
 def digest_of(pieces: Iterable[bytes]) -> str:
-    """The SHA-256 of a content, in hexadecimal."""
+    """Return the SHA-256 of a content, in hexadecimal."""
     sha = hashlib.sha256()
     for piece in pieces:
         sha.update(piece)
@@ -125,7 +125,9 @@ def manifest_text(manifest: Manifest) -> bytes:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of the project in ``directory``; raises ``UsageError`` if there is no usable one."""
+    """Return the manifest of the project in ``directory``; raises ``UsageError`` if there is no usable
+    one.
+    """
     file = directory / MANIFEST
     again = "generate the project again, into a new directory"
     if not file.exists():

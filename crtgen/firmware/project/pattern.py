@@ -74,7 +74,7 @@ def is_checkable(module: CModule) -> bool:
 
 
 def pattern(info: ModelInfo) -> tuple[Array, ...]:
-    """The inputs: numbers from a linear congruential generator, floats from 0 to 1."""
+    """Return the inputs: numbers from a linear congruential generator, floats from 0 to 1."""
     random, arrays = 1, []
     for interface in info.inputs:
         numbers = np.empty(math.prod(interface.shape), np.uint32)

@@ -47,7 +47,7 @@ def regions(
     slots: Slots | None = None,
     npu: bool = False,
 ) -> tuple[Region, ...]:
-    """The regions of a board's memories, of its devices and of a mailbox at an address.
+    """Return the regions of a board's memories, of its devices and of a mailbox at an address.
 
     The memories ``code_in_ram`` hold code, too. The window of an ``npu`` is behind the mailbox. Slots in RAM
     hold code, and are written with the unit off.

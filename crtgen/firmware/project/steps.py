@@ -19,7 +19,7 @@ class StepView:
 
 
 def step_view(step: RegisterStep) -> StepView:
-    """The C of a step, with the names that ``registers`` defines."""
+    """Return the C of a step, with the names that ``registers`` defines."""
     name = _name(step)
     found = f"({name} & {step.mask:#x}u)" if step.mask + 1 != 1 << step.bits else name
     if step.operation == "wait":

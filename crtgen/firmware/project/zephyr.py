@@ -59,7 +59,9 @@ class _ZephyrReadmeView:
 
 
 def platform_files(firmware: FirmwareRequest) -> dict[str, bytes]:
-    """The application: every file of ``zephyr_app/`` that it needs, its options, its built-in input."""
+    """Return the application: every file of ``zephyr_app/`` that it needs, its options, its built-in
+    input.
+    """
     if firmware.type == "library":
         return {}
     root = zephyr_app_dir()

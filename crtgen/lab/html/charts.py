@@ -34,7 +34,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def costs(report: Report, metric: str, title: str) -> str:
-    """A bar for each layer: ``metric`` is a field of ``ReportedLayer``."""
+    """Return a bar for each layer: ``metric`` is a field of ``ReportedLayer``."""
     rows = [
         {"layer": f"{i}. {layer.name}", "value": getattr(layer, metric), "kernel": layer.kernel}
         for i, layer in enumerate(report.layers, 1)
@@ -50,7 +50,7 @@ def costs(report: Report, metric: str, title: str) -> str:
 
 
 def arena(report: Report) -> str:
-    """The arena as a picture: steps to the right, offsets upwards, a box for each value."""
+    """Return the arena as a picture: steps to the right, offsets upwards, a box for each value."""
     rows: list[dict[str, Any]] = [
         {
             "name": place.name,
@@ -178,7 +178,7 @@ def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
 
 
 def ranges(graph: Graph) -> str:
-    """The real numbers that each quantised value can be, as a line from the least to the greatest."""
+    """Return the real numbers that each quantised value can be, as a line from the least to the greatest."""
     rows = []
     for value in graph.values.values():
         quant = value.quant
@@ -204,7 +204,7 @@ def ranges(graph: Graph) -> str:
 
 
 def network(report: Report) -> str:
-    """The layers from top to bottom; values that skip layers are arcs beside them."""
+    """Return the layers from top to bottom; values that skip layers are arcs beside them."""
     layers = report.layers
     boxes = [{"row": i, "name": _label(layer)} for i, layer in enumerate(layers)]
     arcs = [

@@ -72,7 +72,7 @@ def write_evidence(folder: Path, evidence: Mapping[str, bytes]) -> None:
 
 
 def collect(path: Path, study: Study, board: str) -> tuple[tuple[Claim, ...], dict[str, bytes]]:
-    """The claims about a standalone image for a board of the study, and the files by name.
+    """Return the claims about a standalone image for a board of the study, and the files by name.
 
     The image is built twice, in two folders.
     """

@@ -33,7 +33,7 @@ def render_page(
     days: Mapping[str, float | None] | None = None,
     met: Met | None = None,
 ) -> str:
-    """The page of a study; ``baseline`` are reports of an earlier one by board, to compare with.
+    """Return the page of a study; ``baseline`` are reports of an earlier one by board, to compare with.
 
     ``met`` is what a device counted.
     """

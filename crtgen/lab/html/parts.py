@@ -32,7 +32,7 @@ class HtmlTable:
 
 @cache
 def environment() -> Environment:
-    """The templates of pages, in which every text is escaped."""
+    """Return the templates of pages, in which every text is escaped."""
     loader = FileSystemLoader(templates_dir())
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -153,7 +153,7 @@ def _is_simulated(board: Board) -> bool:
 
 
 def read_baseline(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The reports of an earlier study, as ``crtgen report --json`` printed them, by board.
+    """Return the reports of an earlier study, as ``crtgen report --json`` printed them, by board.
 
     Raises ``UsageError`` for a file that is none.
     """

@@ -171,7 +171,7 @@ def _next_activation(graph: Graph, name: str) -> Activation:
 
 
 def sqnr(real: Array, near: Array) -> float:
-    """The ratio of the signal to the error in decibels; infinite where both are equal."""
+    """Return the ratio of the signal to the error in decibels; infinite where both are equal."""
     wide = real.astype(np.float64)
     signal, noise = float(np.linalg.norm(wide)), float(np.linalg.norm(wide - near.astype(np.float64)))
     return 20 * math.log10(signal / noise) if signal and noise else math.inf if not noise else -math.inf

@@ -79,7 +79,7 @@ def _profiled(
 
 
 def build_for(compiled: api.Compiled, say: Callable[[str], None] = lambda text: None) -> api.Image:
-    """The image of a board that is not here: it compiles, and fits. Without bare metal, a library."""
+    """Return the image of a board that is not here: it compiles, and fits. Without bare metal, a library."""
     kind = "standalone" if "baremetal" in compiled.board.platforms else "library"
     platform = "baremetal" if kind == "standalone" else ""
     return compiled.generate(kind, platform=platform).build(say=say)

@@ -90,10 +90,10 @@ class Inputs:
 def read_inputs(
     path: Path, interfaces: Sequence[Interface], quantize: bool = False, scaling: Scaling = _AS_IT_SUITS
 ) -> Inputs:
-    """The inputs in a ``.npy`` or ``.npz`` file, or in one that ``read_media`` reads.
+    """Return the inputs in a ``.npy`` or ``.npz`` file, or in one that ``read_media`` reads.
 
-    An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a
-    file of cases (``case0_input0 ...``). A single array is the single input. With ``quantize``, floats for an
+    An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a file
+    of cases (``case0_input0 ...``). A single array is the single input. With ``quantize``, floats for an
     integer input are real values: they become round(x / scale) + zero_point, saturated. Arrays with one more
     dimension in front are a sequence of runs.
     """
@@ -121,12 +121,14 @@ def read_inputs(
 
 
 def interface_of(value: Value) -> Interface:
-    """A value of a graph as an input or output of a model."""
+    """Return a value of a graph as an input or output of a model."""
     return Interface(value.name, value.name, value.shape, value.dtype, value.quant, value.nbytes)
 
 
 def runs_in_array(array: Array, interface: Interface, where: str, *, quantize: bool) -> tuple[Array, ...]:
-    """The only input of one run, or of one for each index of a dimension in front, as ``read_inputs``."""
+    """Return the only input of one run, or of one for each index of a dimension in front, as
+    ``read_inputs``.
+    """
     return tuple(run[0] for run in _inputs([(array, interface, where)], where, quantize).runs)
 
 
@@ -181,7 +183,7 @@ def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize
 def read_cases(
     path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface], prefix: str = ""
 ) -> tuple[ReferenceRun, ...]:
-    """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix.
+    """Return the cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix.
 
     With ``caseN_stepS_inputM`` and so on a case is a sequence of runs.
     """
@@ -237,7 +239,7 @@ def _case(
 
 
 def first_runs(cases: Sequence[ReferenceRun]) -> tuple[ReferenceRun, ...]:
-    """The first case, and those that follow it."""
+    """Return the first case, and those that follow it."""
     return (cases[0], *takewhile(lambda case: case.follows, cases[1:]))
 
 
@@ -284,7 +286,7 @@ def compare(
     actual: Sequence[Array],
     largest: Sequence[float],
 ) -> Difference | None:
-    """The first difference in the order of the interface, or None.
+    """Return the first difference in the order of the interface, or None.
 
     Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the output's ``largest`` value, and
     expected ones of float16 by their own rounding, too.

@@ -115,7 +115,8 @@ def make_reference(
     windows: int = 1_000_000,
     consecutive: bool = True,
 ) -> DriftReference:
-    """The reference of a model, of first inputs and first outputs of runs on data that it was made for.
+    """Return the reference of a model, of first inputs and first outputs of runs on data that it was made
+    for.
 
     Elements of up to four ``layers`` are counted that are at the ends of their type's range. The limits are
     1.1 times the greatest distance of ``windows`` windows that are drawn from these runs, in blocks if they
@@ -175,7 +176,7 @@ def _counts(
 
 
 def usual(path: Path, info: ModelInfo, plan: Plan, layers: Sequence[str] = ()) -> DriftReference:
-    """The reference of a network, of a file of usual runs, which watches these layers."""
+    """Return the reference of a network, of a file of usual runs, which watches these layers."""
     found = usual_runs(path, info, plan.graph)
     watched = usual_layers(info, plan, layers, found.inputs)
     return make_reference(info, found.inputs, found.outputs, watched, consecutive=found.consecutive)
@@ -191,7 +192,7 @@ class UsualRuns:
 
 
 def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> UsualRuns:
-    """The runs of a file: cases, a recording, or inputs alone.
+    """Return the runs of a file: cases, a recording, or inputs alone.
 
     The numpy reference computes the outputs of the latter, each input by itself. Cases are consecutive, and
     inputs alone, of a calibration for example, are in any order.
@@ -209,7 +210,7 @@ def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> UsualRuns:
 def usual_layers(
     info: ModelInfo, plan: Plan, names: Sequence[str], inputs: Sequence[Array]
 ) -> tuple[DriftLayer, ...]:
-    """The layers with these names, and what they compute of first inputs, by the numpy reference.
+    """Return the layers with these names, and what they compute of first inputs, by the numpy reference.
 
     Raises ``UsageError`` for more than four, for a name that no layer has, or one that leaves nothing whole
     in the arena.
@@ -368,6 +369,6 @@ def psi(counts: Sequence[int], expected: Sequence[int]) -> float:
 
 
 def ks(counts: Sequence[int], expected: Sequence[int]) -> float:
-    """The statistic of Kolmogorov and Smirnov: the greatest difference of the shares up to a bin."""
+    """Return the statistic of Kolmogorov and Smirnov: the greatest difference of the shares up to a bin."""
     have, want = (np.cumsum(numbers) / max(1, sum(numbers)) for numbers in (counts, expected))
     return float(np.abs(have - want).max())

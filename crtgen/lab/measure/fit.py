@@ -34,7 +34,7 @@ class FitChoice:
     feed: str = ""
 
     def beside(self, other: "FitChoice") -> str:
-        """The options by which it differs from another choice."""
+        """Return the options by which it differs from another choice."""
         level = [f"--optimize {self.optimize}"] if self.optimize != other.optimize else []
         known = other.place or {}
         places = [f"--place {p}={m}" for p, m in (self.place or {}).items() if known.get(p) != m]
@@ -168,7 +168,7 @@ class Fits:
         self._known: dict[tuple[Target, str], api.Compiled] = {}
 
     def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
-        """The model on a board; where it does not fit, with advice."""
+        """Return the model on a board; where it does not fit, with advice."""
         found = self._fit(board, choice)
         if found.fits and not found.server_short:
             return found

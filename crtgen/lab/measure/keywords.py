@@ -34,7 +34,9 @@ _PROBABILITY = Quant.tensor(1 / 256, -128)
 
 
 def keywords() -> Model:
-    """The network: ``x`` is int8[1,49,10,1], the output int8[1,12]. 22,016 weights, 2,656,768 products."""
+    """Return the network: ``x`` is int8[1,49,10,1], the output int8[1,12]. 22,016 weights, 2,656,768
+    products.
+    """
     made = _LayerChain()
     around = Padding.same((49, 10), (10, 4), (2, 2))
     made.weighted(Conv2d((2, 2), around, activation=Activation.RELU), (_CHANNELS, 10, 4, 1), 0)

@@ -36,7 +36,9 @@ class Recording:
 
 
 def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]:
-    """The clips in folders that are called as the labels. Raises ``UsageError`` for other folders or none."""
+    """Return the clips in folders that are called as the labels. Raises ``UsageError`` for other folders or
+    none.
+    """
     folders = sorted(path for path in folder.iterdir() if path.is_dir())
     for path in folders:
         if path.name not in names:
@@ -56,7 +58,7 @@ def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]
 
 
 def read_arrays(path: Path, count: int | None) -> list[Clip]:
-    """The rows of ``x`` with the numbers in ``y`` as labels, below ``count``, of a ``.npz``."""
+    """Return the rows of ``x`` with the numbers in ``y`` as labels, below ``count``, of a ``.npz``."""
     hint = "numpy.savez with x [N, ...] and y [N] of whole numbers from 0 on"
     held = arrays.read_arrays(path, "the data", hint, needed=("x", "y"))
     x, y = held["x"], held["y"]
@@ -70,7 +72,8 @@ def read_arrays(path: Path, count: int | None) -> list[Clip]:
 
 
 def read_recordings(path: Path) -> list[Recording]:
-    """The rows ``file,start,stop`` of a table, in seconds; a file without events has a row without times.
+    """Return the rows ``file,start,stop`` of a table, in seconds; a file without events has a row without
+    times.
 
     Files are named from the table's folder. Raises ``UsageError`` with the row that is wrong.
     """

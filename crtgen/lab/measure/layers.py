@@ -132,7 +132,7 @@ def _values(plan: Plan, cases: Sequence[ReferenceRun]) -> dict[str, Array]:
 
 
 def states_of(plan: Plan, data: bytes) -> dict[str, Array]:
-    """The states of a network, of the bytes that a device keeps them in."""
+    """Return the states of a network, of the bytes that a device keeps them in."""
     found = {}
     for before, _ in plan.graph.states:
         value, slot = plan.graph.values[before], plan.states[before]

@@ -125,7 +125,7 @@ class Excess:
 
 
 def source_of(compiled: api.Compiled) -> tuple[str, str]:
-    """The digest and the toolchain that an entry of this model on this board would have."""
+    """Return the digest and the toolchain that an entry of this model on this board would have."""
     require_trust(compiled.untrusted)
     project = compiled.generate("server").project
     name = project.manifest.toolchain
@@ -165,7 +165,7 @@ def _figures_elsewhere(compiled: api.Compiled) -> tuple[Report, dict[str, int]]:
 
 
 def figures_of(report: Report) -> dict[str, int]:
-    """The figures that are known, by metric."""
+    """Return the figures that are known, by metric."""
     figures = ((metric, getattr(report, metric)) for metric in METRICS)
     return {metric: value for metric, value in figures if value is not None}
 

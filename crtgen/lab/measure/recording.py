@@ -110,7 +110,8 @@ def write_recording(path: Path, info: ModelInfo, runs: Sequence[RecordedRun]) ->
 
 
 def write_sds(folder: Path, info: ModelInfo, runs: Sequence[RecordedRun]) -> list[Path]:
-    """A file for each input and output in Arm's SDS format: records of u32 time, u32 bytes, and the bytes.
+    """Return a file for each input and output in Arm's SDS format: records of u32 time, u32 bytes, and the
+    bytes.
 
     The time is the number of the run. Beside each is a description in YAML:
     https://github.com/ARM-software/SDS-Framework

@@ -122,7 +122,9 @@ def _shown(value: float | str | None) -> str:
 
 
 def build_selftest(board: Board, *, say: Callable[[str], None] = lambda text: None) -> Image:
-    """The image: the largest of the networks that the board has room for, and a model for each probe."""
+    """Return the image: the largest of the networks that the board has room for, and a model for each
+    probe.
+    """
     *larger, least = _NETWORKS
     for network in larger:
         try:
@@ -151,7 +153,9 @@ def run_selftest(session: Session, board: Board, simulated: str, seen_by: str = 
 
 
 def run_rates(board: Board, site: Site, say: Callable[[str], None] = lambda text: None) -> tuple[Check, ...]:
-    """The serial port at further rates: an image for each that the UART reaches, and bytes there and back."""
+    """Return the serial port at further rates: an image for each that the UART reaches, and bytes there and
+    back.
+    """
     found = []
     for rate in _RATES:
         if board.uart is None or board.is_usb or site.port is not None:

@@ -92,7 +92,7 @@ class Subject:
         return self.output.elements == self.model.inputs[0].elements
 
     def runs(self, clip: Clip) -> list[Array]:
-        """The inputs of the runs on a clip."""
+        """Return the inputs of the runs on a clip."""
         if self.pipeline is not None:
             data = clip.data
             samples = read_samples(data, self.pipeline) if isinstance(data, Path) else data
@@ -104,7 +104,7 @@ class Subject:
         return list(runs_in_array(clip.data, interface, clip.where, quantize=True))
 
     def scores(self, clip: Clip, run: Run) -> npt.NDArray[np.float64]:
-        """The real scores of each run that says something."""
+        """Return the real scores of each run that says something."""
         inputs = self.runs(clip)
         outputs = run(inputs)
         warm = self.pipeline.warm if self.pipeline is not None else 0
@@ -123,7 +123,9 @@ def _real(stored: Array, value: Value) -> npt.NDArray[np.float64]:
 
 
 def runs_in(pipeline: JoinedPipeline, samples: Array, where: str) -> list[Array]:
-    """The samples of each run; ``where`` they are from. Raises ``UsageError`` where none says anything."""
+    """Return the samples of each run; ``where`` they are from. Raises ``UsageError`` where none says
+    anything.
+    """
     if samples.dtype != pipeline.samples.dtype.numpy or samples.shape[1:] != pipeline.samples.shape[1:]:
         wanted = pipeline.samples
         what = (

@@ -112,7 +112,7 @@ def verify_on(
 
 
 def junit(outcomes: Sequence[TargetOutcome]) -> bytes:
-    """The outcomes as JUnit XML: a suite for each model on each board, a test for each case.
+    """Return the outcomes as JUnit XML: a suite for each model on each board, a test for each case.
 
     It is XML whatever devices and files say: their text is ``printable``.
     """

@@ -28,7 +28,7 @@ def content_digest(data: bytes) -> str:
 
 
 def tools_of(board: Board, toolchain: str, codegen: Sequence[str], simulate: bool = False) -> tuple[str, ...]:
-    """The tools that figures of such a job depend on."""
+    """Return the tools that figures of such a job depend on."""
     compiler = toolchain or toolchains_of(board, board.platform(None))[0]
     simulators = {"qemu": board.qemu is not None, "rp2040js": board.rp2040js and simulate}
     used = (name for name, is_used in simulators.items() if is_used)

@@ -28,6 +28,6 @@ def dask_setup(worker: Worker) -> None:
 
 
 def unit_of_worker(worker: Worker) -> LocalBoard | None:
-    """The board of a worker; None if it has none."""
+    """Return the board of a worker; None if it has none."""
     found = worker.plugins.get(_NAME)
     return found.unit if isinstance(found, Bench) else None

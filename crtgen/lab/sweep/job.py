@@ -135,7 +135,7 @@ class Outcome:
 
 
 def failure(error: BaseException) -> Outcome:
-    """The outcome of an error; of one that crtgen did not raise, with its traceback."""
+    """Return the outcome of an error; of one that crtgen did not raise, with its traceback."""
     name = type(error).__name__
     if isinstance(error, CrtgenError):
         message = f"{error} ({error.hint})" if error.hint else str(error)

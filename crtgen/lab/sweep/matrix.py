@@ -57,7 +57,8 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """The jobs of a ``sweep.toml``; without such a file, all models of ``crtgen.toml`` on their boards.
+    """Return the jobs of a ``sweep.toml``; without such a file, all models of ``crtgen.toml`` on their
+    boards.
 
     Raises ``UsageError`` naming file and key.
     """

@@ -248,7 +248,7 @@ class JobStore:
             raise self._error(error) from error
 
     def begin(self, name: str, entries: Sequence[StoreEntry]) -> SweepInfo:
-        """The sweep of these jobs, the latest from now on; rows of those that have none wait."""
+        """Return the sweep of these jobs, the latest from now on; rows of those that have none wait."""
         address = content_digest("\n".join(sorted(e.digest for e in entries)).encode())
         with self._transaction():
             marks = ", ".join("?" * len(_MADE))
@@ -283,7 +283,7 @@ class JobStore:
         return SweepInfo(number, name, started)
 
     def waiting(self, sweep: SweepInfo) -> set[str]:
-        """The addresses of jobs without an outcome."""
+        """Return the addresses of jobs without an outcome."""
         return {
             digest
             for (digest,) in self._read(
@@ -324,7 +324,7 @@ class JobStore:
         return int(self._read("SELECT count(*) FROM job WHERE state != 'waiting'")[0][0])
 
     def rows(self, sweep: SweepInfo) -> Iterator[StoreRow]:
-        """The jobs of a sweep, in the order in which they were first made."""
+        """Yield the jobs of a sweep, in the order in which they were first made."""
         columns = ", ".join(_COLUMNS)
         for values in self._read(
             f"SELECT {columns} FROM job JOIN member ON job = id WHERE sweep = ? ORDER BY id", (sweep.number,)

@@ -43,7 +43,8 @@ def check_solver() -> None:
 def choose(
     layers: Sequence[TunableLayer], measured: Measured, room: int, never: Sequence[Chosen] = ()
 ) -> Chosen:
-    """The candidates that take least together; of those the ones with least flash, then the usual ones.
+    """Return the candidates that take least together; of those the ones with least flash, then the usual
+    ones.
 
     Their functions and constants have at most ``room`` bytes; functions that layers share count once. No
     choice has all that one of ``never`` has. Raises ``DoesNotFitError`` where there is no such choice.

@@ -36,7 +36,8 @@ class TunableLayer:
 
 
 def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer, ...]:
-    """The layers of the only model that have a choice. Within loops over rows and subgraphs there is none.
+    """Return the layers of the only model that have a choice. Within loops over rows and subgraphs there is
+    none.
 
     ``coded``: they may have kernels that decode their weights.
     """

@@ -18,7 +18,7 @@ Shorts = npt.NDArray[np.int16]
 
 
 def integer_window(length: int, tables: str) -> Shorts:
-    """A Hann window sampled between its points, 4096 for 1."""
+    """Return a Hann window sampled between its points, 4096 for 1."""
     turn = np.array(2 * np.pi / length).astype(tables)
     cosines = np.cos((turn * (np.arange(length) + 0.5)).astype(tables))
     window: Shorts = np.floor((0.5 - 0.5 * cosines) * _ONE + 0.5).astype(np.int16)

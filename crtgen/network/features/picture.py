@@ -52,7 +52,8 @@ def frame_value(s: ImageSettings) -> Value:
 
 
 def picture(steps: GraphSteps, s: ImageSettings, target: Value | None = None) -> Handle:
-    """The picture ``[height, width, channels]`` of a frame, as the input ``target`` of a network takes it.
+    """Return the picture ``[height, width, channels]`` of a frame, as the input ``target`` of a network takes
+    it.
 
     float32, or bytes, without one; ``[1, channels, height, width]`` for an input with the channels first.
     Raises ``UsageError`` for one that is no such picture.

@@ -52,7 +52,7 @@ _MICRO_INT8 = Quant.tensor(26 / 256, -128)
 
 
 def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = False) -> Handle:
-    """The features of all frames: ``[rows, width]``, stacks not counted.
+    """Return the features of all frames: ``[rows, width]``, stacks not counted.
 
     Those in float32 are int8 if they are to be ``quantized`` as the settings say; the integer front end makes
     int8 or int16.

@@ -108,7 +108,7 @@ class OnnxFileGraph:
 def read(
     data: bytes, where: str, folder: Path | None, known: Collection[str], fixed: Mapping[str, Array]
 ) -> OnnxFileGraph:
-    """The graph of the model in ``data``.
+    """Return the graph of the model in ``data``.
 
     ``where`` is what the errors call the file, ``folder`` has its external data, ``known`` are the operators
     that stay as they are: others that are functions of simpler ones become those. ``fixed`` are inputs that

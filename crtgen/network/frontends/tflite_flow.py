@@ -39,7 +39,7 @@ def flow_fields() -> Mapping[str, tuple[str, ...]]:
 
 
 def needed(file: TfliteFileGraph) -> Sequence[FileOperator]:
-    """The operators that an output needs, or that change a state, in order."""
+    """Return the operators that an output needs, or that change a state, in order."""
     wanted, kept = set(file.outputs), list[FileOperator]()
     for operator in reversed(file.operators):
         keeps = any(i is not None and file.tensors[i].is_variable for i in operator.inputs)

@@ -29,7 +29,7 @@ _RESHAPES = ("RESHAPE", "EXPAND_DIMS")
 
 
 def with_updates(graph: TfliteFileGraph) -> TfliteFileGraph:
-    """The graph with an update for each row that is set; itself if there is none."""
+    """Return the graph with an update for each row that is set; itself if there is none."""
     found = _ListRows(graph)
     rows = {op.index: row for op in graph.operators if (row := found.of(op)) is not None}
     if not rows:

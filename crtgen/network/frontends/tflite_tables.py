@@ -16,7 +16,9 @@ class BadCodes(ValueError):
 
 
 def table_axis(shape: tuple[int, ...], quant: Quant | None) -> int | None:
-    """The axis of channels that have a table each by the scales: the first or the last; None: one table."""
+    """Return the axis of channels that have a table each by the scales: the first or the last; None: one
+    table.
+    """
     axis = None if quant is None else quant.axis
     if axis is not None and axis not in (0, len(shape) - 1):
         raise BadCodes(

@@ -70,7 +70,7 @@ class Op(ABC):
 
     @abstractmethod
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """The definition, in numpy: ``arrays`` has one array per input, constants included."""
+        """Return the definition, in numpy: ``arrays`` has one array per input, constants included."""
 
     unscaled: ClassVar[bool] = False
     """True if the operator ignores its inputs' quantisation; its output then has the same one."""
@@ -117,13 +117,15 @@ class Op(ABC):
     def bounds(
         self, sig: Signature, low: Sequence[Array], high: Sequence[Array]
     ) -> tuple[Array, Array] | None:
-        """The least and greatest output for inputs between ``low`` and ``high``; None if nothing is known."""
+        """Return the least and greatest output for inputs between ``low`` and ``high``; None if nothing is
+        known.
+        """
         if not self.monotonic:
             return None
         return self.reference(sig, low)[0], self.reference(sig, high)[0]
 
     def attributes(self) -> str:
-        """The attributes as text, for the dump: ``stride=(2, 2) padding=same``."""
+        """Return the attributes as text, for the dump: ``stride=(2, 2) padding=same``."""
         if not hasattr(self, "__dataclass_fields__"):
             return ""
         pairs = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
@@ -181,7 +183,7 @@ class Graph:
         outputs: Sequence[str],
         states: Sequence[tuple[str, str]] = (),
     ) -> "Graph":
-        """A verified graph; values that nothing names are left out."""
+        """Return a verified graph; values that nothing names are left out."""
         table = {v.name: v for v in values}
         if len(table) != len(values):
             twice, _ = Counter(v.name for v in values).most_common(1)[0]
@@ -204,17 +206,17 @@ class Graph:
         return sum(node.op.macs(self.signature(node)) for node in self.nodes)
 
     def signature(self, node: Node) -> Signature:
-        """The values that ``node`` reads and writes."""
+        """Return the values that ``node`` reads and writes."""
         return Signature(
             tuple(self.values[n] for n in node.inputs), tuple(self.values[n] for n in node.outputs)
         )
 
     def producer(self, value: str) -> Node | None:
-        """The node that computes ``value``; None for an input or a constant."""
+        """Return the node that computes ``value``; None for an input or a constant."""
         return self._producers.get(value)
 
     def consumers(self, value: str) -> tuple[Node, ...]:
-        """The nodes that read ``value``, in order."""
+        """Return the nodes that read ``value``, in order."""
         return self._consumers.get(value, ())
 
     def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -230,7 +232,7 @@ class Graph:
         return env
 
     def run(self, steps: Iterable[Sequence[Array]]) -> Iterator[tuple[Array, ...]]:
-        """The outputs of one run after the other, from the states as they are at first.
+        """Yield the outputs of one run after the other, from the states as they are at first.
 
         ``steps`` has an array for each input, for each run.
         """
@@ -325,7 +327,7 @@ class Graph:
             )
 
     def __str__(self) -> str:
-        """The readable dump: one line per input, node and output."""
+        """Return the readable dump: one line per input, node and output."""
         lines = [f"graph {self.name}"]
         lines += [f"  input  {self.values[n]}" for n in self.inputs]
         lines += [f"  state  {self.values[n]}" for n, _ in self.states]

@@ -142,7 +142,9 @@ class Value:
     def constant(
         cls, name: str, data: Array, quant: Quant | None = None, dtype: DType | None = None
     ) -> "Value":
-        """A constant with the shape of ``data``, which is made read-only, and its type or another one."""
+        """Return a constant with the shape of ``data``, which is made read-only, and its type or another
+        one.
+        """
         frozen = np.ascontiguousarray(data).reshape(data.shape)
         frozen.setflags(write=False)
         shape = tuple(int(d) for d in data.shape)

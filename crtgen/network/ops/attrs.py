@@ -156,7 +156,7 @@ def tensor_quant(value: Value) -> Quant:
 
 
 def magnitude(value: Value) -> int:
-    """The largest ``|q - zero_point|`` of a quantised tensor."""
+    """Return the largest ``|q - zero_point|`` of a quantised tensor."""
     return scheme_of(value).magnitude(tensor_quant(value).zero_point)
 
 

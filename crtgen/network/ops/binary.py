@@ -119,7 +119,7 @@ class _Binary(Formula, Elementwise, Clamping):
 
     @abstractmethod
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
-        """The result without activation."""
+        """Return the result without activation."""
 
     @abstractmethod
     def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr | None:

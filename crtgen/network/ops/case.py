@@ -84,17 +84,17 @@ def _zeros(value: Value) -> Array:
 
 
 def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: int = 0) -> Value:
-    """An int8 tensor quantised as a whole."""
+    """Return an int8 tensor quantised as a whole."""
     return Value(name, shape, DType.INT8, Quant.tensor(scale, zero_point))
 
 
 def int16s(name: str, shape: tuple[int, ...], scale: float = 0.0005) -> Value:
-    """An int16 tensor quantised as a whole; its zero point is 0."""
+    """Return an int16 tensor quantised as a whole; its zero point is 0."""
     return Value(name, shape, DType.INT16, Quant.tensor(scale, 0))
 
 
 def floats(name: str, shape: tuple[int, ...]) -> Value:
-    """A float32 tensor."""
+    """Return a float32 tensor."""
     return Value(name, shape, DType.FLOAT32)
 
 

@@ -135,7 +135,7 @@ class ConvParams:
 
 
 def sum_bounds(sig: Signature, axis: int) -> list[int]:
-    """The largest magnitude that the accumulator of each output channel can have."""
+    """Return the largest magnitude that the accumulator of each output channel can have."""
     weights = sig.inputs[1].array()
     axes = tuple(a for a in range(weights.ndim) if a != axis)
     positive, negative = signed_sums(weights, axes)

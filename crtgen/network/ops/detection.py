@@ -134,7 +134,7 @@ def cases() -> Iterator[Case]:
 
 
 def detection_case(name: str, op: DetectionPostProcess, boxes: int, scores: int, seed: int = 1) -> Case:
-    """A layer with random anchors."""
+    """Return a layer with random anchors."""
     random = np.random.default_rng(seed)
     centres, sizes = random.uniform(0, 1, (boxes, 2)), random.uniform(0.2, 0.5, (boxes, 2))
     anchors = Value.constant("anchors", np.concatenate([centres, sizes], axis=1).astype(np.float32))

@@ -62,7 +62,7 @@ class RealFunction(Formula, Tabulated, Elementwise):
 
     @abstractmethod
     def _real(self, x: Numbers) -> Numbers:
-        """The function itself, on float64."""
+        """Return the function itself, on float64."""
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
         # Integers, for the types that support them.
@@ -293,7 +293,7 @@ class HardSwish(RealFunction):
         return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
 
     def parameters(self, sig: Signature) -> SwishParams:
-        """The integers of TFLite's 16-bit arithmetic."""
+        """Return the integers of TFLite's 16-bit arithmetic."""
         return SwishParams.of(tensor_quant(sig.x), tensor_quant(sig.y))
 
     def _whole(self, sig: Signature, x: Int64) -> Array:

@@ -89,7 +89,7 @@ class _Pool(Windowed, Clamping, Channelwise):
 
     @abstractmethod
     def _pool(self, x: Real, sig: Signature) -> Real:
-        """The windows' averages or maxima; integers where the input is quantised."""
+        """Return the windows' averages or maxima; integers where the input is quantised."""
 
     def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
         padded = pad_image(x, self.padding, fill)

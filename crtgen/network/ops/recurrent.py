@@ -236,7 +236,7 @@ def cases() -> Iterator[Case]:
 
 
 def recurrent_case(name: str, op: Recurrent, shape: tuple[int, int, int], units: int, seed: int = 1) -> Case:
-    """A layer with random weights, its initial states computed at run time."""
+    """Return a layer with random weights, its initial states computed at run time."""
     rng = np.random.default_rng(seed)
     rows, d = op.kind.gates * units, op.directions
     batch = shape[0] if op.batch_first else shape[1]

@@ -91,7 +91,9 @@ class Total(Reduction):
     divides: ClassVar[bool]
 
     def parameters(self, sig: Signature) -> MeanParams:
-        """The factor ``in / out`` as a multiplier, divided by the count as ``QuantizedMeanOrSum`` does."""
+        """Return the factor ``in / out`` as a multiplier, divided by the count as ``QuantizedMeanOrSum``
+        does.
+        """
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         count = prod(sig.x.shape[a] for a in self.axes)
         if by_float(sig.y):

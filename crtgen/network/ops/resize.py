@@ -40,7 +40,7 @@ class ResizeNearest(_Resize):
     monotonic: ClassVar[bool] = True
 
     def sources(self, sig: Signature) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """The input row of each output row and the input column of each output column."""
+        """Return the input row of each output row and the input column of each output column."""
         rows, columns = (
             self._nearest(have, want) for have, want in zip(sig.x.shape[1:3], self.size, strict=True)
         )

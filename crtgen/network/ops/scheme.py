@@ -59,7 +59,7 @@ class Scheme:
         return np.clip(numbers, least, most).astype(self.activations.numpy)
 
     def magnitude(self, zero_point: int) -> int:
-        """The greatest distance of a number from ``zero_point``."""
+        """Return the greatest distance of a number from ``zero_point``."""
         return max(self.high - zero_point, zero_point - self.low)
 
 

@@ -108,7 +108,7 @@ class Pad(Op):
         return ((tuple(sum(axis) for axis in sizes), x.dtype),)
 
     def fill(self, sig: Signature) -> float | int:
-        """The value of a padded element, in the tensor's own type."""
+        """Return the value of a padded element, in the tensor's own type."""
         if self.value is not None:
             return self.value
         return sig.x.quant.zero_point if sig.x.quant is not None else 0

@@ -27,7 +27,9 @@ def sigmoid_table() -> npt.NDArray[np.uint16]:
 
 
 def sigmoid_places(logistic: bool) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
-    """The table with the value that counts beyond the last place, and the differences, 0 from there on."""
+    """Return the table with the value that counts beyond the last place, and the differences, 0 from there
+    on.
+    """
     table = sigmoid_table().astype(np.int64)
     slopes = np.append(np.diff(table), 0)
     table[-1] = 65534 if logistic else 65535

@@ -222,7 +222,9 @@ class Banded:
 
 
 def banded(matrix: npt.NDArray[np.floating[Any]]) -> Banded:
-    """The columns of ``[bins, bands]`` in float32, each from its first number that is not 0 to the last."""
+    """Return the columns of ``[bins, bands]`` in float32, each from its first number that is not 0 to the
+    last.
+    """
     columns = matrix.astype(np.float32).T
     spans = []
     for column in columns:

@@ -179,7 +179,7 @@ _NO_LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
 
 def stream_case(name: str, op: Op, x: Value, limits: Mapping[str, tuple[float, float]] = _NO_LIMITS) -> Case:
-    """A case with states of the shapes that the operator asks for."""
+    """Return a case with states of the shapes that the operator asks for."""
     memories: Sequence[Value]
     match op:
         case Delay():

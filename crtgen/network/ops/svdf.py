@@ -112,7 +112,7 @@ def cases() -> Iterator[Case]:
 
 
 def svdf_case(name: str, x: Value, units: int, rank: int, memory: int, dtype: DType, seed: int = 1) -> Case:
-    """A layer with random constants."""
+    """Return a layer with random constants."""
     rng = np.random.default_rng(seed)
     filters, batch = units * rank, x.shape[0]
     if x.quant is None:

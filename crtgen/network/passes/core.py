@@ -165,7 +165,7 @@ class Pass(ABC):
 
     @abstractmethod
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
-        """The rewritten graph, and a note for each rewrite."""
+        """Return the rewritten graph, and a note for each rewrite."""
 
     def run(self, graph: Graph) -> Graph:
         return self.rewrite(graph)[0]
@@ -181,7 +181,7 @@ class Rule(Pass):
         """Return the rewrite at ``node``, or None."""
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
-        """The graph without any place where the rule matches."""
+        """Return the graph without any place where the rule matches."""
         draft, rewrites = _Draft(graph), list[Rewrite]()
         queue = list(range(len(draft.nodes)))
         while queue:

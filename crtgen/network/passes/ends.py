@@ -37,7 +37,7 @@ def with_io(graph: Graph, to: DType) -> Graph:
 
 
 def channels_last(graph: Graph) -> Graph:
-    """The graph with images of ``[N, H, W, C]``, as cameras give them, instead of ``[N, C, H, W]``.
+    """Return the graph with images of ``[N, H, W, C]``, as cameras give them, instead of ``[N, C, H, W]``.
 
     ``UsageError`` if no input and no output has four dimensions.
     """

@@ -40,7 +40,7 @@ class Mixing:
 
 
 def mixing(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Mixing | None:
-    """The mixing of a quantised layer with constant weights; None for any other node."""
+    """Return the mixing of a quantised layer with constant weights; None for any other node."""
     sig, op = graph.signature(node), node.op
     if not isinstance(op, Weighted) or not op.mixes or sig.x.dtype is not INT8.activations:
         return None

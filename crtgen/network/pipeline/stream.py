@@ -19,10 +19,11 @@ __all__ = ["events_of", "read_samples", "runs_of", "times_of"]
 
 
 def read_samples(path: Path, pipeline: JoinedPipeline) -> Array:
-    """The samples in a file: WAV of one channel of int16 at the pipeline's rate, or an array in a ``.npy``.
+    """Return the samples in a file: WAV of one channel of int16 at the pipeline's rate, or an array in a
+    ``.npy``.
 
-    Of a camera the rows of frames: a picture is one, an array ``[frames, H, W, ...]`` or of one frame.
-    Raises ``UsageError`` for any other.
+    Of a camera the rows of frames: a picture is one, an array ``[frames, H, W, ...]`` or of one frame. Raises
+    ``UsageError`` for any other.
     """
     if isinstance(pipeline.settings, ImageSettings):
         return _frames(path, pipeline.settings, pipeline.samples)

@@ -306,7 +306,7 @@ class Machine:
         return x - ends[0], y - ends[0]
 
     def carry(self) -> Word:
-        """The flag C."""
+        """Return the flag C."""
         return self._carry_of(self.flags)
 
     def _carry_of(self, flags: Flags) -> Word:

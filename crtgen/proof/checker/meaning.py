@@ -24,7 +24,7 @@ _TOP = 1 << 31
 
 
 def wrap(v: V) -> V:
-    """The lower 32 bits as a signed number."""
+    """Return the lower 32 bits as a signed number."""
     return ((v + _TOP) & M32) - _TOP if isinstance(v, int) else v.astype(np.int32).astype(np.int64)
 
 

@@ -49,7 +49,9 @@ class OnNumbers:
         return self.places.setdefault(symbol, len(self.places))
 
     def run(self, x: Numbers) -> Numbers:
-        """The numbers of all symbols for the inputs, one behind the other; in the order of ``places``."""
+        """Return the numbers of all symbols for the inputs, one behind the other; in the order of
+        ``places``.
+        """
         numbers = np.zeros(len(self.places) + 1, np.int64)
         numbers[: x.size] = x
         for layer in self._layers:

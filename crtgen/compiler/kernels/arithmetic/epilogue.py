@@ -70,7 +70,7 @@ class Epilogue:
 
 
 def float_epilogue(activation: Activation) -> Epilogue:
-    """The clamp of a float32 layer."""
+    """Return the clamp of a float32 layer."""
     low, high = activation.float_range()
     return Epilogue(
         x_type="float",
@@ -95,7 +95,9 @@ def sums(sig: Signature, zero_point: int, axes: tuple[int, ...]) -> tuple[Epilog
 
 
 def integer_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
-    """The requantisation of a quantised layer with this folded bias, and its multipliers and shifts."""
+    """Return the requantisation of a quantised layer with this folded bias, and its multipliers and
+    shifts.
+    """
     if params.factors is not None:
         return _even_epilogue(sig, params)
     return _wide_epilogue(sig, params, bias) if params.wide else _narrow_epilogue(sig, params, bias)

@@ -37,7 +37,7 @@ class HalfAway:
     scheme: Scheme = INT8
 
     def apply(self, acc: Int64) -> Int64:
-        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        """Return the saturated result for ``acc[..., O]``, before any narrower clamp."""
         acc = acc + self.offset
         high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
         shifted: Int64 = (high + self.constant - (acc < 0)) >> self.shift

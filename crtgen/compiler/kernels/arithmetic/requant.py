@@ -94,7 +94,7 @@ class Rescale:
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
-        """The rescaling of a convolution or a fully connected layer."""
+        """Return the rescaling of a convolution or a fully connected layer."""
         multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
         limits = params.output_offset, params.act_min, params.act_max
         made = cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide, params.factors)
@@ -161,7 +161,7 @@ class Rescale:
         return np.clip(scaled + self.zero_point, self.act_min, self.act_max)
 
     def levels(self) -> Int64:
-        """The output values that have a threshold: all but the least, ``int64[L]``."""
+        """Return the output values that have a threshold: all but the least, ``int64[L]``."""
         return np.arange(self.act_min + 1, self.act_max + 1, dtype=np.int64)
 
     def thresholds(self) -> Int64:
@@ -234,7 +234,7 @@ class FloorRequantisation:
     scheme: Scheme = INT8
 
     def apply(self, acc: Int64) -> Int64:
-        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        """Return the saturated result for ``acc[..., O]``, before any narrower clamp."""
         high: Int64 = ((acc + self.offset) * self.gain * self.multiplier) >> 32
         result: Int64 = np.clip((high + self.constant) >> self.shift, *self.scheme.limits)
         return result

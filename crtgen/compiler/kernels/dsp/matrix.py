@@ -89,7 +89,7 @@ class Unrolling:
         return each * groups
 
     def of(self, steps: int, each: int) -> int:
-        """The steps to write out, ``each`` at a time: all, or the greatest divisor."""
+        """Return the steps to write out, ``each`` at a time: all, or the greatest divisor."""
         groups, some = steps // each, self._of_groups(each)
         if groups <= some.whole:
             return steps
@@ -105,7 +105,7 @@ class Unrolling:
 
 
 def micro(pixels: int, steps: int, stream: WeightStream, unrolling: Unrolling) -> Micro:
-    """The micro-kernel; ``steps`` are padded for the unrolling."""
+    """Return the micro-kernel; ``steps`` are padded for the unrolling."""
     unroll = unrolling.of(steps, stream.form.steps_of_a_word)
     return Micro(pixels, steps, unroll, stream.channels, stream.epilogue, stream.form, stream.swapped)
 

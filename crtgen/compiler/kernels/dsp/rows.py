@@ -103,7 +103,7 @@ class RowBuilder:
     repeated: tuple[int, ...]
 
     def row(self, both: bool) -> OutputRow:
-        """A row of outputs, or two at once."""
+        """Return a row of outputs, or two at once."""
         most = 2 if self.stride[0] == 1 else 4
         data = self.stride[1] * self.column_bytes
         reach = ((self.out_width - 1) * self.stride[1] + 2) * self.column_bytes

@@ -47,7 +47,8 @@ def power_lines() -> Const:
 
 @cache
 def solve_step(p: Softmax16Params) -> Step | None:
-    """A step that gives what TFLite's two roundings give, for every difference of two numbers of int16.
+    """Return a step that gives what TFLite's two roundings give, for every difference of two numbers of
+    int16.
 
     A factor below one half is rounded twice, which counts a bit less than half as a whole.
     """

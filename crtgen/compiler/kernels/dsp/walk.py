@@ -18,7 +18,7 @@ PIXELS = 3  # computed at a time
 
 
 def window_of(op: Conv2d | DepthwiseConv2d, sig: Signature) -> WindowShape:
-    """The window of a convolution, whose channels are bytes; a pointwise one is over one long row."""
+    """Return the window of a convolution, whose channels are bytes; a pointwise one is over one long row."""
     window = WindowShape.of(op, sig)
     window = replace(window, channels=window.channels * sig.x.dtype.itemsize)
     return WindowShape.line(window.pixels, window.channels) if window.is_pointwise else window

@@ -75,7 +75,7 @@ class Requantisation:
 
 
 def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
-    """The cheapest form; ``start[O]`` is what accumulators begin with.
+    """Return the cheapest form; ``start[O]`` is what accumulators begin with.
 
     None if the sums need more than 32 bits, or if wide sums of all channels have no shift in common.
     """

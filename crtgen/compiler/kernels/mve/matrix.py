@@ -342,7 +342,8 @@ def micro(
     most: int,
     masked: bool,
 ) -> MicroRow | None:
-    """The micro-kernel for the inputs of ``runs``; None if they are several that no addressing reaches.
+    """Return the micro-kernel for the inputs of ``runs``; None if they are several that no addressing
+    reaches.
 
     ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
     behind the end of the only run must not be read.

@@ -114,7 +114,7 @@ class Strip:
 
 
 def patches_of(window: WindowShape) -> list[tuple[int, int]]:
-    """The patches of a window: plane and column of each."""
+    """Return the patches of a window: plane and column of each."""
     planes, across = (range(-(-taps // SIDE)) for taps in (window.taps_y, window.taps_x))
     return [(plane, column * SIDE) for plane in planes for column in across]
 
@@ -132,7 +132,9 @@ def stretches(length: int, step: int) -> list[int]:
 def batches_of(
     window: WindowShape, multiplier: int, starts: Sequence[int], squares: bool, plane: int
 ) -> Iterator[Batch]:
-    """The patches at these output columns by eight sums, and four more if that is enough for the rest."""
+    """Yield the patches at these output columns by eight sums, and four more if that is enough for the
+    rest.
+    """
     full, each = (2, SIDE) if squares else (8, 1)
     groups, column = patches_of(window), window.channels * SIDE
     at = 0

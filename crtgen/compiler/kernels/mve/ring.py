@@ -75,7 +75,7 @@ class Ring:
 
 
 def pairs_lead(window: WindowShape, outputs: int, overlapping: bool) -> int:
-    """The lead where pairs of pixels of a row are read until their outputs are complete.
+    """Return the lead where pairs of pixels of a row are read until their outputs are complete.
 
     The last pair of an odd row is the last two pixels if ``overlapping``, else the last one alone.
     """

@@ -106,7 +106,7 @@ class Stages:
         return places
 
     def order(self, item: int, note: str, every: int = 1) -> Const:
-        """The table of bytes to where each ``every``-th transform of the first stage is written.
+        """Return the table of bytes to where each ``every``-th transform of the first stage is written.
 
         ``item`` is bytes of a complex number; ``note`` is the table's comment.
         """

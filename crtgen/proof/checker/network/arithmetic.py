@@ -32,7 +32,7 @@ _TOP = (1 << 31) - 1
 
 
 def quantized_multiplier(m: float) -> tuple[int, int]:
-    """The 31 bits and the exponent of a positive factor; (0, 0) for one that is as good as 0."""
+    """Return the 31 bits and the exponent of a positive factor; (0, 0) for one that is as good as 0."""
     if m == 0:
         return 0, 0
     q, exponent = math.frexp(m)
@@ -83,7 +83,7 @@ def _saturated_left(v: Any, n: int) -> Any:
 
 
 def input_radius(bits: int, shift: int) -> int:
-    """The greatest input that counts (CalculateInputRadius), for so many integer bits."""
+    """Return the greatest input that counts (CalculateInputRadius), for so many integer bits."""
     top = ((1 << bits) - 1) << (31 - bits)
     return top // (1 << shift) if shift >= 0 else top << -shift
 

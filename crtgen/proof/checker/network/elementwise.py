@@ -83,11 +83,13 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def of(self, *operands: Any) -> Any:
-        """The output for values of the operands less their zero points, without its own and its limits."""
+        """Return the output for values of the operands less their zero points, without its own and its
+        limits.
+        """
         raise NotImplementedError
 
     def value(self, *operands: Any) -> Any:
-        """The output for values of the operands."""
+        """Return the output for values of the operands."""
         made = self.of(*(v - z for v, z in zip(operands, self.zeros, strict=True)))
         return np.clip(made + self.zero, *self.limits)
 
@@ -100,7 +102,7 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def last(self, joined: Any) -> Any:
-        """The output for two parts that are joined; it never falls."""
+        """Return the output for two parts that are joined; it never falls."""
         raise NotImplementedError
 
     def _rises(self) -> bool:

@@ -26,7 +26,7 @@ class ElementType(NamedTuple):
     high: int
 
     def of(self, v: Any) -> Any:
-        """The value that the lowest bits of a number are."""
+        """Return the value that the lowest bits of a number are."""
         return ((v - self.low) & (1 << self.bits) - 1) + self.low
 
 
@@ -167,7 +167,7 @@ class ModelFile:
         return self._graph.Tensors(max(tensor, ~tensor))
 
     def shape(self, tensor: int) -> tuple[int, ...]:
-        """The shape; () of a tensor without one."""
+        """Return the shape; () of a tensor without one."""
         return _shape(self._tensor(tensor))
 
     def size(self, tensor: int) -> int:
@@ -179,13 +179,13 @@ class ModelFile:
         return int(self._tensor(tensor).Type())
 
     def kind(self, tensor: int) -> ElementType:
-        """The element type of a tensor of integers."""
+        """Return the element type of a tensor of integers."""
         if self.type(tensor) not in _KINDS:
             raise Refusal(f"tensor {tensor} is not of integers of 8, 16 or 32 bits")
         return _KINDS[self.type(tensor)]
 
     def constant(self, tensor: int) -> Any:
-        """The elements of a constant in its shape, int64 or float32; None for any other tensor."""
+        """Return the elements of a constant in its shape, int64 or float32; None for any other tensor."""
         t = self._tensor(tensor)
         return None if not self._model.Buffers(t.Buffer()).DataLength() else self._constant(t)
 
@@ -208,13 +208,13 @@ class ModelFile:
         return q is not None and q.ScaleLength() > 0
 
     def scales(self, tensor: int) -> Any:
-        """The scales as float32, one or one per channel."""
+        """Return the scales as float32, one or one per channel."""
         if not self.has_scale(tensor):
             raise Refusal(f"tensor {tensor} is not quantised")
         return np.float32(self._tensor(tensor).Quantization().ScaleAsNumpy())
 
     def scale(self, tensor: int) -> float:
-        """The scale of a tensor that has one."""
+        """Return the scale of a tensor that has one."""
         return float(self.scales(tensor)[0])
 
     def zero_point(self, tensor: int) -> int:

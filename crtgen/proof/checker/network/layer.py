@@ -88,7 +88,7 @@ class Layer:
         return symbol if function is None else self.network.shared(self, i, function, symbol)
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
-        """The symbols that these outputs depend on."""
+        """Return the symbols that these outputs depend on."""
         raise NotImplementedError
 
     def proven_outputs(self) -> set[int]:

@@ -171,7 +171,7 @@ class LstmLayer(Layer):
         return (self.operator.inputs[_CELLS], self.operator.output)
 
     def operands(self) -> list[list[Value]]:
-        """The values of input, hidden state and cell state."""
+        """Return the values of input, hidden state and cell state."""
         inputs = self.operator.inputs
         return [self.network.values(inputs[i]) for i in (0, _HIDDEN, _CELLS)]
 
@@ -182,13 +182,13 @@ class LstmLayer(Layer):
                 yield from (UnitTime(row, time, unit) for unit in range(self.units))
 
     def given(self, place: UnitTime) -> list[Value]:
-        """The elements of the input at a time."""
+        """Return the elements of the input at a time."""
         row, time, _ = place
         first = time * self.rows + row if self.time_first else row * self.times + time
         return self.network.values(self.operator.inputs[0])[first * self.depth :][: self.depth]
 
     def hidden_before(self, place: UnitTime) -> list[Value]:
-        """The hidden states that the gates of a place see."""
+        """Return the hidden states that the gates of a place see."""
         self.network.prepared(self)
         return [self.hidden[UnitTime(place.row, place.time - 1, unit)] for unit in range(self.units)]
 

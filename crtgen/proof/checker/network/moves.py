@@ -42,7 +42,7 @@ class Move(Layer):
         return values
 
     def array(self, which: int) -> Array:
-        """An input: its values in its shape."""
+        """Return an input: its values in its shape."""
         return self.network.array(self.operator.inputs[which])
 
     def numbers(self, which: int) -> list[int]:

@@ -161,7 +161,7 @@ class Network:
         return found
 
     def values(self, tensor: int) -> list[Value]:
-        """The symbols of a tensor, or numbers; its layer is prepared first."""
+        """Return the symbols of a tensor, or numbers; its layer is prepared first."""
         if tensor in self._given:
             return self._given[tensor]
         layer = self._made.get(tensor)
@@ -174,7 +174,7 @@ class Network:
         return self.prepared(layer)[first : first + self.file.size(tensor)]
 
     def prepared(self, layer: Layer) -> list[Value]:
-        """The values of all outputs of a layer."""
+        """Return the values of all outputs of a layer."""
         if layer.values is None:
             try:
                 layer.values = layer.prepare()
@@ -194,7 +194,7 @@ class Network:
         return found
 
     def proven_symbols(self) -> frozenset[Symbol]:
-        """The symbols of outputs that were proven."""
+        """Return the symbols of outputs that were proven."""
         found = ((layer.values or (), layer.proven_outputs()) for layer in self.layers)
         values = (values[i] for values, proven in found for i in proven if values)
         return frozenset(v for v in values if isinstance(v, Symbol))
@@ -210,7 +210,7 @@ class Network:
         return sum(self.file.size(t) for t in outputs[: outputs.index(tensor)])
 
     def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
-        """The values of a tensor, in its shape."""
+        """Return the values of a tensor, in its shape."""
         values = self.values(tensor)
         array = np.empty(len(values), object)
         array[:] = values

@@ -236,7 +236,7 @@ class OnnxFile:
         """Return None: constants are no tensors in these files."""
 
     def scale(self, tensor: int) -> Any:
-        """The scale of a quantised tensor, float32."""
+        """Return the scale of a quantised tensor, float32."""
         return np.float32(self._scales[tensor].scales[0])
 
     def zero_point(self, tensor: int) -> int:

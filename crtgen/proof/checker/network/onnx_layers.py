@@ -74,7 +74,7 @@ class RealInput(SumLayer, _Onnx):
 
     @staticmethod
     def ordered(k: Ints) -> Ints:
-        """The bits of the number at this place: 0 is at 0."""
+        """Return the bits of the number at this place: 0 is at 0."""
         return np.where(k >= 0, k, -(1 << 31) - k)
 
     def function(self, channel: Channel, acc: Ints) -> Any:

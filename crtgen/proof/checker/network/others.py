@@ -90,7 +90,7 @@ class SoftmaxLayer(Layer):
         return result
 
     def row_of(self, symbols: frozenset[Symbol]) -> int | None:
-        """The row that has these symbols, and no other."""
+        """Return the row that has these symbols, and no other."""
         for row in range(self.size // self.depth):
             if frozenset(self.inputs[row * self.depth : (row + 1) * self.depth]) == symbols:
                 return row
@@ -106,7 +106,7 @@ class SoftmaxLayer(Layer):
         return np.where(difference >= self.least, rounded_shift(self.power(difference), 12), 0)
 
     def scale_of(self, total: Ints) -> tuple[Any, Any]:
-        """The reciprocal of a sum in Q0, and by how much products with it are shifted."""
+        """Return the reciprocal of a sum in Q0, and by how much products with it are shifted."""
         headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
         shifted = ((total << headroom) & 0xFFFFFFFF) - (1 << 31)
         return reciprocal(shifted), 12 - headroom + 31 - 8

@@ -40,7 +40,7 @@ class LinearForm(NamedTuple):
     divisor: int = 1
 
     def over(self, divisor: int) -> "LinearForm":
-        """The line divided by a positive number."""
+        """Return the line divided by a positive number."""
         divisor *= self.divisor
         if self.constant % divisor or any(k % divisor for _, k in self.terms):
             return self._replace(divisor=divisor)
@@ -286,7 +286,7 @@ class RealNetwork(Uncompared):
         self.unbounded = self.unbounded or f"of {operator.name} none is known{why}"
 
     def values(self, tensor: int) -> list[Value]:
-        """The symbols of a tensor, or the integers of a constant."""
+        """Return the symbols of a tensor, or the integers of a constant."""
         if tensor not in self._given and self.file.type(tensor) == tflite.TensorType.FLOAT32:
             known = self.file.constant(tensor) is not None
             raise Refusal("a constant of float32" if known else "what is before it is not followed")

@@ -20,7 +20,7 @@ _BITS = 192
 
 
 def fingerprint(terms: Mapping[Symbol, int]) -> int:
-    """A random linear function of the coefficients, modulo 2^192.
+    """Return a random linear function of the coefficients, modulo 2^192.
 
     The numbers are drawn anew in each run. Two different sums with coefficients below 2^40 have the same
     fingerprint with a probability of at most 2^-152.
@@ -97,7 +97,7 @@ class SumLayer(Layer):
         return self.symbol(i, *self.ends(c), (c, base, factor, key))
 
     def ends(self, channel: Channel) -> tuple[int, int]:
-        """The least and the greatest output of a channel."""
+        """Return the least and the greatest output of a channel."""
         if channel not in self._ends:
             low, high = self.ranges[channel]
             tried = np.array((low, high)) if self.rises else np.arange(low, high + 1, dtype=np.int64)
@@ -137,7 +137,7 @@ def steps_of(function: Callable[[Ints], Any], low: int, high: int) -> Ints:
 
 
 def bounds_of(values: Iterable[Value]) -> tuple[Ints, Ints]:
-    """The least and the greatest value of each."""
+    """Return the least and the greatest value of each."""
     ends = [(v.low, v.high) if isinstance(v, Symbol) else (v, v) for v in values]
     low, high = np.array(ends, np.int64).reshape(-1, 2).T
     return low, high

@@ -146,6 +146,7 @@ REAL = (
     "stm32f746g_disco",
     "stm32vldiscovery",
     "xiao_rp2040",
+    "xiao_rp2350",
 )
 
 ONLY_ZEPHYR = ("mimxrt1050_evk",)

@@ -53,6 +53,7 @@ SVD = {
     "stm32f746g_disco": "STM32F7x6",
     "stm32vldiscovery": "STM32F100xx",
     "xiao_rp2040": "rp2040",
+    "xiao_rp2350": "RP2350",
 }
 """The SVD file of each board's chip, without its ending, as pyOCD, cmsis-svd-data or the maker call it."""
 

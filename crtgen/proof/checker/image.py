@@ -20,6 +20,7 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from elftools.elf.segments import Segment as ELFSegment
 
 from crtgen.base.child import run_to_end
 from crtgen.base.errors import ToolMissingError, UsageError
@@ -238,10 +239,15 @@ def _compare_sections(path: Path, elf: ELFFile, segments: Iterable[Segment]) -> 
 _WRITTEN = 2
 
 
+def _is_written(segment: ELFSegment) -> bool:
+    # What has no bytes in the file is for variables, too: LLD calls the section of a stack read-only.
+    return bool(segment["p_flags"] & _WRITTEN) or not segment["p_filesz"]
+
+
 def _segments(path: Path, elf: ELFFile) -> tuple[Segment, ...]:
     # Loaded segments by address. No two overlap, neither at their load addresses nor at their run addresses.
     found = [
-        Segment(s["p_vaddr"], s["p_paddr"], s["p_memsz"], bool(s["p_flags"] & _WRITTEN), s.data())
+        Segment(s["p_vaddr"], s["p_paddr"], s["p_memsz"], _is_written(s), s.data())
         for s in elf.iter_segments()
         if s["p_type"] == "PT_LOAD" and s["p_memsz"]
     ]

@@ -93,6 +93,14 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
     assert sum(most for _, most in functions.values()) < proof.instructions[1]
 
 
+@pytest.mark.qemu
+def test_an_image_by_clang_is_proven() -> None:
+    """LLD calls the segment of the stack read-only: it has no bytes in the file."""
+    image = api.load(DIGITS).compile("mps2_an386").generate("standalone").build(toolchain="zig")
+    proof = prove(image.path, DIGITS)
+    assert proof.is_proven, lines_of(proof)
+
+
 def test_a_store_beyond_the_frame_is_rejected(digits_on_m0plus: Path, tmp_path: Path) -> None:
     """The frames of callers are not the network's, also where the linker put the arena behind the stack."""
     image = read_image(digits_on_m0plus)

@@ -24,6 +24,7 @@ from crtgen.boards.energy import CR2032, Duty, Energy
 from crtgen.boards.families import family_of
 from crtgen.boards.known import (
     all_boards,
+    board_of,
     board_of_core,
     boards_that_fit,
     find_board,
@@ -71,6 +72,7 @@ __all__ = [
     "all_boards",
     "all_steps",
     "board_file",
+    "board_of",
     "board_of_core",
     "board_text",
     "boards_that_fit",

@@ -323,16 +323,21 @@ class Board:
         """True if an image can be flashed."""
         return self.flash_with is not None
 
-    def platform(self, wanted: str | None) -> str:
+    def platform(self, wanted: str | None, *, library: bool = False) -> str:
         """Return ``wanted``, or the board's first platform. Raises ``UsageError`` if the board does not have
         it.
+
+        A ``library`` for bare metal needs nothing of a board but its core.
         """
+        platforms = self.platforms
+        if library and not self.is_host:
+            platforms = tuple(dict.fromkeys(("baremetal", *platforms)))
         if wanted is None:
-            return self.platforms[0]
+            return platforms[0]
         if wanted not in PLATFORMS:
             raise UsageError(f"unknown platform {wanted}", hint=f"known: {', '.join(PLATFORMS)}")
-        if wanted not in self.platforms:
-            hint = f"it has {', '.join(self.platforms)}"
+        if wanted not in platforms:
+            hint = f"it has {', '.join(platforms)}"
             raise UsageError(f"the board has no platform {wanted}", where=self.name, hint=hint)
         return wanted
 

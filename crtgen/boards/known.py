@@ -16,11 +16,12 @@ from crtgen.base.errors import UsageError
 from crtgen.base.folder import current_folder
 from crtgen.base.resources import boards_dir
 from crtgen.boards.board import Board, ZephyrName
-from crtgen.boards.core import find_core
+from crtgen.boards.core import CORES, find_core
 from crtgen.boards.loader import load_board
 
 __all__ = [
     "all_boards",
+    "board_of",
     "board_of_core",
     "boards_that_fit",
     "find_board",
@@ -87,6 +88,11 @@ def is_own(board: Board) -> bool:
 def board_of_core(core: str) -> Board:
     """Return any board of Zephyr with that core: enough for a library, whose application knows the rest."""
     return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
+
+
+def board_of(name: str) -> Board:
+    """Return the board of that name; for the name of a core, any board with it."""
+    return board_of_core(name) if name in CORES else find_board(name)
 
 
 def stand_in(board: Board) -> Board | None:

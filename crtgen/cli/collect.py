@@ -11,7 +11,7 @@ from rich.console import Console
 
 from crtgen.base import files
 from crtgen.base.errors import LinkTimeoutError, UsageError
-from crtgen.boards import CORES, Board, board_of_core, find_board
+from crtgen.boards import board_of
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.compiler.codegen.module import ModelInfo
@@ -91,11 +91,6 @@ def _model(manifest: Manifest, name: str | None) -> ModelInfo:
     raise UsageError(f"the library has no model {name}", hint=f"it has {known}")
 
 
-def _board(name: str) -> Board:
-    # A library may be for a core, of which nobody knows a board.
-    return board_of_core(name) if name in CORES else find_board(name)
-
-
 def _logged(file: Path) -> Iterator[list[FieldLine]]:
     yield list(field_lines(files.read(file, "the log"))[0])
 
@@ -103,7 +98,7 @@ def _logged(file: Path) -> Iterator[list[FieldLine]]:
 def _received(board: str, port: str, baud: int | None, seconds: float) -> Iterator[list[FieldLine]]:
     # Whole lines, as they come.
     end, held = time.monotonic() + seconds, b""
-    with connect_board(_board(board), port, baud) as device:
+    with connect_board(board_of(board), port, baud) as device:
         while time.monotonic() < end:
             try:
                 held += device.stream.read(_TURN)

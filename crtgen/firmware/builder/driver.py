@@ -11,7 +11,7 @@ from pathlib import Path
 from crtgen.base import files
 from crtgen.base.child import Command
 from crtgen.base.errors import BuildError, UsageError
-from crtgen.boards import find_board
+from crtgen.boards import board_of
 from crtgen.firmware.builder.failure import explain_failure
 from crtgen.firmware.builder.folder import own_build
 from crtgen.firmware.builder.formats import write_formats
@@ -74,7 +74,7 @@ def build_project(
         if not path.is_file():
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
         if path.suffix == ".elf":
-            write_formats(path, find_board(manifest.board))
+            write_formats(path, board_of(manifest.board))
         elif manifest.platform == "baremetal" and run.toolchain.name == "gcc":
             run.link_models(path)
         return BuiltImage(path, root, manifest)
@@ -186,7 +186,7 @@ class BuildRun:
         made = self.build / MODELS_IMAGE
         made.unlink(missing_ok=True)
         roots = [f"-Wl,-u,{model.name}_run" for model in self.manifest.models]
-        flags = [*find_board(self.manifest.board).core.gcc_flags, "-nostartfiles", "-Wl,--gc-sections"]
+        flags = [*board_of(self.manifest.board).core.gcc_flags, "-nostartfiles", "-Wl,--gc-sections"]
         flags += ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-warn-mismatch", *roots]
         flags += [f"-Wl,-e,{self.manifest.models[0].name}_run", str(library), "-lm", "-o", str(made)]
         status, output = follow(

@@ -67,7 +67,8 @@ class FirmwareRequest:
     resident: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        platform = self.board.platform(self.options.platform or None)
+        is_library = self.options.type == "library"
+        platform = self.board.platform(self.options.platform or None, library=is_library)
         object.__setattr__(self, "options", replace(self._sized(self.options), platform=platform))
         if self.type not in TYPES:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")

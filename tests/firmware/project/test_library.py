@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import crtgen
+from crtgen.boards import board_of_core
 from tests.support import ROOT, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -245,3 +246,15 @@ def test_a_library_says_its_stack() -> None:
     assert stack.path[0].name == "digits_run"
     own, linked = ({frame.name: frame.total for frame in each.frames} for each in (stack, whole))
     assert stack.worst >= own["digits_compute"] == linked["digits_compute"] > 0
+
+
+@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m4", "cortex-m55"])
+def test_a_library_for_a_core_builds_with_cmake_alone(tmp_path: Path, core: str) -> None:
+    """Whoever has firmware and no listed board: no Zephyr unless it is asked for."""
+    require_tool("arm-none-eabi-gcc")
+    compiled = crtgen.load(ROOT / "demo" / "digits.tflite").compile(board_of_core(core))
+    extracted = compiled.generate("library").extract(tmp_path / "lib")
+    assert "add_subdirectory(digits)" in (tmp_path / "lib" / "README.md").read_text()
+    assert extracted.build().size.sizes.text
+    zephyr = compiled.generate("library", platform="zephyr").extract(tmp_path / "zephyr")
+    assert "find_package(Zephyr)" in (zephyr.directory / "README.md").read_text()

@@ -92,7 +92,7 @@ class Compiled:
 
     @property
     def as_it_is(self) -> "Compiled":
-        """The same models, of which ``placed`` moves no constants any more."""
+        """A copy of which ``placed`` moves no constants."""
         return replace(self, resident=tuple({} for _ in self.plans))
 
     @property

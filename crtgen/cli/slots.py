@@ -42,7 +42,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say what a device has in its slots.
+    """Say what a device has in its slots, confirm it or go back.
 
     Models, versions, which one runs and whether it is on trial. --board knows the slots' names.
     """

@@ -27,7 +27,7 @@ Growth needs a reason.
 SLOT_TEXT = 1152
 """The same of what opens a model in a slot, of which reading with care takes a hundred."""
 
-OPTIONAL = ("crt_slot", "crt_record", "crt_drift", "crt_cores")
+OPTIONAL = ("crt_field", "crt_slot", "crt_record", "crt_drift", "crt_cores")
 """What only some images have begins with these."""
 
 WORDS_OF_TWO_CORES = 16

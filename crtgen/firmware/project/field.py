@@ -1,4 +1,4 @@
-"""What a library needs in the field: black boxes, counts and slots, for a program with a main of its own.
+"""Parts of a library for the field: black boxes, counts and slots, for a program with a main of its own.
 
 The C files are copied into the library, so it needs no runtime. ``crt_config.h`` has the definitions with
 which they and the models are compiled; every framework finds it, even one that gives files no options.

@@ -31,7 +31,7 @@ _PLACES = ("~/.cache/arm/packs", "~/.arm/Packs", "~/.local/share/cmsis-pack-mana
 _LEVELS = ("subFamily", "device", "variant")
 _NAMES = {"family": "Dfamily", "subFamily": "DsubFamily", "device": "Dname", "variant": "Dvariant"}
 _NO_FPU, _DOUBLE = ("", "0", "NO_FPU"), "DP_FPU"
-# A printed name has so many letters at least, and differs by so many from a pack's.
+# Letters that a printed name has at least, and by how many it may differ from a pack's.
 _SHORTEST, _SUFFIX = 8, 5
 _NO_MVE = ("", "0", "NO_MVE")
 

@@ -31,7 +31,7 @@ def test_limits_are_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     drawn: list[DriftReference] = []
 
     def few(file: Path, info: ModelInfo, plan: Plan, layers: Sequence[str]) -> DriftReference:
-        """As the real one, by a hundred windows."""
+        """Draw limits as the real function does, from a hundred windows."""
         found = usual_runs(file, info, plan.graph)
         watched = usual_layers(info, plan, layers, found.inputs)
         drawn.append(make_reference(info, found.inputs, found.outputs, watched, windows=100))

@@ -17,10 +17,10 @@ from types import ModuleType
 import serial
 
 LOADED = (serial, subprocess)
-"""What takes its part of this system as it is imported."""
+"""Modules that read properties of this system when they are imported."""
 
 LOADED = (serial, subprocess)
-"""What takes its part of this system as it is imported."""
+"""Modules that read properties of this system when they are imported."""
 
 LACKING: Iterable[tuple[ModuleType, tuple[str, ...]]] = (
     (signal, ("SIGHUP", "SIGKILL", "SIGPIPE", "SIGALRM", "alarm", "pthread_sigmask")),

@@ -49,7 +49,8 @@ class Fit:
     ``report`` has its figures by plan, ``alone`` those of a standalone image, with the places of its parts.
     ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
     none, or none are needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory,
-    ``in_flash`` the cycles without that. ``in_ram``: so many bytes more RAM would save so many cycles more.
+    ``in_flash`` the cycles without that. ``in_ram`` are the bytes of RAM that are missing for all other
+    constants, and the cycles that these would save there.
     """
 
     board: Board

@@ -121,7 +121,7 @@ def test_others_lay_out_their_memory_themselves(kind: str, options: Any) -> None
 
 
 SIZED = {"pool": 4096, "stack": 4096}
-"""What would be smaller in an image for a smaller RAM."""
+"""Options whose defaults would be smaller for a smaller RAM."""
 
 
 def small(model: crtgen.Model, options: Mapping[str, Any], fields: Mapping[str, Any]) -> Board:
@@ -150,7 +150,7 @@ def small(model: crtgen.Model, options: Mapping[str, Any], fields: Mapping[str, 
     ],
 )
 def test_a_small_ram_is_filled_and_never_overfilled(options: Any, fields: Any) -> None:
-    """What an option takes of the RAM is known before the image is linked: the linker finds room for all."""
+    """The estimate knows the RAM that each option takes: the linker finds room for all."""
     model, options = crtgen.load(model_path("ad01_int8")), {**SIZED, **options}
     assert isinstance(model, crtgen.Model)
     compiled = model.compile(small(model, options, fields), **fields)

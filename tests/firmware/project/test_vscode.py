@@ -1,4 +1,4 @@
-"""What a project has for Visual Studio Code: its commands are run as the editor runs them."""
+"""A project's files for Visual Studio Code: their commands are run as the editor runs them."""
 
 import json
 import shlex

@@ -19,9 +19,6 @@ import serial
 LOADED = (serial, subprocess)
 """Modules that read properties of this system when they are imported."""
 
-LOADED = (serial, subprocess)
-"""Modules that read properties of this system when they are imported."""
-
 LACKING: Iterable[tuple[ModuleType, tuple[str, ...]]] = (
     (signal, ("SIGHUP", "SIGKILL", "SIGPIPE", "SIGALRM", "alarm", "pthread_sigmask")),
     (os, ("getuid", "geteuid", "getgid", "killpg", "setsid", "fork", "openpty", "pread", "memfd_create")),

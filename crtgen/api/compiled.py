@@ -102,8 +102,7 @@ class Compiled:
         for plan, memories in zip(self.plans, self.resident, strict=False):
             for step in plan.steps:
                 if (memory := memories.get(step.name)) is not None:
-                    nbytes = sum(const.nbytes for const in step.kernel.consts)
-                    found[memory] = found.get(memory, 0) + nbytes
+                    found[memory] = found.get(memory, 0) + step.kernel.cost.constants
         return found
 
     @property

@@ -179,7 +179,7 @@ def _notes(before: Plan, after: Plan, memories: Mapping[str, str]) -> Iterator[R
     times = {step.name: _cycles(step.kernel) for step in before.steps}
     for memory in dict.fromkeys(memories.values()):
         steps = [step for step in after.steps if memories.get(step.name) == memory]
-        nbytes = sum(const.nbytes for step in steps for const in step.kernel.consts)
+        nbytes = sum(step.kernel.cost.constants for step in steps)
         saved = sum(times[step.name] - _cycles(step.kernel) for step in steps)
         layers = f"{len(steps)} layer{'s' if len(steps) > 1 else ''}"
         text = f"constants of {layers}, {nbytes:,} bytes, are copied there at the start"

@@ -147,7 +147,7 @@ def _with_more(compiled: api.Compiled, placed: api.Compiled) -> tuple[int, int]:
     if "baremetal" not in request.board.platforms or "weights" in request.place:
         return 0, 0
     (best,) = place_constants(compiled.plans, request.target, [FreeMemory("ram", _ENDLESS)])
-    needs = sum(const.nbytes for s in best.plan.steps if s.name in best.memories for const in s.kernel.consts)
+    needs = sum(s.kernel.cost.constants for s in best.plan.steps if s.name in best.memories)
     cycles = [sum(s.kernel.cycles or 0 for s in plan.steps) for plan in (placed.plans[0], best.plan)]
     more = needs - sum(placed.resident_bytes.values())
     return (more, round(cycles[0] - cycles[1])) if more > 0 and cycles[1] < cycles[0] else (0, 0)

@@ -167,7 +167,7 @@ class Compiled:
             self.plans, request.target, [m for m in free if m.nbytes > 0], frozenset(tuned)
         )
         if not any(each.memories for each in found):
-            return self
+            return self.as_it_is  # nobody has to look again
         parts: list[Linkable] = []
         for each, part, pipeline in zip(found, self.parts, self.pipelines, strict=True):
             parts.append(part_of(each.plan, part.module.info.name, request, parts, pipeline))

@@ -22,11 +22,11 @@ from crtgen.base.errors import UsageError
 __all__ = [
     "LEFTOVER",
     "PICTURES",
-    "alone",
     "check_writable",
     "digest",
     "hold",
     "inside",
+    "locked",
     "make_directory",
     "opened",
     "opened_lock",
@@ -349,7 +349,7 @@ def hold(directory: Path, *, wait: bool = True) -> int | None:
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Lock a directory within the block, and wait for it first. A missing directory is not locked."""
     descriptor = hold(directory)
     try:

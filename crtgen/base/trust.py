@@ -151,7 +151,7 @@ def _key() -> bytes | None:
             return key
     try:
         files.make_directory(file.parent)
-        with files.alone(file.parent):
+        with files.locked(file.parent):
             if not file.is_file() or file.stat().st_size != _KEY_BYTES:
                 files.write(file, os.urandom(_KEY_BYTES), private=True)
             return file.read_bytes()

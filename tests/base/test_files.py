@@ -131,7 +131,7 @@ def test_without_locks_nothing_is_held_and_nothing_is_taken_for_abandoned(
     left.mkdir()
     os.utime(left, (0, 0))
     assert files.hold(tmp_path) is None
-    with files.alone(tmp_path), TemporaryFolder() as path:
+    with files.locked(tmp_path), TemporaryFolder() as path:
         assert path.is_dir()
     assert list(tmp_path.iterdir()) == [left]
 

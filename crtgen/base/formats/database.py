@@ -40,7 +40,7 @@ def open_database(path: Path, fill: Callable[[Connection], None]) -> Connection:
     Raises ``UsageError`` for links and journals, ``DatabaseError`` for what is no database.
     """
     _refuse_company(path)
-    with files.alone(path.parent):
+    with files.locked(path.parent):
         if not path.exists() or not path.stat().st_size:
             _make(path, fill)
     return _connected(path)

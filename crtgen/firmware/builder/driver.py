@@ -62,7 +62,7 @@ def build_project(
         raise UsageError(
             f"a library for {framework} is built there", where=str(root), hint=FRAMEWORKS[framework].use
         )
-    with files.alone(root / manifest.locked), own_build(root):
+    with files.locked(root / manifest.locked), own_build(root):
         _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)

@@ -80,7 +80,7 @@ class Project:
         A power cut, a full disk or a kill at any point leaves a directory into which the project can be
         generated again, with the same result.
         """
-        with files.alone(directory / self.manifest.locked):
+        with files.locked(directory / self.manifest.locked):
             return self._extract(directory, force)
 
     def _extract(self, directory: Path, force: bool) -> tuple[str, ...]:

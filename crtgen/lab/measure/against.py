@@ -76,11 +76,11 @@ def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[L
     return tuple(found)
 
 
-def _loss(node: Node, name: str, near: Array, real: Array) -> Loss:
-    error = np.subtract(near, real)
+def _loss(node: Node, name: str, quantised: Array, real: Array) -> Loss:
+    error = np.subtract(quantised, real)
     largest = float(np.abs(error).max())
     counts, _ = np.histogram(error, BINS, (-largest, largest) if largest else (-1.0, 1.0))
-    measure = (sqnr(real, near), largest, float(np.abs(real).max()), tuple(counts.tolist()))
+    measure = (sqnr(real, quantised), largest, float(np.abs(real).max()), tuple(counts.tolist()))
     return Loss(name, node.name, node.op.name, *measure)
 
 
@@ -170,10 +170,10 @@ def _next_activation(graph: Graph, name: str) -> Activation:
     )
 
 
-def sqnr(real: Array, near: Array) -> float:
+def sqnr(real: Array, quantised: Array) -> float:
     """Return the ratio of the signal to the error in decibels; infinite where both are equal."""
     wide = real.astype(np.float64)
-    signal, noise = float(np.linalg.norm(wide)), float(np.linalg.norm(wide - near.astype(np.float64)))
+    signal, noise = float(np.linalg.norm(wide)), float(np.linalg.norm(wide - quantised.astype(np.float64)))
     return 20 * math.log10(signal / noise) if signal and noise else math.inf if not noise else -math.inf
 
 

@@ -46,7 +46,7 @@ class FitChoice:
 class Fit:
     """A model on a board: its figures as a library, which are those in any firmware, and as a server.
 
-    ``report`` has its figures by plan, ``alone`` those of a standalone image, with the places of its parts.
+    ``report`` has its figures by plan, ``standalone`` those of a standalone image.
     ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
     none, or none are needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory,
     ``in_flash`` the cycles without that. ``in_ram`` are the bytes of RAM that are missing for all other
@@ -56,7 +56,7 @@ class Fit:
     board: Board
     report: Report
     library: Footprint
-    alone: Footprint
+    standalone: Footprint
     server: Footprint
     advice: str = ""
     server_advice: str = ""
@@ -67,10 +67,10 @@ class Fit:
     @property
     def short(self) -> dict[str, int]:
         """Bytes that memories of the board lack for the library, by memory."""
-        needs = dict(self.alone.memories)
+        needs = dict(self.standalone.memories)
         if needs:  # what is around the model in a standalone image is no part of it
-            needs[self.board.code] -= self.alone.flash - self.library.flash
-            needs[self.board.data] -= self.alone.ram + self.alone.stack - self.library.ram
+            needs[self.board.code] -= self.standalone.flash - self.library.flash
+            needs[self.board.data] -= self.standalone.ram + self.standalone.stack - self.library.ram
         return _short(self.board, needs)
 
     @property

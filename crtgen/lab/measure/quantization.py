@@ -122,8 +122,8 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
             if joins := {part.concat for part in lost if part.concat}:
                 _quantized(plain, prepared, made, cases, joins)
                 wholes = _outputs(made, cases)
-            real, near = (np.asarray(next(iter(each.values())), np.float64) for each in (floats, wholes))
-            found = _compared(real, near, _layers(prepared, made, cases, folder), lost)
+            real, quantised = (np.asarray(next(iter(each.values())), np.float64) for each in (floats, wholes))
+            found = _compared(real, quantised, _layers(prepared, made, cases, folder), lost)
         except Exception as error:  # ONNX Runtime has exceptions of its own for what it does not take
             reason = " ".join(str(error).split())[:300]
             raise UsageError(
@@ -325,33 +325,37 @@ def _lost(prepared: Path, floats: Mapping[str, Array], wholes: Mapping[str, Arra
     producers = {name: node for node in onnx.load(prepared).graph.node for name in node.output}
     found: list[LostPart] = []
     for name, real in floats.items():
-        near = wholes.get(name)
-        if real.dtype.kind == "f" and near is not None and near.shape == real.shape:
+        quantised = wholes.get(name)
+        if real.dtype.kind == "f" and quantised is not None and quantised.shape == real.shape:
             concat = _concat_of(name, producers)
-            found += (replace(part, output=name, concat=concat) for part in _lost_places(real, near))
+            found += (replace(part, output=name, concat=concat) for part in _lost_places(real, quantised))
     return tuple(found)
 
 
-def _lost_places(real: Array, near: Array) -> list[LostPart]:
+def _lost_places(real: Array, quantised: Array) -> list[LostPart]:
     # The lost places along the first axis that has both lost ones and others.
     for axis in range(1, real.ndim):
         length = real.shape[axis]
         if not 2 <= length <= _MOST_PLACES:
             continue
-        bad = [n for n in range(length) if _is_lost(np.take(real, n, axis), np.take(near, n, axis))]
+        bad = [n for n in range(length) if _is_lost(np.take(real, n, axis), np.take(quantised, n, axis))]
         if 0 < len(bad) < length:
             runs = np.split(bad, np.flatnonzero(np.diff(bad) > 1) + 1)
-            return [_part(real, near, axis - 1, int(run[0]), int(run[-1]) + 1) for run in runs]
+            return [_part(real, quantised, axis - 1, int(run[0]), int(run[-1]) + 1) for run in runs]
     return []
 
 
-def _is_lost(real: Array, near: Array) -> bool:
-    return bool(np.unique(real).size >= 4 * _FEW and np.unique(near).size <= _FEW and sqnr(real, near) < _BAD)
+def _is_lost(real: Array, quantised: Array) -> bool:
+    return bool(
+        np.unique(real).size >= 4 * _FEW
+        and np.unique(quantised).size <= _FEW
+        and sqnr(real, quantised) < _BAD
+    )
 
 
-def _part(real: Array, near: Array, axis: int, first: int, end: int) -> LostPart:
+def _part(real: Array, quantised: Array, axis: int, first: int, end: int) -> LostPart:
     places = range(first, end)
-    both = np.take(real, places, axis + 1), np.take(near, places, axis + 1)
+    both = np.take(real, places, axis + 1), np.take(quantised, places, axis + 1)
     return LostPart("", axis, first, end, real.shape[axis + 1], np.unique(both[1]).size, sqnr(*both), "")
 
 
@@ -364,13 +368,13 @@ def _concat_of(name: str, producers: Mapping[str, Any]) -> str:
 
 
 def _compared(
-    real: _Doubles, near: _Doubles, layers: tuple[LayerError, ...], lost: tuple[LostPart, ...]
+    real: _Doubles, quantised: _Doubles, layers: tuple[LayerError, ...], lost: tuple[LostPart, ...]
 ) -> Quantised:
     # The agreement of the first outputs, ``[cases, ...]``.
     largest = float(np.abs(real).max()) or 1.0
-    same = sum(int(a.argmax() == b.argmax()) for a, b in zip(real, near, strict=True))
+    same = sum(int(a.argmax() == b.argmax()) for a, b in zip(real, quantised, strict=True))
     return Quantised(
-        len(real), sqnr(real, near), float(np.abs(real - near).max()) / largest, same, layers, lost
+        len(real), sqnr(real, quantised), float(np.abs(real - quantised).max()) / largest, same, layers, lost
     )
 
 
@@ -390,7 +394,7 @@ def _layers(
     errors = []
     for tensor, both in debug.create_activation_matching(outputs[1], outputs[0]).items():
         if tensor in producers and "float" in both:
-            real, near = (np.stack(list(both[key])) for key in ("float", "post_qdq"))
+            real, quantised = (np.stack(list(both[key])) for key in ("float", "post_qdq"))
             node = producers[tensor]
-            errors.append(LayerError(tensor, node.name, node.op_type, sqnr(real, near)))
+            errors.append(LayerError(tensor, node.name, node.op_type, sqnr(real, quantised)))
     return tuple(sorted(errors, key=lambda error: error.sqnr))

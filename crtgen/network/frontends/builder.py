@@ -30,7 +30,7 @@ from crtgen.network.frontends.naming import Names, identifier, layer_name
 from crtgen.network.frontends.refusals import NotConstant, NotFixed, Refusals, RefusedOperator
 from crtgen.network.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value, shape_text
 from crtgen.network.ops.cost import ask_for
-from crtgen.network.ops.scheme import SCHEMES, is_packed
+from crtgen.network.ops.scheme import SCHEMES, has_narrow_weights
 from crtgen.network.ops.shape import Identity, Reshape
 
 __all__ = [
@@ -459,7 +459,7 @@ class GraphBuilder:
 
     def _check(self, op: Op, sig: Signature) -> None:
         # ``RefusedOperator`` if the quantisation is none that the operator has.
-        weights = [v for v in sig.inputs[1:] if is_packed(sig.x, v)]
+        weights = [v for v in sig.inputs[1:] if has_narrow_weights(sig.x, v)]
         values = [v for v in (*sig.inputs, *sig.outputs) if v not in weights]
         if self.has_plain and not any(v.quant for v in values):
             return

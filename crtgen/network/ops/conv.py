@@ -179,8 +179,10 @@ def check_weights(inputs: Sequence[Value], channels: int) -> None:
     require_inputs(inputs, 3)
     x, w, bias = inputs
     scheme = scheme_of(x)
-    require(w.dtype in (scheme.weights, scheme.packed), f"weights of {w.dtype.value} on {x.dtype.value}")
-    if scheme.is_real and w.dtype is scheme.packed:
+    require(
+        w.dtype in (scheme.weights, scheme.narrow_weights), f"weights of {w.dtype.value} on {x.dtype.value}"
+    )
+    if scheme.is_real and w.dtype is scheme.narrow_weights:
         weight_scales(w, channels)
     biases = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     require(bias.dtype in biases, f"a bias of {bias.dtype.value} on {x.dtype.value}")

@@ -11,7 +11,17 @@ import numpy.typing as npt
 
 from crtgen.network.ir import Array, DType, Value
 
-__all__ = ["FLOAT32", "INT8", "INT16", "SCHEMES", "UINT8", "Scheme", "is_packed", "is_plain", "scheme_of"]
+__all__ = [
+    "FLOAT32",
+    "INT8",
+    "INT16",
+    "SCHEMES",
+    "UINT8",
+    "Scheme",
+    "has_narrow_weights",
+    "is_plain",
+    "scheme_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +29,8 @@ class Scheme:
     """A numeric scheme: types and range of stored values.
 
     ``activations``, ``weights`` and ``biases`` are the types of tensors, ``accumulators`` that of sums.
-    Weights may also be ``packed``, a narrower type. Values of a quantised scheme are integers from ``low`` to
-    ``high``, and results saturate; a float scheme has no limits.
+    Weights may also have the type ``narrow_weights``. Values of a quantised scheme are integers from ``low``
+    to ``high``, and results saturate; a float scheme has no limits.
     """
 
     name: str
@@ -28,7 +38,7 @@ class Scheme:
     weights: DType
     biases: DType
     accumulators: DType
-    packed: DType | None = None
+    narrow_weights: DType | None = None
 
     @property
     def is_real(self) -> bool:
@@ -88,9 +98,9 @@ def scheme_of(value: Value) -> Scheme:
     raise ValueError(f"{value.name} is {value.dtype.value}")
 
 
-def is_packed(x: Value, weights: Value) -> bool:
+def has_narrow_weights(x: Value, weights: Value) -> bool:
     """Return whether weights have the narrower type of the input's scheme."""
-    return any((s.activations, s.packed) == (x.dtype, weights.dtype) for s in SCHEMES)
+    return any((s.activations, s.narrow_weights) == (x.dtype, weights.dtype) for s in SCHEMES)
 
 
 def is_plain(value: Value) -> bool:

@@ -89,13 +89,13 @@ _windows = st.one_of(
 class Kind:
     """Layers of these operators, most of them int8, some float32; or all of the type ``only``.
 
-    ``packed``: with weights of four bits.
+    ``int4``: with weights of four bits.
     """
 
     operators: tuple[type[Op], ...]
     layers: st.SearchStrategy[Case]
     only: DType | None = None
-    packed: bool = False
+    int4: bool = False
 
 
 def _case(op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
@@ -524,7 +524,7 @@ KINDS = {
         )
         .map(_in_four_bits)
         .filter(_is_computed),
-        packed=True,
+        int4=True,
     ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, LookupSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),

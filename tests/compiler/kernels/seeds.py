@@ -86,7 +86,7 @@ def wanted(kind: str, core: str, optimize: str) -> list[str]:
 
 def _drawn(op: type[Op], kind: Kind) -> list[RegisteredDesign]:
     """The designs that layers of a kind are for: of its type, or of those that no other kind is for."""
-    entries = [e for e in registered(op) if not kind.packed or (e.packed and DType.INT8 in e.types)]
+    entries = [e for e in registered(op) if not kind.int4 or (e.narrow_weights and DType.INT8 in e.types)]
     if kind.only is not None:
         return [e for e in entries if not e.types or kind.only in e.types]
     elsewhere = {k.only for k in KINDS.values() if op in k.operators}

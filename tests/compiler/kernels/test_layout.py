@@ -26,7 +26,7 @@ def test_rows_without_numbers_are_groups_without_any() -> None:
 def test_the_last_group_of_channels_is_a_smaller_one() -> None:
     rows = np.arange(6, dtype=np.int8).reshape(3, 2)
     assert in_groups(rows, groups_of(3, 2)).tolist() == [0, 2, 1, 3, 4, 5]
-    assert in_groups(rows, groups_of(3, 2), packed=True).tolist() == [2 << 4, 1 | 3 << 4, 4, 5]
+    assert in_groups(rows, groups_of(3, 2), int4=True).tolist() == [2 << 4, 1 | 3 << 4, 4, 5]
 
 
 def test_biases_stand_before_the_weights_of_their_group() -> None:

@@ -12,7 +12,7 @@ from crtgen.network.ops.fixedpoint import Int64
 __all__ = ["depthwise_fields"]
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2), narrow_weights=True)
 def depthwise_fields(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Windows of three to seven columns whose sums fit; None for others, if inexact, and on an M0+."""
     return None if target.core.narrow else in_fields("base_depthwise_fields", op, sig, target, _form)

@@ -16,7 +16,7 @@ from crtgen.compiler.kernels.engine.layout import records, stream
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.window import WindowShape
 from crtgen.compiler.kernels.engine.words import Words, words
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import DepthwiseConv2d
 
@@ -75,7 +75,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
             Const.of("weights", weights.astype(np.int8), 1, "[tap][channel]"),
             Const.of("constants", numbers, 4, "per channel: start, requantisation"),
         )
-        return alone(_NAME, _narrow(Whole(taps, channels, unroll, form)), consts, inplace=True)
+        return single_routine(_NAME, _narrow(Whole(taps, channels, unroll, form)), consts, inplace=True)
     k = Whole(taps, channels, unroll, form)
 
     def some_channels(some: slice) -> Words:
@@ -83,7 +83,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
 
     each = 1 + (taps + k.padding) // 4 + form.constants
     note = "per channel: start, weights, requantisation"
-    return alone(_NAME, _wide(k), [stream(channels, each, some_channels, note)], inplace=True)
+    return single_routine(_NAME, _wide(k), [stream(channels, each, some_channels, note)], inplace=True)
 
 
 def _purpose(k: Whole) -> str:

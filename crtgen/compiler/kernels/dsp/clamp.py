@@ -7,7 +7,7 @@ from crtgen.compiler.kernels.arithmetic.requant import clamp_limits
 from crtgen.compiler.kernels.asm import Function, Routine
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops.activation import Relu
 
@@ -72,4 +72,4 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     low, high = clamp_limits(params.act_min, params.act_max)
     view = ClampView(sig.x.elements, low, high)
     routine = clamp_all(view)
-    return alone("dsp_clamp", routine, inplace=True)
+    return single_routine("dsp_clamp", routine, inplace=True)

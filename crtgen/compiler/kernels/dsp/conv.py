@@ -75,13 +75,13 @@ class DspConvView:
         return self.pixel_bytes - 2 * self.size
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """The matrix design for int8 and int16; None if inexact."""
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Convolution with weights that are copied to RAM first; None if flash never waits."""
     if target.constants is None or target.optimize == "size":
@@ -95,19 +95,19 @@ def conv_kernel(
     """Return the kernel of a convolution with this requantisation."""
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
-    packed = w.dtype is DType.INT4
-    return matrix_kernel(window_of(op, sig), params, weights, bias, target, packed, in_ram)
+    int4 = w.dtype is DType.INT4
+    return matrix_kernel(window_of(op, sig), params, weights, bias, target, int4, in_ram)
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """A depthwise convolution of one input channel is a convolution."""
     x, w, b = sig.inputs
     if x.shape[3] > 1:
         return None
     weights, bias = w.array().astype(np.int8).reshape(-1, w.shape[3]).T, b.array().astype(np.int64)
-    packed = w.dtype is DType.INT4
-    return matrix_kernel(window_of(op, sig), op.parameters(sig), weights, bias, target, packed)
+    int4 = w.dtype is DType.INT4
+    return matrix_kernel(window_of(op, sig), op.parameters(sig), weights, bias, target, int4)
 
 
 def matrix_kernel(
@@ -116,10 +116,10 @@ def matrix_kernel(
     weights: Int8,
     bias: Int64,
     target: Target,
-    packed: bool,
+    int4: bool,
     in_ram: bool = False,
 ) -> Kernel | None:
-    """The kernel for ``weights[O, inputs of a window]``, which have four bits if they are ``packed``.
+    """The kernel for ``weights[O, inputs of a window]``, of four bits with ``int4``.
 
     ``in_ram``: they are copied to RAM before.
 
@@ -135,7 +135,7 @@ def matrix_kernel(
         forms = (None,)
     elif target.code is not None:
         forms += _SHORTER
-    made = [_kernel_of(window, params, weights, bias, packed, form, in_ram) for form in forms]
+    made = [_kernel_of(window, params, weights, bias, int4, form, in_ram) for form in forms]
     found = [kernel for kernel in made if kernel is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -147,7 +147,7 @@ def _kernel_of(
     params: ConvParams,
     weights: Int8,
     bias: Int64,
-    packed: bool,
+    int4: bool,
     unrolling: Unrolling | None,
     in_ram: bool,
 ) -> Kernel | None:
@@ -156,7 +156,7 @@ def _kernel_of(
     walk = Walk.of(window, -params.input_offset)
     size = params.scheme.activations.itemsize
     packing = Packing.of(window, walk.rows.pitch if walk.rows else window.pitch, size)
-    first, *others = _forms(params, packed, shared)
+    first, *others = _forms(params, int4, shared)
     if unrolling is None:
         steps = -(-packing.steps // UNROLL) * UNROLL
     else:
@@ -171,9 +171,9 @@ def _kernel_of(
     return _kernel(layer, unrolling, in_ram) if unrolling else shared_kernel(layer)
 
 
-def _forms(params: ConvParams, packed: bool, shared: bool) -> tuple[Form, ...]:
+def _forms(params: ConvParams, int4: bool, shared: bool) -> tuple[Form, ...]:
     # Those that there may be, the best first; a form that layers share holds what it can.
-    if packed:
+    if int4:
         return (NIBBLES,)
     if params.scheme is INT16:
         return (BYTES,)

@@ -60,7 +60,9 @@ class DspDenseView:
         return self.whole * self.group_words
 
 
-@design(FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+@design(
+    FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True
+)
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Compute four outputs at a time for a single row, else use the matrix design; None if inexact or for one
     output.
@@ -79,29 +81,29 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
     weights, bias = by_output(w), b.array().astype(np.int64)
     outputs, depth = weights.shape
     rows = x.elements // depth
-    size, packed = x.dtype.itemsize, w.dtype is DType.INT4
+    size, int4 = x.dtype.itemsize, w.dtype is DType.INT4
     rescale = rescale_of(params, weights, bias)
-    if rows > 1 or outputs < _LANES or (packed and not _sums_fit(rescale, depth)):
+    if rows > 1 or outputs < _LANES or (int4 and not _sums_fit(rescale, depth)):
         line = WindowShape.line(rows, depth * size)
-        return matrix_kernel(line, params, weights, bias, target, packed)
+        return matrix_kernel(line, params, weights, bias, target, int4)
     folded = bias + params.input_offset * weights.sum(axis=1)
-    return row_of_sums(weights, folded, rescale, size, target, packed)
+    return row_of_sums(weights, folded, rescale, size, target, int4)
 
 
 def row_of_sums(
-    weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
+    weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, int4: bool = False
 ) -> Kernel | None:
     """Return the kernel of one row of inputs, ``size`` bytes each, times ``weights[O, K]``; sums begin with
     ``start``.
 
-    ``packed``: weights have four bits. None if inexact, or for fewer than four outputs.
+    ``int4``: weights have four bits. None if inexact, or for fewer than four outputs.
     """
     outputs, depth = weights.shape
     if outputs < _LANES:
         return None
     packing = Packing.of(WindowShape.line(1, depth * size), depth * size, size)
     steps, unroll = _unrolling(packing.steps, target.steps(_STEPS_WRITTEN_OUT[target.optimize]))
-    forms = _forms(packed, size, rescale)
+    forms = _forms(int4, size, rescale)
     streams = (_stream(form, weights, packing, steps, start, rescale) for form in forms)
     stream = next((stream for stream in streams if stream is not None), None)
     if stream is None:
@@ -128,9 +130,9 @@ def row_of_sums(
     )
 
 
-def _forms(packed: bool, size: int, rescale: Rescale) -> tuple[RowForm, ...]:
+def _forms(int4: bool, size: int, rescale: Rescale) -> tuple[RowForm, ...]:
     # Those that there may be, the best first.
-    if packed:
+    if int4:
         return (ROW_NIBBLES,)
     if size > 1:
         return (ROW_WIDE,)
@@ -156,7 +158,7 @@ class _DenseWeights:
 def _stream(
     form: RowForm, weights: Int8, packing: Packing, steps: int, start: Int64, rescale: Rescale
 ) -> _DenseWeights | None:
-    # The packed ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places.
+    # The int4 ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places.
     channels, shared = fours(len(weights)), rescale.uniform
     swapped = form is ROW_HALFWORDS and not _fits(weights, channels)
     if swapped:

@@ -47,7 +47,7 @@ class DspDepthwiseView:
     """Dimensions of a depthwise layer: ``pairs`` words per column, ``columns`` columns per channel.
 
     Inputs and outputs have ``size`` bytes. Of the ``seen`` columns, ``widened`` are written out as code that
-    widens them. ``packed``: weights have four bits.
+    widens them. ``int4``: weights have four bits.
     """
 
     images: int
@@ -70,7 +70,7 @@ class DspDepthwiseView:
     epilogue: DspEpilogue
     row: OutputRow
     single: OutputRow | None
-    packed: bool
+    int4: bool
 
     @property
     def routines(self) -> tuple[Routine, ...]:
@@ -87,9 +87,9 @@ class DspDepthwiseView:
 
     @property
     def channel(self) -> Channel:
-        compact = self.weight_words < (3 if self.packed else 4) + self.epilogue.constants
+        compact = self.weight_words < (3 if self.int4 else 4) + self.epilogue.constants
         return Channel(
-            self.stride, compact, self.out_row_bytes, self.epilogue, self.row, self.single, self.packed
+            self.stride, compact, self.out_row_bytes, self.epilogue, self.row, self.single, self.int4
         )
 
     @property
@@ -137,7 +137,7 @@ class DspDepthwiseView:
         return self.out_width * self.pixel_bytes
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """3x3 windows, strides 1 or 2, four channels or more; None for others, or if inexact."""
     _, w, b = sig.inputs
@@ -261,7 +261,7 @@ def _view(
         epilogue=epilogue,
         row=build.row(both=op.stride[0] == 1),
         single=build.row(both=False) if op.stride[0] == 1 and out_height % 2 else None,
-        packed=sig.inputs[1].dtype is DType.INT4,
+        int4=sig.inputs[1].dtype is DType.INT4,
     )
 
 

@@ -35,7 +35,7 @@ _UNROLL = {"speed": 16, "size": 8}  # taps of several rows written out
 _GAIN = 1 << GAIN_BITS
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Any window with four outputs or more that sees the image; None for others, or if inexact."""
     x, w, b = sig.inputs
@@ -64,7 +64,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     def pack() -> Words:
         start = words(gain * (bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]))
         constants = lanes.constants[0][groups].reshape(len(groups), -1)
-        if view.packed:
+        if view.int4:
             taps = _pack_nibbles(weights[groups].reshape(len(groups), CHANNELS, view.rows, -1))
         elif view.paired:
             rows = view.rows * len(view.taps)
@@ -122,7 +122,7 @@ def _view(
     expansion: Expansion | None,
     zero_point: int,
     epilogue: DspEpilogue,
-    packed: bool,
+    int4: bool,
     most: int,
 ) -> WindowedView:
     # At most ``most`` taps of several rows are written out.
@@ -134,7 +134,7 @@ def _view(
     fits = [n for n in range(1, rows + 1) if (n - 1) * row_step + reach <= FAR]
     whole = [n for n in fits if rows % n == 0]
     unroll = max(n for n in whole if n == 1 or n * columns <= most)
-    if epilogue.bits == 8 and not packed:
+    if epilogue.bits == 8 and not int4:
         some = (n for n in fits if rows >= 2 * n and (n + rows % n) * columns <= most)
         all_of_them = (n for n in fits if n == rows and n * columns <= most + most // 2)
         unroll = min((unroll, *some, *all_of_them), key=lambda n: _taken(rows, columns, n))
@@ -151,7 +151,7 @@ def _view(
         walk=walk,
         expansion=expansion,
         epilogue=epilogue,
-        packed=packed,
+        int4=int4,
         last=offsets(rows % unroll),
     )
 

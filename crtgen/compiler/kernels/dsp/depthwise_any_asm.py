@@ -40,7 +40,7 @@ class WindowedView:
 
     The ``last`` taps of a row follow at the same distances. Channels are in ``whole`` groups of four and, if
     ``rest``, one more group that ends at the last channel. Rows go through ``expansion`` unless they are
-    copied unchanged. Inputs and outputs have ``size`` bytes. ``packed``: weights have four bits.
+    copied unchanged. Inputs and outputs have ``size`` bytes. ``int4``: weights have four bits.
     """
 
     channels: int
@@ -51,13 +51,13 @@ class WindowedView:
     walk: Walk
     expansion: Expansion | None
     epilogue: DspEpilogue
-    packed: bool
+    int4: bool
     last: tuple[int, ...] = ()
 
     @property
     def paired(self) -> bool:
         """True if two taps are multiplied at once."""
-        return self.size == 1 and not self.packed
+        return self.size == 1 and not self.int4
 
     @property
     def whole(self) -> int:
@@ -85,7 +85,7 @@ class WindowedView:
     @property
     def tap_words(self) -> int:
         """Words of weights of four channels."""
-        each = self.rows * (-(-len(self.taps) // 2) if self.packed else 2 * len(self.taps))
+        each = self.rows * (-(-len(self.taps) // 2) if self.int4 else 2 * len(self.taps))
         return each + 2 * len(self.last)
 
     @property
@@ -100,7 +100,7 @@ class WindowedView:
 
 def one_pixel(k: WindowedView) -> Routine:
     """``pixel(x, weights, y, groups)``: ``groups`` groups of four channels of a pixel."""
-    return (_PairTaps if k.paired else _NibbleTaps if k.packed else _Taps).routine(k)
+    return (_PairTaps if k.paired else _NibbleTaps if k.int4 else _Taps).routine(k)
 
 
 class _Taps(Writer):
@@ -197,7 +197,7 @@ class _Taps(Writer):
         multiplier, constant, shift, spare = words[:4]
         for total in self.sums:
             f("ldm", f"{self.weights}!", listed(words[: epilogue.constants]))
-            right, gain = epilogue.shifts[0] if epilogue.shifts else shift, GAIN_BITS if self.k.packed else 0
+            right, gain = epilogue.shifts[0] if epilogue.shifts else shift, GAIN_BITS if self.k.int4 else 0
             requantise(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
         clamp(f, epilogue, self.sums, words)
 

@@ -144,7 +144,7 @@ class Channel:
     """One channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, otherwise one.
 
     ``single``: one more row is left over. ``compact``: the weights' words also hold a constant of the
-    requantisation. Output rows are ``out_row_bytes`` apart. ``packed``: weights have four bits, and sums are
+    requantisation. Output rows are ``out_row_bytes`` apart. ``int4``: weights have four bits, and sums are
     16 times too large.
     """
 
@@ -154,7 +154,7 @@ class Channel:
     epilogue: DspEpilogue
     row: OutputRow
     single: OutputRow | None
-    packed: bool
+    int4: bool
 
     @property
     def rows_per_pass(self) -> int:
@@ -217,7 +217,7 @@ class DspDepthwiseWriter(Writer):
         # Three words of weights to six of two, and the requantisation to the stack.
         f, k = self.f, self.k
         packed = self.sums[:3]
-        f("ldm", f"{self.stream}!", listed(packed[:2] if k.packed else packed))
+        f("ldm", f"{self.stream}!", listed(packed[:2] if k.int4 else packed))
         start, multiplier, constant, shift = self.weights[:4]
         each = () if k.epilogue.shifts else (shift,)
         if k.compact:
@@ -226,7 +226,7 @@ class DspDepthwiseWriter(Writer):
         else:
             f("ldm", self.stream, listed((start, multiplier, constant, *each)))
         f("stm", "sp", listed((start, multiplier, constant, *each)))
-        if k.packed:
+        if k.int4:
             self._bytes()
         for number, word in enumerate(packed):
             if k.stride == 1:
@@ -238,7 +238,7 @@ class DspDepthwiseWriter(Writer):
     def _constant(self, constant: str) -> None:
         # From the weights' last bytes, or from the second word of those of four bits.
         f, spare = self.f, self.sums[3]
-        if self.k.packed:
+        if self.k.int4:
             f("asr", constant, self.sums[1], "#8")
             return
         f("lsr", constant, self.sums[0], "#24")
@@ -326,7 +326,7 @@ class DspDepthwiseWriter(Writer):
         f("ldr", multiplier, _MULTIPLIER)
         for total in sums:
             f("ldr", constant, _CONSTANT)
-            f("asr" if self.k.packed else "lsl", total, total, "#3" if self.k.packed else "#1")
+            f("asr" if self.k.int4 else "lsl", total, total, "#3" if self.k.int4 else "#1")
             f("add", constant, constant, total, "asr #31")
             f("smmlar", total, total, multiplier, constant)
             if not epilogue.shifts:

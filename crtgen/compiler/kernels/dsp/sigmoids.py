@@ -12,7 +12,7 @@ from crtgen.compiler.kernels.asm import Function, Routine
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import Words, words
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import INT16, Logistic, Tanh
 from crtgen.network.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
@@ -31,7 +31,7 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     routine = _sigmoids(sig.x.elements, p, logistic, 2 if target.optimize == "size" else 4)
     note = "slope << 22 | height at 0, for each place of 65536 / (1 + exp(-i / 24))"
     lines = Const.of("lines", sigmoid_lines(logistic), 4, note)
-    return alone(f"dsp {op.name}", routine, [lines], inplace=True)
+    return single_routine(f"dsp {op.name}", routine, [lines], inplace=True)
 
 
 def sigmoid_lines(logistic: bool) -> Words:

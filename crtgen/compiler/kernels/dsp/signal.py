@@ -5,7 +5,6 @@ import numpy as np
 from crtgen.compiler.kernels.asm import LISTED, Function, Routine, listed
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
-from crtgen.compiler.kernels.shared.alone import alone
 from crtgen.compiler.kernels.shared.signal_asm import (
     Bank,
     BankWeights,
@@ -15,6 +14,7 @@ from crtgen.compiler.kernels.shared.signal_asm import (
     store_shift,
     window_function,
 )
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import Signature
 from crtgen.network.ops.signal import FftAutoScale, FilterBank, SpectrumEnergy, Window
 
@@ -52,7 +52,7 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel | None:
             f("ldr", weights, f.kept[2])
         f.rounds("samples", period // 2, _WORDS, products)
     table = Const.of("weights", sig.inputs[1].array(), 4)
-    return alone("dsp window", f.done(), [table], inplace=True)
+    return single_routine("dsp window", f.done(), [table], inplace=True)
 
 
 @design(FftAutoScale, needs="dsp")
@@ -88,7 +88,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | Non
         f("stm", f"{y}!", listed(samples[:words]))
 
     f.rounds("shifted", sig.x.elements // 2, _WORDS, shifted)
-    return alone("dsp auto scale", f.done(), inplace=True)
+    return single_routine("dsp auto scale", f.done(), inplace=True)
 
 
 def _shift_of(f: Function, numbers: tuple[str, str, str], bits: str) -> None:
@@ -136,7 +136,7 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
     f.advance(x, 4 * op.start)
     f.rounds("squares", op.end - op.start, _WORDS, squares)
     zeros(sig.y.elements - op.end)
-    return alone("dsp energy", f.done(), inplace=True)
+    return single_routine("dsp energy", f.done(), inplace=True)
 
 
 @design(FilterBank, needs="dsp", weights=(1, 2, 3, 4, 5))
@@ -149,7 +149,7 @@ def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel | None
     places = np.concatenate([np.arange(s, s + n) for s, n in zip(bank.starts, widths, strict=True)])
     both = np.stack([bank.weights[places], bank.unweights[places]], axis=1).astype(np.uint16)
     factors = Const.of("factors", both.ravel(), 2, "a weight, that of the next channel")
-    return alone(
+    return single_routine(
         "dsp filter bank",
         _filter_bank(op.channels),
         [bank.groups, factors],

@@ -42,14 +42,14 @@ def grouped(rows: Numbers, group: int, step: int = 1) -> Numbers:
     return ordered.reshape(groups, group * steps * step)
 
 
-def in_groups(rows: Array, groups: Sequence[ChannelGroup], packed: bool = False) -> Array:
-    """Reorder ``rows[O, K]`` group by group, each as ``[k][channel]``; ``packed``: two channels share a
+def in_groups(rows: Array, groups: Sequence[ChannelGroup], int4: bool = False) -> Array:
+    """Reorder ``rows[O, K]`` group by group, each as ``[k][channel]``; ``int4``: two channels share a
     byte.
     """
     parts, first = [], 0
     for channels, times in groups:
         part = grouped(rows[first : first + channels * times], channels)
-        parts.append(nibbles(part.reshape(-1, channels)).ravel() if packed else part.ravel())
+        parts.append(nibbles(part.reshape(-1, channels)).ravel() if int4 else part.ravel())
         first += channels * times
     return np.concatenate(parts)
 

@@ -16,7 +16,7 @@ from crtgen.compiler.kernels.engine.selection import choose
 from crtgen.compiler.level import Level, find_level
 from crtgen.network.ir import DType, Graph, Node, Op, Signature, Value, shape_text
 from crtgen.network.ops.control import ControlFlow
-from crtgen.network.ops.scheme import is_packed
+from crtgen.network.ops.scheme import has_narrow_weights
 
 __all__ = ["Design", "RegisteredDesign", "applicable", "design", "most_special", "registered", "select"]
 
@@ -36,7 +36,7 @@ class RegisteredDesign:
     needs: Feature | None
     weights: tuple[int, ...] | None
     to: DType | None
-    packed: bool
+    narrow_weights: bool
 
     def applies(self, sig: Signature, core: Core) -> bool:
         """Return whether types, constants and core meet the requirements; the design may still refuse the
@@ -46,7 +46,7 @@ class RegisteredDesign:
             return False
         if self.needs is not None and not getattr(core, self.needs):
             return False
-        if not self.packed and any(is_packed(sig.x, v) for v in sig.inputs[1:]):
+        if not self.narrow_weights and any(has_narrow_weights(sig.x, v) for v in sig.inputs[1:]):
             return False
         constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
         return self.weights is None or constant == self.weights
@@ -88,14 +88,14 @@ def design(
     needs: Feature | None = None,
     weights: tuple[int, ...] | None = (),
     to: DType | None = None,
-    packed: bool = False,
+    narrow_weights: bool = False,
 ) -> Callable[[_D], _D]:
     """Register a function as a design of the operators, or of all operators with a trait.
 
     ``types`` are the allowed element types of the first input, any if empty; the output has the same type, or
     ``to``. ``needs`` is a feature of the core. ``weights`` are the indices of the inputs that must be
-    constant, all others must not be; None accepts any. ``packed``: the design also accepts weights of the
-    scheme's narrower type.
+    constant, all others must not be; None accepts any. ``narrow_weights``: the design also accepts weights of
+    the scheme's narrower type.
 
     The function is called with (operator, signature, target), where the target's level is ``speed`` or
     ``size``. It returns a kernel, or None for shapes or values that it does not support.
@@ -103,7 +103,7 @@ def design(
 
     def register(function: _D) -> _D:
         for operator in operators:
-            entry = RegisteredDesign(function, types, needs, weights, to, packed)
+            entry = RegisteredDesign(function, types, needs, weights, to, narrow_weights)
             insort(_DESIGNS.setdefault(operator, []), entry, key=_module_of)
         return function
 

@@ -195,7 +195,7 @@ class MveConvView:
         return (self.micro.routine, *ring, *((self.gather.routine,) if self.gather else ()))
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), narrow_weights=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Convolution of int8 and int16; None if neither rows nor columns of outputs have two pixels, or if
     inexact.
@@ -227,23 +227,23 @@ def windows_kernel(
     bias: Int64,
     params: ConvParams,
     target: Target,
-    packed: bool = False,
+    int4: bool = False,
     at_once: int = 1,
 ) -> Kernel | None:
     """Return the kernel for ``weights[O, inputs of a window]``; None if no two outputs are adjacent, or if
     inexact.
 
-    ``packed``: weights have four bits.
+    ``int4``: weights have four bits.
     """
     if window.is_pointwise:
-        return matrix_of_pixels(window.pixels, weights, bias, params, target, packed, at_once)
+        return matrix_of_pixels(window.pixels, weights, bias, params, target, int4, at_once)
     size = params.scheme.activations.itemsize
     window = replace(as_row(window), channels=window.channels * size)
-    shares = target.optimize == "size" and size == 1 and not (packed or params.is_sum)
+    shares = target.optimize == "size" and size == 1 and not (int4 or params.is_sum)
     shared = shared_matrix(window, weights, bias, params) if shares else None
     if shared is not None:
         return shared if at_once == 1 else None
-    requant = requantise(params, weights, bias, packed)
+    requant = requantise(params, weights, bias, int4)
     if window.out_width < 2 or requant is None:
         return None
     most = target.steps(_WRITTEN_OUT[target.optimize])
@@ -264,14 +264,14 @@ def windows_kernel(
 
 
 def requantise(
-    params: ConvParams, weights: Int8 | Int64, bias: Int64, packed: bool = False
+    params: ConvParams, weights: Int8 | Int64, bias: Int64, int4: bool = False
 ) -> Requantisation | None:
     """Return the requantisation of ``weights[O, K]``, whose sums use raw inputs; None if inexact."""
     start = bias + params.input_offset * weights.sum(axis=1)
     found = requantisation(rescale_of(params, weights, bias), start)
-    if found is None or not packed:
+    if found is None or not int4:
         return found
-    return replace(found, packed=True) if sums_fit(weights) else None
+    return replace(found, int4=True) if sums_fit(weights) else None
 
 
 def matrix_of_pixels(
@@ -280,22 +280,22 @@ def matrix_of_pixels(
     bias: Int64,
     params: ConvParams,
     target: Target,
-    packed: bool = False,
+    int4: bool = False,
     at_once: int = 1,
 ) -> Kernel | None:
     """``pixels`` rows of inputs times ``weights[O, K]``; None for one row, for a huge one, or if inexact.
 
-    ``packed``: weights have four bits.
+    ``int4``: weights have four bits.
     """
     if pixels < 2:
         return None
     size = params.scheme.activations.itemsize
     outputs, depth = len(weights), weights.shape[1] * size
-    if target.optimize == "size" and size == 1 and not (packed or params.is_sum):
+    if target.optimize == "size" and size == 1 and not (int4 or params.is_sum):
         shared = shared_matrix(WindowShape.line(pixels, depth), weights, bias, params)
         if shared is not None:
             return shared if at_once == 1 else None
-    requant = requantise(params, weights, bias, packed)
+    requant = requantise(params, weights, bias, int4)
     if requant is None:
         return None
     most = target.steps(_WRITTEN_OUT[target.optimize])

@@ -18,7 +18,7 @@ from crtgen.compiler.kernels.mve.epilogue import MveEpilogue, Requantisation, ep
 from crtgen.compiler.kernels.mve.matrix import LOADS, PRODUCTS, STORES, WEIGHTS, contiguous, gather_sums
 from crtgen.compiler.kernels.mve.shared import shared_dense
 from crtgen.compiler.kernels.mve.stream import LANES, sixteenths, stream_const, sums_fit, unpack
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import INT8, Conv2d, ConvParams, FullyConnected
 from crtgen.network.ops.fixedpoint import Int8, Int64
@@ -34,7 +34,7 @@ class MveDenseView:
     bytes.
 
     ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more. If
-    ``tail`` is not 0, only that many bytes of the first vector count. ``packed``: weights have four bits.
+    ``tail`` is not 0, only that many bytes of the first vector count. ``int4``: weights have four bits.
     """
 
     size: int
@@ -45,7 +45,7 @@ class MveDenseView:
     unroll: int
     tail: int
     epilogue: MveEpilogue
-    packed: bool
+    int4: bool
 
     @property
     def ragged(self) -> bool:
@@ -86,7 +86,7 @@ class _MveDenseWriter(Writer):
             f("mov", self.inputs, self.x)
             self._multiply()
             vectors = [self.vector, self.vectors[0]][: k.at_once // 4]
-            if k.packed:
+            if k.int4:
                 sixteenths(f, self.sums)
             for number, q in enumerate(vectors):
                 gather_sums(f, q, self.sums[4 * number : 4 * number + 4])
@@ -124,13 +124,13 @@ class _MveDenseWriter(Writer):
         (weigh, step), product = WEIGHTS[size], f"{'vmladav' if first else 'vmladava'}.{PRODUCTS[size]}"
         for number, total in enumerate(self.sums):
             weights, other = self.vectors[number % 3], self.vectors[(number + 1) % 3]
-            if self.k.packed and number % 2:
+            if self.k.int4 and number % 2:
                 f(product, total, self.vector, self.vectors[(number - 1) % 3])
                 continue
             f(weigh, weights, f"[{self.weights}], {step}")
-            if self.k.packed:
+            if self.k.int4:
                 unpack(f, weights, other)
-            f(product, total, self.vector, other if self.k.packed else weights)
+            f(product, total, self.vector, other if self.k.int4 else weights)
 
     def _store(self, q: str) -> None:
         f, k = self.f, self.k
@@ -143,7 +143,9 @@ class _MveDenseWriter(Writer):
         f(STORES[size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * size}")
 
 
-@design(FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
+@design(
+    FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), narrow_weights=True
+)
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Fully connected layer of any size; None if inexact, or for a convolution whose window is not the whole
     image.
@@ -158,41 +160,41 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
     """
     x, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
-    rows, packed = x.elements // weights.shape[1], w.dtype is DType.INT4
+    rows, int4 = x.elements // weights.shape[1], w.dtype is DType.INT4
     if rows > 1:
-        return matrix_of_pixels(rows, weights, bias, params, target, packed)
-    if target.optimize == "size" and params.scheme is INT8 and not (packed or params.is_sum):
+        return matrix_of_pixels(rows, weights, bias, params, target, int4)
+    if target.optimize == "size" and params.scheme is INT8 and not (int4 or params.is_sum):
         shared = shared_dense(weights, bias, params)
         if shared is not None:
             return shared
     start, size = bias + params.input_offset * weights.sum(axis=1), x.dtype.itemsize
-    if packed and not sums_fit(weights):
+    if int4 and not sums_fit(weights):
         return None
-    made = row_of_sums(weights, start, rescale_of(params, weights, bias), size, target, packed)
+    made = row_of_sums(weights, start, rescale_of(params, weights, bias), size, target, int4)
     if made is None:
         return None
     routine, const = made
-    return alone(f"mve row {_at_once(len(weights))}", routine, [const])
+    return single_routine(f"mve row {_at_once(len(weights))}", routine, [const])
 
 
 def row_of_sums(
-    weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
+    weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, int4: bool = False
 ) -> tuple[Routine, Const] | None:
     """``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its weights.
 
-    Inputs have ``size`` bytes, weights that are ``packed`` four bits; sums begin with ``start``. None if
+    Inputs have ``size`` bytes, weights have four bits with ``int4``; sums begin with ``start``. None if
     inexact.
     """
     header, requant = shared_requantisation(rescale, start)
     if requant is None:
         return None
-    requant = replace(requant, packed=packed)
+    requant = replace(requant, int4=int4)
     outputs, depth = len(weights), weights.shape[1] * size
     at_once, vectors = _at_once(outputs), -(-depth // LANES)
     unroll = min(vectors, target.steps(_WRITTEN_OUT[target.optimize]))
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
-    view = MveDenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, packed)
+    view = MveDenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, int4)
     note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
     const = stream_const(weights, contiguous(depth), requant, at_once, note, header, size)
     return _MveDenseWriter.routine(view), const

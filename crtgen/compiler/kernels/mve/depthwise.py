@@ -14,7 +14,7 @@ from crtgen.compiler.kernels.engine.window import WindowShape, rows_lead
 from crtgen.compiler.kernels.mve.bytes import fill
 from crtgen.compiler.kernels.mve.conv import requantise, windows_kernel
 from crtgen.compiler.kernels.mve.epilogue import MveEpilogue
-from crtgen.compiler.kernels.mve.patch_weights import packed_patches, patches, requant_const
+from crtgen.compiler.kernels.mve.patch_weights import int4_patches, patches, requant_const
 from crtgen.compiler.kernels.mve.patches import (
     FAR_ADD,
     SIDE,
@@ -39,7 +39,7 @@ _MOST_BATCHES = 40
 _MOST_OFFSET = 65535
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), narrow_weights=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Depthwise convolution of int8; None for windows of more than four patches. One channel is a
     convolution.
@@ -51,15 +51,15 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     by_channel = weights.reshape(-1, window.channels * op.multiplier).T
     if window.channels == 1:
         return windows_kernel(window, by_channel.astype(np.int8), bias, params, target, w.dtype is DType.INT4)
-    packed = w.dtype is DType.INT4
-    if target.optimize == "size" and op.multiplier == 1 and not packed:
+    int4 = w.dtype is DType.INT4
+    if target.optimize == "size" and op.multiplier == 1 and not int4:
         shared = shared_depthwise(window, by_channel, bias, params)
         if shared is not None:
             return shared
     requant = requantise(params, by_channel, bias)
     if requant is None or requant.epilogue.left or requant.epilogue.some_whole:
         return None
-    view = _view(window, op.multiplier, -params.input_offset, requant.epilogue, packed)
+    view = _view(window, op.multiplier, -params.input_offset, requant.epilogue, int4)
     return patches_kernel("mve patches", view, weights, requant.constants) if view else None
 
 
@@ -71,7 +71,7 @@ def patches_kernel(name: str, view: PatchDepthwiseView, weights: Int64, constant
         template="mve/depthwise.c.j2",
         view=view,
         consts=(
-            packed_patches(weights, order) if view.packed else patches(weights, order),
+            int4_patches(weights, order) if view.int4 else patches(weights, order),
             requant_const(constants[:, order]),
         ),
         scratch=view.scratch,
@@ -83,7 +83,7 @@ def patches_kernel(name: str, view: PatchDepthwiseView, weights: Int64, constant
 
 
 def _view(
-    window: WindowShape, multiplier: int, fill: int, epilogue: MveEpilogue, packed: bool
+    window: WindowShape, multiplier: int, fill: int, epilogue: MveEpilogue, int4: bool
 ) -> PatchDepthwiseView | None:
     unit = window.stride_y == window.stride_x == window.dilation_y == window.dilation_x == 1
     small = max(window.taps_y, window.taps_x) < SIDE
@@ -115,7 +115,7 @@ def _view(
         stepping=steps_on(batches),
         multiplier=multiplier,
         epilogue=epilogue,
-        packed=packed,
+        int4=int4,
     )
 
 

@@ -67,11 +67,11 @@ class MveEpilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
-    """An epilogue and its constants, ``int64[n, O]``. ``packed``: the weights before it have four bits."""
+    """An epilogue and its constants, ``int64[n, O]``. ``int4``: the weights before it have four bits."""
 
     epilogue: MveEpilogue
     constants: Int64
-    packed: bool = False
+    int4: bool = False
 
 
 def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:

@@ -29,7 +29,7 @@ _SCRATCH = 8192
 _MOST_OFFSET = 65535
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), narrow_weights=True)
 def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Several outputs in a row, and windows of at most 13 inputs where the stride is odd, 14 where it is 2.
 
@@ -57,7 +57,7 @@ def _patch(weights: Int64) -> Int64:
 
 
 def _view(
-    window: WindowShape, multiplier: int, fill: int, epilogue: MveEpilogue, packed: bool
+    window: WindowShape, multiplier: int, fill: int, epilogue: MveEpilogue, int4: bool
 ) -> PatchDepthwiseView | None:
     plane = plane_bytes(window, 1)
     step = _step(window, plane)
@@ -83,7 +83,7 @@ def _view(
         stepping=steps_on(batches),
         multiplier=multiplier,
         epilogue=epilogue,
-        packed=packed,
+        int4=int4,
     )
 
 

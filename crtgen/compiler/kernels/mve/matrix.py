@@ -82,7 +82,7 @@ class MicroRow:
 
     It has ``pointers`` pointers into a row; ``step`` bytes are between two pixels; with ``second``, one more
     points to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times
-    over ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four
+    over ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``int4``: weights have four
     bits. A round computes ``at_once`` groups of channels: with two, the requantisation of one and the sums of
     the other overlap, and the channels alternate, so that their outputs are next to each other in a vector.
     """
@@ -96,7 +96,7 @@ class MicroRow:
     unroll: int
     tail: int
     epilogue: MveEpilogue
-    packed: bool
+    int4: bool
     at_once: int = 1
 
     @property
@@ -112,7 +112,7 @@ class MicroRow:
     def pairs(self) -> bool:
         """True if a round can take two groups of channels: short ones, all with four channels."""
         short = not self.rounds and len(self.head) <= _SHORT
-        return short and not (self.ragged or self.packed or self.epilogue.is_sum or self.groups % 2)
+        return short and not (self.ragged or self.int4 or self.epilogue.is_sum or self.groups % 2)
 
     @property
     def size(self) -> int:
@@ -260,7 +260,7 @@ class _MatrixWriter(Writer):
         f(weigh, even, f"[{self.weights}], {far}")
         if not masked:
             f(operation, self.inputs[1], places[1])
-        if m.packed:
+        if m.int4:
             unpack(f, even, odd)
             self._channel(0, odd, first)
             self._channel(1, even, first)
@@ -299,7 +299,7 @@ class _MatrixWriter(Writer):
     def _gather(self) -> None:
         # The sums of four channels of both pixels to vectors.
         for q, sums in zip(self.inputs, self.sums, strict=True):
-            if self.m.packed:
+            if self.m.int4:
                 sixteenths(self.f, sums)
             gather_sums(self.f, q, sums)
 
@@ -348,7 +348,7 @@ def micro(
     ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
     behind the end of the only run must not be read.
     """
-    epilogue, packed = requant.epilogue, requant.packed
+    epilogue, int4 = requant.epilogue, requant.int4
     size = epilogue.size
     tail = runs[0].length % LANES if masked else 0
     vectors = sum(len(r.cuts()) for r in runs)
@@ -362,7 +362,7 @@ def micro(
     head = vectors % unroll or unroll
     loads = (Load(LOADS[size], 0, walk=tail or LANES), *(_walk(size),) * (head - 1))
     rounds = (vectors - head) // unroll
-    return MicroRow(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue, packed)
+    return MicroRow(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue, int4)
 
 
 def _indexed(
@@ -386,7 +386,7 @@ def _indexed(
             Load(operation, pointer, cut.start, ahead)
             for operation, (pointer, cut) in zip(operations, cuts, strict=True)
         )
-        return MicroRow(outputs, step, count, second, head, 0, 0, tail, epilogue, requant.packed)
+        return MicroRow(outputs, step, count, second, head, 0, 0, tail, epilogue, requant.int4)
     return None
 
 

@@ -10,7 +10,7 @@ from crtgen.compiler.kernels.mve.stream import LANES
 from crtgen.network.ir import Array
 from crtgen.network.ops.fixedpoint import Int64
 
-__all__ = ["packed_patches", "patches", "requant_const"]
+__all__ = ["int4_patches", "patches", "requant_const"]
 
 
 def patches(weights: Int64, order: Int64) -> Const:
@@ -23,7 +23,7 @@ def patches(weights: Int64, order: Int64) -> Const:
     return Const("weights", "uint32", (words,), pack, 8, "16 zeros; per channel: columns of four rows")
 
 
-def packed_patches(weights: Int64, order: Int64) -> Const:
+def int4_patches(weights: Int64, order: Int64) -> Const:
     """Pack patches of 4-bit weights, without leading zeros."""
 
     def pack() -> Words:

@@ -38,7 +38,7 @@ class PatchDepthwiseView:
     from each other. Parts of a row, which begin at the columns of ``parts``, have ``batches`` of outputs.
     Where a patch serves several outputs, ``moves`` are the bytes by which their weights are moved.
     ``stepping``: the address of a patch is a vector that steps on, else a core register and a vector.
-    ``packed``: weights have four bits.
+    ``int4``: weights have four bits.
     """
 
     window: WindowShape
@@ -55,7 +55,7 @@ class PatchDepthwiseView:
     stepping: bool
     multiplier: int
     epilogue: MveEpilogue
-    packed: bool
+    int4: bool
 
     @property
     def far(self) -> bool:
@@ -73,7 +73,7 @@ class PatchDepthwiseView:
 
     @property
     def channel_words(self) -> int:
-        return self.groups * LANES // (8 if self.packed else 4)
+        return self.groups * LANES // (8 if self.int4 else 4)
 
     @property
     def channels(self) -> int:
@@ -165,7 +165,7 @@ class PatchesWriter(Writer):
         patches, y, weights, requant = f.arguments
         f.free(patches, requant)
         self.weights = f.core("weights", ("r11",))
-        f("add", self.weights, weights, f"#{0 if k.packed else LANES}")
+        f("add", self.weights, weights, f"#{0 if k.int4 else LANES}")
         self.y = f.moved(y, "outputs", ODD)
         f.free(weights)
         self.patch = f.core("address of the patch", ODD)
@@ -209,7 +209,7 @@ class PatchesWriter(Writer):
         f("vdup.32", self.multiplier, factor)
         if k.far:
             f("ldr", self.weights, "[sp, #8]")
-        if k.packed:
+        if k.int4:
             self._unpack()
         elif k.moves:
             for vector, move in zip(self.vectors[1:], k.moves[1:], strict=False):

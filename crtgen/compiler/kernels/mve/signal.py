@@ -5,7 +5,6 @@ import numpy as np
 from crtgen.compiler.kernels.asm import EVEN, ODD, Routine
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
-from crtgen.compiler.kernels.shared.alone import alone
 from crtgen.compiler.kernels.shared.signal_asm import (
     Bank,
     BankWeights,
@@ -15,6 +14,7 @@ from crtgen.compiler.kernels.shared.signal_asm import (
     store_shift,
     window_function,
 )
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import Signature
 from crtgen.network.ops.signal import FftAutoScale, FilterBank, SpectrumEnergy, Window
 
@@ -52,7 +52,7 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
             for pointer in (x, y):
                 f.advance(pointer, -beyond)
     table = Const.of("weights", sig.inputs[1].array(), 4)
-    return alone("mve window", f.done(), [table], inplace=True)
+    return single_routine("mve window", f.done(), [table], inplace=True)
 
 
 @design(FftAutoScale, needs="mve")
@@ -72,7 +72,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
         f("vldrh.s16", a, f"[{x}], #{_VECTOR}")
         f("vshl.s16", a, at)
         f("vstrh.16", a, f"[{y}], #{_VECTOR}")
-    return alone("mve auto scale", f.done(), inplace=True)
+    return single_routine("mve auto scale", f.done(), inplace=True)
 
 
 @design(SpectrumEnergy, needs="mve")
@@ -94,7 +94,7 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
                     f("vmov.i32", b, "#0")
                 f("vstrw.32", b, f"[{y}], #{_VECTOR}")
             f.advance(y, -4 * (-count % _WORDS))
-    return alone("mve energy", f.done(), inplace=True)
+    return single_routine("mve energy", f.done(), inplace=True)
 
 
 @design(FilterBank, needs="mve", weights=(1, 2, 3, 4, 5))
@@ -111,7 +111,7 @@ def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel | None
         stream.append(both.reshape(2, vectors, _WORDS).transpose(1, 0, 2).ravel())
     note = "four weights, then four of the next channel"
     each = [-(-int(width) // _WORDS) for width in bank.widths]
-    return alone(
+    return single_routine(
         "mve filter bank",
         _filter_bank(op.channels),
         [bank.groups, Const.of("factors", np.concatenate(stream), 2, note)],

@@ -15,7 +15,7 @@ from crtgen.compiler.kernels.mve.elements import (
     unrolling,
     walk,
 )
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.compiler.kernels.shared.spectral_asm import (
     FrameWriter,
     bands_function,
@@ -44,7 +44,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     if rest:
         with f.predicated_loop("rest", 32, rest):
             taken.vector()
-    return alone("mve frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
+    return single_routine("mve frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
 class _HeliumFrame(FrameWriter):
@@ -140,7 +140,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
         f("vadd.f32", a, a, b)
         roots(1)
         f("vstmia", f"{y}!", f"{{{a}}}")
-    return alone("mve power", f.done(), inplace=True)
+    return single_routine("mve power", f.done(), inplace=True)
 
 
 @design(Bands, needs="mve", weights=(1, 2, 3))
@@ -155,7 +155,7 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
         Const.of("sums", table, 4, "of four: bytes to the first number, bytes of numbers, then weights"),
         Const.of("steps", steps, 2),
     )
-    return alone("mve bands", routine, consts, groups=len(groups), steps=float(steps.mean()))
+    return single_routine("mve bands", routine, consts, groups=len(groups), steps=float(steps.mean()))
 
 
 def _groups(sig: Signature) -> list[tuple[int, np.ndarray[tuple[int, ...], np.dtype[np.uint32]]]]:

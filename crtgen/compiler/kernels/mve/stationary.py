@@ -60,15 +60,15 @@ class StationaryView:
         return work
 
 
-@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
+@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), narrow_weights=True)
 def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Convolution of int8 for windows of up to 16 inputs; None if outputs are clamped or not re-encoded."""
     _, w, b = sig.inputs
-    weights, packed = by_output(w), w.dtype is DType.INT4
+    weights, int4 = by_output(w), w.dtype is DType.INT4
     if weights.shape[1] > LANES or target.optimize == "size":  # its code is of one layer
         return None
     params = op.parameters(sig)
-    requant = requantise(params, weights, b.array().astype(np.int64), packed)
+    requant = requantise(params, weights, b.array().astype(np.int64), int4)
     if requant is None:
         return None
     epilogue = requant.epilogue
@@ -76,7 +76,7 @@ def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         return None
     window = WindowShape.of(op, sig)
     outputs, depth = weights.shape
-    micro = Stationary(depth, outputs, epilogue.shift, _UNROLL, packed)
+    micro = Stationary(depth, outputs, epilogue.shift, _UNROLL, int4)
     stream = stream_const(weights, [StreamCut(0, depth)], requant, 4, "per four channels")
     if window.is_pointwise:
         return _neighbours(window, micro, stream)

@@ -17,14 +17,14 @@ _FAR = 127  # the greatest step of VSTRB
 class Stationary:
     """The micro-kernel: ``unroll`` pixels per round, whose inputs are ``pitch`` bytes apart.
 
-    ``packed``: weights have four bits.
+    ``int4``: weights have four bits.
     """
 
     pitch: int
     outputs: int
     shift: int
     unroll: int
-    packed: bool
+    int4: bool
 
     @property
     def pixel_bytes(self) -> int:
@@ -70,12 +70,12 @@ def chunk_of_pixels(k: Stationary) -> Routine:
     several = f.vectors("inputs, then sums", 2)
     f.number(left, k.outputs)
     with f.loop("four channels", -(-k.outputs // 4)) as again:
-        for vector in vectors[: 4 : 2 if k.packed else 1]:
+        for vector in vectors[: 4 : 2 if k.int4 else 1]:
             f("vldrw.u32", vector, f"[{weights}], #16")
         for number, vector in enumerate(vectors[4:], 1):
             f("vldrw.u32", vector, f"[{weights}, #{16 * number}]")
         f("add", weights, weights, "#48")
-        if k.packed:
+        if k.int4:
             for vector, other in (vectors[:2], vectors[2:4]):
                 f("vshl.i8", other, vector, "#4")
                 f("vshr.s8", other, other, "#4")

@@ -49,7 +49,7 @@ def stream_const(
     if at_once > 1:
         outputs = outputs.reshape(-1, channels, at_once).transpose(0, 2, 1).reshape(-1)
     groups, lanes = -(-len(weights) // channels), LANES // size
-    vectors = channels // 2 if requant.packed else channels
+    vectors = channels // 2 if requant.int4 else channels
     words = vectors * len(cuts) * lanes // 4 + channels * len(requant.constants)
 
     def some_groups(some: slice) -> Words:
@@ -57,7 +57,7 @@ def stream_const(
         part = replace(requant, constants=requant.constants[:, taken])
         return _pack_groups(weights[taken], cuts, part, channels, size)
 
-    at = None if requant.packed else (0, vectors * len(cuts) * lanes)
+    at = None if requant.int4 else (0, vectors * len(cuts) * lanes)
     return stream(groups, words, some_groups, note, header, align=8, weights=at)
 
 
@@ -70,7 +70,7 @@ def _pack_groups(
         start, length = cut.start // size, cut.length // size
         lying[:, number, :length] = weights[:, start : start + length]
     vectors = grouped(lying.reshape(len(weights), -1), channels, lanes)
-    if requant.packed:
+    if requant.int4:
         both = vectors.reshape(groups, len(cuts), channels // 2, 2, lanes)
         vectors = both[:, :, :, 0] << 4 | both[:, :, :, 1] & 15
     constants = np.pad(requant.constants.astype(np.int32), ((0, 0), (0, -len(weights) % channels)))

@@ -14,7 +14,7 @@ from crtgen.compiler.kernels.engine.window import WindowShape
 from crtgen.compiler.kernels.mve.channels import stream_of_channels
 from crtgen.compiler.kernels.mve.conv import requantise
 from crtgen.compiler.kernels.mve.epilogue import MveEpilogue, epilogue_words
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import DepthwiseConv2d
 from crtgen.network.ops.fixedpoint import Int64
@@ -127,7 +127,7 @@ def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     if requant is None:
         return None
     routine = _WholeWriter.routine(_Whole(taps, channels, requant.epilogue))
-    return alone("mve whole image", routine, [stream_of_channels(by_channel, requant)], inplace=True)
+    return single_routine("mve whole image", routine, [stream_of_channels(by_channel, requant)], inplace=True)
 
 
 def _fits(weights: Int64) -> bool:

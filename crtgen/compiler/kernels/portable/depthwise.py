@@ -29,7 +29,7 @@ __all__ = ["depthwise"]
 
 
 @design(DepthwiseConv2d, types=(DType.FLOAT32,), weights=(1, 2))
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), weights=(1, 2), narrow_weights=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
     return _kernel(op, sig, *_constants(op, sig))
@@ -63,7 +63,7 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
     lines, taps = g.batch * g.out_height, g.taps_y * g.taps_x
     tiles = lines * -(-g.out_width // tile)
     outputs = tiles * g.channels * view.multiplier
-    form = f"{'int4' if view.packed else sig.x.dtype.value} {tile}"
+    form = f"{'int4' if view.int4 else sig.x.dtype.value} {tile}"
     work = ring_work(Work(), view, sig.x.dtype.itemsize)
     work.block(f"{form} tile", tiles).block(f"{form} channel", tiles * g.channels, view.multiplier > 1)
     if view.unrolled:
@@ -76,14 +76,14 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
 
 
 def _ordered(sig: Signature) -> Const:
-    weights, packed = sig.inputs[1].array(), sig.inputs[1].dtype is DType.INT4
+    weights, int4 = sig.inputs[1].array(), sig.inputs[1].dtype is DType.INT4
     taps = weights.reshape(-1, weights.shape[3])
 
     def pack() -> Array:
-        return nibbles(taps.T) if packed else np.ascontiguousarray(taps.T)
+        return nibbles(taps.T) if int4 else np.ascontiguousarray(taps.T)
 
-    shape = (taps.shape[1], -(-len(taps) // 2) if packed else len(taps))
-    note = f"[output][tap]{', two in a byte' if packed else ''}"
+    shape = (taps.shape[1], -(-len(taps) // 2) if int4 else len(taps))
+    note = f"[output][tap]{', two in a byte' if int4 else ''}"
     return Const("weights", taps.dtype.name, shape, pack, 4, note)
 
 

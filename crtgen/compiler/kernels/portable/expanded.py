@@ -12,7 +12,7 @@ from crtgen.network.ops.conv import real_weights
 __all__ = ["expanded"]
 
 
-@design(Conv2d, DepthwiseConv2d, FullyConnected, types=(DType.FLOAT32,), weights=(1, 2), packed=True)
+@design(Conv2d, DepthwiseConv2d, FullyConnected, types=(DType.FLOAT32,), weights=(1, 2), narrow_weights=True)
 def expanded(op: Conv2d | DepthwiseConv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Return the fastest kernel on float32 weights: they take four times the flash, and are not converted at
     run time.

@@ -9,7 +9,7 @@ from crtgen.compiler.kernels.engine.elements import elements, stored
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.portable.pointwise import every_output
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import Quantize
 
@@ -38,7 +38,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
         return elements(sig, "flip", [stored(sig.y, f"a ^ {-_SIGN if sig.y.dtype is DType.INT8 else _SIGN}")])
     types = (sig.x.dtype.c_name, sig.y.dtype.c_name)
     routine = _flipped(sig.y.elements, types, target.steps(_UNROLL[target.optimize]))
-    return alone("flip words", routine, inplace=True)
+    return single_routine("flip words", routine, inplace=True)
 
 
 @lru_cache(maxsize=256)

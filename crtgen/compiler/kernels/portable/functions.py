@@ -154,7 +154,7 @@ def round_to(op: RoundTo, sig: Signature, target: Target) -> Kernel:
     return elements(sig, "round to", [*lines, result if kind.has_signed_zero else f"({result}) + 0.0f"])
 
 
-@design(QuantizeBy, weights=None, packed=True)
+@design(QuantizeBy, weights=None, narrow_weights=True)
 def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
     """Clamp before rounding, far enough outside of 16 bits."""
     limits = np.iinfo(sig.y.dtype.value)

@@ -40,7 +40,7 @@ class GemmView:
 
     ``unroll`` divides ``depth``. ``fused``: a product and its addition are one instruction, rounded once.
     ``window`` is how a pixel's ``depth`` inputs are gathered, None if they are contiguous; ``fill`` is the
-    byte that padding consists of. ``packed``: weights have four bits.
+    byte that padding consists of. ``int4``: weights have four bits.
     """
 
     epilogue: Epilogue
@@ -53,10 +53,10 @@ class GemmView:
     blocks: tuple[ChannelGroup, ...]
     window: WindowShape | None
     fill: int = 0
-    packed: bool = False
+    int4: bool = False
 
 
-@design(Conv2d, FullyConnected, types=_TYPES, weights=(1, 2), packed=True)
+@design(Conv2d, FullyConnected, types=_TYPES, weights=(1, 2), narrow_weights=True)
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Compute layers of any shape; None if float32 does not hold the bias in steps of the int8 weights."""
     return _kernel(op, sig, target, gathered_window(op, sig))
@@ -79,9 +79,9 @@ def _kernel(
     depth = sig.inputs[1].elements // outputs
     pixels = sig.y.elements // outputs
     tile = _tile(pixels, sig, target)
-    packed = sig.inputs[1].dtype is DType.INT4
+    int4 = sig.inputs[1].dtype is DType.INT4
     blocks = groups_of(outputs, _CHANNELS)
-    epilogue, consts = _constants(op, sig, blocks, packed)
+    epilogue, consts = _constants(op, sig, blocks, int4)
     fill = sig.x.quant.zero_point % 256 if sig.x.quant else 0
     unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
     view = GemmView(
@@ -95,7 +95,7 @@ def _kernel(
         blocks=blocks,
         window=window,
         fill=fill,
-        packed=packed,
+        int4=int4,
     )
     size = sig.x.dtype.itemsize
     return Kernel(
@@ -111,7 +111,7 @@ def _kernel(
 
 def _work(view: GemmView, sig: Signature) -> Work:
     tiles, tile = -(-view.pixels // view.tile), view.tile
-    kind = "int4" if view.packed else "hybrid" if view.epilogue.scaled else sig.x.dtype.value
+    kind = "int4" if view.int4 else "hybrid" if view.epilogue.scaled else sig.x.dtype.value
     kind += " fused" if view.fused else ""
     work, padding = Work().block(f"{kind} tile{' gathered' if view.window else ''}", tiles), _padding(view)
     for block in view.blocks:
@@ -174,17 +174,17 @@ def _tile(pixels: int, sig: Signature, target: Target) -> int:
 
 
 def _constants(
-    op: Conv2d | FullyConnected | Accumulate, sig: Signature, blocks: tuple[ChannelGroup, ...], packed: bool
+    op: Conv2d | FullyConnected | Accumulate, sig: Signature, blocks: tuple[ChannelGroup, ...], int4: bool
 ) -> tuple[Epilogue, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
     depth = weights.size // len(weights)
 
     def pack() -> Array:
-        return in_groups(weights.reshape(-1, depth), blocks, packed)
+        return in_groups(weights.reshape(-1, depth), blocks, int4)
 
-    size = depth * sum(b.times * (-(-b.channels // 2) if packed else b.channels) for b in blocks)
-    note = f"[output / 4][input][output % 4]{', two in a byte' if packed else ''}"
-    rows = WeightRows(1, size, 0, size) if weights.dtype == np.int8 and not packed else None
+    size = depth * sum(b.times * (-(-b.channels // 2) if int4 else b.channels) for b in blocks)
+    note = f"[output / 4][input][output % 4]{', two in a byte' if int4 else ''}"
+    rows = WeightRows(1, size, 0, size) if weights.dtype == np.int8 and not int4 else None
     ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note, rows)
     if isinstance(op, Accumulate):
         epilogue, start = sums(sig, op.zero_points(sig)[0], tuple(range(1, weights.ndim)))

@@ -1,6 +1,6 @@
 """Depthwise convolutions in fields of bits: four products in one multiplication of 32 by 32 bits.
 
-A channel of an image is packed into words of two neighbours, 21 bits apart, and its taps are, too; an SMLAL
+A channel of an image is int4 into words of two neighbours, 21 bits apart, and its taps are, too; an SMLAL
 then adds to the sums of two outputs (``fields_asm``). With a stride of 2 the even columns are rows of their
 own, and so are the odd ones.
 """
@@ -47,13 +47,13 @@ _WRITTEN_OUT = {"speed": 16, "size": 1}  # rows of a window up to which they are
 class FieldsView:
     """``window`` goes over images; a channel of one is in scratch as rows of ``channel.pitch`` words.
 
-    ``packed``: taps have four bits, and those of a word are in a byte.
+    ``int4``: taps have four bits, and those of a word are in a byte.
     """
 
     window: WindowShape
     zero_point: int
     channel: FieldOutputs
-    packed: bool
+    int4: bool
 
     @property
     def plane(self) -> int:
@@ -84,7 +84,7 @@ class FieldsView:
     def record(self) -> int:
         """Words of a channel in flash: taps, then the other constants."""
         taps = self.channel.tap_words
-        return -(-taps // (4 if self.packed else 2)) + self.channel.constants
+        return -(-taps // (4 if self.int4 else 2)) + self.channel.constants
 
     @property
     def rows_seen(self) -> int:
@@ -131,7 +131,7 @@ class FieldsView:
         """Routines: all outputs of a channel, its inputs by phases, and its taps if these are bytes."""
         taps = pack_rows(FieldRows(rows=1, pairs=self.channel.tap_words, step=1))
         phases = (routine for _, _, routine in self.phases)
-        return (outputs(self.channel), *phases, *(() if self.packed else (taps,)))
+        return (outputs(self.channel), *phases, *(() if self.int4 else (taps,)))
 
     @property
     def work(self) -> Work:
@@ -139,7 +139,7 @@ class FieldsView:
         times = g.batch * g.channels
         work = Work(times * Runs.sum(routine.runs() for routine in self.routines))
         work.block("channel", times).block("phase", times * g.stride_x, g.stride_x)
-        work.block("packed taps", times * self.channel.tap_words * self.packed, self.packed)
+        work.block("packed taps", times * self.channel.tap_words * self.int4, self.int4)
         return work.block("constant", times * self.channel.constants).block("fill", self.plane)
 
 
@@ -167,15 +167,15 @@ def in_fields(
         return None
     epilogue, start, constants = found
     taps = _taps(weights, window.stride_x, words_of_taps)
-    packed = w.dtype is DType.INT4
-    view = FieldsView(window, -params.input_offset, _channel(window, words_of_taps, epilogue, target), packed)
+    int4 = w.dtype is DType.INT4
+    view = FieldsView(window, -params.input_offset, _channel(window, words_of_taps, epilogue, target), int4)
     reach = 4 * view.channel.pitch * view.channel.rows
     if not _holds(taps) or reach > FAR or any(view.columns(p)[2] < 1 for p in range(window.stride_x)):
         return None
 
     def channels(some: slice) -> Words:
         numbers = taps[some].astype(np.int8)
-        return records(nibbles(numbers) if packed else numbers, words(start[some]), constants[some])
+        return records(nibbles(numbers) if int4 else numbers, words(start[some]), constants[some])
 
     note = "per channel: taps, start, requantisation"
     return Kernel(

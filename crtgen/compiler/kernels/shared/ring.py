@@ -32,7 +32,7 @@ class DepthwiseView:
     """``multiplier`` outputs per input channel, ``tile`` neighbours in a row at a time.
 
     The ring holds rows of ``ring_columns`` pixels; of each input row, ``copied`` pixels are read at all.
-    ``unrolled``: the sum over the taps is written out. ``packed``: weights have four bits.
+    ``unrolled``: the sum over the taps is written out. ``int4``: weights have four bits.
     """
 
     epilogue: Epilogue
@@ -44,7 +44,7 @@ class DepthwiseView:
     fill: int
     tile: int
     unrolled: bool
-    packed: bool
+    int4: bool
 
     @property
     def ring_elements(self) -> int:
@@ -147,7 +147,7 @@ def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, lies: boo
         fill=sig.x.quant.zero_point % 256 if sig.x.quant else 0,
         tile=_tile(window.out_width),
         unrolled=taps_y * taps_x <= _UNROLLED_TAPS,
-        packed=sig.inputs[1].dtype is DType.INT4,
+        int4=sig.inputs[1].dtype is DType.INT4,
     )
 
 

@@ -8,7 +8,7 @@ from crtgen.compiler.kernels.asm import Function, Routine, listed
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import bits_of
-from crtgen.compiler.kernels.shared.alone import alone
+from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.compiler.kernels.shared.spectral_asm import (
     FrameWriter,
     bands_function,
@@ -31,7 +31,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     made = _FpuFrame(f, op, sig)
     made.begin()
     f.rounds("samples", sig.y.elements, _STEP, made.samples)
-    return alone("vfp frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
+    return single_routine("vfp frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
 class _FpuFrame(FrameWriter):
@@ -113,7 +113,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
         f("vstmia", f"{y}!", listed(made[:count]))
 
     f.rounds("powers", sig.y.elements, _STEP, powers)
-    return alone("vfp power", f.done(), inplace=True)
+    return single_routine("vfp power", f.done(), inplace=True)
 
 
 @design(Bands, needs="vfp", weights=(1, 2, 3))
@@ -127,7 +127,9 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
         Const.of("places", table.ravel(), 2, "bytes to the first number, how many"),
     ]
     ones, twos, fours = (float(np.mean(n)) for n in (widths & 1, (widths >> 1) & 1, widths >> 2))
-    return alone("vfp bands", _bands(rows, sig.x.shape[-1], count), consts, ones=ones, twos=twos, fours=fours)
+    return single_routine(
+        "vfp bands", _bands(rows, sig.x.shape[-1], count), consts, ones=ones, twos=twos, fours=fours
+    )
 
 
 def _bands(rows: int, numbers: int, count: int) -> Routine:

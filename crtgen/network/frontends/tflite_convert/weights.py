@@ -110,7 +110,7 @@ def _weights(
     # The constants of a layer with weights and an optional bias behind them.
     x, w = layer.tensor(x_at), layer.tensor(at)
     scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
-    hybrid = scheme is FLOAT32 and w.dtype is FLOAT32.packed and w.quant is not None
+    hybrid = scheme is FLOAT32 and w.dtype is FLOAT32.narrow_weights and w.quant is not None
     if hybrid and w.quant is not None and any(w.quant.zero_points):
         w = _real(w, layer.constant(at, "weights"), w.quant)
     if scheme is None or not (w.dtype is scheme.weights or hybrid):
@@ -140,10 +140,10 @@ def _dtype(tensor: FileTensor, weights: Array, scheme: Scheme) -> DType:
     # Type of weights: 4-bit weights keep their type unless a zero point was subtracted.
     if scheme.is_real and tensor.dtype is not None:
         return tensor.dtype
-    if scheme.packed is None or tensor.type_name != scheme.packed.name or not weights.size:
+    if scheme.narrow_weights is None or tensor.type_name != scheme.narrow_weights.name or not weights.size:
         return scheme.weights
     numbers = weights.astype(np.int64)
-    return scheme.packed if numbers.min() >= -8 and numbers.max() < 8 else scheme.weights
+    return scheme.narrow_weights if numbers.min() >= -8 and numbers.max() < 8 else scheme.weights
 
 
 def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:

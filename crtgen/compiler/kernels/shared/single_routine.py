@@ -6,10 +6,10 @@ from crtgen.compiler.kernels.asm import Routine
 from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel
 
-__all__ = ["alone"]
+__all__ = ["single_routine"]
 
 
-def alone(
+def single_routine(
     design: str, routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float
 ) -> Kernel:
     """Return the kernel of a single routine. ``inplace``: the output may overwrite the input. ``rounds`` are

@@ -1,6 +1,5 @@
 """The documentation against the code: commands, options, links and figures."""
 
-import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 import typer
 
 from crtgen.cli.app import app
-from crtgen.compiler.kernels.dsp.copy import copy
 from crtgen.lab.measure.lock import read_lock
 from tests.support import ROOT
 from tools import commands as command_page
@@ -165,14 +163,6 @@ def test_decisions_are_numbered_without_holes() -> None:
     assert [page.name[:5] for page in pages] == [f"{i:04}-" for i in range(1, len(pages) + 1)]
     for number, page in enumerate(pages, start=1):
         assert page.read_text().startswith(f"# {number}. "), page.name
-
-
-def test_the_writer_that_is_explained_is_the_code() -> None:
-    """But for its docstring."""
-    page = (ROOT / "docs" / "kernels.md").read_text().partition("## A writer, line by line")[2]
-    shown = page.partition("```python\n")[2].partition("```")[0].splitlines()
-    code = inspect.getsource(copy.__wrapped__).splitlines()
-    assert shown == [line for line in code if not line.lstrip().startswith('"""')]
 
 
 def test_a_test_stands_behind_each_promise() -> None:

@@ -57,10 +57,9 @@ def picture() -> str:
     lines += ["```", ""]
     order = [f"crtgen.{wing}" for floor in house["crtgen"] for wing in floor]
     for package in sorted(house.keys() - {"crtgen"}, key=lambda name: _place(order, name)):
-        lines += [f"**`{package.replace('.', '/')}`**, each room may import those below it:", ""]
-        lines += ["| room | purpose |", "|---|---|"]
+        lines += [f"Rooms of `{package.replace('.', '/')}`:", ""]
         rooms = [room for floor in house[package] for room in floor]
-        lines += [f"| `{room}` | {purpose(f'{package}.{room}')} |" for room in rooms]
+        lines += [f"- `{room}`: {purpose(f'{package}.{room}')}" for room in rooms]
         lines.append("")
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """Copying rows in scratch, word by word: neither pointer has to be aligned.
 
-This is the shortest writer of assembly, so it is explained line by line. Longer ones are classes (``Writer``).
+This is the shortest writer of assembly, so it is explained line by line. Longer ones are classes: ``Writer``.
 """
 
 from functools import cache
@@ -18,7 +18,7 @@ def copy() -> Routine:
     # The parameters are C and arrive in r0, r1, r2. The purpose becomes the comment above the code.
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes, forwards.")
     to, source, left = f.arguments
-    # Four free registers, here r3 to r6. Generating fails if none is left, or if one is used that was not taken.
+    # Four free registers, here r3 to r6. Generating fails if none is left, or if one was used but not taken.
     words = f.cores("words", _AT_ONCE)
     few, odd, end = f.label("few"), f.label("odd"), f.label("end")
     block = 4 * _AT_ONCE
@@ -27,7 +27,7 @@ def copy() -> Routine:
     f("blt", few)
     # The second name counts the rounds: ``copy().runs(blocks=4, words=0, bytes=1)`` is a call of 65 bytes.
     with f.loop("blocks", "blocks") as again:
-        # The loop is Python's: it writes four LDR in a row, because a load behind a load takes a cycle less on M4.
+        # Python's loop writes four LDR in a row: a load behind a load takes a cycle less on M4.
         for word in words:
             f("ldr", word, f"[{source}], #4")
         for word in words:

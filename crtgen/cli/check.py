@@ -17,6 +17,7 @@ from crtgen.cli import options
 from crtgen.cli.groups import Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
+from crtgen.compiler.byoc import ETHOS_U
 from crtgen.lab.measure.evaluation import evaluate_here
 from crtgen.lab.measure.lock import (
     LOCK,
@@ -60,6 +61,13 @@ class _Job:
     after: LockEntry
     unproven: str = ""
     claimed: bool = False
+
+    @property
+    def npu(self) -> bool:
+        """True if layers are computed by an NPU, and its proof must be one of the others only."""
+        return self.settings.proven and any(
+            library.name == ETHOS_U for module in self.compiled.modules for library in module.libraries
+        )
 
     @property
     def is_new(self) -> bool:
@@ -121,7 +129,10 @@ def command(
                     "optimize": j.after.optimize,
                     "changed": j.is_new,
                     **({"locked_by": j.locked_by} if j.locked_by else {}),
-                    "proven": bool(j.after.proof and not j.claimed) if j.settings.proven else None,
+                    "proven": bool(j.after.proof and not j.claimed and not j.npu)
+                    if j.settings.proven
+                    else None,
+                    **({"proven_but_for_npu": bool(j.after.proof and not j.claimed)} if j.npu else {}),
                     **({"claimed": j.claimed} if j.settings.proven else {}),
                     **j.after.figures,
                     **j.after.quality,
@@ -177,7 +188,7 @@ def _proven(job: _Job, update: bool, prove_again: bool, say: api.Say) -> _Job:
         return replace(done, claimed=True)
     say(f"proving {after.model} on {compiled.board.name}")
     proof = prove_built(image, file, compiled.board, compiled.request.sliding)
-    if not proof.is_proven:
+    if not proof.holds:
         return replace(job, after=replace(after, proof=""), unproven="; ".join(lines_of(proof)))
     trust.made(own_proof(key))
     return done
@@ -229,7 +240,8 @@ def _proof(job: _Job) -> str:
     if job.claimed:
         return "CLAIMED: the lock says that it is proven, this computer did not prove it; --prove-again does"
     held = job.before is not None and job.before.proof == job.after.proof
-    return "proven, by the same proof as it was locked" if held else "proven"
+    what = "proven but for the layers on the NPU, which are trusted" if job.npu else "proven"
+    return f"{what}, by the same proof as it was locked" if held else what
 
 
 def _change(job: _Job, update: bool) -> str:

@@ -53,16 +53,12 @@ def command(
     """Check that the image computes the network, for every input.
 
     The exit code is 0 only if every byte of the result was followed to the network's output. Otherwise crtgen
-    looks for an input that shows a fault. docs/soundness.md says what is taken for given and what is trusted.
+    looks for an input that shows a fault. Layers on an NPU are trusted to crtgen's model of it, and named.
+    docs/soundness.md says what is taken for given and what is trusted.
     """
     with guarded(as_json, debug) as out:
         if compiling.cores > 1:
             raise UsageError("prove follows one core", hint="leave out --cores, also in crtgen.toml")
-        if compiling.npu:
-            raise UsageError(
-                "prove follows the code of the core; layers on the NPU are trusted to crtgen's model of it",
-                hint="leave out --npu, also in crtgen.toml, and verify the image with it",
-            )
         for file in filter(None, (header, counterexample)):
             writing.check_writable(file)
         with out.stage() as say:
@@ -77,7 +73,7 @@ def command(
             timing = timing_of(board) if board else UNKNOWN
             proof = prove(image, model, timing=timing, window=sliding, reach=reach)
             found = None
-            if proof.is_proven:
+            if proof.holds:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())
             elif not proof.network.uncompared and sliding is None:
@@ -88,18 +84,20 @@ def command(
         depth = depth_of(built, proof.model) if built else None
         more = {"counterexample": found.to_dict() if found else None, "stack_by_call_graph": depth}
         out.result({**as_dict(proof), **more}, lambda console: _print(console, proof, depth, found))
-        if not proof.is_proven:
+        if not proof.holds:
             raise typer.Exit(MismatchError.exit_code)
 
 
 def _print(console: Console, proof: Proof, depth: int | None, found: Refutation | None) -> None:
+    right = ("outputs", "checked", "needed", "on the NPU")
     rows = table(
-        "", "layer", "outputs", "checked", "needed", "missing", right=("outputs", "checked", "needed")
+        "", "layer", "outputs", "checked", "needed", "missing", *right[3:] * bool(proof.trusted), right=right
     )
     for layer in proof.layers:
         missing = f"{layer.missing:,}" if layer.needed else ""
         counts = (f"{n:,}" for n in (layer.outputs, layer.proven, layer.needed))
-        rows.add_row(str(layer.number), layer.operator, *counts, missing)
+        trusted = (f"{layer.trusted:,}",) * bool(proof.trusted)
+        rows.add_row(str(layer.number), layer.operator, *counts, missing, *trusted)
     console.print(rows)
     if proof.error is not None and proof.error.layers:
         _print_error(console, proof.error)

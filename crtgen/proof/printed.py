@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from crtgen.base.errors import UsageError
 from crtgen.proof.checker import (
     Error,
     Proof,
+    TrustedCall,
 )
 
 __all__ = ["as_dict", "functions_of", "lines_of", "worst_header"]
@@ -36,25 +38,28 @@ def lines_of(proof: Proof) -> list[str]:
     verdict, last = "checked", "each is the network's for every input"
     if proof.network.slides:
         last = "each is the network's on every window of every signal"
+    if proof.trusted and proof.holds:
+        verdict, last = "checked but for the NPU", f"{last} {_trusting(proof)}"
     if proof.network.uncompared and proof.reset.stopped:
         verdict, last = "not checked: reset", proof.reset.stopped
     elif proof.network.uncompared:
         verdict, last = "memory is checked", proof.network.uncompared
         if proof.error is not None:
             last += _error(proof.error, proof.outputs)
-    elif proof.is_computed and not proof.is_proven:
+    elif proof.is_computed and not proof.holds:
         verdict = "not checked: reset"
         last = f"each is the network's if the core is started as the function needs it; {proof.reset.stopped}"
-    elif not proof.is_proven:
+    elif not proof.holds:
         verdict, last = "not checked", "the rest is not"
         if proof.first_reason:
             last = f"the first that is not recognised: {proof.first_reason}"
     alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"
     return [
         *([] if "llvm" in proof.certificate else [alone]),
+        *(_call_of_npu(call) for call in proof.trusted),
         "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
-        f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
+        f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}{_without_npu(proof)}",
         f"constant time: {_constant_time(proof)}",
         f"reset: {_reset(proof)}",
         *([] if proof.reset.stopped else [f"interrupts: {_interrupts(proof)}"]),
@@ -67,10 +72,33 @@ def lines_of(proof: Proof) -> list[str]:
     ]
 
 
+def _trusting(proof: Proof) -> str:
+    # The condition of a verdict: what is trusted of the NPU.
+    layers = sum(len(call.layers) for call in proof.trusted)
+    calls = "its call" if len(proof.trusted) == 1 else f"its {len(proof.trusted)} calls"
+    which = "1 layer" if layers == 1 else f"{layers} layers"
+    return f"if the NPU computes the {which} of {calls} as crtgen's model of it does"
+
+
+def _call_of_npu(call: TrustedCall) -> str:
+    layers = ", ".join(f"{n} {name}" for n, name in zip(call.layers, call.operators, strict=True))
+    if not call.samples:
+        return f"NPU: an {call.npu}, whose outputs are not compared"
+    return (
+        f"NPU: an {call.npu} is trusted with {layers}; for {call.samples} random inputs crtgen's model of it "
+        "gives the network's values; so is its driver"
+    )
+
+
+def _without_npu(proof: Proof) -> str:
+    return ", without the NPU and its driver" if proof.trusted else ""
+
+
 def _constant_time(proof: Proof) -> str:
     if proof.varying:
         return f"no, {', '.join(proof.varying)} depends on an input"
-    return "no branch, no address and no duration of an instruction depends on an input"
+    npu = "; nothing is said of the NPU" if proof.trusted else ""
+    return f"no branch, no address and no duration of an instruction depends on an input{npu}"
 
 
 def _cycles(proof: Proof) -> str:
@@ -119,6 +147,8 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "model": proof.model,
         "architecture": proof.architecture,
         "proven": proof.is_proven,
+        "proven_but_for_npu": proof.holds if proof.trusted else None,
+        "trusted": [asdict(call) for call in proof.trusted],
         "outputs": proof.outputs,
         "outputs_proven": proof.outputs_proven,
         "stopped": proof.stopped or None,
@@ -143,7 +173,13 @@ def as_dict(proof: Proof) -> dict[str, Any]:
 
 
 def worst_header(proof: Proof) -> str:
-    """Return a C header with the worst case of a proven image."""
+    """Return a C header with the worst case of a proven image. Raises ``UsageError`` for one with an NPU."""
+    if proof.trusted:
+        raise UsageError(
+            "the worst case of the NPU's time is not known, so there is no header of it",
+            where=proof.model,
+            hint="leave out --header, or --npu",
+        )
     name = re.sub(r"\W", "_", proof.model).upper()
     figures = {"INSTRUCTIONS": proof.instructions[1], "STACK": proof.stack}
     if proof.cycles:

@@ -106,12 +106,6 @@ def test_an_npu_that_nobody_knows(tmp_path: Path) -> None:
     assert "ethos-u85-256 has other commands" in " ".join(result.output.split())
 
 
-def test_a_proof_is_of_the_core() -> None:
-    result = crtgen("prove", _DIGITS, *_NPU)
-    assert result.exit_code == 2
-    assert "trusted to crtgen's model" in " ".join(result.output.split())
-
-
 @pytest.mark.qemu
 def test_what_the_model_refuses_is_said_with_its_offset(tmp_path: Path) -> None:
     """In a project whose stream somebody edited."""

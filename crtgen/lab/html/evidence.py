@@ -186,13 +186,15 @@ def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, byte
         found = Claim(what, False, f"not checked: {error}", "proof.json")
         return {"proof.json": _json({"refused": str(error)})}, (found,)
     made = {"proof.json": _json(as_dict(proof))}
+    if proof.trusted:
+        what += ", if the NPU is as crtgen's model of it"
     if proof.is_proven:
         made[f"{proof.model}_worst.h"] = worst_header(proof).encode()
     *said, verdict = lines_of(proof)
     depth = depth_of(image, proof.model)
     within = depth is not None and proof.stack <= depth
     return made, (
-        Claim(what, proof.is_proven, verdict, "proof.json"),
+        Claim(what, proof.holds, verdict, "proof.json"),
         Claim("Its loads, stores and calls are safe", not proof.stopped, "; ".join(said), "proof.json"),
         Claim(
             "The stack that the proof sees is within the call graph's",

@@ -13,6 +13,7 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
     core       what the core's registers allow        interrupts what handlers may disturb
     cycles     what instructions take at most
     error      how far numbers of float32 are from the network's
+    npu        calls of an NPU, whose layers are trusted
     sliding    the windows of a signal, and what is kept of one for the next
     proof      puts it together
 
@@ -21,6 +22,7 @@ See docs/prove.md for what a proof says, and what it does not.
 
 from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.error import Error
+from crtgen.proof.checker.npu import TrustedCall
 from crtgen.proof.checker.proof import LayerProof, Proof, checker_digest, checker_tools, prove
 from crtgen.proof.checker.sliding import SlidingWindow
 
@@ -31,6 +33,7 @@ __all__ = [
     "LayerProof",
     "Proof",
     "SlidingWindow",
+    "TrustedCall",
     "checker_digest",
     "checker_tools",
     "prove",

@@ -125,6 +125,8 @@ class Machine:
         self.divisions: dict[tuple[int, int, int, int], Divided] = {}
         self._floats = {at: name for name, at in image.symbols.items() if _SOFTWARE_FLOATS.match(name)}
         self.meetings: dict[int, dict[int, int | None]] = {}
+        self.instead: dict[int, Callable[[Machine], None]] = {}
+        """Functions that are not followed, by address, and what stands in for each."""
         self.ways = 0
         self.open: set[tuple[int, int]] = set()
         """Branches whose paths are being run: address and depth of calls."""
@@ -228,6 +230,9 @@ class Machine:
     def call(self, target: int, following: int) -> int:
         """Run BL. The return address is also kept aside, since a return must go there."""
         if divided(self, target):
+            return following
+        if target in self.instead:
+            self.instead[target](self)
             return following
         if target in self._floats and not all(isinstance(w, int) for w in self.r[:2]):
             name = self._floats[target]

@@ -129,6 +129,15 @@ class WordMemory:
                 del self.words[i]
         self.floor = floor
 
+    def forget(self, first: int, end: int) -> None:
+        """Mark bytes as written by somebody else, as an NPU: nothing is known of them."""
+        for a in range(first, end):
+            i = self._to(a, 1)
+            w = self.words.get(i)
+            parts = list(w if isinstance(w, list) else bytes_of(unknown() if w is None else w))
+            parts[a & 3] = WordByte(unknown(), 0)
+            self.words[i] = parts
+
     # ---- loads
 
     def _miss(self, i: int) -> Word:

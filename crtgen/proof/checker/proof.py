@@ -35,6 +35,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 
+from crtgen import npu
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.decoders import agree, decoders
@@ -48,6 +49,7 @@ from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.network.real_layers import RealNetwork
+from crtgen.proof.checker.npu import DRIVER, NpuCalls, TrustedCall
 from crtgen.proof.checker.recognise import Recogniser, source_of
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.reset import Needs, Reset, start_up
@@ -68,7 +70,7 @@ _MOST_MORE = 3
 @dataclass(frozen=True, slots=True)
 class LayerProof:
     """Proof of a layer: ``needed`` of its ``outputs`` outputs matter for the result, and ``missing`` of these
-    are not proven.
+    are not proven. ``trusted`` ones are computed by an NPU.
     """
 
     number: int
@@ -77,6 +79,7 @@ class LayerProof:
     proven: int
     needed: int
     missing: int
+    trusted: int
     reasons: tuple[str, ...]
     evaluations: int
 
@@ -111,6 +114,8 @@ class Proof:
     runs: int
     """Number of runs after a start that have a proof of their own; the last proof covers all later runs."""
     interrupts: Interrupts
+    trusted: tuple[TrustedCall, ...]
+    """Calls of an NPU, whose layers are not proven but trusted to crtgen's model of it."""
     error: Error | None
     """Error bound of a float32 network; None for other networks."""
     network: Network = field(repr=False, compare=False)
@@ -121,6 +126,11 @@ class Proof:
         """True if each byte of the result is the network's, for every input, on a core that starts with a
         reset.
         """
+        return self.holds and not self.trusted
+
+    @property
+    def holds(self) -> bool:
+        """True if that is so of the core's part, and an NPU computes its layers as crtgen's model of it."""
         return self.is_computed and not self.reset.stopped
 
     @property
@@ -233,10 +243,11 @@ def _version_of(library: str) -> str:
 
 
 def checker_digest() -> str:
-    """SHA-256 of the checker's own files."""
-    checker, room = hashlib.sha256(), Path(__file__).parent
-    for file in sorted(room.rglob("*.py")):
-        checker.update(file.relative_to(room).as_posix().encode() + b"\0" + file.read_bytes())
+    """SHA-256 of the checker's own files, and of those of the NPU's model."""
+    checker = hashlib.sha256()
+    for room in (Path(__file__).parent, Path(npu.__file__).parent):
+        for file in sorted(room.rglob("*.py")):
+            checker.update(file.relative_to(room).as_posix().encode() + b"\0" + file.read_bytes())
     return checker.hexdigest()
 
 
@@ -307,6 +318,9 @@ class _ProofRun:
     ) -> None:
         self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
+        self.npu = NpuCalls(network)
+        if DRIVER in image.symbols:
+            self.machine.instead[image.symbols[DRIVER]] = self.npu.call
         limit = _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN
         self.recogniser = Recogniser(network, limit, self.machine.rename)
         self.found = self.bounded = 0
@@ -344,6 +358,7 @@ class _ProofRun:
             seconds=time.process_time() - start,
             certificate=self._certificate(),
             runs=1,
+            trusted=tuple(self.npu.made),
             error=None if self.bounds is None or stopped else self.bounds.result(self.bounded),
             network=self.network,
         )
@@ -461,8 +476,9 @@ class _ProofRun:
             outputs=layer.size,
             proven=len(proven),
             needed=len(need),
-            missing=len(need - proven),
-            reasons=tuple(layer.reasons) if need - proven else (),
+            missing=len(need - proven - layer.trusted),
+            trusted=len(layer.trusted),
+            reasons=tuple(layer.reasons) if need - proven - layer.trusted else (),
             evaluations=layer.evaluations,
         )
 

@@ -324,6 +324,8 @@ def shifted(kind: str, v: Word, n: int) -> Word:
 
 def _lsl(v: Word, n: int) -> Word | None:
     if isinstance(v, LinearSum):
+        if n > 28 and not any(k << n & M32 for k in v.terms().values()):
+            return v.constant << n & M32  # the lowest bits of a stack pointer, as memset looks at them
         return mul(v, 1 << n) if n < 32 else 0
     if n == 16 and isinstance(v, Halves):
         return pair(0, v.low)

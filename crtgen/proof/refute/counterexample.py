@@ -19,10 +19,11 @@ from crtgen.proof.checker.image import DecodedImage, read_image
 from crtgen.proof.checker.layout import STACK_TOP, allow, places, variables
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
+from crtgen.proof.checker.npu import DRIVER
 from crtgen.proof.checker.proof import Proof
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.refute.inputs import inputs_to_try
-from crtgen.proof.refute.numbers import Numbers, OnNumbers
 from crtgen.proof.refute.qemu import at_compute
 
 __all__ = ["Refutation", "refute"]
@@ -116,6 +117,8 @@ def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
     numbers.
     """
     image = read_image(path)
+    if DRIVER in image.symbols:
+        return Refutation(0, "", reason="images with an NPU are not searched; crtgen verify runs them")
     try:
         on = OnNumbers(proof.network)
         with _runs(proof, image, board) as (where, run):

@@ -6,9 +6,9 @@ from typing import TypeAlias
 import numpy as np
 
 from crtgen.proof.checker.network.layer import Layer
+from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.value import Symbol
-from crtgen.proof.refute.numbers import Numbers, OnNumbers
 
 __all__ = ["inputs_to_try"]
 

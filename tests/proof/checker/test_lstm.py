@@ -13,8 +13,8 @@ from crtgen.network.ops import all_cases
 from crtgen.proof.checker import prove
 from crtgen.proof.checker.image import read_image
 from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.numbers import OnNumbers
 from crtgen.proof.refute import refute
-from crtgen.proof.refute.numbers import OnNumbers
 from tests.network.ops import oracle
 from tests.proof.checker.mutations import flipped
 from tests.support import models_dir, nightly, require_tool

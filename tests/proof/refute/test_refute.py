@@ -15,9 +15,9 @@ from crtgen.lab.measure.cases import read_cases
 from crtgen.proof.checker import prove
 from crtgen.proof.checker.image import read_image
 from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.numbers import OnNumbers
 from crtgen.proof.refute import refute
 from crtgen.proof.refute.inputs import inputs_to_try
-from crtgen.proof.refute.numbers import OnNumbers
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import elements, rare, two_inputs
 from tests.support import ROOT, model_path, require_tool

@@ -41,8 +41,8 @@ _MOST_VALUES = 6  # eight base pointers, without those of constants and scratch
 _DRIVER = "crt_npu.c"
 _MARK = """\
 /* The register CONFIG of the NPU that the streams are for; tools find its name in the image. */
-extern const volatile uint32_t crt_npu_for_{0};
-const volatile uint32_t crt_npu_for_{0} __attribute__((weak)) = {1:#010x}u;"""
+extern const uint32_t crt_npu_for_{0};
+const uint32_t crt_npu_for_{0} __attribute__((weak)) = {1:#010x}u;"""
 
 
 class EthosU(Generator):
@@ -184,7 +184,7 @@ def _body(subgraph: Graph, compiled: CompiledStream, config: Config) -> str:
             "    const struct crt_npu_job job = {",
             "        .stream = stream,",
             f"        .stream_bytes = {len(compiled.stream)}u,",
-            f"        .config = crt_npu_for_{_symbol(config)},",
+            f"        .config = *(const volatile uint32_t *)&crt_npu_for_{_symbol(config)},",
             f"        .written = {written:#04x}u,",
             "        .regions = {",
             *(f"        {line}" for line in lines),

@@ -29,7 +29,8 @@ class Tensors(Protocol):
 class Layer:
     """An operator. ``values`` are its outputs, once it is prepared.
 
-    ``proven`` are outputs that were found in memory, or that are numbers. ``same`` maps an output to an
+    ``proven`` are outputs that were found in memory, or that are numbers; ``trusted`` those that an NPU is
+    taken to compute. ``same`` maps an output to an
     earlier one that is the same function of the same symbols. ``reasons`` say why bytes were not recognised.
     """
 
@@ -42,6 +43,7 @@ class Layer:
         self.size = sum(network.file.size(t) for t in operator.outputs)
         self.values: list[Value] | None = None
         self.proven: set[int] = set()
+        self.trusted: set[int] = set()
         self.same: dict[int, int] = {}
         self.reasons: list[str] = []
         self.wrong: list[list[tuple[dict[Symbol, int], int]]] = []

@@ -1,6 +1,6 @@
 """A network as its file says it: layers, and the symbols of their tensors."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -232,6 +232,35 @@ class Network:
                 for symbol in layer.needs(outputs):
                     self._need(need, symbol.tensor, (self._places.get(symbol, symbol.index),))
         return need
+
+    def made_from(self, values: Sequence[Value], given: Container[Symbol]) -> dict[int, set[int]] | None:
+        """Return, by layer, the outputs that lead from ``given`` symbols to ``values``.
+
+        None if these depend on other inputs of the network, too.
+        """
+        need: dict[int, set[int]] = {}
+        if not self._reached(need, values, given):
+            return None
+        for layer in reversed(self.layers):
+            outputs = need.get(layer.number)
+            if outputs and not self._reached(need, layer.needs(outputs), given):
+                return None
+        return need
+
+    def _reached(self, need: dict[int, set[int]], values: Iterable[Value], given: Container[Symbol]) -> bool:
+        # Note the layers of symbols that are not given; False for symbols of no layer.
+        for value in values:
+            if isinstance(value, int) or value in given:
+                continue
+            if value.tensor not in self._made:
+                return False
+            self._need(need, value.tensor, (self._places.get(value, value.index),))
+        return True
+
+    def trust(self, made: Mapping[int, set[int]]) -> None:
+        """Note that outputs, by layer, are taken for right."""
+        for layer in self.layers:
+            layer.trusted |= made.get(layer.number, set())
 
     def _need(self, need: dict[int, set[int]], tensor: int, indices: Any) -> None:
         layer = self._made.get(tensor)

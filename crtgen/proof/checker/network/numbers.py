@@ -1,4 +1,4 @@
-"""Evaluates a network of ``crtgen.proof.checker.network`` on given inputs, for the right outputs."""
+"""Evaluates a network of this folder on given inputs, for the right outputs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -16,16 +16,16 @@ from crtgen.proof.checker.network.sums import Channel, SumLayer
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Symbol
 
-__all__ = ["Numbers", "OnNumbers"]
+__all__ = ["Numbers", "OnNumbers", "Samples"]
 
 Numbers: TypeAlias = NDArray[np.int64]
 
 
-class OnNumbers:
-    """Runs a network on numbers, and tells in which direction its inputs push inner values.
+class _Placed:
+    """A place for each symbol of a network in an array of all.
 
-    ``inputs`` are the symbols of its inputs, then those of ``states`` before a later run. Each symbol has a
-    place in an array of all. Raises ``Refusal`` for a layer without a definition on numbers.
+    ``inputs`` are the symbols of its inputs, then those of ``states`` before a later run. Raises ``Refusal``
+    for a layer without a definition on numbers.
     """
 
     def __init__(self, network: Network) -> None:
@@ -41,36 +41,9 @@ class OnNumbers:
         self.places: dict[Symbol, int] = {}
         for symbol in self.inputs:
             self._place(symbol)
-        self._layers = [found for layer in network.layers for found in self._compiled(layer)]
-        self._outputs = self._cells([v for t in network.file.outputs for v in network.values(t)])
-        self._next = self._cells([v for s in network.states for v in network.values(s.assigned)])
 
     def _place(self, symbol: Symbol) -> int:
         return self.places.setdefault(symbol, len(self.places))
-
-    def run(self, x: Numbers) -> Numbers:
-        """Return the numbers of all symbols for the inputs, one behind the other; in the order of
-        ``places``.
-        """
-        numbers = np.zeros(len(self.places) + 1, np.int64)
-        numbers[: x.size] = x
-        for layer in self._layers:
-            layer.run(numbers)
-        return numbers
-
-    def results(self, x: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the network's outputs, and its next states, each concatenated."""
-        numbers = self.run(x)
-        return self._outputs.read(numbers), self._next.read(numbers)
-
-    def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
-        """Return approximate slopes of the sum of ``wanted`` in each input, near these numbers."""
-        slopes = np.zeros(numbers.size)
-        for symbol, k in wanted.items():
-            slopes[self.places[symbol]] += k
-        for layer in reversed(self._layers):
-            layer.back(numbers, slopes)
-        return slopes[: len(self.inputs)]
 
     def _cells(self, values: Sequence[Value]) -> "_Cells":
         return _Cells(
@@ -110,6 +83,61 @@ class OnNumbers:
         return found
 
 
+class OnNumbers(_Placed):
+    """Runs a network on numbers, and tells in which direction its inputs push inner values."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self._layers = [found for layer in network.layers for found in self._compiled(layer)]
+        self._outputs = self._cells([v for t in network.file.outputs for v in network.values(t)])
+        self._next = self._cells([v for s in network.states for v in network.values(s.assigned)])
+
+    def run(self, x: Numbers) -> Numbers:
+        """Return the numbers of all symbols for the inputs, one behind the other; in the order of
+        ``places``.
+        """
+        numbers = np.zeros(len(self.places) + 1, np.int64)
+        numbers[: x.size] = x
+        for layer in self._layers:
+            layer.run(numbers)
+        return numbers
+
+    def results(self, x: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the network's outputs, and its next states, each concatenated."""
+        numbers = self.run(x)
+        return self._outputs.read(numbers), self._next.read(numbers)
+
+    def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
+        """Return approximate slopes of the sum of ``wanted`` in each input, near these numbers."""
+        slopes = np.zeros(numbers.size)
+        for symbol, k in wanted.items():
+            slopes[self.places[symbol]] += k
+        for layer in reversed(self._layers):
+            layer.back(numbers, slopes)
+        return slopes[: len(self.inputs)]
+
+
+class Samples(_Placed):
+    """A network on ``count`` random inputs. One layer at a time is compiled, so it needs little memory."""
+
+    def __init__(self, network: Network, count: int, seed: int = 0) -> None:
+        super().__init__(network)
+        random = np.random.default_rng(seed)
+        size = len(self.inputs) + sum(layer.size for layer in network.layers) + 1
+        self.numbers = np.zeros((count, size), np.int64)
+        for i, symbol in enumerate(self.inputs):
+            self.numbers[:, i] = random.integers(symbol.low, symbol.high, count, endpoint=True)
+        for layer in network.layers:
+            for found in self._compiled(layer):
+                for numbers in self.numbers:
+                    found.run(numbers)
+
+    def of(self, values: Sequence[Value]) -> list[Numbers]:
+        """Return the numbers of some values, for each input."""
+        cells = self._cells(values)
+        return [cells.read(numbers) for numbers in self.numbers]
+
+
 class _Cells:
     """Numbers that are symbols' or constants."""
 
@@ -124,7 +152,7 @@ class _NumberSums:
     at: Numbers
     low: Numbers
 
-    def __init__(self, on: OnNumbers, layer: SumLayer, own: Sequence[int]) -> None:
+    def __init__(self, on: _Placed, layer: SumLayer, own: Sequence[int]) -> None:
         wanted, terms, self.layer = set(own), dict[int, dict[Symbol, int]](), layer
         base, channels = list[int](), dict[Channel, list[int]]()
         for output, channel, constant, of in layer.sums():

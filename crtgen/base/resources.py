@@ -62,7 +62,6 @@ def microtvm_dir() -> Path:
 
 
 def boards_dir() -> Path:
-    """Directory of the board descriptions, ``<board>.toml``."""
     return _data("boards")
 
 
@@ -84,7 +83,6 @@ def footprints_file() -> Path:
 
 
 def misra_file() -> Path:
-    """Return the deviations from MISRA C, and their reasons."""
     installed = _PACKAGE / "_data" / "misra.md"
     return installed if installed.is_file() else _PACKAGE.parent / "docs" / "misra.md"
 
@@ -95,7 +93,6 @@ def runtime_dir() -> Path:
 
 
 def license_file() -> Path:
-    """Return the license of crtgen, which is that of the runtime."""
     installed = _PACKAGE / "_data" / "LICENSE"
     return installed if installed.is_file() else _PACKAGE.parent / "LICENSE"
 

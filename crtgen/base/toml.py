@@ -29,7 +29,6 @@ class TomlTable:
         self._known: set[str] = set()
 
     def error(self, key: str, message: str) -> UsageError:
-        """Make an error about a key, with its full name and its file."""
         return UsageError(message, where=f"{self._file}: {self._path}{key}")
 
     def get(self, key: str, parse: Callable[[Any], T], default: Any = _ABSENT) -> T:
@@ -47,7 +46,6 @@ class TomlTable:
             raise self.error(key, str(error)) from error
 
     def has(self, key: str) -> bool:
-        """Return whether a key is present, and count it as known."""
         self._known.add(key)
         return key in self._content
 
@@ -57,7 +55,6 @@ class TomlTable:
         return None if content is None else TomlTable(self._file, f"{self._path}{key}.", content, self.digest)
 
     def sections(self, key: str) -> "list[tuple[str, TomlTable]]":
-        """Return name and content of every table below a key."""
         outer = self.section(key)
         if outer is None:
             return []
@@ -73,7 +70,6 @@ class TomlTable:
         ]
 
     def rest(self) -> tuple[str, ...]:
-        """Return the keys that nothing has asked for."""
         return tuple(key for key in self._content if key not in self._known)
 
     def finish(self) -> None:
@@ -91,7 +87,6 @@ def load_toml(file: Path, what: str) -> TomlTable:
 
 
 def table(value: Any) -> Mapping[str, Any]:
-    """Accept only a table."""
     if not isinstance(value, dict):
         raise ValueError("a table is wanted")
     return value
@@ -104,14 +99,12 @@ def _list(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def text(value: Any) -> str:
-    """Accept only a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise ValueError("a text is wanted")
     return value
 
 
 def yes_or_no(value: Any) -> bool:
-    """Accept only true or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false is wanted")
     return value

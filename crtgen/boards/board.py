@@ -70,7 +70,6 @@ class FlashReads:
     ahead: bool = False
 
     def waits(self, nbytes: float) -> float:
-        """Return the cycles to read ``nbytes`` uncached bytes."""
         return nbytes / self.width * self.wait_states
 
 
@@ -96,7 +95,6 @@ class Memory:
 
     @property
     def end(self) -> int:
-        """First address after it."""
         return self.origin + self.size
 
 
@@ -275,7 +273,6 @@ class Board:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """Platforms of its firmware: ``host``, or ``baremetal``, ``zephyr`` or both."""
         if self.is_host:
             return ("host",)
         bare = ("baremetal",) if self.uart is not None and self.timer is not None else ()
@@ -320,7 +317,6 @@ class Board:
 
     @property
     def is_real(self) -> bool:
-        """True if an image can be flashed."""
         return self.flash_with is not None
 
     def platform(self, wanted: str | None, *, library: bool = False) -> str:
@@ -380,5 +376,4 @@ class Board:
         return min(inside, default=memory.end) - memory.origin
 
     def fits(self, flash: int, ram: int) -> bool:
-        """Return whether an image with ``flash`` and ``ram`` bytes fits."""
         return self.is_host or (flash <= self.flash and ram <= self.ram)

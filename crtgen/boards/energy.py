@@ -36,7 +36,6 @@ class Energy:
 
     @property
     def asleep(self) -> str:
-        """Return the sleep power as text."""
         return f"{self.asleep_uw:g} µW asleep{', assumed' if self.sleep_uw is None else ''}"
 
     @classmethod

@@ -43,7 +43,6 @@ def all_boards() -> tuple[Board, ...]:
 
 
 def wrong_boards() -> Mapping[str, UsageError]:
-    """Errors in board files, by the board's name."""
     return {name: error for name, error in _known().items() if isinstance(error, UsageError)}
 
 
@@ -81,7 +80,6 @@ def name_board(file: Path, name: str = "") -> Board:
 
 
 def is_own(board: Board) -> bool:
-    """Return whether the board's file is not one of crtgen's."""
     return board.file is not None and board.file.parent.resolve() != boards_dir().resolve()
 
 

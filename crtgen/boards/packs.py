@@ -44,7 +44,6 @@ class _Chip:
     memories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def below(self, node: Element, level: str) -> "_Chip":
-        """Return a copy with the attributes of an element one level down."""
         processors = {name: dict(each) for name, each in self.processors.items()}
         for each in node.findall("processor"):
             name = each.get("Pname", "")

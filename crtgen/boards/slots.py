@@ -46,7 +46,6 @@ class Slot:
 
     @property
     def end(self) -> int:
-        """First address after it."""
         return self.origin + self.size
 
 

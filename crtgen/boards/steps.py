@@ -21,7 +21,6 @@ _OPERATIONS: Mapping[str, str] = {
 
 
 def parse_step(table: TomlTable) -> RegisterStep:
-    """Parse one step. Exactly one of its keys names the operation."""
     given = {key: table.get(key, address) for key in _OPERATIONS if table.has(key)}
     register, place = table.get("register", _register), table.get("address", address)
     bits, note = table.get("bits", _bits, 32), table.get("note", _comment, "")

@@ -88,7 +88,6 @@ class Settings:
 
     @property
     def is_allowed(self) -> bool:
-        """True if the user allowed what the file asks for."""
         return trust.is_allowed(self.digest, self.path)
 
     def require(self, asks: Sequence[str]) -> None:

@@ -29,7 +29,6 @@ class Config:
 
     @property
     def word(self) -> int:
-        """The register CONFIG of this NPU, which streams carry, too."""
         log2 = self.macs.bit_length() - 1
         return self.product << 28 | self.shram << 8 | _STREAM_VERSION << 4 | log2
 

@@ -28,8 +28,6 @@ _VERSION = 0x1006_6001  # architecture 1.0.6
 
 
 class Bus(Protocol):
-    """The memory that the NPU can reach."""
-
     def view(self, address: int) -> npt.NDArray[np.uint8] | None:
         """Return the memory from an address on, to its end; None if nothing is there. Writes reach the
         memory.
@@ -58,12 +56,10 @@ class NpuDevice:
         return bool(self._status & _IRQ)
 
     def read(self, offset: int) -> int:
-        """Return a register."""
         fixed = {_ID: _VERSION, _CONFIG: self.config.word, _STATUS: self._status}
         return fixed.get(offset, self._registers.get(offset, 0))
 
     def write(self, offset: int, value: int) -> None:
-        """Write a register."""
         if offset == _RESET:
             self._registers = {_PROT: value & 3}
             self._status = _RESETTING if self.is_stuck else 0

@@ -18,7 +18,6 @@ _HEIGHT, _WIDTH, _DEPTH, _REVERSED, _SCALAR = 1, 2, 4, 0x40, 0x80
 
 
 def elementwise(state: NpuState, mode: int) -> None:
-    """Execute ELEMENTWISE."""
     if mode >= len(_MODES):
         raise ValueError(f"ELEMENTWISE has the mode {mode}, which is reserved")
     name = _MODES[mode]

@@ -11,7 +11,6 @@ _TANH, _SIGMOID, _TABLE = 3, 4, 16
 
 
 def scaled(state: NpuState, value: Int64) -> Int64:
-    """Return sums by the one scale of the output."""
     scale, shift = state.scale("OFM_SCALE")
     return rescale(value, scale, shift, state.rounding)
 

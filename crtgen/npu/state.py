@@ -34,7 +34,6 @@ def check_elements(what: str, shape: Sequence[int]) -> None:
 
 
 def signed16(value: int) -> int:
-    """Return 16 bits as a signed number."""
     return value - 0x10000 if value & 0x8000 else value
 
 
@@ -47,7 +46,6 @@ class Type:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The least and the greatest value."""
         bits = 8 * self.size
         return (-(1 << bits - 1), (1 << bits - 1) - 1) if self.signed else (0, (1 << bits) - 1)
 
@@ -181,7 +179,6 @@ class NpuState:
         return self.registers.get(name, 1), self.shifts.get(name, 0)
 
     def type(self, name: str) -> Type:
-        """Return the element type of a map."""
         bits = self.get(f"{name}_PRECISION")
         code = bits >> 1 & 3 if name == "OFM" else bits >> 2 & 3
         if code == 3:
@@ -197,7 +194,6 @@ class NpuState:
 
     @property
     def rounding(self) -> int:
-        """The rounding of the output's scaling."""
         mode = self.get("OFM_PRECISION") >> 14
         if mode == 3:
             raise ValueError("OFM_PRECISION has the rounding mode 3, which is reserved")
@@ -205,7 +201,6 @@ class NpuState:
 
     @property
     def output_shape(self) -> tuple[int, int, int]:
-        """Height, width and depth of the output."""
         return self.get("OFM_HEIGHT_M1") + 1, self.get("OFM_WIDTH_M1") + 1, self.get("OFM_DEPTH_M1") + 1
 
     def map(self, name: str) -> FeatureMap:
@@ -235,5 +230,4 @@ class NpuState:
         return self.map(name).load(self.memory, shape) - self.zero_point(name)
 
     def refuse(self, offset: int, error: Exception) -> StreamError:
-        """Return the error for a command that cannot be executed."""
         return StreamError(str(error), offset=offset, is_bus=isinstance(error, RegionError))

@@ -103,8 +103,6 @@ def _header(bits: _BitReader, palette: _Palette | None) -> tuple[_Palette, bool,
 
 
 class _Slice:
-    """Decodes one slice."""
-
     def __init__(
         self,
         bits: _BitReader,

@@ -49,7 +49,6 @@ class _KernelWindow:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns of the image below the window."""
         (height, width), (down, right) = self.size, self.dilation
         return (height - 1) * down + 1, (width - 1) * right + 1
 
@@ -104,7 +103,6 @@ def _image(state: NpuState) -> _Image:
 
 
 def convolve(state: NpuState, *, depthwise: bool) -> None:
-    """Execute CONV or DEPTHWISE."""
     image = _image(state)
     outputs, inputs = state.output_shape[2], image.values.shape[2]
     if depthwise and outputs != inputs:

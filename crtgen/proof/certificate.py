@@ -41,12 +41,10 @@ def depth_of(image: api.Image, model: str) -> int | None:
 
 
 def window_of(sliding: Sliding | None) -> SlidingWindow | None:
-    """Return the motion of windows in the checker's own type."""
     return None if sliding is None else SlidingWindow(sliding.axis, sliding.step)
 
 
 def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | None = None) -> Proof:
-    """Return the proof of an image that was built for a board."""
     return prove(image.path, model, timing=timing_of(board), window=window_of(sliding))
 
 

@@ -62,3 +62,14 @@ def test_docstrings_do_not_begin_with_a_riddle() -> None:
             if _RIDDLES.match(ast.get_docstring(node) or ""):
                 found.append(f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}")
     assert found == []
+
+
+def test_there_are_few_docstrings() -> None:
+    """One that restates the name and the signature of a class or a function is deleted."""
+    found = 0
+    for path in sorted((ROOT / "crtgen").rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        found += sum(
+            isinstance(n, ast.ClassDef | ast.FunctionDef) and bool(ast.get_docstring(n)) for n in nodes
+        )
+    assert found <= 3400

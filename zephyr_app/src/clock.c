@@ -1,6 +1,4 @@
-/*
- * The clock: a counter of 32 bits made one of 64. A timer reads it often enough to see each wrap.
- */
+/* The clock: extends a counter of 32 bits to 64. A timer reads it often enough to notice each wrap. */
 #include "platform.h"
 
 static uint64_t now;

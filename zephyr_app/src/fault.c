@@ -1,9 +1,9 @@
 /*
- * What happens at a fault: the state of the core is kept in memory that a reset leaves alone and is reported; then
- * the board starts again.
+ * The handler of faults. It keeps the state of the core in memory that a reset does not clear, reports it, and
+ * restarts the board.
  *
- * Zephyr clears the fault status before it calls k_sys_fatal_error_handler, so it is read before Zephyr's own
- * handler runs: the linker puts __wrap_z_arm_fault in front of it.
+ * Zephyr clears the fault status before it calls k_sys_fatal_error_handler, so it must be read before Zephyr's own
+ * handler runs: the linker puts __wrap_z_arm_fault in front of that.
  */
 #include <crt/fault.h>
 
@@ -62,14 +62,14 @@ void crt_no_progress(void)
     (void)irq_lock();
     start_record(fault);
     crt_fault_read(fault, unknown, psp, TO_THREAD);
-    fault->exception = NMI; /* of every watchdog, whatever its interrupt is here */
+    fault->exception = NMI; /* NMI is the watchdog's, whatever its interrupt is on this chip */
     crt_fault_seal(fault);
     crt_report(fault);
     sys_reboot(SYS_REBOOT_COLD);
 }
 #endif
 
-/* An error that software found has no fault behind it: the frame is all there is. */
+/* A fault that software found has no fault registers: there is only the frame. */
 void k_sys_fatal_error_handler(unsigned int reason, const crt_frame *frame)
 {
     struct crt_fault *fault = &crt_last_fault;

@@ -1,6 +1,4 @@
-/*
- * What the application needs of Zephyr. Its headers moved into zephyr/ in release 3.1.
- */
+/* The functions that the application needs from Zephyr. Its headers moved into zephyr/ in release 3.1. */
 #ifndef CRT_PLATFORM_H
 #define CRT_PLATFORM_H
 
@@ -36,18 +34,18 @@ void crt_clock_start(void);
 uint64_t crt_clock_ticks(void);
 uint32_t crt_clock_rate(void);
 
-/* Executes a loop of exactly 2 * loops instructions (loops > 0): it tells what a tick is worth. */
+/* Execute a loop of exactly 2 * loops instructions (loops > 0), from which hosts compute the time of a tick. */
 void crt_clock_spin(uint32_t loops);
 
 struct crt_fault;
 
-/* The last fault, in memory that a reset leaves alone. */
+/* The last fault, in memory that a reset does not clear. */
 extern struct crt_fault crt_last_fault;
 
-/* The application's report of a fault. The board starts again behind it. */
+/* Report a fault. The board restarts afterwards. */
 void crt_report(struct crt_fault *fault);
 
-/* The watchdog's call: reports where the thread is that makes no progress; the board starts again. */
+/* Called by the watchdog: report where the thread hangs; the board restarts. */
 void crt_no_progress(void);
 
 #ifdef CONFIG_CRTGEN_WATCHDOG
@@ -63,13 +61,13 @@ static inline void crt_watchdog_feed(void)
 }
 #endif
 
-/* The serial port of the RPC. 0, or a negative errno. */
+/* Open the serial port of the RPC. Returns 0, or a negative errno. */
 int crt_serial_start(void);
 
-/* Waits for bytes, asleep, and feeds the watchdog; stores up to `size` of those that arrived and returns how many. */
+/* Sleep until bytes arrive, and feed the watchdog; store up to `size` of them and return how many. */
 size_t crt_serial_read(uint8_t *bytes, size_t size);
 
-/* Both work in a fault handler too. The bytes may be held back until the flush. */
+/* Both also work in a fault handler. Bytes may be held back until the flush. */
 void crt_serial_write(const uint8_t *bytes, size_t size);
 void crt_serial_flush(void);
 

@@ -1,6 +1,6 @@
 /*
- * The serial port: its interrupt stores what arrives in a ring. Sending polls, so that it works in a fault
- * handler. The port is the chosen node crtgen,rpc, or the console.
+ * The serial port: its interrupt stores received bytes in a ring. Sending polls, so it works in a fault handler. The
+ * port is the chosen node crtgen,rpc, or the console.
  */
 #include <errno.h>
 
@@ -26,14 +26,14 @@ BUILD_ASSERT((CONFIG_CRTGEN_RING_SIZE & (CONFIG_CRTGEN_RING_SIZE - 1)) == 0,
 
 static const struct device *const port = PORT;
 
-/* The interrupt writes at `head`, the reader reads at `tail`; both count on and on. */
+/* The interrupt writes at `head`, the reader reads at `tail`. Both only count up. */
 static uint8_t ring[RING_SIZE];
 static volatile uint32_t head, tail;
 static volatile int full;
 
 K_SEM_DEFINE(arrived, 0, 1);
 
-/* What does not fit stays in the UART, silent until there is room. */
+/* If the ring is full, bytes stay in the UART, which raises no interrupt until there is room. */
 static void store(void)
 {
     while (uart_irq_rx_ready(port) > 0) {
@@ -72,7 +72,7 @@ int crt_serial_start(void)
     return 0;
 }
 
-/* There is room again. A simulated UART raises no interrupt for a byte that waits already. */
+/* There is room again. A simulated UART raises no interrupt for a byte that is already waiting. */
 static void resume(void)
 {
     unsigned int key = irq_lock();
@@ -104,7 +104,7 @@ static void uart_write(const uint8_t *bytes, size_t size)
         uart_poll_out(port, bytes[i]);
 }
 
-/* In a condition of a constant 0 nothing is compiled, so that the functions need not exist. */
+/* Code behind a constant condition of 0 is not compiled, so these functions need not exist. */
 #define HAS_MAILBOX (IS_ENABLED(CONFIG_CRTGEN_MAILBOX) && crt_mailbox_open() != 0)
 
 size_t crt_serial_read(uint8_t *bytes, size_t size)

@@ -8,7 +8,7 @@
 #if CONFIG_CRTGEN_POOL_SIZE > 0
 #define POOL_SIZE CONFIG_CRTGEN_POOL_SIZE
 #else
-#define POOL_SIZE CRT_POOL_SIZE /* what crtgen found the models to need */
+#define POOL_SIZE CRT_POOL_SIZE /* values that crtgen computed for the models */
 #endif
 
 static uint8_t receive[CONFIG_CRTGEN_RECEIVE_SIZE];

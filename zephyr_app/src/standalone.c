@@ -27,7 +27,7 @@ static void clear_inputs(const struct crt_model *model)
 }
 #endif
 
-/* Bytes as numbers, everything wider as the hexadecimal of its 32-bit words. */
+/* Print bytes as integers, and wider types as hexadecimal 32-bit words. */
 static void print_tensor(const struct crt_tensor *tensor)
 {
     const uint8_t *bytes = tensor->data;

@@ -1,7 +1,7 @@
 /*
- * The watchdog of the alias watchdog0. Where its driver can call before the reset, the fault is reported; else the
- * board only starts again. Few can wait for as long as is asked for: each gets the longest half, quarter, ... of it
- * that it takes.
+ * The watchdog of the alias watchdog0. If its driver can call back before the reset, the fault is reported; otherwise
+ * the board only restarts. Few watchdogs can wait as long as requested: each gets the longest of a half, a quarter,
+ * ... of that time that it supports.
  */
 #include "platform.h"
 

@@ -100,8 +100,6 @@ class TfliteModel(TfliteSubgraph):
 
 
 class _Writer:
-    """Writes one model, from the leaves of the flatbuffer to its root."""
-
     def __init__(self, model: TfliteModel) -> None:
         self._model = model
         self._builder = flatbuffers.Builder(1024)

@@ -32,7 +32,6 @@ class ZipMembers:
         return tuple(self._members)
 
     def size(self, name: str) -> int:
-        """Return the most bytes that a member can have."""
         return self._members[name].file_size
 
     def read(self, name: str) -> bytes:

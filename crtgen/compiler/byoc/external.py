@@ -42,7 +42,6 @@ class External(Op):
 
 
 def constants_of(graph: Graph) -> tuple[Value, ...]:
-    """Return every constant of a network once, including those of subgraphs."""
     return tuple({n: v for g in _graphs(graph) for n, v in g.values.items() if v.is_constant}.values())
 
 

@@ -16,7 +16,6 @@ _DEVICE = re.compile(r"([A-Za-z]\w*)(?::(\d{1,9}))?", re.ASCII)
 
 
 def generator_names() -> tuple[str, ...]:
-    """Return the names of the installed generators."""
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 

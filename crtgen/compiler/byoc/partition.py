@@ -69,8 +69,6 @@ class _Region:
 
 
 class _Regions:
-    """The nodes of a graph in regions, none of which depends on itself."""
-
     def __init__(self, graph: Graph, generators: Sequence[Generator]) -> None:
         self.graph = graph
         self.generators = generators

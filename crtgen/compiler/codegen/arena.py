@@ -76,13 +76,11 @@ class Arena:
         return self.inner[-1]
 
     def value(self, name: str) -> str:
-        """Return the address of a value, in C."""
         if name in self._plan.homes:
             return self._outside[self._plan.homes[name]]
         return f"{self._macro} + {self._values[name]}"
 
     def home(self, name: str) -> str:
-        """Return the address of a home, in C."""
         return self._outside[name]
 
     def scratch(self, step: Step) -> str:

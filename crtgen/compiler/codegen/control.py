@@ -15,8 +15,6 @@ __all__ = ["Subgraph", "arenas_within", "control_layer"]
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A subgraph of control flow: its layers, and their descriptions."""
-
     plan: Plan
     arena: Arena
     layers: tuple[LayerView, ...]
@@ -24,7 +22,6 @@ class Subgraph:
 
     @property
     def copies(self) -> tuple["CopyView", ...]:
-        """Copies that follow a run of the subgraph."""
         pairs = ((home, self.plan.graph.values[name]) for home, name in self.plan.copied)
         return tuple(
             CopyView(self.arena.home(home), self.arena.value(value.name), value.nbytes)
@@ -52,7 +49,6 @@ class _ControlView:
 
 
 def arenas_within(step: Step, arena: Arena) -> Iterator[tuple[Plan, Arena]]:
-    """Yield the subgraphs that a step runs, each with its arena."""
     given = [arena.value(name) for name in step.inputs]
     made = [arena.value(name) for name in step.outputs]
     if isinstance(step.item, Branch):

@@ -55,7 +55,6 @@ class DriftReference:
 
     @property
     def watched(self) -> int:
-        """Bits of the layers' numbers, modulo 32."""
         return sum({1 << layer.number % 32 for layer in self.layers})
 
 

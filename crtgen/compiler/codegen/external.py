@@ -19,8 +19,6 @@ __all__ = ["Externals"]
 
 @dataclass(slots=True, eq=False)
 class _Found:
-    """The functions and layers of one module, collected in order."""
-
     identifier: str
     kernels: list[tuple[Kernel, KernelView]] = field(default_factory=list)
     layers: list[LayerInfo] = field(default_factory=list)
@@ -48,7 +46,6 @@ class Externals:
         return f"{self.model}_{self.found[module].identifier}_device"
 
     def devices(self) -> tuple[str, ...]:
-        """Return the pointers to the devices of modules that have one."""
         return tuple(filter(None, map(self.device, self.found)))
 
     def function(self, kernel: Kernel, view: KernelView) -> None:
@@ -68,7 +65,6 @@ class Externals:
         return about
 
     def files(self) -> Iterator[KernelFileView]:
-        """Yield a file for each module."""
         for module, found in self.found.items():
             kernels = [kernel for kernel, _ in found.kernels]
             yield KernelFileView(

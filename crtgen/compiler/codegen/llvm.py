@@ -28,7 +28,6 @@ def require_llvm() -> None:
 
 
 def metadata_ir(registry: Registry, core: Core) -> str:
-    """Return the metadata module of ``registry`` as verified LLVM IR."""
     require_llvm()
     from crtgen.compiler.codegen import llvm_emit, llvm_metadata
 
@@ -36,7 +35,6 @@ def metadata_ir(registry: Registry, core: Core) -> str:
 
 
 def metadata_object(registry: Registry, core: Core) -> bytes:
-    """Return the metadata module as an object file for ``core``."""
     require_llvm()
     from crtgen.compiler.codegen import llvm_emit
 

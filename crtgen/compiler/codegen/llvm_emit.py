@@ -24,12 +24,10 @@ def parse(text: str) -> Any:
 
 
 def optimise(module: Any, core: Core) -> None:
-    """Run LLVM's pipeline over the module, in place."""
     builder = llvm.create_pass_builder(machine(core), llvm.create_pipeline_tuning_options(_LEVEL))
     passes = builder.getModulePassManager()
     passes.run(module, builder)
 
 
 def emit_object(module: Any, core: Core) -> bytes:
-    """Return the module as an object file for the core."""
     return bytes(machine(core).emit_object(module))

@@ -64,8 +64,6 @@ def metadata_module(view: MetadataView, core: Core) -> ir.Module:
 
 
 class _ModuleBuilder:
-    """Adds constants and functions to a module."""
-
     def __init__(self, module: ir.Module) -> None:
         self.module = module
 

@@ -29,7 +29,6 @@ def triple(core: Core) -> str:
 
 
 def machine(core: Core) -> Any:
-    """Return the target machine of a core."""
     _initialize()
     is_host = core.arch == "host"
     target = llvm.Target.from_triple(triple(core))

@@ -102,7 +102,6 @@ class Registry:
 
     @property
     def own_symbols(self) -> frozenset[str]:
-        """Functions defined by the metadata module itself."""
         described = (f"{m.name}_get_c_metadata" for m in self.models)
         own = (f.symbol for f in self.functions if f.name in (_LOOKUP, _NOP))
         return frozenset({*described, *own, *(lookup.symbol for lookup in self.lookups)})
@@ -191,7 +190,6 @@ class MetadataView:
 
 
 def describe(registry: Registry) -> MetadataView:
-    """Return the content of the metadata module for ``registry``."""
     found = (replace(a, written=True) for f in registry.functions for a in f.arguments or ())
     arguments = tuple(dict.fromkeys(found))
     names = {f.name for f in registry.functions}
@@ -241,7 +239,6 @@ def _tensor_info(value: Interface) -> TensorInfo:
 
 
 def metadata_source(registry: Registry) -> str:
-    """Return the metadata module in C."""
     return render(
         "metadata.c.j2",
         m=describe(registry),

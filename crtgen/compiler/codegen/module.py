@@ -275,7 +275,6 @@ class CModule:
         return replace(self, files=renamed, functions=(), params=())
 
     def without(self, names: Collection[str]) -> "CModule":
-        """Return a copy without the files of these names."""
         entries = Contents.of(self.files).entries
         return replace(self, files=Contents({n: entry for n, entry in entries.items() if n not in names}))
 

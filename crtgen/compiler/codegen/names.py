@@ -84,12 +84,10 @@ def c_identifier(text: str) -> str:
 
 
 def param_symbol(*words: str) -> str:
-    """Return the symbol of a constant."""
     return PARAM + "_".join(words)
 
 
 def arena_symbol(model: str) -> str:
-    """Return the symbol of a model's arena."""
     return model + ARENA
 
 
@@ -127,7 +125,6 @@ def unique_identifiers(texts: Iterable[str], upper: bool = False) -> dict[str, s
 
 
 def c_string(text: str) -> str:
-    """Return a C string literal of the text as UTF-8."""
     return '"' + "".join(map(_escape, text.encode())) + '"'
 
 

@@ -46,7 +46,6 @@ def render(template: str, **context: Any) -> str:
 
 
 def render_pieces(template: str, **context: Any) -> Iterator[str]:
-    """Render a long text and yield it in pieces."""
     pieces = _environment().get_template(template).stream(**context)
     pieces.enable_buffering(_PIECES)
     yield from pieces

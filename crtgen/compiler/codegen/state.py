@@ -15,7 +15,6 @@ __all__ = ["states_of"]
 
 
 def states_of(plan: Plan, arena: Arena) -> Iterator[StateView]:
-    """Yield the states of a model, in order."""
     copied = dict(plan.copied)
     for before in plan.states:
         value = plan.graph.values[before]

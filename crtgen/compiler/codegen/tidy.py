@@ -26,7 +26,6 @@ _SOME = re.compile(r"\b[01]\b|\(\d+\)")
 
 
 def tidy(source: str) -> str:
-    """Remove code without effect from the functions in ``source``."""
     lines = source.split("\n")
     at = 0
     while at < len(lines):

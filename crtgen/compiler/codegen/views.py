@@ -63,14 +63,11 @@ class ArrayView:
 
     @property
     def rows(self) -> Iterator[str]:
-        """Yield its initialisers, line by line."""
         return rows_of(self.const.data)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelView:
-    """A function: its description, and its source."""
-
     comment: str
     source: str
 
@@ -236,8 +233,6 @@ class StateView:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A model: names, figures, and everything that its files hold."""
-
     name: str
     macro: str
     version: int
@@ -269,7 +264,6 @@ class ModelView:
 
     @property
     def record_layout(self) -> int:
-        """Identifies the layout of a black box of this model."""
         tensors = [(t.name, t.nbytes, t.shape, t.dtype) for t in self.arguments]
         return crc32(repr((self.name, tensors, self.state_bytes)).encode())
 
@@ -283,7 +277,6 @@ _DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}
 
 
 def dl_type(dtype: DType) -> str:
-    """Return the C initialiser of a ``DLDataType``."""
     kind, bits = _dl_kind(dtype)
     return f"{{{_DL_KINDS[kind][0]}, {bits}, 1}}"
 
@@ -295,7 +288,6 @@ def dl_numbers(dtype: DType) -> tuple[int, int, int]:
 
 
 def tensor_argument(nbytes: int, dtype: DType) -> Argument:
-    """Return the argument type of a registered function for a tensor."""
     return Argument(nbytes, *dl_numbers(dtype))
 
 

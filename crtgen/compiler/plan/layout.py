@@ -168,7 +168,6 @@ def _spans(liveness: Liveness, order: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
-    """List the live items of each moment."""
     live: list[list[int]] = [[] for _ in range(moments)]
     for item, (first, last) in enumerate(spans):
         for moment in range(first, last + 1):
@@ -346,5 +345,4 @@ def _climb(
 
 
 def _top(problem: Problem, offsets: Sequence[int]) -> int:
-    """Return the item that ends highest."""
     return max(range(len(offsets)), key=lambda i: offsets[i] + problem.sizes[i])

@@ -51,7 +51,6 @@ class Stage:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Nodes in the order in which they are computed."""
         return (self.node,) if self.layer is None else (self.layer, self.node)
 
     @property
@@ -66,7 +65,6 @@ class Stage:
         return (*(name for name in inputs if name not in self.layer.outputs), *self.layer.inputs)
 
     def described(self, graph: Graph) -> RowStage:
-        """Return the operator and its operands, the image first."""
         inputs = list(self.node.inputs)
         inputs.remove(self.image)
         values = tuple(graph.values[name] for name in (self.image, *inputs))
@@ -77,8 +75,6 @@ class Stage:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of one operator."""
-
     node: Node
 
     @property
@@ -95,7 +91,6 @@ class Call:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Values that it reads, constants included."""
         return self.node.inputs
 
     @property
@@ -112,7 +107,6 @@ class RowLoop:
 
     @cached_property
     def name(self) -> str:
-        """Names of its operators, joined."""
         return "+".join(node.name for node in self.nodes)
 
     @property
@@ -121,7 +115,6 @@ class RowLoop:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Nodes in the order in which their first rows are computed."""
         return tuple(node for stage in self.stages for node in stage.nodes)
 
     @cached_property
@@ -198,7 +191,6 @@ class Outside:
 
     @classmethod
     def of(cls, graph: Graph) -> "Outside":
-        """Return the states of a model as values outside of its arena."""
         return cls(tuple(before for before, _ in graph.states), graph.states)
 
 
@@ -219,7 +211,6 @@ class Step:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Values that it reads, constants included."""
         return self.item.inputs
 
     @property
@@ -254,7 +245,6 @@ class Plan:
 
     @property
     def fed(self) -> tuple[str, ...]:
-        """The input that arrives by rows, if any."""
         return self.graph.inputs if self.steps and self.steps[0].kernel.fed else ()
 
     @property
@@ -274,21 +264,17 @@ class Plan:
                 yield from plan.all_steps()
 
     def signature(self, step: Step) -> Signature:
-        """Return the values that a step reads and writes."""
         return signature_of(step.item, self.graph)
 
     def macs(self, step: Step) -> int:
-        """Return the multiplications of inputs with weights."""
         return macs_of(step.item, self.graph)
 
 
 def signature_of(item: Item, graph: Graph) -> Signature:
-    """Return the values that an item reads and writes."""
     return Signature(_values(graph, item.inputs), _values(graph, item.outputs))
 
 
 def macs_of(item: Item, graph: Graph) -> int:
-    """Return the multiplications of inputs with weights."""
     return sum(node.op.macs(graph.signature(node)) for node in item.nodes)
 
 

@@ -184,7 +184,6 @@ class _ItemLine:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Position of each node by name."""
         return {node.name: i for i, item in enumerate(self.items) for node in item.nodes}
 
     def maker(self, value: str) -> int | None:

@@ -23,7 +23,6 @@ _NAMES = (*(f"r{n}" for n in range(13)), "sp", "lr", "pc", "xpsr")
 
 
 def core_dump(fault: DeviceFault) -> bytes:
-    """Return a core dump of a fault as an ELF file."""
     blocks = sorted(_joined(fault.memory).items())
     note = _NOTE.pack(5, _STATUS_BYTES, _NT_PRSTATUS, b"CORE\0\0\0\0") + _status(fault.registers)
     count = 1 + len(blocks)

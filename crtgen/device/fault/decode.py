@@ -55,7 +55,6 @@ def address_of(fault: Fault) -> int | None:
 
 
 def kind_of(fault: Fault) -> str:
-    """Describe the kind of fault in a few words."""
     if fault.exception == _NMI:
         return "watchdog: no progress"
     if fault.exception == GUARD:

@@ -19,8 +19,6 @@ _LONGEST_TEXT = 256
 
 @dataclass(frozen=True, slots=True, order=True)
 class FunctionRange:
-    """A function of the image: its bytes from ``start`` to ``end``."""
-
     start: int
     end: int
     name: str

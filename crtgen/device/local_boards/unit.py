@@ -44,7 +44,6 @@ class LocalBoard:
 
     @property
     def key(self) -> str:
-        """Key that tells the board from every other one."""
         return str(self.serial) or self.port
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +60,6 @@ def connected_units(hardware_map: Path | None = None) -> tuple[LocalBoard, ...]:
 
 
 def is_connected(board: Board, hardware_map: Path | None = None) -> bool:
-    """Return whether a connected device may be such a board."""
     return any(board.name in unit.boards for unit in connected_units(hardware_map))
 
 

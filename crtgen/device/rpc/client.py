@@ -53,8 +53,6 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
-    """The pool that allocations come from, in bytes."""
-
     total: int
     free: int
 
@@ -91,7 +89,6 @@ class SlotPlace:
 
     @classmethod
     def read(cls, fields: tuple[Any, ...]) -> "SlotPlace":
-        """Make one of the fields of ``_SLOT``, or of ``_OLD_SLOT``."""
         origin, size, work, work_size, status, *more = fields
         if not more:
             return cls(origin, size, work, work_size, status)
@@ -188,7 +185,6 @@ class Client(Connection):
         return self._ask(endpoints.TICKS_PER_SECOND)
 
     def calibrate(self, loops: int) -> int | None:
-        """Ticks of a loop of exactly ``2 * loops`` instructions."""
         return self._ask(endpoints.CALIBRATE, loops)
 
     def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:

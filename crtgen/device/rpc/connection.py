@@ -62,13 +62,10 @@ class RemoteFunction:
         return self._client.call(self, args, timeout)
 
     def close(self) -> None:
-        """Release the handle."""
         self._client.free_handle(self.handle)
 
 
 class RemoteModule:
-    """A module of the device: functions by name."""
-
     def __init__(self, client: "Connection", handle: int) -> None:
         self.handle = Handle(handle, TypeCode.MODULE)
         self._client = client
@@ -103,7 +100,6 @@ class RemoteModule:
         return self._client._expect(endpoint.answer, answer)
 
     def close(self) -> None:
-        """Release the handles of the module and its functions."""
         for found in self._functions.values():
             if found is not None:
                 found.close()
@@ -127,11 +123,9 @@ class RemoteTensor:
         self.close()
 
     def write(self, array: npt.ArrayLike) -> None:
-        """Copy an array of the same shape and type to the device."""
         self._client.copy_to(self.tensor, array)
 
     def read(self) -> Array:
-        """Copy the tensor from the device."""
         return self._client.copy_from(self.tensor)
 
     def close(self) -> None:
@@ -221,7 +215,6 @@ class Connection:
         timeout: float | None = None,
         again: float | None = None,
     ) -> Any:
-        """Call a function; see ``RemoteFunction``, and for ``again`` ``Exchange.ask``."""
         with ExitStack() as temporary:
             values = tuple(self._argument(arg, temporary) for arg in args)
             packet = messages.CallFunc(function.handle.value, values)
@@ -235,7 +228,6 @@ class Connection:
         return self._number
 
     def system_lib(self) -> RemoteModule:
-        """Return the module of the functions that were generated into the image."""
         library = self.call(self.function(endpoints.SYSTEM_LIB.name), (), again=0.0)
         return self._expect(RemoteModule, library)
 

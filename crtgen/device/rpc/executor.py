@@ -96,7 +96,6 @@ class AotExecutor:
         return self.output(index).read()
 
     def close(self) -> None:
-        """Release the tensors and the module."""
         for tensor in self._tensors.values():
             tensor.close()
         self._tensors.clear()

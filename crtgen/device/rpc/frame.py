@@ -38,8 +38,6 @@ _WELL_ESCAPED = re.compile(rb"(?:[^\xff]++|\xff[\xfe\xff])*+")
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A payload that arrived whole."""
-
     payload: bytes
 
 
@@ -89,7 +87,6 @@ Event = Packet | FrameError
 
 
 def encode(payload: bytes) -> bytes:
-    """Return the wire bytes of a packet."""
     body = (len(payload).to_bytes(4, "little") + payload).replace(_ESCAPE, _LITERAL)
     crc = crc_hqx(body, _START_CRC).to_bytes(2, "little")
     return b"".join((_START, body, crc.replace(_ESCAPE, _LITERAL)))
@@ -135,7 +132,6 @@ class Decoder:
         self._expected_crc = 0
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take bytes from the wire, return the events that they complete."""
         self._wire += data
         events: list[Event] = []
         while (event := self._next()) is not None:

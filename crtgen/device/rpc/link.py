@@ -72,7 +72,6 @@ class Link:
 
     @property
     def flow_controlled(self) -> bool:
-        """True if several requests may be in flight."""
         return self._stream.flow_controlled
 
     def connect(self) -> None:

@@ -18,7 +18,6 @@ class Listener:
         self._has_packets = False
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the lines that ``data`` completes."""
         lines = [] if self._has_packets else self._lines_of_text(data)
         for event in self._decoder.feed(data):
             if isinstance(event, frame.Packet):

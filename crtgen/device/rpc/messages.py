@@ -74,8 +74,6 @@ class InitServer:
 
 @dataclass(frozen=True, slots=True)
 class CallFunc:
-    """Call a function by its handle."""
-
     function: int
     args: Args = ()
 
@@ -89,8 +87,6 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class RemoteException:
-    """Answer to a request that failed."""
-
     text: str
 
 
@@ -104,16 +100,12 @@ class CopyFromRemote:
 
 @dataclass(frozen=True, slots=True)
 class CopyToRemote:
-    """Bytes for a tensor."""
-
     tensor: Tensor
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CopyAck:
-    """The bytes of a CopyFromRemote."""
-
     data: bytes
 
 

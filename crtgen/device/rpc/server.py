@@ -162,17 +162,14 @@ class Server:
         self.stopped = False
 
     def boot(self) -> bytes:
-        """Return the bytes that the device sends after a reset."""
         self._session.boot()
         return self._session.take_output()
 
     def log(self, line: str) -> bytes:
-        """Return the bytes of a line for the host's log."""
         self._session.log(line)
         return self._session.take_output()
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes from the host, return the answer."""
         for event in self._session.receive(data):
             if isinstance(event, session.Message) and not self.stopped:
                 reply = self._answer(event.payload)
@@ -318,7 +315,6 @@ class ServerStream:
         self._inbox = bytearray(server.boot())
 
     def read(self, timeout: float) -> bytes:
-        """Return everything that the server has answered."""
         if self._inbox:
             data = bytes(self._inbox)
             self._inbox.clear()
@@ -328,7 +324,6 @@ class ServerStream:
         raise LinkTimeoutError(f"nothing came for {timeout:g} s")
 
     def write(self, data: bytes) -> None:
-        """Let the server act on these bytes."""
         self._inbox += self._server.receive(data)
 
     def close(self) -> None:

@@ -48,8 +48,6 @@ class MessageType(IntEnum):
 
 
 class State(Enum):
-    """State of one side of a session."""
-
     CLOSED = "closed"
     STARTING = "starting"
     ESTABLISHED = "established"
@@ -69,22 +67,16 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The peer speaks another version of the protocol."""
-
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of the established session."""
-
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that the peer wrote to its log."""
-
     text: DeviceText
 
 
@@ -99,7 +91,6 @@ Event = Established | Lost | Refused | Message | LogLine | Damaged
 
 
 def random_nonce() -> int:
-    """Return a start nonce, 1 to 255."""
     return 1 + secrets.randbelow(255)
 
 
@@ -129,7 +120,6 @@ class RpcSession:
         self._output: list[bytes] = []
 
     def take_output(self) -> bytes:
-        """Return the bytes to send, once."""
         output = b"".join(self._output)
         self._output.clear()
         return output
@@ -161,13 +151,11 @@ class RpcSession:
         self._emit(MessageType.LOG, 0, text.encode())
 
     def close(self) -> None:
-        """End the session and tell the peer."""
         if self.state is not State.CLOSED:
             self._emit(MessageType.TERMINATE, 0, b"")
         self._reset()
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take bytes from the peer, return their events."""
         events: list[Event] = []
         for packet in self._decoder.feed(data):
             if not isinstance(packet, frame.Packet):

@@ -141,7 +141,6 @@ def _pack_dtype(value: DataType) -> tuple[TypeCode, bytes]:
 
 
 def pack_sized(data: bytes) -> bytes:
-    """Return the length (u64), then the bytes."""
     return _U64.pack(len(data)) + data
 
 
@@ -190,7 +189,6 @@ class Reader:
         self.offset = 0
 
     def fail(self, what: str) -> ProtocolError:
-        """Return an error about this position."""
         return ProtocolError(f"{what}, at byte {self.offset} of a packet of {len(self._data)} bytes")
 
     def take(self, size: int, what: str) -> bytes:
@@ -207,19 +205,15 @@ class Reader:
         return layout.unpack(self.take(layout.size, what))
 
     def i32(self, what: str) -> int:
-        """Read a signed number of 4 bytes."""
         return int(self.unpack(_I32, what)[0])
 
     def u64(self, what: str) -> int:
-        """Read an unsigned number of 8 bytes."""
         return int(self.unpack(_U64, what)[0])
 
     def sized(self, what: str) -> bytes:
-        """Read bytes that follow their length."""
         return self.take(self.u64(f"the length of {what}"), what)
 
     def text(self, what: str) -> str:
-        """Read a string that follows its length."""
         return self.sized(what).decode(errors="backslashreplace")
 
     def tensor(self) -> Tensor:
@@ -233,7 +227,6 @@ class Reader:
         return Tensor(data, tuple(shape), DataType(*dtype), Device(device_type, device_id), byte_offset)
 
     def args(self) -> Args:
-        """Read a packed sequence."""
         number = self.i32("the number of arguments")
         if not 0 <= number <= (len(self._data) - self.offset) // 4:
             raise self.fail(f"there cannot be {number} arguments")

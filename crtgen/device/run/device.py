@@ -55,7 +55,6 @@ class RunningDevice:
             error.log = self.output()
 
     def output(self) -> str:
-        """Return the end of the output so far."""
         return console_text(self.console)
 
     def wait(self, timeout: float) -> int:
@@ -77,8 +76,6 @@ class RunningDevice:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Output and exit code of a program that ended."""
-
     output: str
     code: int
 
@@ -101,7 +98,6 @@ def run_program(command: Command, name: str, timeout: float) -> Finished:
 
 
 def image_name(image: Path, board: str) -> str:
-    """Return the name of a running image for error messages."""
     return f"{image.name} on {board}"
 
 

@@ -16,8 +16,6 @@ _SHOWN = 64 << 10
 
 
 class Dut:
-    """A running device under test."""
-
     def __init__(self, device: RunningDevice | SerialDevice) -> None:
         self.device = device
         self._printed = bytearray()
@@ -48,7 +46,6 @@ class Dut:
                 raise self._never(pattern, timeout)
 
     def write(self, text: str | bytes) -> None:
-        """Send a text, in UTF-8, or bytes."""
         self.device.stream.write(text.encode() if isinstance(text, str) else text)
 
     def _never(self, pattern: str, timeout: float) -> LinkTimeoutError:

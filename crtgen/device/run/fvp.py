@@ -65,7 +65,6 @@ def find_fvp(board: Board, program: Path | None = None) -> Path:
 
 
 def start_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
-    """Start an image, and connect to its serial port."""
     name = image_name(image, board.name)
     options = (*_OPTIONS, f"mps3_board.telnetterminal0.start_port={_free_port()}")
     command = _command(image, find_fvp(board, program), options)

@@ -43,7 +43,6 @@ def has_mailbox(image: Path) -> bool:
 
 
 def has_npu(image: Path) -> bool:
-    """Return whether firmware hands jobs of an NPU to the host."""
     return _has_symbol(image, _NPU)
 
 

@@ -48,7 +48,6 @@ class NpuWindow:
         memory[: len(_MARK)] = _MARK
 
     def serve(self) -> bool:
-        """Execute the job that waits, if one does."""
         asked = self._words[_ASKED // 4]
         if asked == self._words[_ANSWERED // 4]:
             return False
@@ -69,7 +68,6 @@ class NpuWindow:
         return True
 
     def release(self) -> None:
-        """Give the memory back."""
         self._words.release()
         self._memory.release()
 

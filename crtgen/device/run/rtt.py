@@ -62,7 +62,6 @@ def start_rtt_board(image: Path, board: Board, unit: LocalBoard, runner: str | N
 
 
 def rtt_command(job: FlashJob) -> list[str]:
-    """Return the command that talks to a job's image through its probe."""
     how = job.board.flash_with
     (target,) = (how.target("pyocd") if how is not None else ()) or ("",)
     if not target:

@@ -102,8 +102,6 @@ def _bring_to_the_present(root: Path, manifest: Manifest) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuildRun:
-    """One build of one project."""
-
     root: Path
     toolchain: Toolchain
     manifest: Manifest
@@ -126,7 +124,6 @@ class BuildRun:
         return self.root / "cmake" / f"{self.toolchain.name}.cmake"
 
     def is_configured(self) -> bool:
-        """Return whether the build directory was configured for this place and this toolchain."""
         cache = self.build / "CMakeCache.txt"
         if not cache.is_file() or not (self.build / "build.ninja").is_file():
             return False
@@ -138,14 +135,12 @@ class BuildRun:
         )
 
     def make(self, jobs: int) -> None:
-        """Configure if necessary, and compile."""
         if not self.is_configured():
             self.progress("configuring")
             self.configure()
         self.compile(jobs)
 
     def configure(self) -> None:
-        """Let CMake write the build files, from nothing."""
         if not self.cmake_file.is_file():
             files = sorted(p.stem for p in (self.root / "cmake").glob("*.cmake"))
             raise UsageError(

@@ -42,7 +42,6 @@ class Content:
 
     @property
     def end(self) -> int:
-        """The address behind the last byte."""
         address, data = self.blocks[-1]
         return address + len(data)
 

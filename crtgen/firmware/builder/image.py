@@ -38,5 +38,4 @@ class BuiltImage:
 
     @property
     def build(self) -> Path:
-        """The directory with everything that the build made."""
         return self.project / "build"

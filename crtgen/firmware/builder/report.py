@@ -45,7 +45,6 @@ class SizeReport:
         return tuple(rows)
 
     def largest(self, count: int) -> tuple[SizedSymbol, ...]:
-        """Return the largest symbols, the largest first."""
         return self.sizes.symbols[:count]
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +55,6 @@ class SizeReport:
 
 
 def measure(image: BuiltImage) -> SizeReport:
-    """Sizes and stack of an image."""
     sizes = read_sizes(image.path, map_file=_map_file(image))
     if image.path.suffix == ".a":
         stack = _stack_of_library(image)

@@ -50,8 +50,6 @@ class SizedSymbol:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Flash and RAM of one part of the software."""
-
     flash: int
     ram: int
 
@@ -131,8 +129,6 @@ def read_sizes(path: Path, *, map_file: Path | None = None) -> Sizes:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One ELF file."""
-
     sections: Mapping[str, int]
     groups: Mapping[str, Group]
     symbols: tuple[SizedSymbol, ...]

@@ -51,12 +51,10 @@ class StackReport:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Functions whose frame is unknown or depends on data."""
         return tuple(f.name for f in self.frames if f.kind in ("unknown", "dynamic"))
 
     @property
     def proven(self) -> bool:
-        """True if ``worst`` is an upper bound."""
         return not (self.recursion or self.unresolved or self.unknown)
 
     def to_dict(self) -> dict[str, Any]:

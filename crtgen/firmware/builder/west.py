@@ -34,12 +34,10 @@ class ZephyrWorkspace:
 
     @property
     def top(self) -> Path:
-        """The directory that west knows as the workspace."""
         return self.zephyr.parent
 
     @property
     def release(self) -> str:
-        """Zephyr's release, such as 3.7.0."""
         return ".".join(map(str, self.version))
 
     def environment(self) -> dict[str, str]:

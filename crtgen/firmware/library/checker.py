@@ -41,7 +41,6 @@ class Checker:
         return value
 
     def naturals(self, value: Any, what: str) -> tuple[int, ...]:
-        """Return a list of integers, none of them negative."""
         numbers = self.items(value, what, int)
         if any(n < 0 for n in numbers):
             self.fail(f"{what} has a negative number")

@@ -30,7 +30,6 @@ class DLDataType:
 
     @classmethod
     def parse(cls, text: str, where: str = "") -> Self:
-        """Parse ``float32``, ``int8x4`` or ``bool``."""
         match = _TEXT.fullmatch("uint1" if text == "bool" else text)
         if match is None or not 1 <= int(match[2]) <= 255 or int(match[3] or 1) > 65535:
             raise CorruptModelError(f"{text!r} is not an element type", where=where)
@@ -38,12 +37,10 @@ class DLDataType:
 
     @classmethod
     def of(cls, dtype: "np.dtype[np.generic]") -> Self:
-        """Convert from numpy's type."""
         return cls.parse(dtype.name)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, all lanes."""
         return (self.bits * self.lanes + 7) // 8
 
     @property

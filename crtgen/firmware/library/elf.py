@@ -40,14 +40,12 @@ class ElfFile:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions it offers, without the compiler's own helpers."""
         return tuple(
             s.name for s in self.symbols if s.is_defined and s.kind == "func" and not s.name.startswith("__")
         )
 
     @property
     def undefined(self) -> tuple[str, ...]:
-        """Names that it needs from elsewhere."""
         return tuple(s.name for s in self.symbols if not s.is_defined and not s.is_weak)
 
     @property

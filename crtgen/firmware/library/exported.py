@@ -34,23 +34,19 @@ class ExportedLibrary:
 
     @property
     def members(self) -> tuple[Module, ...]:
-        """The modules that can be compiled or linked."""
         return tuple(chain.from_iterable(m.members for m in walk(self.root) if isinstance(m, MergedModule)))
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions of all members."""
         return tuple(f for member in self.members for f in member.get_func_names())
 
     @property
     def constants(self) -> dict[str, NDArray]:
-        """The arrays that the constant loaders would return at start-up."""
         loaders = (m for m in walk(self.root) if isinstance(m, ConstLoader))
         return {name: array for loader in loaders for name, array in loader.arrays.items()}
 
     @property
     def users(self) -> dict[str, tuple[str, ...]]:
-        """Which constants the loaders would hand to each function."""
         loaders = (m for m in walk(self.root) if isinstance(m, ConstLoader))
         return {symbol: names for loader in loaders for symbol, names in loader.users.items()}
 
@@ -61,7 +57,6 @@ class ExportedLibrary:
 
 
 def read_exported(data: bytes, where: str) -> ExportedLibrary:
-    """Read the library. Nothing of it is run."""
     if data[:4] == b"\x7fELF":
         blob = read_elf(data, where).data(BLOB_SYMBOL)
         return _library(where, blob, (object_module(where, data, where),))

@@ -64,7 +64,6 @@ class StoragePlace:
     symbol: str = ""
 
     def c(self, arena: str) -> str:
-        """Return the address, as a ``void *`` in C."""
         if self.symbol:
             return f"(void *)(uintptr_t){self.symbol}"
         return f"{arena} + {self.offset}" if self.offset else arena
@@ -89,8 +88,6 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """An index into the places and one into the types."""
-
     place: int
     type: int
 
@@ -106,8 +103,6 @@ class OperatorCall:
 
 @dataclass(frozen=True, slots=True)
 class GraphPort:
-    """An input or output of the model."""
-
     name: str
     c_name: str
     tensor: TensorEntry
@@ -149,12 +144,10 @@ class ExecutorTables:
 
     @property
     def symbol(self) -> str:
-        """The ``struct crt_model``."""
         return f"{self.name}_model"
 
     @property
     def arena(self) -> ArenaView:
-        """The array that holds the pool."""
         return ArenaView(arena_symbol(self.name), arena_macro(self.name), self.pool)
 
     @property
@@ -193,7 +186,6 @@ def graph_tables(
 
 
 def render_graph(tables: ExecutorTables) -> str:
-    """Return the C source of the executor."""
     return render("graph_executor.c.j2", t=tables, version=RUNTIME_VERSION, comment=comment, string=c_string)
 
 
@@ -408,7 +400,6 @@ class _TableBuilder:
                 )
 
     def consumes_inputs(self) -> bool:
-        """Return whether a call writes to the storage of an input."""
         inputs = {self.entry_of(i).storage_id for i, _ in self.arguments()}
         written = {
             self.graph.entry(Reference(i, k)).storage_id

@@ -37,14 +37,11 @@ class GraphNode:
 
     @property
     def is_call(self) -> bool:
-        """True if the node calls a function."""
         return bool(self.function)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphEntry:
-    """A tensor of the graph and its storage."""
-
     shape: tuple[int, ...]
     dtype: DLDataType
     storage_id: int
@@ -67,7 +64,6 @@ class GraphJson:
     entries: tuple[GraphEntry, ...]
 
     def entry_index(self, ref: Reference) -> int:
-        """Return the number of a tensor among ``entries``."""
         return self.row_ptr[ref.node] + ref.index
 
     def entry(self, ref: Reference) -> GraphEntry:
@@ -75,7 +71,6 @@ class GraphJson:
 
     @property
     def arguments(self) -> tuple[GraphNode, ...]:
-        """The inputs and parameters, in the order of ``arg_nodes``."""
         return tuple(self.nodes[i] for i in self.arg_nodes)
 
     def storage_sizes(self) -> dict[int, int]:

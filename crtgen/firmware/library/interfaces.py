@@ -46,7 +46,6 @@ class AotInterface:
 
 
 def packed_interface(model: MlfModel) -> AotInterface:
-    """From the C that defines the model's metadata."""
     text = next((s for s in model.code.sources.values() if "kTvmgenMetadata_inputs[" in s), None)
     if text is None:
         raise UnsupportedError("the model has neither a C interface nor metadata in C", where=model.name)

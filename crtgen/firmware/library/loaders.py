@@ -142,7 +142,6 @@ def read_body(reader: StreamReader, key: str, name: str) -> Module:
 
 
 def write_body(writer: StreamWriter, module: Module) -> None:
-    """Write a body in the format of ``read_body``."""
     match module:
         case ConstLoader():
             _write_const_loader(writer, module)

@@ -73,8 +73,6 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class OperatorFunction:
-    """An operator function and its workspace on each device."""
-
     function_name: str
     workspace: tuple[MemoryUse, ...]
 
@@ -105,8 +103,6 @@ class ModelMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OperatorBuffer:
-    """An argument of an operator function."""
-
     size_bytes: int
     shape: tuple[int, ...]
     dtype: str

@@ -44,8 +44,6 @@ def read_metadata(text: str, where: str) -> tuple[int, tuple[ModelMetadata, ...]
 
 
 class _MetadataParser(Checker):
-    """Knows the version of the metadata, and the keys that it uses."""
-
     version = VERSION
 
     def library(self, top: dict[str, Any]) -> tuple[ModelMetadata, ...] | OperatorMetadata:

@@ -131,8 +131,6 @@ def read_archive(data: bytes, where: str) -> Archive:
 
 
 class _ArchiveReader:
-    """The files of one archive, with ``where`` for errors."""
-
     def __init__(self, files: Mapping[str, bytes], where: str) -> None:
         self.files = files
         self.where = where

@@ -50,7 +50,6 @@ class Module:
 
     @property
     def key(self) -> str:
-        """The type key that a module blob stores."""
         return self.type_key
 
     @property
@@ -59,7 +58,6 @@ class Module:
         return self.is_dso_exportable and not (self.const_vars and not self.consts_linked)
 
     def get_func_names(self) -> tuple[str, ...]:
-        """Return the functions it offers, in its order."""
         return self.functions
 
     def get_symbol(self) -> str:
@@ -67,7 +65,6 @@ class Module:
         return self.symbol
 
     def get_const_vars(self) -> tuple[str, ...]:
-        """Return the names of the constants it needs."""
         return self.const_vars
 
 

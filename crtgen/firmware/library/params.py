@@ -49,7 +49,6 @@ def read_ndarray(reader: StreamReader) -> NDArray:
 
 
 def write_ndarray(writer: StreamWriter, value: NDArray) -> None:
-    """Write an array in the format of ``read_ndarray``."""
     dtype, shape = value.dtype, value.array.shape
     data = np.ascontiguousarray(value.array).astype(dtype.numpy, copy=False).tobytes()
     writer.u64(_ARRAY_MAGIC)

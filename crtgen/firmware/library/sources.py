@@ -94,12 +94,10 @@ def context_source(modules: Iterable[Module], where: str) -> str:
 
 
 def machine_of(core: Core) -> str:
-    """Return the machine that a core is, as ELF names it."""
     return platform.machine().upper() if core.arch == "host" else "ARM"
 
 
 def check_core(where: str, name: str, data: bytes, core: Core) -> None:
-    """Refuse an object that a core cannot run."""
     check_machine(where, name, data, machine_of(core), core.arch == "host")
     if core.fpu == "none" and read_elf(data, f"{where}: {name}").is_hard_float:
         raise UnsupportedError(f"{name} needs a floating-point unit, which {core.name} lacks", where=where)

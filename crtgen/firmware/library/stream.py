@@ -24,15 +24,12 @@ class StreamReader:
 
     @property
     def left(self) -> int:
-        """Number of bytes not read yet."""
         return len(self._data) - self._at
 
     def fail(self, reason: str) -> CorruptModelError:
-        """Make an error about the last read."""
         return CorruptModelError(f"{reason} (byte {self._at} of {len(self._data)})", where=self._where)
 
     def take(self, count: int, what: str) -> bytes:
-        """Read ``count`` bytes."""
         if count > self.left:
             raise self.fail(f"{what} needs {count} bytes and {self.left} are left")
         piece = self._data[self._at : self._at + count]
@@ -47,11 +44,9 @@ class StreamReader:
         return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout), what))
 
     def raw(self, what: str) -> bytes:
-        """Return a string that may hold any bytes."""
         return self.take(self.u64(f"the length of {what}"), what)
 
     def text(self, what: str) -> str:
-        """Read a string in UTF-8."""
         data = self.raw(what)
         try:
             return data.decode()
@@ -100,13 +95,11 @@ class StreamWriter:
         self._parts += struct.pack("<" + layout, *values)
 
     def string(self, value: str | bytes) -> None:
-        """The length in bytes, and the bytes."""
         data = value.encode() if isinstance(value, str) else value
         self.u64(len(data))
         self._parts += data
 
     def vector(self, items: Sequence[_T], write: Callable[[_T], None]) -> None:
-        """The count of the items, and each by ``write``."""
         self.u64(len(items))
         self.each(items, write)
 

@@ -22,7 +22,6 @@ class ImportTree:
     child_indices: tuple[int, ...]
 
     def children(self, group: int) -> tuple[int, ...]:
-        """Return the numbers of the groups that a group imports."""
         return self.child_indices[self.row_ptr[group] : self.row_ptr[group + 1]]
 
 
@@ -92,7 +91,6 @@ def _cycle_text(path: Sequence[_Group], back_to: _Group) -> str:
 
 
 def check_symbols(root: Module) -> None:
-    """Refuse a function that two modules offer."""
     owner: dict[str, Module] = {}
     for module in walk(root):
         for name in module.get_func_names():

@@ -217,7 +217,6 @@ def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
 
 
 def slot_files(firmware: FirmwareRequest) -> dict[str, str]:
-    """Return the files of ``platform/`` of an image for a slot."""
     slots, info = firmware.board.slots, firmware.models[0]
     assert slots is not None
     tensors = [tuple(map(SlotTensor.of, interfaces)) for interfaces in (info.inputs, info.outputs)]
@@ -235,7 +234,6 @@ def slot_files(firmware: FirmwareRequest) -> dict[str, str]:
 
 
 def toolchain_files(core: Core) -> dict[str, str]:
-    """Return the files of ``cmake/``, by name."""
     view = _ToolchainView(" ".join(core.gcc_flags), " ".join(core.zig_flags))
     return {f"{t}.cmake": render(f"project/baremetal/{t}.cmake.j2", v=view) for t in BARE_METAL}
 

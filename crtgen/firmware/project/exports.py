@@ -54,8 +54,6 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class _CoreView:
-    """A core as CMSIS packs name it, with its required features."""
-
     name: str
     features: str
 

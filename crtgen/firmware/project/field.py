@@ -71,7 +71,6 @@ def field_example(firmware: FirmwareRequest) -> FieldExample | None:
 
 
 def has_field(firmware: FirmwareRequest) -> bool:
-    """True if the library records, counts or has slots."""
     options = firmware.options
     return firmware.type == "library" and bool(options.record or firmware.watched or options.slots)
 

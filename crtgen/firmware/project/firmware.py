@@ -115,12 +115,10 @@ class FirmwareRequest:
 
     @property
     def listens(self) -> bool:
-        """True if it waits for bytes on its serial port."""
         return self.type in ("server", "mlperftiny")
 
     @property
     def has_npu(self) -> bool:
-        """True if a layer is computed by an NPU."""
         libraries = (library.name for module in self.modules for library in module.libraries)
         return ETHOS_U in libraries
 
@@ -135,17 +133,14 @@ class FirmwareRequest:
 
     @property
     def receive_buffer(self) -> int:
-        """Bytes of the longest packet that a host may send."""
         return self.options.receive_buffer or 0
 
     @property
     def pool(self) -> int:
-        """Bytes that a host can allocate."""
         return self.options.pool or 0
 
     @property
     def blocks(self) -> int:
-        """Blocks that a host can allocate."""
         return self.options.blocks or 0
 
     def _sized(self, options: ProjectOptions) -> ProjectOptions:

@@ -57,5 +57,4 @@ def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
 
 
 def toolchain_files() -> dict[str, str]:
-    """Return the files of ``cmake/``, by name."""
     return {f"{t}.cmake": render(f"project/host/{t}.cmake.j2") for t in HOST}

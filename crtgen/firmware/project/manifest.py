@@ -107,12 +107,10 @@ _ADAPTER = TypeAdapter(Manifest)
 
 
 def digests_of(sources: Contents[bytes]) -> dict[str, str]:
-    """Return the SHA-256 of each file, in hexadecimal."""
     return {path: digest_of(sources.pieces(path)) for path in sorted(sources)}
 
 
 def digest_of(pieces: Iterable[bytes]) -> str:
-    """Return the SHA-256 of a content, in hexadecimal."""
     sha = hashlib.sha256()
     for piece in pieces:
         sha.update(piece)
@@ -120,7 +118,6 @@ def digest_of(pieces: Iterable[bytes]) -> str:
 
 
 def manifest_text(manifest: Manifest) -> bytes:
-    """Return the content of the manifest file."""
     return _ADAPTER.dump_json(manifest, indent=1) + b"\n"
 
 

@@ -59,7 +59,6 @@ class Project:
 
     @property
     def files(self) -> Contents[bytes]:
-        """Every file, the manifest among them."""
         entries = Contents.of(self.sources).entries
         return Contents({**entries, MANIFEST: manifest_text(self.manifest)})
 

@@ -47,7 +47,6 @@ def _statement(step: RegisterStep, name: str) -> str:
 
 
 def registers(board: Board) -> tuple[tuple[str, str, str], ...]:
-    """Name, address and type of each register of the start."""
     steps = all_steps(board.start)
     return tuple({(_name(s), f"{s.address:#010x}", f"uint{s.bits}_t"): None for s in steps})
 

@@ -110,7 +110,6 @@ def library_file(
 
 
 def read_me(firmware: FirmwareRequest, title: str, version: str, models: tuple[object, ...]) -> str:
-    """Return the text of ``README.md``."""
     view = _ZephyrReadmeView(
         title=title,
         version=version,

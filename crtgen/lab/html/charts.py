@@ -127,7 +127,6 @@ def shares(rows: Rows) -> str:
 
 
 def flash(report: Report) -> str:
-    """Draw the flash by contents, as one bar."""
     groups = report.image.sizes.groups if report.image else {}
     rows = [{"part": name, "bytes": group.flash} for name, group in groups.items() if group.flash]
     bar = {

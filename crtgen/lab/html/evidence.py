@@ -37,8 +37,6 @@ _CONSTANT = re.compile(r"\b\w+ (?:<|<=|>|!=) ((?:\w+ \+ )?\d+|[A-Z][A-Z0-9_]+)$"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim: whether it holds, the evidence, and the file with the details."""
-
     claim: str
     holds: bool
     found: str
@@ -148,7 +146,6 @@ def _facts(path: Path, generated: api.GeneratedProject, toolchain: Toolchain) ->
 
 
 def claims_of_image(image: api.Image) -> Iterator[Claim]:
-    """Yield the claims that follow from the ELF alone."""
     sizes, stack = image.size.sizes, image.size.stack
     heap = sorted({s.name for s in sizes.symbols if _HEAP.fullmatch(s.name)})
     yield Claim(
@@ -239,7 +236,6 @@ def _verified(outcome: Any) -> Claim:
 
 
 def loops_of_c(compiled: api.Compiled) -> Iterator[LoopEvidence]:
-    """Find the loops that run in an inference, in the model's C."""
     (module,) = compiled.modules
     for name in module.files:
         if not name.endswith(("_kernels.c", f"{module.info.name}.c")):

@@ -13,8 +13,6 @@ __all__ = ["Drawing", "HtmlTable", "drawn", "environment"]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture, and its description in words, ``says``."""
-
     title: str
     says: str
     svg: Markup
@@ -32,7 +30,6 @@ class HtmlTable:
 
 @cache
 def environment() -> Environment:
-    """Return the templates of pages, in which every text is escaped."""
     loader = FileSystemLoader(templates_dir())
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -74,11 +74,9 @@ class Study:
 
     @property
     def folded(self) -> tuple[FoldedLayer, ...]:
-        """The certificates of the layers that lost channels."""
         return tuple(rewrite for rewrite in self.rewrites if isinstance(rewrite, FoldedLayer))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON, which a later page can compare with."""
         return {
             "crtgen": __version__,
             "model": self.model,

@@ -205,7 +205,6 @@ def _order(run: tuple[int, int | None]) -> tuple[int, int]:
 
 
 def case_name(case: str, step: int | None) -> str:
-    """Return the name of one run of a case."""
     return case if step is None else f"{case} step {step}"
 
 
@@ -239,7 +238,6 @@ def _case(
 
 
 def first_runs(cases: Sequence[ReferenceRun]) -> tuple[ReferenceRun, ...]:
-    """Return the first case, and those that follow it."""
     return (cases[0], *takewhile(lambda case: case.follows, cases[1:]))
 
 

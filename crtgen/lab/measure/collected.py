@@ -50,7 +50,6 @@ class Collector:
             raise UsageError(f"a clip of {self.nbytes:,} bytes", hint=f"--length below {_MOST // sample:,}")
 
     def add(self, lines: Sequence[FieldLine]) -> Iterator[Array]:
-        """Yield the clips that these lines complete."""
         for line in lines:
             if (line.kind, line.model) != ("take", self.model):
                 continue

@@ -52,7 +52,6 @@ class Classified:
 
     @property
     def accuracy(self) -> float:
-        """The share of clips that were classified correctly."""
         return sum(row[i] for i, row in enumerate(self.confusion)) / self.count
 
 
@@ -100,7 +99,6 @@ class Evaluation:
 
     @property
     def text(self) -> str:
-        """The result in one line."""
         match self.result:
             case Classified() as result:
                 right = sum(row[i] for i, row in enumerate(result.confusion))
@@ -114,7 +112,6 @@ class Evaluation:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Figures by name that may have a limit."""
         match self.result:
             case Classified(auc=auc):
                 return {"accuracy": self.result.accuracy, **({} if auc is None else {"auc": auc})}
@@ -177,7 +174,6 @@ def evaluate_here(
 
 
 def sweep_cells(sweep: Sequence[Threshold]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Thresholds as a table: its columns and its rows."""
     timed = sweep[0].an_hour is not None
     columns = ("above", "hits", "misses", "false alarms", *(["an hour"] * timed))
     rows = []

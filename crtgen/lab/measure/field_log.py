@@ -82,7 +82,6 @@ def read_field_log(path: Path, model: str) -> FieldLog:
 
 
 def field_lines(data: bytes) -> tuple[Sequence[FieldLine], int]:
-    """Return the lines in a text, and how many others are damaged."""
     found, damaged = [], 0
     for match in _LINE.finditer(data):
         kind, model, total, offset, part, crc = match.groups()

@@ -34,7 +34,6 @@ class FitChoice:
     feed: str = ""
 
     def beside(self, other: "FitChoice") -> str:
-        """Return the options by which it differs from another choice."""
         level = [f"--optimize {self.optimize}"] if self.optimize != other.optimize else []
         known = other.place or {}
         places = [f"--place {p}={m}" for p, m in (self.place or {}).items() if known.get(p) != m]
@@ -80,7 +79,6 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """True if the library fits."""
         return not self.short
 
     @property

@@ -58,8 +58,6 @@ def _input() -> Value:
 
 @dataclass(slots=True)
 class _LayerChain:
-    """Layers, each on the output of the one before."""
-
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(_SEED))
     values: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)

@@ -70,12 +70,10 @@ class LockEntry:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Model, board and level of optimisation."""
         return self.model, self.board, self.optimize
 
     @property
     def source(self) -> tuple[str, str]:
-        """Origin of its figures."""
         return self.digest, self.toolchain
 
 
@@ -165,13 +163,11 @@ def _figures_elsewhere(compiled: api.Compiled) -> tuple[Report, dict[str, int]]:
 
 
 def figures_of(report: Report) -> dict[str, int]:
-    """Return the figures that are known, by metric."""
     figures = ((metric, getattr(report, metric)) for metric in METRICS)
     return {metric: value for metric, value in figures if value is not None}
 
 
 def instructions_of_layers(report: Report) -> dict[str, int]:
-    """Return the instructions of each layer with a known count."""
     counts = ((o.name, o.instructions) for layer in report.layers for o in layer.operators)
     return {name: count for name, count in counts if count is not None}
 
@@ -182,7 +178,6 @@ def _is_measured(compiled: api.Compiled) -> bool:
 
 
 def compare(before: LockEntry, after: LockEntry, tolerance: float = TOLERANCE) -> tuple[Excess, ...]:
-    """Return the figures that got worse by more than the tolerance."""
     found = []
     for metric, allowed in before.figures.items():
         actual = after.figures.get(metric, allowed)

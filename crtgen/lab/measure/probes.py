@@ -44,7 +44,6 @@ class Probe:
 
     @property
     def count(self) -> int:
-        """Number of operations that it measures."""
         return self.rounds * (self.words or _REPEATED)
 
 
@@ -101,7 +100,6 @@ def _repeat(f: Function, name: str, value: str, other: str) -> None:
 
 
 def symbol(probe: Probe) -> str:
-    """Return the linker's name of its loop."""
     return f"crt_selftest_{probe.name}"
 
 
@@ -121,7 +119,6 @@ def expected(probe: Probe, board: Board, *, waits: bool) -> Expected:
 
 
 def modules(board: Board) -> tuple[CModule, ...]:
-    """Return a model for each probe."""
     return tuple(_module(probe, board) for probe in (*PROBES, ENDING))
 
 

@@ -73,7 +73,6 @@ class Check:
 
     @property
     def ratio(self) -> float | None:
-        """Measured value divided by the expected one."""
         return self.value / self.expected if isinstance(self.value, float) and self.expected else None
 
 
@@ -97,7 +96,6 @@ class Selftest:
         return asdict(self)
 
     def to_page(self) -> str:
-        """Return the results as Markdown."""
         where = f"simulated by {self.simulated}" if self.simulated else "on the board"
         by = f", seen by {self.seen_by}" if self.seen_by else ""
         lines = [

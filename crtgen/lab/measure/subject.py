@@ -78,7 +78,6 @@ class Subject:
 
     @property
     def count(self) -> int:
-        """Number of scores, without a gate's."""
         gate = (
             self.pipeline is not None and self.pipeline.decision is not None and self.pipeline.decision.gate
         )
@@ -92,7 +91,6 @@ class Subject:
         return self.output.elements == self.model.inputs[0].elements
 
     def runs(self, clip: Clip) -> list[Array]:
-        """Return the inputs of the runs on a clip."""
         if self.pipeline is not None:
             data = clip.data
             samples = read_samples(data, self.pipeline) if isinstance(data, Path) else data
@@ -104,7 +102,6 @@ class Subject:
         return list(runs_in_array(clip.data, interface, clip.where, quantize=True))
 
     def scores(self, clip: Clip, run: Run) -> npt.NDArray[np.float64]:
-        """Return the real scores of each run that says something."""
         inputs = self.runs(clip)
         outputs = run(inputs)
         warm = self.pipeline.warm if self.pipeline is not None else 0
@@ -145,8 +142,6 @@ def runs_in(pipeline: JoinedPipeline, samples: Array, where: str) -> list[Array]
 
 
 def reference(model: api.Model) -> Run:
-    """Return a run of the numpy reference."""
-
     def run(inputs: Sequence[Array]) -> list[Array]:
         return [y[0] for y in model.graph.run([[x] for x in inputs])]
 
@@ -154,8 +149,6 @@ def reference(model: api.Model) -> Run:
 
 
 def run_of(session: Session) -> Run:
-    """Return the function that runs the model of a session."""
-
     def run(inputs: Sequence[Array]) -> list[Array]:
         session.reset()
         return [session.infer(samples)[0] for samples in inputs]
@@ -164,8 +157,6 @@ def run_of(session: Session) -> Run:
 
 
 def seen_by(run: Run, pipeline: JoinedPipeline, signals: list[Array]) -> Run:
-    """Return ``run``, with the signals that it receives appended to ``signals``."""
-
     def seeing(inputs: Sequence[Array]) -> list[Array]:
         signals.extend(signals_of(pipeline, inputs))
         return run(inputs)

@@ -44,7 +44,6 @@ class TargetOutcome:
 
     @property
     def failed(self) -> int:
-        """Number of cases with wrong outputs."""
         return sum(verdict.difference is not None for verdict in self.verdicts)
 
     @property
@@ -67,7 +66,6 @@ class TargetOutcome:
 
 
 def target_of(board: Board, site: Site = _ANYWHERE) -> str:
-    """Return the kind of target that a board's image runs on."""
     if board.is_host:
         return "host"
     return "emulator" if site.is_simulated(board) else "board"

@@ -28,7 +28,6 @@ def content_digest(data: bytes) -> str:
 
 
 def tools_of(board: Board, toolchain: str, codegen: Sequence[str], simulate: bool = False) -> tuple[str, ...]:
-    """Return the tools that figures of such a job depend on."""
     compiler = toolchain or toolchains_of(board, board.platform(None))[0]
     simulators = {"qemu": board.qemu is not None, "rp2040js": board.rp2040js and simulate}
     used = (name for name, is_used in simulators.items() if is_used)
@@ -36,7 +35,6 @@ def tools_of(board: Board, toolchain: str, codegen: Sequence[str], simulate: boo
 
 
 def toolchain_text(versions: Mapping[str, str]) -> str:
-    """Tools with their versions, as one text."""
     return "; ".join(f"{tool}: {version}" for tool, version in versions.items())
 
 

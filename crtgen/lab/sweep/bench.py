@@ -12,8 +12,6 @@ _NAME = "crtgen-bench"
 
 
 class Bench(WorkerPlugin):  # type: ignore[misc]  # Dask's has no types
-    """A board that jobs of this worker run on."""
-
     def __init__(self, unit: LocalBoard) -> None:
         self.name = _NAME
         self.unit = unit

@@ -42,7 +42,6 @@ class JobChange:
 
     @property
     def reason(self) -> str:
-        """The cause as text."""
         return "; ".join(self.blame) + (" (the generated code is the same)" if self.same_code else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +69,6 @@ def _text(value: float | None) -> str:
 
 
 def compare(before: Iterable[StoreRow], now: Sequence[StoreRow]) -> Changes:
-    """Compare the jobs of an earlier sweep with those of now."""
     old = {row.cell: row for row in before}
     pairs = [(old[row.cell], row) for row in now if row.cell in old]
     other = [(a, b) for a, b in pairs if a.digest != b.digest]

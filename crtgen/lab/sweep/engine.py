@@ -67,8 +67,6 @@ class _Attempt:
 
 @dataclass(slots=True, eq=False)
 class _SweepRun:
-    """The state of a sweep on a cluster."""
-
     client: "Client"
     contents: Mapping[str, bytes]
     function: Function | None

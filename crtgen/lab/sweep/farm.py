@@ -31,7 +31,6 @@ def resource(board: str) -> str:
 
 
 def is_clear(unit: LocalBoard) -> bool:
-    """Return whether board and port of a connected unit are known."""
     return len(unit.boards) == 1 and bool(unit.port)
 
 

@@ -49,7 +49,6 @@ class JobOptions:
     feed: str = ""
 
     def label(self) -> str:
-        """Return the level, and options that are not the default."""
         plain = JobOptions(self.optimize)
         changed = {k: v for k, v in asdict(self).items() if v != getattr(plain, k)}
         return ", ".join([self.optimize, *(f"{k} {_text(v)}" for k, v in changed.items())])
@@ -86,7 +85,6 @@ class Job:
 
     @property
     def contents(self) -> tuple[str, ...]:
-        """The digests of the files that it needs."""
         return tuple(filter(None, (self.source, self.expect, self.own_board)))
 
     def tools(self, target: Board) -> tuple[str, ...]:
@@ -96,7 +94,6 @@ class Job:
         return tools_of(target, self.options.toolchain, self.options.codegen, self.simulate)
 
     def site(self, target: Board) -> Site:
-        """Return the default site of its board."""
         return Site(simulate=self.simulate and bool(target.simulator))
 
     def settings(self) -> str:

@@ -270,7 +270,6 @@ class JobStore:
         return self._sweep(number, name, started)
 
     def before(self, sweep: SweepInfo) -> SweepInfo | None:
-        """Return the last sweep of the same name before this one."""
         found = self._read(
             "SELECT id, name, started FROM sweep WHERE name = ? AND id != ? ORDER BY run DESC LIMIT 1",
             (sweep.name, sweep.number),
@@ -283,7 +282,6 @@ class JobStore:
         return SweepInfo(number, name, started)
 
     def waiting(self, sweep: SweepInfo) -> set[str]:
-        """Return the addresses of jobs without an outcome."""
         return {
             digest
             for (digest,) in self._read(
@@ -293,7 +291,6 @@ class JobStore:
         }
 
     def retry(self, sweep: SweepInfo) -> None:
-        """Set failed jobs back to waiting."""
         with self._transaction():
             changed = self._db.execute(
                 "UPDATE job SET state = 'waiting' WHERE state = 'failed'"
@@ -303,7 +300,6 @@ class JobStore:
             self._sign(digest for (digest,) in changed)
 
     def finish(self, outcomes: Iterable[tuple[str, Outcome]]) -> None:
-        """Store outcomes by address, all in one transaction."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         columns = ", ".join(f"{column} = ?" for column in ("state", *_FOUND))
         with self._transaction():
@@ -314,13 +310,11 @@ class JobStore:
                 self._sign([digest])
 
     def adopt(self) -> None:
-        """Mark all rows, whoever made them."""
         with self._transaction():
             self._sign(digest for (digest,) in self._db.execute("SELECT digest FROM job").fetchall())
         trust.claim(self.path)
 
     def size(self) -> int:
-        """Number of measurements, of all sweeps."""
         return int(self._read("SELECT count(*) FROM job WHERE state != 'waiting'")[0][0])
 
     def rows(self, sweep: SweepInfo) -> Iterator[StoreRow]:
@@ -348,7 +342,6 @@ class JobStore:
         return StoreRow(**named)
 
     def counts(self, sweep: SweepInfo) -> dict[str, int]:
-        """Return the number of jobs by state."""
         found = self._read(
             "SELECT state, count(*) FROM job JOIN member ON job = id WHERE sweep = ? GROUP BY state",
             (sweep.number,),
@@ -363,7 +356,6 @@ def measurements_in(path: Path) -> int:
 
 
 def adopt(path: Path) -> None:
-    """Trust the content of a store from now on."""
     with JobStore(path, adopted=True) as store:
         store.adopt()
 

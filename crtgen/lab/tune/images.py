@@ -34,7 +34,6 @@ class Images:
     built: int = 0
 
     def measure(self, wanted: set[str]) -> None:
-        """Measure these addresses."""
         left = set(wanted)
         while left:
             image = dict(self._next(left))
@@ -42,7 +41,6 @@ class Images:
             self._try(image)
 
     def count(self, wanted: set[str]) -> int:
-        """Return how many images the measurement takes if none fails."""
         left, count = set(wanted), 0
         while left:
             left -= {self.addresses[name][n] for name, n in self._next(left)}

@@ -68,7 +68,6 @@ class Tuning:
                 raise MismatchError(f"{verdict.case}: {verdict.difference}", where=verdict.model)
 
     def measured(self, compiled: api.Compiled) -> Report:
-        """Sizes and a run of the whole, verified."""
         return measure_model(
             compiled,
             stack=self.stack,

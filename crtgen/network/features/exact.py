@@ -65,7 +65,6 @@ class ExactSteps(ArraySteps):
         return self.part(self.one(Power(), self.one(Rfft(length), frame)), *bins)
 
     def doubles(self, handle: Handle) -> Doubles:
-        """Return the value of a handle, or its constant."""
         return (handle.array() if handle.is_constant else self.array(handle)).astype(np.float64)
 
     def centred(self, size: int) -> Handle:

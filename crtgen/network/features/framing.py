@@ -13,7 +13,6 @@ Places = npt.NDArray[np.int64]
 
 
 def lead(settings: SoundSettings) -> int:
-    """Return the number of samples put in front of the signal."""
     padded = isinstance(settings, MelSettings) and settings.pad != "none"
     return settings.fft // 2 if padded else 0
 

@@ -57,7 +57,6 @@ class Spans:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """Operands of the generated operator."""
         return self.weights, self.first, self.widths
 
 

@@ -76,7 +76,6 @@ def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
 
 
 def scaled(steps: Steps, rows: Handle, scaler: Scaler | None) -> Handle:
-    """Scale rows if there is a scaler."""
     if scaler is None:
         return rows
     moved = steps.one(Sub(), rows, steps.constant("mean", scaler.mean))

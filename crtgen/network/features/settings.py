@@ -172,7 +172,6 @@ class MelSettings:
 
     @property
     def has_blocks(self) -> bool:
-        """True if spectra can be computed in int32."""
         return has_block(self.fft) and abs(self.preemphasis) <= STEEPEST
 
     def on(self, *, fpu: bool) -> "MelSettings":
@@ -198,12 +197,10 @@ class MelSettings:
 
     @property
     def width(self) -> int:
-        """Numbers of a row of features."""
         return (self.coefficients or self.bands) * (1 + len(self.deltas)) * self.stack
 
     @property
     def used(self) -> int:
-        """Samples of a frame that are transformed."""
         return min(self.frame, self.fft)
 
     @property
@@ -252,12 +249,10 @@ class MicroSettings:
 
     @property
     def width(self) -> int:
-        """Numbers of a row of features."""
         return self.channels
 
     @property
     def span(self) -> int:
-        """Samples that a frame takes of the signal."""
         return self.frame
 
 
@@ -300,7 +295,6 @@ class VibrationSettings:
 
     @property
     def kept(self) -> tuple[int, int]:
-        """First bin that is kept, and the one after the last."""
         edge = int(self.cutoff * self.fft / self.rate + 0.5)
         if self.filter == "low":
             return 1, edge + 1
@@ -308,13 +302,11 @@ class VibrationSettings:
 
     @property
     def width(self) -> int:
-        """Values per window."""
         bins = self.kept[1] - self.kept[0] + 2 if self.bins else 0
         return self.axes * (len(self.statistics) + bins)
 
     @property
     def span(self) -> int:
-        """Samples of a window, along all axes."""
         return self.frame
 
 
@@ -365,7 +357,6 @@ class ImageSettings:
 
     @property
     def channels(self) -> int:
-        """Channels of the picture."""
         return 1 if self.format == "grey" or self.grey != "none" else 3
 
     @property
@@ -378,7 +369,6 @@ class ImageSettings:
 
     @property
     def rate(self) -> int:
-        """Rows per second."""
         return self.frames * self.frame_height
 
 

@@ -136,7 +136,6 @@ class Steps(ABC):
         return self.summed(value, np.full(count, 1 / count), True)
 
     def one(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> Handle:
-        """Apply an operator and return its only output."""
         (made,) = self.apply(op, *inputs, quant=quant)
         return made
 
@@ -148,7 +147,6 @@ class Steps(ABC):
         )
 
     def number(self, value: float) -> Handle:
-        """Add a constant."""
         return self.constant("number", np.array(value, np.float32))
 
 
@@ -274,7 +272,6 @@ class GraphSteps(Steps):
         self._states[key] = self._states[key][0], value
 
     def graph(self, name: str, output: Handle) -> Graph:
-        """Return the graph of all operators applied so far."""
         states = [(before.name, after.name) for before, after in self._states.values()]
         values = {v.name: v for v in (self.samples, *self._values.values())}
         return Graph.build(

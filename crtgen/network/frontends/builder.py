@@ -107,7 +107,6 @@ class GraphBuilder:
             return default
 
     def output(self, tensor: NamedTensor, default: str) -> str:
-        """Return the name of an output."""
         try:
             value = self.value(tensor, identifier(tensor.name, default))
             check_tensor(replace(tensor, shape=value.shape, dtype=value.dtype))
@@ -118,7 +117,6 @@ class GraphBuilder:
             return default
 
     def known(self, tensor: T) -> T:
-        """Return the tensor with the shape, type and data known so far."""
         value = self._tensors.get(tensor.key)
         if value is None:
             return tensor
@@ -218,29 +216,23 @@ class GraphBuilder:
         return Value.state(identifier(tensor.name, suggestion), initial, tensor.quant)
 
     def initial_value(self, key: Hashable) -> Array:
-        """Return the value of a state before the first run."""
         return self.initial[key] if key in self.initial else self.templates[key].array()
 
     def become(self, key: Hashable, value: Value) -> None:
-        """Assign a value to a state."""
         self._latest[key] = value
 
     def changed(self, key: Hashable) -> bool:
-        """Return whether a state was assigned."""
         return self._latest[key] is not self.states[key]
 
     def latest(self, key: Hashable) -> str:
-        """Return the name of a state's current value."""
         return self._latest[key].name
 
     def value(self, tensor: NamedTensor, suggestion: str) -> Value:
-        """Return the value of a tensor, named after its first use."""
         if tensor.is_variable or tensor.key in self._latest:
             return self.state(tensor.key, self.variable(tensor, suggestion))
         return self._value(tensor, suggestion)
 
     def stand_for(self, tensor: NamedTensor, value: Value) -> None:
-        """Use an existing value for a tensor."""
         self._tensors[tensor.key] = value
 
     def named(self, name: str) -> Value:

@@ -41,25 +41,21 @@ class FileLayer(Generic[Tensor]):
         return tuple(self.tensor(i) for i in range(len(self.inputs)))
 
     def has(self, position: int) -> bool:
-        """Return whether there is such an input."""
         return position < len(self.inputs) and self.inputs[position] is not None
 
     def tensor(self, position: int) -> Tensor:
-        """Return an input that must exist."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         if tensor is None:
             raise ValueError(f"input {position} is missing")
         return tensor
 
     def constant(self, position: int, role: str) -> Array:
-        """Return the data of an input that must be a constant."""
         tensor = self.tensor(position)
         if tensor.data is None:
             raise NotConstant(f"{role} that are computed at run time; supported: constants")
         return tensor.data
 
     def integers(self, position: int, role: str) -> list[int]:
-        """Return a short constant vector of integers."""
         data = self.constant(position, role)
         if data.dtype.kind != "i" or data.size > self.longest:
             raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")

@@ -68,8 +68,6 @@ class KeptState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownOutput:
-    """An output that is already known: a constant."""
-
     data: Array
 
 
@@ -78,7 +76,6 @@ Result: TypeAlias = Converted | KnownOutput | tuple[Converted | KnownOutput, ...
 
 
 def collect(made: Converted, steps: dict[int, Converted]) -> None:
-    """Collect the operators of a layer, each once."""
     if id(made) not in steps:
         steps[id(made)] = made
         for operand in made.operands:

@@ -29,7 +29,6 @@ class Names:
         self._counts: Counter[str] = Counter()
 
     def unique(self, name: str) -> str:
-        """Return ``name``, or ``name_1`` and so on if it is taken."""
         candidate = name
         while candidate in self._taken:
             self._counts[name] += 1

@@ -37,7 +37,6 @@ _MOST_NEEDING_TYPES = 16
 
 
 def label(node: Any, index: int) -> str:
-    """Return the name of a node for error messages."""
     return f"node {node.name!r} ({node.op_type})" if node.name else f"node {index} ({node.op_type})"
 
 

@@ -35,7 +35,6 @@ _FORMS: Mapping[str, _RealForm] = {
 
 
 def decomposed(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Return the graph with these operators spelled out."""
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     opset = max((node.opset for node in graph.nodes if "." not in node.code), default=1)
     for node in graph.nodes:

@@ -57,7 +57,6 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
 
 
 def as_int8(numbers: Array) -> Array:
-    """Return 8-bit numbers as int8."""
     return (numbers.astype(np.int16) - OF_BYTE).astype(np.int8) if numbers.dtype == np.uint8 else numbers
 
 
@@ -97,8 +96,6 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Producers and readers of the tensors in a graph."""
-
     tensors: dict[str, NamedTensor]
     producers: Mapping[str, FileNode]
     readers: Mapping[str, list[FileNode]]
@@ -133,17 +130,14 @@ class Links:
         )
 
     def is_int8(self, edge: Edge) -> bool:
-        """Return whether a tensor is computed and int8, not uint8."""
         zero = self.data(edge.zero)
         return zero is not None and zero.dtype == np.int8 and self.data(edge.numbers) is None
 
     def reads(self, numbers: str) -> int:
-        """Return how many operators read the dequantised value."""
         readers = self.readers.get(numbers, [])
         return sum(max(1, len(self.readers.get(node.outputs[0], []))) for node in readers)
 
     def quant(self, edge: Edge) -> Quant:
-        """Return the quantisation of a per-tensor quantised tensor."""
         scale = self.data(edge.scale)
         assert scale is not None
         return quant_of(scale, self.data(edge.zero))
@@ -176,12 +170,10 @@ class Links:
         return self.quant(first) == self.quant(second) and len(set(types)) == 1
 
     def add_like(self, name: str, model: str) -> None:
-        """Add a computed tensor that is like another one."""
         self.tensors[name] = replace(self.tensors[model], key=name, name=name, data=None)
 
 
 def with_constants(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Return the graph with tensors in place of nodes that make constants."""
     found = {
         node.outputs[0]: constant(node.outputs[0], node.attributes["value"])
         for node in graph.nodes

@@ -72,7 +72,6 @@ class FileNode:
 
     @property
     def place(self) -> str:
-        """Position for error messages."""
         output = next(name for name in self.outputs if name)
         return f"node {self.name!r}" if self.name else f"node {self.index}, output {output!r}"
 
@@ -82,7 +81,6 @@ class FileNode:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Tensors that it reads, including those that its subgraphs read from outside."""
         return (*self.inputs, *(name for graph in self.graphs for name in graph.captured))
 
 
@@ -100,7 +98,6 @@ class OnnxFileGraph:
 
     @property
     def captured(self) -> tuple[str, ...]:
-        """Names that a subgraph takes from the graphs around it."""
         names = (*(name for node in self.nodes for name in node.reads), *self.outputs)
         return tuple(dict.fromkeys(name for name in names if name and name not in self.tensors))
 

@@ -37,7 +37,6 @@ class OnnxFlow:
         """Add the nodes of a graph on which an output depends."""
 
     def count(self) -> None:
-        """Count one more node."""
         self._count += 1
         if self._count > _MOST_NODES:
             raise UnsupportedError(f"the graph has more than {_MOST_NODES:,} nodes", where=self.where)
@@ -184,7 +183,6 @@ def stand_for(
     builder: GraphBuilder,
     results: Sequence[NamedTensor],
 ) -> None:
-    """Use an existing tensor for an output of a node."""
     found = builder.known(made)
     stems = (layer.node.code.lower(),)
     builder.node(layer.node.place, layer.node.code, stems, (found,), (output,), lambda: same(found), results)

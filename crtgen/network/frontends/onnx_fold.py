@@ -70,7 +70,6 @@ def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
 
 
 def folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> dict[str, NamedTensor]:
-    """Return the outputs of a constant node, by name."""
     if layer.node.code in _RANDOM:
         raise RefusedOperator("random numbers", "export the model for inference")
     results = _own(layer) if layer.node.code in COMPUTED else _by_package(layer, inputs)

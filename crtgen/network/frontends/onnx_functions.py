@@ -31,7 +31,6 @@ _Types = Mapping[str, bytes]
 
 
 def is_function(code: str) -> bool:
-    """Return whether ONNX defines the operator by simpler ones."""
     return onnx.defs.has(code) and _has_function(onnx.defs.get_schema(code))
 
 

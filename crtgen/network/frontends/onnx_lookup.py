@@ -44,7 +44,6 @@ class Results:
 
 
 def lookup(end: FileNode, source: Edge, result: Edge, table: Array, label: str) -> FileNode:
-    """Make the node that looks up numbers of ``source``."""
     inputs = (*source.names, result.scale, result.zero)
     attributes = {"table": table, "label": label}
     return replace(end, code=LOOKUP, inputs=inputs, outputs=(result.numbers,), attributes=attributes)

@@ -25,8 +25,6 @@ _UNKNOWN = (-1,)
 
 @dataclass(frozen=True, slots=True)
 class ScanAxis:
-    """The axis along which a tensor is traversed, and whether from its end."""
-
     axis: int
     back: bool
 
@@ -154,7 +152,6 @@ class LoopBody:
         )
 
     def loop(self) -> tuple[While, list[NamedTensor], list[NamedTensor]]:
-        """Return the operator, its operands, and its outputs."""
         inside = [before for before, _, _, _ in self.carried] + self.fixed
         names = [self.inner.value(tensor, "in").name for tensor in inside]
         ends = [self.inner.output(after, "out") for _, _, after, _ in self.carried]

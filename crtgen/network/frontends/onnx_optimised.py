@@ -39,7 +39,6 @@ class _Fused:
         return helper.make_node(code, inputs, [self.made(role)], name=name, domain=domain, **attributes)
 
     def number(self, role: str, value: float) -> str:
-        """Add a constant and return its name."""
         self.graph.initializer.append(
             helper.make_tensor(self.made(role), TensorProto.FLOAT, [], [float(value)])
         )

@@ -51,7 +51,6 @@ class Refusals:
         return bool(self._places)
 
     def add(self, place: str, subject: str, refusal: RefusedOperator) -> None:
-        """Record that ``subject``, such as an operator, was refused at ``place``."""
         self._places.setdefault(f"{subject}: {refusal}", []).append(place)
         if refusal.hint:
             self._hints[refusal.hint] = None

@@ -20,7 +20,6 @@ def cut_remainder(a: Operand, b: Operand) -> Converted:
 
 
 def floor_remainder(a: Operand, b: Operand, dtype: DType) -> Converted:
-    """Return the remainder with the sign of ``b``, for signed numbers."""
     rest, zero = cut_remainder(a, b), np.zeros((), dtype.numpy)
     below = [Converted(Less(), (number, zero), ("zero",)) for number in (rest, b)]
     apart = Converted(

@@ -47,8 +47,6 @@ def load_tflite(
 
 
 class _TfliteImporter(TfliteFlow):
-    """Builds graphs of subgraphs, operator by operator."""
-
     def model(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
         # The first subgraph, which is the model.
         file = self.graphs[0]

@@ -48,7 +48,6 @@ class FileTensor(NamedTensor):
 
     @property
     def is_unsigned(self) -> bool:
-        """True if the file stores uint8, whatever the tensor became."""
         return self.type_name == DType.UINT8.name
 
 
@@ -70,8 +69,6 @@ class FileOperator:
 
 @dataclass(frozen=True, slots=True)
 class TfliteFileGraph:
-    """A subgraph; its tensors are named by index."""
-
     tensors: tuple[FileTensor, ...]
     operators: tuple[FileOperator, ...]
     inputs: tuple[int, ...]

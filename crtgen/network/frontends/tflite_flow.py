@@ -34,7 +34,6 @@ FLOW = tuple(_FIELDS)
 
 
 def flow_fields() -> Mapping[str, tuple[str, ...]]:
-    """Return the fields that are read of each table of options."""
     return dict(_FIELDS.values())
 
 

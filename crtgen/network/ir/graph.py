@@ -202,11 +202,9 @@ class Graph:
 
     @property
     def macs(self) -> int:
-        """Multiplications of inputs with weights, in all nodes."""
         return sum(node.op.macs(self.signature(node)) for node in self.nodes)
 
     def signature(self, node: Node) -> Signature:
-        """Return the values that ``node`` reads and writes."""
         return Signature(
             tuple(self.values[n] for n in node.inputs), tuple(self.values[n] for n in node.outputs)
         )
@@ -216,7 +214,6 @@ class Graph:
         return self._producers.get(value)
 
     def consumers(self, value: str) -> tuple[Node, ...]:
-        """Return the nodes that read ``value``, in order."""
         return self._consumers.get(value, ())
 
     def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -46,7 +46,6 @@ class DType(Enum):
 
     @property
     def c_name(self) -> str:
-        """The C11 type of one element."""
         return {"float32": "float", "bool": "bool"}.get(self.value, f"{self.numpy.name}_t")
 
     @property
@@ -87,19 +86,16 @@ class Quant:
 
     @classmethod
     def tensor(cls, scale: float, zero_point: int = 0) -> "Quant":
-        """Quantisation of a whole tensor."""
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
     @property
     def scale(self) -> float:
-        """The scale of a tensor quantised as a whole."""
         if self.axis is not None:
             raise ValueError("quantised per axis: it has no single scale")
         return self.scales[0]
 
     @property
     def zero_point(self) -> int:
-        """The zero point of a tensor quantised as a whole."""
         if self.axis is not None:
             raise ValueError("quantised per axis: it has no single zero point")
         return self.zero_points[0]
@@ -156,14 +152,12 @@ class Value:
 
     @property
     def storage(self) -> Storage:
-        """Place and lifetime of the value."""
         if self.is_state:
             return Storage.STATE
         return Storage.CONSTANT if self.is_constant else Storage.TEMPORARY
 
     @property
     def elements(self) -> int:
-        """Number of elements; 1 for a scalar."""
         return prod(self.shape)
 
     @property

@@ -93,7 +93,6 @@ def _weights(shape: tuple[int, ...], axis: int) -> list[Value]:
 
 
 def cases() -> Iterator[Case]:
-    """Yield each layer, with zero points and without; TFLite Micro does not have it (``_onnx``)."""
     around = Padding(1, 1, 1, 1)
     layers: tuple[tuple[str, Layer, tuple[int, ...], tuple[int, ...], int], ...] = (
         ("conv", Conv2d((1, 1), around), (1, 7, 9, 3), (5, 3, 3, 3), 0),

@@ -339,7 +339,6 @@ class LeakyRelu(Formula, _Unary, Tabulated):
 
 
 def cases() -> Iterator[Case]:
-    """Fine, ordinary and coarse scales, one row and many, all three clamps."""
     probability = Quant.tensor(1 / 256, -128)
     for name, scale, zero in (
         ("fine", 0.0004, 5),

@@ -70,7 +70,6 @@ class DequantizeBy(Elementwise):
 
 
 def cases() -> Iterator[Case]:
-    """Each type, with one scale, one per channel and one per block; TFLite Micro has neither (``_onnx``)."""
     shapes = ((3, 5), ()), ((2, 3, 4), (3, 1)), ((2, 4, 3), (2, 1, 3))
     for number, (shape, other) in enumerate(shapes):
         scale = floats("s", other)

@@ -219,7 +219,6 @@ class AddN(Formula, Elementwise):
         return ((inputs[0].shape, inputs[0].dtype),)
 
     def parameters(self, sig: Signature) -> AddNParams:
-        """Return the parameters of ``add`` for equal scales."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         require(all(v.quant == x for v in sig.inputs), "the inputs are quantised differently")
         finest = 2 * x.scale / (1 << 20)
@@ -285,7 +284,6 @@ class Prelu(Formula, Elementwise):
 
 
 def cases() -> Iterator[Case]:
-    """Equal and broadcast shapes, each type, clamps."""
     pairs = ((2, 5, 7), (2, 5, 7)), ((4, 1, 3), (5, 1)), ((3, 5), ())
     for number, (a, b) in enumerate(pairs):
         real = [floats("a", a), floats("b", b)]

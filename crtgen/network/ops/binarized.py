@@ -33,7 +33,6 @@ WORD = 32
 
 
 def words_of(channels: int) -> int:
-    """Return the int32 words that hold the signs of ``channels`` channels."""
     return -(-channels // WORD)
 
 
@@ -70,7 +69,6 @@ class PackSigns(Op):
         return (((*x.shape[:-1], words_of(x.shape[-1])), DType.INT32),)
 
     def zero(self, sig: Signature) -> int:
-        """Return the number that counts as zero."""
         return 0 if sig.x.quant is None else sig.x.quant.zero_point
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -156,7 +154,6 @@ class BinaryConv2d(Op):
         return (((x.shape[0], *size, weights.shape[0]), DType.INT32),)
 
     def taps(self, weights: Value) -> tuple[int, int]:
-        """Height and width of the window."""
         return weights.shape[1], weights.shape[2]
 
     def macs(self, sig: Signature) -> int:
@@ -173,7 +170,6 @@ class BinaryConv2d(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Whole words and parts of one, both paddings."""
     for channels in (3, 32, 70):
         yield make(f"f32_{channels}_larq", PackSigns(), [floats("x", (2, 5, channels))])
         yield make(f"{channels}_larq", UnpackSigns(channels), [plain("x", (2, 5, words_of(channels)))])

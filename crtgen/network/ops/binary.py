@@ -242,7 +242,6 @@ class Mul(_Binary):
 
 
 def cases() -> Iterator[Case]:
-    """Equal and broadcast shapes, different scales, a constant operand, clamps."""
     out = Quant.tensor(0.09, -7)
     far = [int8s("a", (1, 5, 3, 7), 0.0388, -78), int8s("b", (1, 5, 3, 7), 2.95, 127)]
     yield make("far_constant", Sub(Activation.RELU), far, Quant.tensor(0.384, 54))

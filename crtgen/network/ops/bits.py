@@ -128,7 +128,6 @@ class BitCast(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Each type, equal and broadcast shapes; TFLite Micro does not have them (``_onnx``)."""
     for dtype in (d for d in DType if d.is_integer and d is not DType.INT4):
         low = 0.0 if dtype.numpy.kind == "u" else -100.0
         limits = {"a": (low, 100.0), "b": (low, 100.0)}

@@ -288,7 +288,6 @@ def _floats(numbers: Whole, scale: Whole) -> Floats:
 
 
 def cases() -> Iterator[Case]:
-    """Yield cases of each kind of frame, with radix-8 and radix-4 transforms, and windows of many sizes."""
     rng = np.random.default_rng(35)
     weights = Value.constant("w", rng.uniform(0, 3e-5, 60).astype(np.float32))
     x = Value("x", (70,), DType.INT16)

@@ -189,7 +189,6 @@ class Grey(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Small frames of every format."""
     yield make("frame_features", Unpack565(), [plain("x", (5, 7), _U16)])
     yield make("frame_features", YuvToRgb(), [plain("x", (5, 8, 2), _U8)])
     for row in (0, 1):

@@ -84,7 +84,6 @@ def _zeros(value: Value) -> Array:
 
 
 def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: int = 0) -> Value:
-    """Return an int8 tensor quantised as a whole."""
     return Value(name, shape, DType.INT8, Quant.tensor(scale, zero_point))
 
 
@@ -94,7 +93,6 @@ def int16s(name: str, shape: tuple[int, ...], scale: float = 0.0005) -> Value:
 
 
 def floats(name: str, shape: tuple[int, ...]) -> Value:
-    """Return a float32 tensor."""
     return Value(name, shape, DType.FLOAT32)
 
 

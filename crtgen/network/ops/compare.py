@@ -244,7 +244,6 @@ def _comparisons() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Equal and broadcast shapes, each type, a constant operand."""
     yield from _comparisons()
     for dtype in _EVERY:
         for op in (Maximum(), Minimum()):

@@ -96,7 +96,6 @@ class ConvParams:
 
     @classmethod
     def sums(cls, input_offset: int, channels: int) -> "ConvParams":
-        """Return the parameters of a layer that outputs its sums."""
         none = np.zeros(channels, np.int32)
         return cls(input_offset, 0, 0, 0, none, none, INT8, is_sum=True)
 
@@ -405,7 +404,6 @@ def _case(
 
 
 def cases() -> Iterator[Case]:
-    """int8 and float32 layers that differ in every attribute."""
     yield from _conv_cases()
     yield from _depthwise_cases()
 

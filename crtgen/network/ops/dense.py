@@ -110,7 +110,6 @@ def _case(
 
 
 def cases() -> Iterator[Case]:
-    """Odd and even sizes, batches, both granularities, activations, extreme zero points."""
     out = Quant.tensor(0.4, 3)
     x = int8s("x", (1, 37), 0.05, -20)
     yield _case("odd", FullyConnected(), x, 11, out)

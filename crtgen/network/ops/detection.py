@@ -125,7 +125,6 @@ def _overlap(a: Real, b: Real) -> np.float32:
 
 
 def cases() -> Iterator[Case]:
-    """Both ways, with a background and without. TFLite Micro does not fill all (``_own``)."""
     scales = (10.0, 10.0, 5.0, 5.0)
     yield detection_case("fast", DetectionPostProcess(3, 4, 1, 100, False, -9.0, 1.0, scales), 9, 4)
     yield detection_case("regular", DetectionPostProcess(3, 10, 1, 4, True, 0.2, 0.4, scales), 12, 3)
@@ -134,7 +133,6 @@ def cases() -> Iterator[Case]:
 
 
 def detection_case(name: str, op: DetectionPostProcess, boxes: int, scores: int, seed: int = 1) -> Case:
-    """Return a layer with random anchors."""
     random = np.random.default_rng(seed)
     centres, sizes = random.uniform(0, 1, (boxes, 2)), random.uniform(0.2, 0.5, (boxes, 2))
     anchors = Value.constant("anchors", np.concatenate([centres, sizes], axis=1).astype(np.float32))

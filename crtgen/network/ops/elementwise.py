@@ -40,7 +40,6 @@ class Elementwise(Channelwise):
             require(alike, f"operands of {inputs[0].dtype.value} and {value.dtype.value}")
 
     def result_type(self, inputs: Sequence[Value]) -> DType:
-        """Return the output's type, by default that of the inputs."""
         return inputs[0].dtype
 
 

@@ -71,7 +71,6 @@ def _power(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def cases() -> Iterator[Case]:
-    """Powers over their whole range, beyond it, and small ones."""
     x = Value("x", (50,), _F32)
     yield make("wide_features", ScaledExp(1.0, 0.0), [x], limits={"x": (-90.0, 90.0)})
     yield make("float32_features", ScaledExp(2.0, -1.5), [x], limits={"x": (-3.0, 2.0)})

@@ -80,7 +80,6 @@ class Expr:
 
     @property
     def extent(self) -> int:
-        """Largest absolute value."""
         return max(-self.low, self.high)
 
     @property
@@ -119,7 +118,6 @@ class Expr:
         return self.split(lambda x: x, lambda x: number(0) - x)
 
     def scaled(self, multiplier: int, shift: int) -> "Expr":
-        """Multiply by ``multiplier * 2**(shift - 31)``, rounded as TFLite does."""
         return Expr.make("scaled", self << max(shift, 0), multiplier, min(shift, 0))
 
     def rounded(self, factor: float) -> "Expr":

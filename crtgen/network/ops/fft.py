@@ -382,7 +382,6 @@ class _Float(_Transformer):
 
 
 def cases() -> Iterator[Case]:
-    """Yield powers of four and of two, several rows, and inputs that are continued with zeros."""
     yield make("512", Rfft(512), [Value("x", (480,), DType.INT16)])
     yield make("64", Rfft(64), [Value("x", (2, 64), DType.INT16)])
     yield make("16", Rfft(16), [Value("x", (16,), DType.INT16)])

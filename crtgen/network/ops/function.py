@@ -386,7 +386,6 @@ def _float_cases() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Yield each function in all of its types."""
     yield from _float_cases()
     out = Quant.tensor(0.04, -20)
     for scale, zero in ((0.05, -12), (0.0021, 100), (0.31, -128)):

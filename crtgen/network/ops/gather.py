@@ -148,7 +148,6 @@ def _window(shape: Sequence[int], size: Sequence[int], begin: Numbers | Array) -
 
 
 def cases() -> Iterator[Case]:
-    """Indices within and beyond, constant and not, each type of elements."""
     at = {"i": (0.0, 2.0)}
     for prefix, x in (("int8", int8s("x", (3, 4, 5))), ("f32", floats("x", (3, 4, 5)))):
         yield make(f"{prefix}_first", Gather(0), [x, plain("i", (6,))], limits=at)

@@ -87,7 +87,6 @@ def logistic(a: Int64, integer_bits: int) -> Int64:
 
 
 def tanh(a: Int64, integer_bits: int) -> Int64:
-    """Return tanh for Q<integer_bits>, as Q0."""
     exponential = exp_on_negative_values(-np.abs(a), integer_bits + 1)
     positive = _saturating_left_shift(_newton_reciprocal(exponential) - _ONE_Q2, 2)
     return np.where(a == 0, 0, np.where(a < 0, -positive, positive))

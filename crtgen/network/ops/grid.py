@@ -117,7 +117,6 @@ def _weights(taps: int, t: Real) -> Real:
 
 
 def cases() -> Iterator[Case]:
-    """Modes, paddings, dimensions; points within and beyond."""
     x, grid = floats("x", (2, 5, 4, 3)), floats("g", (2, 3, 6, 2))
     far = {"g": (-1.7, 1.7)}
     for mode in MODES:

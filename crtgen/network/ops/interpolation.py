@@ -84,7 +84,6 @@ def looked_up(table: Table, x: Int64) -> Int64:
 
 
 def cases() -> Iterator[Case]:
-    """Yield a function that is not monotone, up to the ends of int16."""
     table = table_of(lambda x: np.sin(x * np.float32(7)), 2**-15, 0, 2**-15)
     yield make(
         "sine_onnx",

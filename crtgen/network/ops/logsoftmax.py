@@ -76,7 +76,6 @@ class LogSoftmax(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Fine and coarse scales, one row and many."""
     for scale, zero in ((0.004, 5), (0.06, -12), (0.5, 100), (0.2, 0)):
         x = int8s("x", (3, 4, 33), scale, zero)
         yield make(f"scale_{scale}", LogSoftmax(), [x], _OUTPUT)

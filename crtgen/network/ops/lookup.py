@@ -42,7 +42,6 @@ class Lookup(Tabulated):
 
 
 def cases() -> Iterator[Case]:
-    """Yield a function that is not monotone."""
     squares = np.arange(-128, 128) ** 2 // 130 - 60
     x = int8s("x", (1, 7, 5), 0.05, 3)
     yield make("squares_onnx", Lookup.of(squares, "square"), [x], Quant.tensor(0.1, 7))

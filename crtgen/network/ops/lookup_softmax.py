@@ -65,7 +65,6 @@ class LookupSoftmax(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Rows of several lengths, fine and coarse scales."""
     probability = Quant.tensor(1 / 256, -128)
     yield make("row_onnx", LookupSoftmax(), [int8s("x", (1, 10), 0.05, 3)], probability)
     yield make("rows_onnx", LookupSoftmax(), [int8s("x", (2, 3, 7), 0.3, -128)], Quant.tensor(0.0035, -120))

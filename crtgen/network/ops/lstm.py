@@ -182,7 +182,6 @@ def _gate_scales(weights: Value) -> tuple[float, ...]:
 
 
 def cases() -> Iterator[Case]:
-    """Types, orders of batch and time, clipping, scales of the cell state."""
     short = Quant.tensor(0.0075, 5)
     yield lstm_case("int8", Lstm(), int8s("x", (1, 5, 7), 0.03, -9), 6, hidden=short)
     yield lstm_case("int8_batch", Lstm(cell_clip=1.5), int8s("x", (3, 2, 4), 0.05), 5, -9, short)

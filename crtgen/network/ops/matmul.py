@@ -100,7 +100,6 @@ class BatchMatMul(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Each type, each way round, with and without broadcast axes."""
     for number, (adj_x, adj_y) in enumerate(((False, False), (True, False), (False, True), (True, True))):
         a, b = ((3, 5, 7), (3, 7, 5))[adj_x], ((3, 7, 4), (3, 4, 7))[adj_y]
         op = BatchMatMul(adj_x, adj_y)

@@ -36,7 +36,6 @@ class Format:
 
     @property
     def dropped(self) -> int:
-        """Digits of a float32 that the format lacks."""
         return _DIGITS - self.digits
 
     @property
@@ -47,7 +46,6 @@ class Format:
         return (self.least + _BIAS) << _DIGITS if self.least + _BIAS > 1 else 0
 
     def beyond(self, saturate: bool) -> float:
-        """Return the result for values beyond the range."""
         if saturate or not self.has_nan:
             return self.most
         return inf if self.has_infinity else nan
@@ -99,7 +97,6 @@ class RoundTo(Elementwise):
 
 
 def cases() -> Iterator[Case]:
-    """Each format, near one, near the least numbers and near the greatest; TFLite has none (``_onnx``)."""
     x = floats("x", (3, 67))
     for name, kind in FORMATS.items():
         tiny = 6 * 2.0 ** (kind.least - kind.digits)

@@ -152,7 +152,6 @@ class L2Pool2d(Clamping):
 
 
 def cases() -> Iterator[Case]:
-    """Each axis, both directions; windows that leave the image; vectors of zeros."""
     for number, (exclusive, reverse) in enumerate(
         ((False, False), (True, False), (False, True), (True, True))
     ):

@@ -161,7 +161,6 @@ class MaxPool2d(_Pool):
 
 
 def cases() -> Iterator[Case]:
-    """Both poolings over odd images, whole images, overlapping windows, clamps."""
     for kind in (AveragePool2d, MaxPool2d):
         x = int8s("x", (1, 9, 7, 5), 0.04, 6)
         same = Padding.same((9, 7), (3, 3), (2, 2))

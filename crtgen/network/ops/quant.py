@@ -106,7 +106,6 @@ class Dequantize(Op):
         return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> AffineParams:
-        """Return the input's quantisation."""
         x = tensor_quant(sig.x)
         return AffineParams(x.scale, x.zero_point)
 
@@ -125,7 +124,6 @@ _PAIRS = (
 
 
 def cases() -> Iterator[Case]:
-    """All three conversions, to finer and to coarser scales."""
     yield make("f32", Quantize(), [floats("x", (1, 7, 5))], Quant.tensor(0.03, -4))
     yield by_float32(make("f32", Quantize(), [floats("x", (1, 7, 5))], Quant.tensor(0.03, -4)))
     yield make("f32_saturated", Quantize(), [floats("x", (1, 64))], Quant.tensor(0.01, 127))

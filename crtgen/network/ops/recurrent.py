@@ -40,7 +40,6 @@ class Cell(Enum):
 
     @property
     def is_lstm(self) -> bool:
-        """True if it has a cell state beside the hidden state."""
         return self in (Cell.LSTM, Cell.LSTM_COUPLED)
 
 
@@ -136,11 +135,9 @@ class Recurrent(Op):
         return tuple((shape, DType.FLOAT32) for wanted, shape in given if wanted)
 
     def steps_of(self, steps: int, batch: int) -> tuple[int, ...]:
-        """Steps of each sequence of a batch."""
         return self.lengths or (steps,) * batch
 
     def goes_back(self, direction: int) -> bool:
-        """Return whether a direction starts at the end."""
         return self.backward or direction == 1
 
     def macs(self, sig: Signature) -> int:
@@ -214,7 +211,6 @@ _LSTM = (Curve("sigmoid"), Curve("tanh"), Curve("tanh"))
 
 
 def cases() -> Iterator[Case]:
-    """Each cell, directions, states, lengths, and every activation."""
     both = (True, True, False)
     yield recurrent_case("rnn", Recurrent(Cell.RNN, (_RNN,)), (5, 1, 3), 4)
     yield recurrent_case("rnn_back", Recurrent(Cell.RNN, (_RNN,), True, clip=0.5), (4, 2, 3), 3)

@@ -240,7 +240,6 @@ class ArgMin(ArgReduction):
 
 
 def cases() -> Iterator[Case]:
-    """Over the image, over channels, over everything; requantising and not."""
     x = int8s("x", (2, 5, 3, 7), 0.05, -11)
     out = Quant.tensor(0.021, 6)
     kinds: tuple[Any, ...] = (Mean, Sum)

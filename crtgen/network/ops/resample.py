@@ -201,7 +201,6 @@ def _sums(weights: Array) -> list[Value]:
 
 
 def cases() -> Iterator[Case]:
-    """Each in every type, along rows and along columns."""
     rng = np.random.default_rng(343)
     x = plain("x", (7, 8, 3), _U8)
     whole = _sums(rng.integers(-(1 << 20), 1 << 21, 12).astype(np.int32))

@@ -89,7 +89,6 @@ class ResizeBilinear(_Resize):
         return made
 
     def parameters(self, sig: Signature) -> tuple[Lines, Lines]:
-        """Return the interpolation along rows and along columns."""
         if sig.x.quant != sig.y.quant:
             raise ValueError("input and output are quantised differently")
         lines = self.lines if scheme_of(sig.x).is_real else self._whole
@@ -109,7 +108,6 @@ class ResizeBilinear(_Resize):
         return Lines(lower, upper, (at - _ONE * lower).astype(np.int32))
 
     def lines(self, have: int, want: int) -> Lines:
-        """Return the float32 interpolation along an axis."""
         aligned = self.align_corners and want > 1
         above, below = (have - 1, want - 1) if aligned else (have, want)
         step, half = np.float32(above) / np.float32(below), np.float32(0.5)
@@ -149,7 +147,6 @@ class ResizeBytes(_Resize):
         return made
 
     def lines(self, sig: Signature) -> tuple[Lines, Lines]:
-        """Return the interpolation along rows and along columns."""
         real = ResizeBilinear(self.size, self.align_corners, self.half_pixel_centers)
         rows, columns = (
             real.lines(have, want) for have, want in zip(sig.x.shape[1:3], self.size, strict=True)
@@ -174,7 +171,6 @@ _ONE = 1 << _BITS
 
 
 def cases() -> Iterator[Case]:
-    """Yield enlargements and reductions, by integers and fractions, with both rules for corners."""
     x = int8s("x", (2, 3, 5, 4), 0.05, -7)
     for name, value in (("", x), ("f32_", floats("x", (2, 3, 5, 4)))):
         yield make(f"{name}twice", ResizeBilinear((6, 10)), [value])

@@ -32,7 +32,6 @@ class RunningSum(Op):
 
 
 def cases() -> Iterator[Case]:
-    """One pixel, one channel, one row and several."""
     for rows, width, channels in ((1, 1, 5), (1, 9, 1), (1, 5, 64), (3, 4, 6), (2, 7, 16)):
         x = int8s("x", (1, rows, width, channels))
         sums = Value("sums", (channels,), DType.INT32)

@@ -124,7 +124,6 @@ class ScatterElements(Scatter):
 
 
 def cases() -> Iterator[Case]:
-    """Places within and beyond, each reduction, types of elements and of indices."""
     near, far = {"i": (0.0, 2.0)}, {"i": (-2.0, 9.0)}
     x = floats("x", (3, 4, 5))
     yield make("onnx", ScatterNd(), [x, plain("i", (5, 2)), floats("u", (5, 5))], limits=near)

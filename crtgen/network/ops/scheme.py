@@ -42,17 +42,14 @@ class Scheme:
 
     @property
     def is_real(self) -> bool:
-        """True if tensors hold floats."""
         return not self.activations.is_integer
 
     @property
     def low(self) -> int:
-        """The least number of a quantised tensor."""
         return int(np.iinfo(self.activations.value).min)
 
     @property
     def high(self) -> int:
-        """The greatest number of a quantised tensor."""
         return int(np.iinfo(self.activations.value).max)
 
     @property
@@ -69,7 +66,6 @@ class Scheme:
         return np.clip(numbers, least, most).astype(self.activations.numpy)
 
     def magnitude(self, zero_point: int) -> int:
-        """Return the greatest distance of a number from ``zero_point``."""
         return max(self.high - zero_point, zero_point - self.low)
 
 

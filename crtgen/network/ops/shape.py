@@ -212,7 +212,6 @@ class StridedSlice(Op):
 
     @property
     def _kept(self) -> list[int]:
-        """Axes of the input that are not removed."""
         return [axis for axis in range(len(self.begin)) if axis not in self.shrink]
 
     def lengthened(self, axis: int, length: int) -> Op:
@@ -278,7 +277,6 @@ def _around(shape: tuple[int, ...], axis: int | None) -> tuple[int, int, int] | 
 
 
 def cases() -> Iterator[Case]:
-    """Each operator in int8 and float32, on odd shapes."""
     for prefix, x in (("", int8s("x", (2, 3, 5, 4), 0.05, -7)), ("f32_", floats("x", (2, 3, 5, 4)))):
         yield make(f"{prefix}flat", Reshape((2, 60)), [x])
         yield make(f"{prefix}zero", Pad((0, 1, 2, 0), (0, 2, 0, 0)), [x])

@@ -297,7 +297,6 @@ def _log(number: int, scale: int) -> int:
 
 
 def cases() -> Iterator[Case]:
-    """Yield cases of each operator, with values over the whole range."""
     rng = np.random.default_rng(6)
 
     def case(name: str, op: Op, *inputs: Value, limits: dict[str, tuple[float, float]] | None = None) -> Case:

@@ -217,7 +217,6 @@ class Banded:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """Operands of the generated operator."""
         return self.weights, self.first, self.widths
 
 
@@ -321,7 +320,6 @@ def _natural(x: Floats) -> Floats:
 
 
 def cases() -> Iterator[Case]:
-    """Yield cases of each operator, with samples over their whole range."""
     rng = np.random.default_rng(34)
     weights = Value.constant("w", rng.uniform(0, 1e-4, 24).astype(np.float32))
     x = Value("x", (30,), _I16)

@@ -116,7 +116,6 @@ class MirrorPad(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Each type, both mirrors, one axis and several."""
     for prefix, x in (("", int8s("x", (2, 3, 5, 4), 0.05, -7)), ("f32_", floats("x", (2, 3, 5, 4)))):
         yield make(f"{prefix}reflect", MirrorPad((0, 1, 2, 0), (0, 2, 0, 3), False), [x])
         yield make(f"{prefix}symmetric", MirrorPad((0, 3, 2, 0), (0, 0, 5, 0), True), [x])

@@ -99,7 +99,6 @@ class Biquads(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Rows, one of them constant, and a filter of two sections."""
     yield make("float32_features", Moments(), [Value("x", (3, 20), _F32)])
     yield make("float32_one_features", Moments(), [Value("x", (1,), _F32)])
     sections = np.array([[0.1, 0.2, 0.1, -0.9, 0.3], [1.0, -2.0, 1.0, -0.4, 0.1]], np.float32)

@@ -73,12 +73,10 @@ class Framer(Op):
 
     @property
     def kept(self) -> int:
-        """Samples that the buffer holds after a step."""
         return self.size if self.prefill else self.steps * self.step
 
     @property
     def steps(self) -> int:
-        """Steps until the first whole frame."""
         return -(-self.size // self.step)
 
     def infer(self, inputs: Sequence[Value]) -> _Outputs:
@@ -200,9 +198,6 @@ def stream_case(name: str, op: Op, x: Value, limits: Mapping[str, tuple[float, f
 
 
 def cases() -> Iterator[Case]:
-    """Yield cases of each operator; in TFLite Micro, frames before the first full one are undefined
-    (``_own``).
-    """
     yield stream_case("long", Delay(7), plain("x", (2, 3), _I16))
     yield stream_case("short", Delay(2), plain("x", (5,), _I16))
     counts = {"n": (0.0, 3.0)}

@@ -49,7 +49,6 @@ class NonMaxSuppression(Op):
         return (((scores.shape[0] * scores.shape[1] * self.kept(boxes), 3), DType.INT64),)
 
     def kept(self, boxes: Value) -> int:
-        """Return the largest number of boxes per class."""
         return min(self.most, boxes.shape[1])
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -91,7 +90,6 @@ def _overlap(a: Real, b: Real) -> np.float32:
 
 
 def cases() -> Iterator[Case]:
-    """Corners in any order and centres; more room than boxes, and less. TFLite Micro has none (``_onnx``)."""
     boxes, scores = floats("b", (2, 9, 4)), floats("s", (2, 3, 9))
     limits = {"b": (0.0, 1.0), "s": (0.0, 1.0)}
     for most, overlap, least in ((3, 0.3, 0.2), (20, 0.5, -inf), (9, 0.1, 0.6)):

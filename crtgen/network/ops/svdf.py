@@ -103,7 +103,6 @@ class Svdf(Op):
 
 
 def cases() -> Iterator[Case]:
-    """States of all types, ranks, batches."""
     yield svdf_case("int16", int8s("x", (1, 12), 0.05, -7), 5, 2, 6, DType.INT16)
     yield svdf_case("int8", int8s("x", (1, 9), 0.05, 3), 4, 1, 5, DType.INT8)
     yield svdf_case("batch", int8s("x", (3, 7), 0.02, 0), 3, 2, 4, DType.INT16)
@@ -112,7 +111,6 @@ def cases() -> Iterator[Case]:
 
 
 def svdf_case(name: str, x: Value, units: int, rank: int, memory: int, dtype: DType, seed: int = 1) -> Case:
-    """Return a layer with random constants."""
     rng = np.random.default_rng(seed)
     filters, batch = units * rank, x.shape[0]
     if x.quant is None:

@@ -58,7 +58,6 @@ class TopK(Op):
 
 
 def cases() -> Iterator[Case]:
-    """Axes, both orders, equal numbers, types."""
     yield topk_case("f32", TopK(3, 1), floats("x", (4, 11)))
     yield topk_case("places_int32", TopK(3, 1, places=DType.INT32), plain("x", (4, 11), DType.INT8))
     yield topk_case("least", TopK(2, 0, False), floats("x", (5, 3)))

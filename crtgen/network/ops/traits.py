@@ -69,7 +69,6 @@ class Clamping(Op):
     activation: Activation
 
     def clamped(self, activation: Activation) -> "Op":
-        """Return the operator with another activation."""
         return replace(self, activation=activation)  # type: ignore[type-var]
 
 
@@ -83,7 +82,6 @@ class Windowed(Op):
 
     @property
     def spread(self) -> tuple[int, int]:
-        """Rows and columns between adjacent taps."""
         return (1, 1)
 
     @abstractmethod
@@ -106,7 +104,6 @@ class Windowed(Op):
         return AxisMap(axis, self.stride[axis - 1], before, extent)
 
     def padded(self, padding: Padding) -> Op:
-        """Return the operator with another padding."""
         return replace(self, padding=padding)  # type: ignore[type-var]
 
 

@@ -159,7 +159,6 @@ def grown(
 
 
 def cases() -> Iterator[Case]:
-    """Every comparison, leaves of one target and of several, trees of one leaf."""
     x = floats("x", (3, 4))
     for branch in TreeTest:
         yield make(f"{branch.name.lower()}_onnx", Trees(grown(1, 3, 4, 4, 1, [branch]), 1), [x])

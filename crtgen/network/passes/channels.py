@@ -21,7 +21,6 @@ class Selection:
     mixings: Mapping[str, Mixing]
 
     def shrinks(self, name: str) -> bool:
-        """Return whether the value loses channels."""
         return not self.kept[name].all()
 
 

@@ -41,8 +41,6 @@ class GraphLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A rewrite: its pass, its node, and what it did."""
-
     rule: str
     node: str
     text: str
@@ -114,7 +112,6 @@ class _Draft:
         return {place for name in touched for place in self._users(name)}
 
     def graph(self) -> Graph:
-        """Return the verified graph."""
         nodes = [node for node in self.nodes if node is not None]
         old = self._graph
         return Graph.build(

@@ -45,7 +45,6 @@ class Interval:
 
     @property
     def constant(self) -> Mask:
-        """Elements that have a single value whatever the input."""
         mask: Mask = self.low == self.high
         return mask
 

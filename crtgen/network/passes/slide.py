@@ -67,7 +67,6 @@ class _Flow:
         return again * along.stride - along.before, lane.right * along.stride - along.before, again
 
     def wanted(self, graph: Graph) -> Mapping[str, list[Ranges]]:
-        """Return the ranges that are read of each moving value."""
         found: dict[str, list[Ranges]] = {name: [] for name in self.lanes}
         for node in graph.nodes:
             for name in filter(self.lanes.__contains__, node.inputs):
@@ -77,7 +76,6 @@ class _Flow:
         return found
 
     def read(self, node: Node, name: str) -> Ranges:
-        """Return the ranges that a node reads of one of its inputs."""
         length = self.lanes[name].length
         if node.name not in self.nodes:
             return ((0, length),)

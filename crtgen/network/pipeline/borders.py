@@ -38,7 +38,6 @@ class Borders:
 
     @property
     def text(self) -> str:
-        """The counts in one line."""
         return (
             f"{self.features} integer features: {self.near} within {NEAR:g} steps of a border in float64, "
             f"{self.differ} differ from float64, {self.elsewhere} of them elsewhere"

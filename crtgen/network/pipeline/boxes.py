@@ -115,12 +115,10 @@ class Finder:
 
     @property
     def least(self) -> int:
-        """The lowest stored score that is above the threshold."""
         return floor(self.above / self.score_scale) + 1
 
     @property
     def candidates(self) -> int:
-        """Largest number of boxes that are compared with each other."""
         return min(CANDIDATES * self.boxes.most, self.layout.rows)
 
     @property
@@ -219,8 +217,6 @@ def _lengths(box: Numbers) -> tuple[Any, Any]:
 
 @dataclass(slots=True)
 class _Cube:
-    """Cells of one label, which Edge Impulse calls a cube."""
-
     x: int
     y: int
     width: int

@@ -58,7 +58,6 @@ class Decider:
 
     @property
     def labels(self) -> Sequence[int]:
-        """Outputs that are considered."""
         return self.decision.labels or range(self.output.elements - (self.decision.gate is not None))
 
     def decide(self, scores: Array, sample: int) -> Event | None:

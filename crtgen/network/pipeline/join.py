@@ -68,12 +68,10 @@ class JoinedPipeline:
 
     @property
     def rate(self) -> int:
-        """Samples per second."""
         return self.settings.rate
 
     @property
     def is_camera(self) -> bool:
-        """True if its samples are rows of frames."""
         return isinstance(self.settings, ImageSettings)
 
     @property
@@ -89,7 +87,6 @@ class JoinedPipeline:
 
     @property
     def output(self) -> Value:
-        """Output for the decision."""
         return self.graph.values[self.graph.outputs[0]]
 
 
@@ -123,8 +120,6 @@ def _joined(description: Description, networks: "_Networks") -> JoinedPipeline:
 
 @dataclass(frozen=True, slots=True)
 class _Networks:
-    """The main network, and the network of the gate."""
-
     main: Graph | None
     gate: Graph | None = None
 

@@ -26,7 +26,6 @@ __all__ = ["distance", "mean_square", "with_gate"]
 
 
 def mean_square(steps: GraphSteps, given: Handle, output: Handle, name: str) -> Handle:
-    """Return the mean square difference between a network's input and output."""
     if given.elements != output.elements:
         what = f"{output.elements} numbers come out and {given.elements} go in: there is no difference"
         raise UsageError(what, where=name, hint='anomaly = "mse" is for an autoencoder')

@@ -7,35 +7,30 @@ __all__ = ["count", "labels", "names", "natural", "number", "one_of"]
 
 
 def count(value: Any) -> int:
-    """Check for a positive integer."""
     if type(value) is not int or not 0 < value < 1 << 31:
         raise ValueError(f"{value!r} is no whole number above 0")
     return value
 
 
 def natural(value: Any) -> int:
-    """Check for an integer from 0 on."""
     if type(value) is not int or not 0 <= value < 1 << 31:
         raise ValueError(f"{value!r} is no whole number from 0 on")
     return value
 
 
 def number(value: Any) -> float:
-    """Check for a finite float."""
     if type(value) not in (int, float) or not abs(value) < 1e9:
         raise ValueError(f"{value!r} is no number")
     return float(value)
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """Check for a list of names."""
     if not isinstance(value, list) or not all(isinstance(name, str) and name.isprintable() for name in value):
         raise ValueError("the value is not a list of names")
     return tuple(value)
 
 
 def labels(value: Any) -> tuple[int | str, ...]:
-    """Check for a label, or a list of labels."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(label, str) or (type(label) is int and label >= 0) for label in listed):
         raise ValueError("a label is a name, or a number counted from 0")
@@ -43,8 +38,6 @@ def labels(value: Any) -> tuple[int | str, ...]:
 
 
 def one_of(*known: str) -> Callable[[Any], str]:
-    """Return a parser that accepts one of several texts."""
-
     def parse(value: Any) -> str:
         if value not in known:
             raise ValueError(f"{value!r} is unknown; known: {', '.join(known)}")

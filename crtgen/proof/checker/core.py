@@ -63,7 +63,6 @@ _UNIT = 0xF << 20
 
 
 def has_unit(cpacr: object) -> bool:
-    """Return whether FPU and Helium are enabled."""
     return isinstance(cpacr, int) and cpacr & _UNIT == _UNIT
 
 

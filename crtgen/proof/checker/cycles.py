@@ -63,12 +63,10 @@ class CoreTiming:
 
     @property
     def is_known(self) -> bool:
-        """True if there are figures for this core."""
         return self.core in _CORES
 
     @property
     def is_published(self) -> bool:
-        """True if Arm publishes a table for this core."""
         return self.is_known and _CORES[self.core].late == 0
 
     @property

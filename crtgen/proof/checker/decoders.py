@@ -55,7 +55,6 @@ def agree(image: DecodedImage, used: Iterable[int]) -> dict[str, str]:
 
 
 def decoders() -> dict[str, str]:
-    """Return version and digest of each installed decoder."""
     objdump, assembler, zig = tool("objdump"), tool("as"), _zig()
     said = {
         "binutils": f"{_version([objdump, '--version'])}, SHA-256 {_digest(objdump)} and {_digest(assembler)}"

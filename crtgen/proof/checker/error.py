@@ -67,7 +67,6 @@ class Bounds:
         return unknown() if found is None else found.word
 
     def of(self, values: Iterable[Value]) -> float:
-        """Return the greatest error of the values found."""
         return max((self.error.get(v, 0.0) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def result(self, outputs: int) -> Error:
@@ -106,7 +105,6 @@ class Bounds:
         self.error[symbol] = max(self.error.get(symbol, 0.0), (errors + rounded) * _MORE)
 
     def size(self, values: Iterable[Value]) -> float:
-        """Return the largest absolute value, errors included."""
         return max((self._size(v) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def _size(self, s: Symbol) -> float:

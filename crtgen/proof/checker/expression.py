@@ -29,7 +29,6 @@ def leaves(e: Node) -> list[LinearSum]:
 
 
 def has_leaf(e: Node) -> bool:
-    """Return whether the expression has any symbol."""
     return next(_leaves(e), None) is not None
 
 

@@ -60,5 +60,4 @@ def _writes_pc(i: DecodedInstruction) -> bool:
 
 
 def target(i: DecodedInstruction) -> int:
-    """Return the address to which a branch goes."""
     return int(i.operands[-1], 16)

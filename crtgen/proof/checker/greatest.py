@@ -50,7 +50,6 @@ def _extreme_of(word: Word, name: str, end: int) -> tuple[frozenset[Symbol], int
 
 
 def single_symbol(e: Any) -> Symbol | None:
-    """Return the symbol that a word holds, sign extended."""
     if isinstance(e, LinearSum) and e.constant == 0 and len(e.terms()) == 1:
         ((symbol, k),) = e.terms().items()
         return symbol if k == 1 else None

@@ -96,7 +96,6 @@ class DecodedImage:
 
     @property
     def loaded(self) -> tuple[tuple[int, bytes], ...]:
-        """Bytes that are there after a reset, by load address."""
         return tuple((s.load, s.data) for s in self.segments if s.data)
 
     @property
@@ -116,7 +115,6 @@ class DecodedImage:
         return copied + tuple((first, bytes(end - first)) for first, end in self.zeros)
 
     def is_variable(self, first: int, end: int) -> bool:
-        """Return whether the addresses belong to a writable segment."""
         return any(s.is_written and s.address <= first <= end <= s.end for s in self.segments)
 
     @property
@@ -135,7 +133,6 @@ class DecodedImage:
         return digest.hexdigest()
 
     def function_of(self, address: int) -> str:
-        """Return the name of the function that contains an address."""
         return next((n for first, end, n in self.functions if first <= address < end), f"{address:#x}")
 
     def arena(self, name: str) -> tuple[int, int]:
@@ -145,7 +142,6 @@ class DecodedImage:
         return self.span("crt_shared_arena" if "crt_shared_arena" in self.symbols else f"{name}_arena")
 
     def span(self, name: str) -> tuple[int, int]:
-        """Return the first address and the end of an object."""
         if name not in self.symbols:
             raise Refusal(f"the image has no symbol {name}")
         return self.symbols[name], self.symbols[name] + self.sizes[name]

@@ -77,8 +77,6 @@ def _ran(image: DecodedImage, name: str, entry: int) -> "_Handler":
 
 
 class _Handler(StartingCore):
-    """A core at the moment of an interrupt."""
-
     def __init__(self, image: DecodedImage, name: str) -> None:
         super().__init__(image, {}, image.constant)
         own = [image.arena(name), *variables(image, name)]

@@ -66,8 +66,6 @@ _END = 0xFFFFFFFE
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A call, with the least and the most instructions run before it."""
-
     before: tuple[int, int]
     target: int
     depth: int
@@ -167,7 +165,6 @@ class Machine:
             raise Refusal(f"{where}, {text!r}: {error}") from None
 
     def one(self, pc: int) -> int:
-        """Run one instruction, and return the address of the next."""
         entry = self.steps.get(pc)
         if entry is None:
             self.at = pc
@@ -224,7 +221,6 @@ class Machine:
 
     @property
     def code(self) -> set[int]:
-        """Addresses of all instructions that were run."""
         return set(self.steps).union(*(d.code for d in self.divisions.values()))
 
     def call(self, target: int, following: int) -> int:
@@ -243,7 +239,6 @@ class Machine:
         return target
 
     def give_back(self, to: Word) -> int:
-        """Return to the place of the last call, as Thumb code."""
         address = self.returns[-1][0]
         back = RETURN_ADDRESS if address == _END else address | 1
         if not is_same(to, back):
@@ -311,7 +306,6 @@ class Machine:
         return x - ends[0], y - ends[0]
 
     def carry(self) -> Word:
-        """Return the flag C."""
         return self._carry_of(self.flags)
 
     def _carry_of(self, flags: Flags) -> Word:
@@ -327,11 +321,9 @@ class Machine:
         raise Refusal("the carry is not followed")
 
     def set_result(self, v: Word, carry: Word) -> None:
-        """Set the flags of a logical operation or a shift."""
         self.flags = ("result", v, carry, 0)
 
     def set_sign(self, v: Word) -> None:
-        """Set N and Z from a result; C and V stay."""
         before = self.flags
         self.flags = ("result", v, before[2] if before[0] == "result" else before, 0)
 

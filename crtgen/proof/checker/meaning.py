@@ -24,7 +24,6 @@ _TOP = 1 << 31
 
 
 def wrap(v: V) -> V:
-    """Return the lower 32 bits as a signed number."""
     return ((v + _TOP) & M32) - _TOP if isinstance(v, int) else v.astype(np.int32).astype(np.int64)
 
 

@@ -148,7 +148,6 @@ class WordMemory:
         return word
 
     def load(self, a: Word) -> Word:
-        """Load a word."""
         a = _address(a)
         if a & 3:
             self._aligned(a, 4)
@@ -216,7 +215,6 @@ class WordMemory:
         return byte_word(self.byte(a))
 
     def half(self, a: Word, signed: bool) -> Word:
-        """Load a halfword and extend it."""
         a = _address(a)
         if a & 1:
             self._aligned(a, 2)
@@ -245,7 +243,6 @@ class WordMemory:
     # ---- stores
 
     def store(self, a: Word, v: Word) -> None:
-        """Store a word."""
         a = _address(a)
         if a & 3:
             self._aligned(a, 4)

@@ -73,7 +73,6 @@ def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callabl
 
 
 def known_place(v: Word) -> int:
-    """Return the address that a word is."""
     place = place_of(v)
     if place is None:
         raise Refusal("an address depends on an input")
@@ -144,7 +143,6 @@ def _offset(m: Machine, b: int, offset: int, back: bool) -> Callable[[], int]:
 
 
 def register_list(text: str) -> list[int]:
-    """Parse ``{r4, r6-r8, lr}``."""
     found: list[int] = []
     for part in text.strip(" {}").split(","):
         first, _, last = part.strip().partition("-")

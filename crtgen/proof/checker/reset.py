@@ -324,7 +324,6 @@ class StartingCore(Machine):
             self.words[at >> 2] = core.get(at, value)
 
     def begin(self, bottom: int, top: int) -> None:
-        """Start with an empty stack."""
         if not self.image.is_variable(bottom, top) or (bottom | top) & 7:
             raise Refusal("the stack is not in memory that the image has for variables")
         self.memory.stack, self.memory.floor, self.lowest = range(bottom >> 2, top >> 2), top, top
@@ -349,7 +348,6 @@ class StartingCore(Machine):
         self.memory.store(registers.MSPLIM, word)
 
     def protection(self) -> Protection:
-        """Return the access rights of the MPU."""
         regions: dict[int, tuple[int, int]] = {}
         for i in [i for i in self.words if i >= _REGIONS]:
             number = i - _REGIONS >> 1

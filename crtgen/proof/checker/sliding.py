@@ -33,7 +33,6 @@ class SlidingWindow(NamedTuple):
     step: int
 
     def runs(self, length: int) -> int:
-        """Return how many runs fill a window of ``length`` positions."""
         return -(-length // self.step)
 
 

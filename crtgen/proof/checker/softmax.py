@@ -84,7 +84,6 @@ class SoftmaxRow:
         return {key: d * sign for key, (_, sign) in self.differences.items()}
 
     def support(self, e: Node, known: dict[int, frozenset[Symbol]] | None = None) -> frozenset[Symbol]:
-        """Return the symbols on whose differences a node depends."""
         memo = self._supports if known is None else known
         if isinstance(e, int):
             return frozenset()
@@ -161,8 +160,6 @@ def _terms(e: Node) -> Iterator[Node]:
 
 
 class _Element:
-    """An output as a function of its difference and of the sum."""
-
     def __init__(self, row: SoftmaxRow, word: Word, total: WordOp) -> None:
         self.row, self.layer, self.word, self.total = row, row.layer, word, total
         self.of_total: dict[int, Node] = {}

@@ -39,19 +39,16 @@ M32 = 0xFFFFFFFF
 
 
 def signed(v: int) -> int:
-    """Return the lower 32 bits as a signed number."""
     v &= M32
     return v - (1 << 32) if v >> 31 else v
 
 
 def signed16(v: int) -> int:
-    """Return the lower 16 bits as a signed number."""
     v &= 0xFFFF
     return v - 0x10000 if v >> 15 else v
 
 
 def signed8(v: int) -> int:
-    """Return the lower 8 bits as a signed number."""
     v &= 0xFF
     return v - 0x100 if v >> 7 else v
 
@@ -118,7 +115,6 @@ class LinearSum:
         return {symbol: k for symbol, k in terms.items() if k}
 
     def bounds(self) -> tuple[int, int]:
-        """Return the least and the greatest value, in the integers."""
         if self._bounds is not None:
             return self._bounds
         low = high = self.constant
@@ -150,8 +146,6 @@ class Bytes:
 
 @final
 class WordByte:
-    """Byte ``index`` of a word, from the lowest."""
-
     __slots__ = ("index", "word")
 
     def __init__(self, word: "Word", index: int) -> None:
@@ -182,7 +176,6 @@ RETURN_ADDRESS = LinearSum(1, {Symbol(-1, 1, 0, (1 << 31) - 1, 31): 2})
 
 
 def stack_word(place: int) -> LinearSum:
-    """Return the address of a place in the stack."""
     return LinearSum(place - STACK_TOP, _STACK)
 
 

@@ -58,7 +58,6 @@ __all__ = [
 
 
 def byte_word(b: Byte) -> Word:
-    """Return a byte sign extended to a word."""
     if isinstance(b, int):
         return signed8(b) & M32
     if isinstance(b, Symbol):
@@ -67,7 +66,6 @@ def byte_word(b: Byte) -> Word:
 
 
 def unsigned_byte(b: Byte) -> Word:
-    """Return a byte extended to a word by zeros."""
     if isinstance(b, int):
         return b
     if isinstance(b, Symbol):
@@ -76,7 +74,6 @@ def unsigned_byte(b: Byte) -> Word:
 
 
 def bytes_of(x: Word) -> tuple[Byte, ...]:
-    """Return the four bytes of a word, from the lowest."""
     if isinstance(x, int):
         return (x & 255, x >> 8 & 255, x >> 16 & 255, x >> 24)
     if isinstance(x, Bytes):
@@ -155,7 +152,6 @@ def _across(b: tuple[WordByte, ...]) -> Word | None:
 
 
 def pair(low: Word, high: Word) -> Word:
-    """Return the word of two halfwords."""
     if isinstance(low, int):
         low = signed16(low)
         if isinstance(high, int):
@@ -206,7 +202,6 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
 
 
 def low_half(x: Word) -> Word:
-    """Return a word whose lower 16 bits are those of ``x``."""
     if isinstance(x, WordOp) and x.name == "sel":
         taken, a, b = x.args
         if isinstance(taken, WordOp) and isinstance(a, Halves) and isinstance(b, Halves):
@@ -278,7 +273,6 @@ def subtract(a: Word, b: Word) -> Word:
 
 
 def mul(a: Word, b: Word) -> Word:
-    """Return the lower word of the product."""
     if isinstance(a, int):
         a, b = b, a
     if isinstance(b, int):

@@ -56,7 +56,6 @@ class Refutation:
     reason: str = ""
 
     def lines(self) -> list[str]:
-        """Say the result in words."""
         if not self.inputs:
             why = f" ({self.reason})" if self.reason else ""
             return [f"no input was found that differs, in {self.tried:,} tries{why}"]
@@ -70,7 +69,6 @@ class Refutation:
         return [f"{found}: {says}; {differ} (run by {self.where}, try {self.tried:,})"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON."""
         return {
             "tried": self.tried,
             "run_by": self.where,

@@ -98,7 +98,7 @@ __attribute__((weak)) uint32_t crt_npu_ticks(void)
     return 0;
 }
 
-/* What was stored before is in memory before the NPU may look. */
+/* A barrier: earlier stores are in memory before the NPU reads it. */
 static void npu_barrier(void)
 {
 #if defined(__arm__)
@@ -116,7 +116,7 @@ static int32_t npu_failed(volatile const uint32_t *npu, int32_t error)
     return error;
 }
 
-/* Stream and regions are where the NPU can read them, aligned to 16 bytes where it needs that; and the stream is whole. */
+/* Return whether stream and regions are readable by the NPU and aligned to 16 bytes, and the stream is complete. */
 static int32_t npu_check(const struct crt_npu_job *job)
 {
     const uint32_t words = job->stream_bytes / 4u;
@@ -141,7 +141,7 @@ static int32_t npu_reset(volatile uint32_t *npu)
             return (int32_t)CRT_NPU_ERR_RESET;
         }
     }
-    /* A core in the non-secure world gets the non-secure state whatever it asks for; that is fine, too. */
+    /* A core in the non-secure world gets the non-secure state whatever it asks for, which is fine, too. */
     if ((npu[NPU_PROT] & ~STATE_NON_SECURE) != state) {
         return (int32_t)CRT_NPU_ERR_RESET;
     }
@@ -191,7 +191,7 @@ static void npu_start(volatile uint32_t *npu, const struct crt_npu_job *job)
     npu[NPU_CMD] = CMD_RUN;
 }
 
-/* Waits for the interrupt. Without a limit an NPU that hangs is waited for until a watchdog of the board's resets it. */
+/* Wait for the interrupt. Without a limit, a hung NPU is waited for until the board's watchdog resets everything. */
 static int32_t npu_finish(volatile const uint32_t *npu)
 {
     const uint32_t start = crt_npu_ticks();

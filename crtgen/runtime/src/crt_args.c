@@ -35,8 +35,8 @@ static DLDataType crt_take_dtype(struct crt_cursor *cursor)
 }
 
 /*
- * Bytes with their length before them, in place. They move down by one byte, over the length, to make room for
- * a NUL.
+ * Read bytes with a length before them, in place. They move down by one byte, over the length, to make room for a
+ * NUL.
  */
 static TVMByteArray crt_take_bytes(struct crt_cursor *cursor)
 {
@@ -55,7 +55,7 @@ static TVMByteArray crt_take_bytes(struct crt_cursor *cursor)
     return bytes;
 }
 
-/* The shape stays in the receive buffer too. It moves down, over the fields before it, to be aligned. */
+/* The shape stays in the receive buffer, too. It moves down, over the fields before it, to be aligned. */
 int crt_tensor_take(struct crt_server *server, struct crt_cursor *cursor, DLTensor *tensor)
 {
     const uint64_t data = crt_take(cursor, 8);
@@ -93,7 +93,7 @@ int crt_tensor_size(struct crt_server *server, const DLTensor *tensor, uint32_t 
     return CRT_OK;
 }
 
-/* The value of argument `index`, after the type codes. */
+/* Read the value of argument `index`, after the type codes. */
 static int crt_args_value(struct crt_server *server, struct crt_cursor *cursor, int index)
 {
     TVMValue *value = &server->values[index];

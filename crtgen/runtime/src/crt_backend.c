@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What C that TVM generated calls. Linked only where there is such code; crt/backend.h.
- */
+/* Functions that C of TVM calls. Linked only if there is such code; crt/backend.h. */
 #include <crt/backend.h>
 #include <crt/registry.h>
 
@@ -40,7 +38,7 @@ int TVMBackendFreeWorkspace(int device_type, int device_id, void *workspace)
     return crt_pool_free(&crt_backend.workspace, (uintptr_t)workspace) == 0 ? 0 : -1;
 }
 
-/* A function's handle is the place of its address in the registry. */
+/* A function's handle is the address of its entry in the registry. */
 int TVMBackendGetFuncFromEnv(void *module, const char *name, TVMFunctionHandle *out)
 {
     (void)module;

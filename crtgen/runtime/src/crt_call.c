@@ -30,10 +30,10 @@ const char *crt_endpoint_name(const struct crt_endpoints *table, uint32_t index)
     return (index < table->count) ? table->items[index].name : NULL;
 }
 
-/* For each type code that can be sent, the letter that stands for it in an endpoint. */
+/* For each type code on the wire, the letter that stands for it in an endpoint. */
 static const char crt_letters[] = "iufh_ydt_mgsb";
 
-/* Whether a value of that type code is what a letter stands for; 'n' is a name or an index. */
+/* Return whether a value of that type code is what a letter stands for; 'n' is a name or an index. */
 static int crt_letter_allows(char letter, int code)
 {
     const char given = crt_letters[code];

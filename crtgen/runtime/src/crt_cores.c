@@ -8,12 +8,12 @@
 #endif
 
 /*
- * Words with one writer each: no lock, and no exclusive accesses, which a Cortex-M0+ does not have. A store of a
- * number releases what its writer has computed, the load that sees it acquires that.
+ * Words with one writer each: no lock, and no exclusive accesses, which a Cortex-M0+ lacks. Storing a number releases
+ * the results of its writer; the load that sees it acquires them.
  */
 static struct crt_halves {
-    uint32_t asked; /* the first core writes: the number of halves that it has asked for */
-    uint32_t done;  /* the second core writes: the number of the last one that is done, from 1 on once it is there */
+    uint32_t asked; /* written by the first core: the number of halves that it has requested */
+    uint32_t done;  /* written by the second core: the number of the last finished half; from 1 on, the core is there */
     void (*half)(const void *call);
     const void *call;
 } crt_pair;

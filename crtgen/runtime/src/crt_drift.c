@@ -5,10 +5,10 @@
 
 _Static_assert(sizeof(struct crt_drift) <= 100u, "the counts are small on purpose");
 
-/* An element is at an end of its range, which goes from 0 to `most`. */
+/* Return whether an element is at an end of its range, 0 to `most`. */
 #define CRT_DRIFT_AT_END(element, most) (((((element) + 1u) & (most)) < 2u) ? 1u : 0u)
 
-/* Count elements at the ends of their type's range, and, unless `bins` is NULL, all by sixteenths of it. */
+/* Count elements at the ends of their type's range and, unless `bins` is NULL, all elements by sixteenths of it. */
 static uint32_t crt_drift_bytes(const struct crt_drift_values *values, const uint8_t *data, uint16_t *bins)
 {
     const uint8_t *end = &data[values->elements];
@@ -78,7 +78,7 @@ static uint16_t crt_drift_distance(const uint16_t *counts, const uint16_t *expec
     return (uint16_t)((distance < 0xffffu) ? distance : 0xffffu);
 }
 
-/* The greatest of the scores and the one behind it; int8 outputs only have them. */
+/* The two greatest scores; for int8 outputs only. */
 static void crt_drift_scores(const struct crt_drift_reference *reference, const int8_t *scores)
 {
     struct crt_drift_counts *counts = &reference->drift->counts;
@@ -145,7 +145,7 @@ struct crt_drift_writer {
     uint8_t *at;
 };
 
-/* The head of an item: its kind and a number. */
+/* Write the head of a CBOR item: its kind and a number. */
 static void crt_drift_item(struct crt_drift_writer *writer, uint8_t kind, uint32_t number)
 {
     const uint8_t major = (uint8_t)(kind << 5);

@@ -10,7 +10,7 @@ static const struct crt_model *crt_executor_model(const struct crt_call *call)
     return call->server->config.models[call->index];
 }
 
-/* What follows a prefix of a name; NULL if the name does not begin so. */
+/* Return the rest of a name after a prefix; NULL if it does not begin with the prefix. */
 static const char *crt_executor_after(const char *name, const char *prefix)
 {
     for (; *prefix != '\0'; name++, prefix++) {
@@ -44,7 +44,7 @@ int crt_executor_create(struct crt_call *call)
     struct crt_server *server = call->server;
     const struct crt_server_config *config = &server->config;
     const char *name = call->values[2].v_str;
-    for (uint32_t i = config->num_models; i-- > 0u;) { /* that of a slot, the last one, before one of its name */
+    for (uint32_t i = config->num_models; i-- > 0u;) { /* from the last on, which a slot has */
         const int only = config->num_models == 1 && strcmp(name, crt_executor_default) == 0;
         if (only || strcmp(name, config->models[i]->name) == 0) {
             crt_call_return_handle(call, crt_module_handle(1 + i), kTVMModuleHandle);
@@ -54,7 +54,10 @@ int crt_executor_create(struct crt_call *call)
     return crt_fail(server, CRT_ERR_NAME, "no model of this image is called %s", name);
 }
 
-/* Arguments: graph JSON, system library, device type, device id. The graph is known: the image is made of it. */
+/*
+ * Arguments: graph JSON, system library, device type, device id. The JSON is ignored, because the image was made from
+ * it.
+ */
 int crt_executor_create_graph(struct crt_call *call)
 {
     if (call->server->config.num_models != 1) {
@@ -75,7 +78,7 @@ static int crt_executor_find(const struct crt_model *model, const char *name)
     return CRT_ERR_NAME;
 }
 
-/* The input that argument 0 names or counts. */
+/* Find the input that argument 0 names or numbers. */
 static const struct crt_tensor *crt_executor_input(struct crt_call *call)
 {
     const struct crt_model *model = crt_executor_model(call);
@@ -119,7 +122,7 @@ static int crt_executor_get_input(struct crt_call *call)
     return crt_executor_return(call, crt_executor_input(call));
 }
 
-/* Whether argument 1, a tensor, has the size and the type of one of the model, and may be accessed so. */
+/* Return whether argument 1 is a tensor with the size and type of one of the model's, and may be accessed. */
 static int crt_executor_same(struct crt_call *call, const struct crt_tensor *tensor, enum crt_access access)
 {
     const DLTensor *given = call->values[1].v_handle;
@@ -133,7 +136,7 @@ static int crt_executor_same(struct crt_call *call, const struct crt_tensor *ten
     return error;
 }
 
-/* Arguments: index, and a tensor that takes the output; without it the output's own tensor is returned. */
+/* Arguments: index, and a tensor that receives the output; without it the output's own tensor is returned. */
 static int crt_executor_get_output(struct crt_call *call)
 {
     const struct crt_model *model = crt_executor_model(call);
@@ -154,7 +157,7 @@ static int crt_executor_get_output(struct crt_call *call)
     return error;
 }
 
-/* -1 for a name that no input has. */
+/* Returns -1 if no input has the name. */
 static int crt_executor_get_input_index(struct crt_call *call)
 {
     const int index = crt_executor_find(crt_executor_model(call), call->values[0].v_str);
@@ -200,7 +203,7 @@ static int crt_executor_params(struct crt_call *call)
                     crt_executor_model(call)->name);
 }
 
-/* TVM's GraphModule looks the function up when it is made. What it would return, a map, cannot be sent. */
+/* TVM's GraphModule looks this function up when it is created. Its result, a map, cannot be sent. */
 static int crt_executor_get_input_info(struct crt_call *call)
 {
     return crt_fail(call->server, CRT_ERR_STATE, "a map cannot be sent: get_input gives an input with shape and type");
@@ -229,7 +232,7 @@ static int crt_executor_set_input(struct crt_call *call)
     return error;
 }
 
-/* What came of the last run. */
+/* Return the result of the last run. */
 static int crt_executor_ended(const struct crt_call *call)
 {
     struct crt_server *server = call->server;
@@ -268,7 +271,7 @@ int crt_executor_run(struct crt_call *call)
     return crt_executor_ended(call);
 }
 
-/* Argument: a number, or none. The run that had it last is not repeated: the host did not get its answer. */
+/* Argument: a number, or none. A run with the last run's number is not repeated: the host only missed the answer. */
 static int crt_executor_run_once(struct crt_call *call)
 {
     struct crt_server *server = call->server;

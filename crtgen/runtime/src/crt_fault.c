@@ -36,7 +36,7 @@ static char *crt_fault_hex(char *to, uint32_t value, int digits)
     return to;
 }
 
-/* The word, the address, and bytes in the order in which they lie in memory. */
+/* The word, its address, and its bytes in memory order. */
 static void crt_fault_line(const char *word, const uint8_t *at, uint32_t size,
                            void (*line)(void *context, const char *text), void *context)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a Cortex-M says of a fault. Armv8-M Architecture Reference Manual, B3.19 (frames) and D1.2 (registers).
- */
+/* The state of a Cortex-M at a fault. Armv8-M Architecture Reference Manual, B3.19 (frames) and D1.2 (registers). */
 #include <crt/fault.h>
 
 #ifdef __arm__
@@ -20,7 +18,7 @@
 #define CRT_FRAME_BYTES 32u
 #define CRT_FRAME_BYTES_FPU 104u
 
-/* Whether the core stored a frame. One that a stack limit kept it from leaves the pointer at the limit. */
+/* Return whether the core stored a frame. If a stack limit prevented it, the pointer is at the limit. */
 static int crt_fault_is_stored(const struct crt_fault *fault, uint32_t sp)
 {
     if ((fault->cfsr & CRT_CFSR_STACKING) != 0 ||

@@ -37,7 +37,7 @@ static void crt_field_hex(struct crt_field_line *line, uint32_t value, uint32_t 
     }
 }
 
-/* What the lines of some bytes have in common; the first byte is at `base` of a stream. */
+/* Common fields of the lines of an array of bytes; the first byte is at `base` of a stream. */
 struct crt_field_stream {
     const struct crt_field_port *port;
     const char *kind;
@@ -45,7 +45,7 @@ struct crt_field_stream {
     uint32_t base;
 };
 
-/* "crt KIND MODEL TOTAL OFFSET BYTES CRC", numbers in hexadecimal; the CRC is that of the text before it. */
+/* "crt KIND MODEL TOTAL OFFSET BYTES CRC", integers in hexadecimal; the CRC is that of the text before it. */
 static void crt_field_lines(const struct crt_field_stream *stream, const uint8_t *bytes, uint32_t total)
 {
     const struct crt_field_port *port = stream->port;
@@ -116,7 +116,7 @@ void crt_field_send(const struct crt_field *field, const struct crt_field_port *
 
 #define CRT_FIELD_MAGIC 0x4b545243u /* "CRTK" */
 
-/* Before the bytes of a black box in storage. */
+/* Header of a black box in storage. */
 struct crt_field_kept {
     uint32_t magic;
     uint32_t size;
@@ -156,7 +156,7 @@ int32_t crt_field_keep(const struct crt_field *field, const struct crt_field_por
     return error;
 }
 
-/* What is in RAM is newer than what was kept. Memory that neither has is begun anew by the next run. */
+/* A box in RAM is newer than one in storage. If neither is valid, the next run begins a new one. */
 static void crt_field_restore(const struct crt_field *field, const struct crt_field_port *port)
 {
     uint32_t at = 0;
@@ -230,7 +230,7 @@ static int32_t crt_field_slots(const struct crt_field *field, const struct crt_f
 
 #ifdef CRT_RECORD
 
-/* A model that is exchanged begins anew: its runs are not those of the built-in one. */
+/* If the model is exchanged, a new box begins, because the recorded runs are not those of the built-in model. */
 void crt_field_slot_recorder(const struct crt_field *field, struct crt_recorder *recorder)
 {
     *recorder = *field->models[0].recorder;

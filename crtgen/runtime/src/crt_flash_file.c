@@ -30,14 +30,14 @@ static int32_t crt_flash_file_write(void *context, uintptr_t address, const void
     }
     for (uint32_t i = 0; i < size; i++) {
         if (to[i] != 0xffu) {
-            return CRT_ERR_STATE; /* it was written, and not erased since */
+            return CRT_ERR_STATE; /* bit: written since the last erase */
         }
     }
     (void)memcpy(to, data, size);
     return 0;
 }
 
-/* The bytes of an open file, filled up to its size; MAP_FAILED where that cannot be done. */
+/* Map an open file, padded to its size; MAP_FAILED if that fails. */
 static void *crt_flash_file_map(int descriptor, const struct crt_flash_file *file)
 {
     struct stat status;

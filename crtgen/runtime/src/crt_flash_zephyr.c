@@ -14,7 +14,7 @@
 #include <drivers/flash.h>
 #endif
 
-/* Code may be in the cache that was erased or written: drivers of Zephyr clear the cache of data, not that of code. */
+/* Old code may be in the instruction cache: Zephyr's drivers clear the data cache only. */
 static void crt_flash_zephyr_after(void)
 {
 #if defined(CONFIG_CPU_CORTEX_M7) || defined(CONFIG_CPU_CORTEX_M55) || defined(CONFIG_CPU_CORTEX_M85)
@@ -41,7 +41,7 @@ static int32_t crt_flash_zephyr_write(void *context, uintptr_t address, const vo
     return error;
 }
 
-/* Zephyr's drivers of flashes that fault on torn bytes say so: that of the STM32H7 masks the bus fault. */
+/* Zephyr's drivers of flashes that fault on torn bytes return an error: that of the STM32H7 masks the bus fault. */
 static int32_t crt_flash_zephyr_read(void *context, uintptr_t address, void *data, uint32_t size)
 {
     const struct crt_flash_zephyr *zephyr = context;

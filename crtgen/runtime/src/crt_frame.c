@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* States of a reader: what the next byte is. */
+/* States of a reader: the meaning of the next byte. */
 enum {
     CRT_SEEK, /* no packet has begun */
     CRT_LENGTH,
@@ -18,7 +18,7 @@ uint16_t crt_crc16(uint16_t crc, uint8_t byte)
     return (uint16_t)(((uint32_t)crc << 8) ^ (x << 12) ^ (x << 5) ^ x);
 }
 
-/* 0xffff, after the two bytes of a packet's start. */
+/* 0xffff, continued by the two bytes of a packet's start. */
 #define CRT_CRC_START 0x2042u
 
 void crt_frame_reader_init(struct crt_frame_reader *reader, uint8_t *buffer, uint32_t capacity)
@@ -43,7 +43,7 @@ static void crt_frame_restart(struct crt_frame_reader *reader)
     reader->received = 0;
 }
 
-/* One byte of the length, the payload or the CRC, without its escape. */
+/* Handle one byte of the length, the payload or the CRC, without its escape. */
 static enum crt_frame_event crt_frame_byte(struct crt_frame_reader *reader, uint8_t byte)
 {
     const uint32_t at = reader->received++;
@@ -72,7 +72,7 @@ static enum crt_frame_event crt_frame_byte(struct crt_frame_reader *reader, uint
     return CRT_FRAME_NONE;
 }
 
-/* The byte after an escape. True if it stands for a byte of the packet. */
+/* Handle the byte after an escape. Returns true if it stands for a byte of the packet. */
 static int crt_frame_escaped(struct crt_frame_reader *reader, uint8_t byte)
 {
     reader->escape = 0;

@@ -7,7 +7,7 @@ uint32_t crt_function_global(const struct crt_server *server, const char *name)
     return (index < 0) ? 0 : crt_function_handle(CRT_MODULE_GLOBALS(server), (uint32_t)index);
 }
 
-/* The name of a function, NULL if there is none with that handle. */
+/* Return the name of a function, NULL if no function has this handle. */
 static const char *crt_function_name(const struct crt_server *server, uint32_t handle)
 {
     const uint32_t module = CRT_HANDLE_MODULE(handle);

@@ -31,7 +31,7 @@ static int crt_global_max_packet(struct crt_call *call)
     return CRT_OK;
 }
 
-/* Random bytes; the top byte of a floating-point value is 0x3f, which makes it positive and less than 2. */
+/* Random bytes. In floating-point values the top byte is 0x3f, so they are positive and less than 2. */
 static int crt_global_random_fill(struct crt_call *call)
 {
     struct crt_server *server = call->server;
@@ -100,7 +100,7 @@ static int crt_global_ticks_per_second(struct crt_call *call)
     return CRT_OK;
 }
 
-/* The last fault before this start; null if there was none, or a host knows of it already. */
+/* The last fault before this start; null if there was none, or if a host has already received it. */
 static int crt_global_fault(struct crt_call *call)
 {
     struct crt_fault *fault = call->server->config.fault;
@@ -117,7 +117,7 @@ static int crt_global_fault(struct crt_call *call)
     return CRT_OK;
 }
 
-/* CRC-32 of memory, as zlib has it. No bytes give `start` back, which tells a host what it answers. */
+/* CRC-32 of memory, as in zlib, continued from `start`. */
 static int crt_global_crc32(struct crt_call *call)
 {
     const uint64_t address = (uint64_t)call->values[0].v_int64;

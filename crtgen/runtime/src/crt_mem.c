@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory and string functions that compilers and the runtime call, for toolchains without a C library. The
- * header of include/freestanding tells; with another string.h there is nothing here, unless CRT_SMALL_STRING_H
- * asks for functions that are smaller than a C library's.
+ * The memory and string functions that compilers and the runtime call, for toolchains without a C library. They are
+ * compiled with the header of include/freestanding; with another string.h this file is empty, unless
+ * CRT_SMALL_STRING_H asks for functions that are smaller than a C library's.
  */
 #include <string.h>
 
@@ -10,10 +10,10 @@
 
 #include <stdint.h>
 
-/* Keeps the compiler from making a loop into a call of the function that it is in. */
+/* Keeps the compiler from replacing a loop by a call of its own function. */
 #define CRT_KEEP_LOOP() __asm__ volatile("" ::: "memory")
 
-/* memcpy goes upwards byte by byte or, where both sides are aligned, word by word. */
+/* memcpy goes upwards, by bytes or, if both sides are aligned, by words. */
 static void crt_copy_up(uint8_t *to, const uint8_t *from, size_t size)
 {
     if ((((uintptr_t)to | (uintptr_t)from) & 3u) == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crt_internal.h"
 
-/* Whether the bytes are within a tensor of an array of them. */
+/* Return whether the bytes are within a tensor of an array of them. */
 static int crt_tensors_own(const struct crt_tensor *tensors, uint32_t count, uintptr_t address, uint64_t size)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -25,7 +25,7 @@ static int crt_memory_owns(const struct crt_server *server, uintptr_t address, u
     return crt_pool_owns(&server->pool, address, size);
 }
 
-/* Whether the bytes are within a constant of a model. */
+/* Return whether the bytes are within a constant of a model. */
 static int crt_memory_constant(const struct crt_server *server, uintptr_t address, uint64_t size)
 {
     const struct crt_params *params = server->config.params;
@@ -113,7 +113,7 @@ void crt_memory_written(struct crt_server *server, const void *address, uint32_t
         const struct crt_model *model = server->config.models[i];
         const uint32_t inputs = (server->holders >> i & 1u) != 0 ? model->num_inputs : 0;
         for (uint32_t k = 0; k < inputs && k < 32; k++) {
-            /* A host copies large inputs in pieces: the piece with the last byte makes it complete. */
+            /* A host copies large inputs in pieces: the piece with the last byte completes it. */
             const uintptr_t last = (uintptr_t)model->inputs[k].data + model->inputs[k].nbytes - 1;
             if (last - (uintptr_t)address < size) {
                 server->inputs_set[i] |= 1u << k;

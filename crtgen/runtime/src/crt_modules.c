@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The names of the system library's functions, NULL if it has none. */
+/* Return the names of the system library's functions, NULL if it has none. */
 static const char *crt_module_registry(const struct crt_server *server)
 {
     return (server->config.system_lib != NULL) ? server->config.system_lib->registry->names : NULL;
@@ -33,7 +33,7 @@ const char *crt_module_name(const struct crt_server *server, uint32_t handle)
     return (names != NULL) ? crt_names_at(names, index) : NULL;
 }
 
-/* Whether an argument may be written, if it is a tensor. */
+/* Return whether an argument may be written, if it is a tensor. */
 static int crt_argument_writable(struct crt_call *call, int index)
 {
     uint32_t size;
@@ -42,7 +42,7 @@ static int crt_argument_writable(struct crt_call *call, int index)
                : CRT_OK;
 }
 
-/* Whether an argument is what a function takes. */
+/* Return whether an argument is what a function takes. */
 static int crt_argument_check(struct crt_call *call, int index, const struct crt_argument *wanted)
 {
     const DLTensor *tensor = call->values[index].v_handle;
@@ -67,7 +67,7 @@ static int crt_argument_check(struct crt_call *call, int index, const struct crt
     return CRT_OK;
 }
 
-/* Whether the arguments are what a function of the registry takes: its code does not look. */
+/* Return whether the arguments are what a function of the registry takes: its code does not look. */
 static int crt_signature_check(struct crt_call *call, uint32_t index)
 {
     struct crt_server *server = call->server;

@@ -11,7 +11,7 @@ void crt_pool_init(struct crt_pool *pool, void *memory, uint32_t size)
     pool->count = 0;
 }
 
-/* The first offset from `offset` on whose address is a multiple of `align`. */
+/* Return the first offset from `offset` on whose address is a multiple of `align`. */
 static uint64_t crt_pool_aligned(const struct crt_pool *pool, uint64_t offset, uint32_t align)
 {
     const uintptr_t address = (uintptr_t)pool->memory + (uintptr_t)offset;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer by layer: ticks, and what a layer computed. Only in builds with CRT_PROFILE, whose generated code reports
- * the end of each layer to crt_layer_done. That call has no context, so that here, and only here, the runtime has
- * variables of its own.
+ * Profiles layer by layer: ticks, and the values that a layer computed. Only in builds with CRT_PROFILE, whose
+ * generated code calls crt_layer_done after each layer. That call has no context, so this is the only file of the
+ * runtime with variables of its own.
  */
 #include "crt_internal.h"
 
@@ -32,7 +32,7 @@ void crt_layer_done(uint16_t layer)
     }
     if (crt_profiler.server != NULL) {
         const uint64_t now = crt_time_now(crt_profiler.server);
-        const uint32_t place = (uint32_t)layer - crt_profiler.first; /* a layer before it is far beyond the count */
+        const uint32_t place = (uint32_t)layer - crt_profiler.first; /* wraps for earlier layers */
         if (place < crt_profiler.count) {
             crt_profiler.ticks[place] += now - crt_profiler.last;
         }
@@ -41,8 +41,8 @@ void crt_layer_done(uint16_t layer)
 }
 
 /*
- * Arguments: executor, first layer. Bytes: the ticks of each layer from that one on in one run, u64, as many as an answer
- * has room for; none, and no run, behind the last layer.
+ * Arguments: executor, first layer. Bytes: the ticks of each layer from that one on in one run, u64, as many as an
+ * answer holds; none, and no run, after the last layer.
  */
 int crt_profile(struct crt_call *call)
 {
@@ -75,7 +75,7 @@ int crt_profile(struct crt_call *call)
     return error;
 }
 
-/* Arguments: executor, layer, offset in the arena, tensor: it gets what lies there when the layer has run. */
+/* Arguments: executor, layer, offset in the arena, tensor, which receives the bytes there after the layer. */
 int crt_watch(struct crt_call *call)
 {
     const int model = crt_call_model(call);

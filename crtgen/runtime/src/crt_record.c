@@ -21,7 +21,7 @@ static struct crt_record_head *crt_record_head(const struct crt_recorder *record
 }
 
 /*
- * States are the most that is copied: 3,472 bytes of a wake word's, each fourth run. 64 bytes at once take a fifth of
+ * States are most of the copies: 3,472 bytes for a wake word, in every fourth run. 64 bytes at once take a fifth of
  * the instructions of a C library's memcpy.
  */
 static void crt_record_move(uint8_t *to, const uint8_t *from, uint32_t nbytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The black boxes and what is counted, for hosts. */
+/* Reads black boxes and counts, for hosts. */
 #include "crt_internal.h"
 
 #ifdef CRT_DRIFT

@@ -74,7 +74,7 @@ void crt_server_log(struct crt_server *server, const char *text)
     crt_session_log(&server->session, text);
 }
 
-/* Whether an argument of a call points at what this device has. */
+/* Return whether an argument of a call refers to memory of this device only. */
 static int crt_serve_check(struct crt_server *server, int index)
 {
     const TVMValue *value = &server->values[index];
@@ -86,7 +86,7 @@ static int crt_serve_check(struct crt_server *server, int index)
     case kTVMDLTensorHandle:
         error = crt_memory_tensor(server, CRT_READ, tensor, &size);
         if (error == CRT_OK) {
-            /* Generated code reads no offset. */
+            /* Generated code ignores offsets. */
             tensor->data = crt_tensor_bytes(tensor);
             tensor->byte_offset = 0;
         }
@@ -107,7 +107,7 @@ static void crt_server_line(void *context, const char *text)
     crt_server_log(context, text);
 }
 
-/* Report a fault; server->text says what it is. */
+/* Report a fault with server->text. */
 static void crt_server_report(struct crt_server *server, struct crt_fault *fault)
 {
     crt_server_log(server, server->text);
@@ -120,7 +120,10 @@ static void crt_server_report(struct crt_server *server, struct crt_fault *fault
     }
 }
 
-/* A byte beside the arena of a model was overwritten: an exception, and a fault where faults are kept. */
+/*
+ * A byte beside the arena of a model was overwritten: answer with an exception, and store a fault if there is memory
+ * for it.
+ */
 static int crt_serve_damage(struct crt_server *server, const struct crt_model *model, const uint8_t *at)
 {
     const struct crt_port *port = server->config.port;
@@ -150,7 +153,7 @@ static int crt_serve_damage(struct crt_server *server, const struct crt_model *m
     return error;
 }
 
-/* Whether a call left the guards of all arenas alone. */
+/* Return whether a call left the guards of all arenas alone. */
 static int crt_serve_guards(struct crt_server *server)
 {
     for (uint32_t i = 0; i < server->config.num_models; i++) {
@@ -208,7 +211,7 @@ static int crt_serve_copy(struct crt_server *server, struct crt_cursor *cursor, 
     if ((error != CRT_OK) && to_device &&
         (crt_memory_check(server, CRT_READ, address, tensor.byte_offset, size) == CRT_OK) &&
         (memcmp(data, cursor->at, (size_t)size) == 0)) {
-        crt_reply_null(server); /* a host loads the parameters that are linked */
+        crt_reply_null(server); /* a host may load the parameters, which are linked */
         return CRT_OK;
     }
     if (error != CRT_OK) {
@@ -302,7 +305,7 @@ static int crt_serve_free(struct crt_server *server)
     return CRT_OK;
 }
 
-/* Arguments: handle, its type. Modules and tensors are part of the image, so that there is nothing to free. */
+/* Arguments: handle, its type. Modules and tensors are part of the image, so there is nothing to free. */
 static int crt_serve_free_handle(struct crt_server *server)
 {
     const uint64_t handle = (uint64_t)server->values[0].v_int64;
@@ -342,7 +345,7 @@ static int crt_serve_get_global(struct crt_server *server)
     return CRT_OK;
 }
 
-/* A request whose body is a sequence of arguments: their types (0xff is any), and what serves it. */
+/* A request whose body is a sequence of arguments: their types (0xff is any), and the function that handles it. */
 struct crt_service {
     uint8_t code;
     uint8_t count;
@@ -413,7 +416,7 @@ static int crt_serve_request(struct crt_server *server, uint32_t code, struct cr
     }
 }
 
-/* What a request leaves of the receive buffer, from a multiple of 8 on, takes results. */
+/* Results use the part of the receive buffer that the request leaves, from a multiple of 8 on. */
 static void crt_serve_scratch(struct crt_server *server, uint8_t *end)
 {
     const uint32_t room = (uint32_t)(server->config.receive + server->config.receive_size - end);
@@ -453,8 +456,8 @@ static void crt_serve(struct crt_server *server, uint8_t *packet, uint32_t lengt
 }
 
 /*
- * A message of which the buffer holds the beginning. A host that creates a graph executor sends all of the graph,
- * which nobody reads: that call is answered. Any other one is refused.
+ * Only the beginning of a message is in the buffer. A host that creates a graph executor sends the whole graph, which
+ * nobody reads: that call is answered. All others are refused.
  */
 static void crt_serve_large(struct crt_server *server, uint32_t length, uint32_t stored)
 {
@@ -476,13 +479,13 @@ static void crt_serve_large(struct crt_server *server, uint32_t length, uint32_t
     }
 }
 
-/* A packet that arrived; `stored` bytes of it are in the buffer. */
+/* Handle a received packet; `stored` bytes of it are in the buffer. */
 static void crt_server_packet(struct crt_server *server, uint32_t length, uint32_t stored)
 {
     uint8_t *packet = server->config.receive;
     const enum crt_session_event event = crt_session_receive(&server->session, packet, length);
     if (event == CRT_SESSION_STARTED) {
-        /* The former host is gone, and what it had allocated is of no use to anybody. */
+        /* The former host is gone, and its allocations with it. */
         crt_pool_init(&server->pool, server->config.pool, server->config.pool_size);
         (void)memset(server->evaluators, 0, sizeof server->evaluators);
         server->run_number = 0;
@@ -513,7 +516,7 @@ void crt_server_fault(struct crt_server *server, struct crt_fault *fault)
 {
     const char *function = (server->running != NULL) ? server->running : "the server";
     if (server->config.port == NULL) {
-        return; /* a fault before crt_server_init waits for a host */
+        return; /* a fault before crt_server_init is kept for a host */
     }
     crt_frame_resync(&server->session.writer);
     (void)crt_fail(server, CRT_ERR_CALL, "fault in %s: pc 0x%08x, lr 0x%08x, cfsr 0x%08x", function,

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Bytes that the CRC does not cover: up to it, and itself. */
+/* Bytes that the CRC does not cover: those before it, and itself. */
 #define CRT_SLOT_BEFORE ((uint32_t)offsetof(struct crt_slot_header, crc) + 4u)
 
 /* Bytes that are read at once. */
@@ -17,7 +17,7 @@
 #define CRT_SLOT_ALIGN 8u
 #define CRT_SLOT_ALIGN_WORK 16u
 
-/* What this core has, as far as the compiler was told. */
+/* Features of this core, as the compiler defines them. */
 static uint32_t crt_slot_core(void)
 {
     uint32_t core = 0;
@@ -46,7 +46,7 @@ static uint32_t crt_slot_core(void)
     return core;
 }
 
-/* Whether so many bytes at an address lie within others. */
+/* Return whether an area is within another one. */
 static int crt_slot_within(uintptr_t at, uint32_t bytes, uintptr_t origin, uint32_t size)
 {
     const uintptr_t offset = at - origin;
@@ -63,8 +63,8 @@ int32_t crt_flash_read(const struct crt_flash *flash, uintptr_t address, void *d
 }
 
 /*
- * Returns 0 if the CRC of the header is that of the bytes. They go through a block on the stack, read with care: any of
- * them may be torn. After that they may be loaded as memory.
+ * Returns 0 if the header's CRC is that of the bytes. They are read in blocks through the flash's port, because any
+ * of them may be torn. Afterwards they may be loaded as memory.
  */
 static int32_t crt_slot_read(const struct crt_slot_place *place, const struct crt_slot_header *header)
 {
@@ -81,7 +81,7 @@ static int32_t crt_slot_read(const struct crt_slot_place *place, const struct cr
     return (crc == header->crc) ? 0 : (int32_t)CRT_SLOT_DAMAGED;
 }
 
-/* Returns 0 if the signature behind an image, which was read, is that of a key that the firmware trusts. */
+/* Returns 0 if the signature behind an image, which was already read, belongs to a key that the firmware trusts. */
 static int32_t crt_slot_signed(const struct crt_slot_place *place, uint32_t size)
 {
     uint8_t signature[CRT_SLOT_SIGNATURE];
@@ -90,7 +90,7 @@ static int32_t crt_slot_signed(const struct crt_slot_place *place, uint32_t size
     return trusted ? 0 : (int32_t)CRT_SLOT_UNSIGNED;
 }
 
-/* Returns 0 if this core, at this place, can run an image. */
+/* Returns 0 if this core, at this place, can run the image. */
 static int32_t crt_slot_fits(const struct crt_slot_place *place, const struct crt_slot_header *header)
 {
     if ((header->core & ~crt_slot_core()) != 0) {

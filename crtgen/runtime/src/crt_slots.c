@@ -9,14 +9,14 @@
 
 #define CRT_SLOTS_SIGNED ((uint32_t)offsetof(struct crt_slots_record, crc))
 
-/* Bytes from a record of the log to the next. */
+/* Distance of two records of the log in bytes. */
 static uint32_t crt_slots_cell(const struct crt_slots *slots)
 {
     const uint32_t unit = slots->config.flash->write_size;
     return (unit > sizeof(struct crt_slots_record)) ? unit : (uint32_t)sizeof(struct crt_slots_record);
 }
 
-/* The place behind a record, in turns around the log. */
+/* The address after a record; the log wraps. */
 static uintptr_t crt_slots_behind(const struct crt_slots *slots, uintptr_t at)
 {
     const uintptr_t next = at + crt_slots_cell(slots);
@@ -28,7 +28,7 @@ static uintptr_t crt_slots_block(const struct crt_slots *slots, uintptr_t at)
     return at - ((at - slots->config.log) % slots->config.flash->erase_size);
 }
 
-/* Whether a place of the log, read with care, can be written. One that is torn cannot. */
+/* Return whether an entry of the log, read through the flash's port, is erased. A torn one is not. */
 static int crt_slots_is_erased(const struct crt_flash *flash, uintptr_t at, uint32_t size)
 {
     uint8_t bytes[CRT_FLASH_WRITE_MOST];
@@ -42,14 +42,14 @@ static int crt_slots_is_erased(const struct crt_flash *flash, uintptr_t at, uint
     return i == size;
 }
 
-/* Whether a place of the log took these bytes. */
+/* Return whether an entry of the log has these bytes. */
 static int crt_slots_took(const struct crt_flash *flash, uintptr_t at, const uint8_t *bytes, uint32_t size)
 {
     uint8_t there[CRT_FLASH_WRITE_MOST];
     return (crt_flash_read(flash, at, there, size) == 0) && (memcmp(there, bytes, size) == 0);
 }
 
-/* A place whose bytes are read by the port of the flash, if it is in flash. */
+/* A place whose bytes are read through the flash's port, if it is in flash. */
 static struct crt_slot_place crt_slots_place(const struct crt_slots *slots, uint32_t slot)
 {
     struct crt_slot_place place = slots->config.places[slot];
@@ -63,7 +63,7 @@ int32_t crt_slots_check(const struct crt_slots *slots, uint32_t slot)
     return crt_slot_check(&place);
 }
 
-/* The program's own model, if it has one, is behind those of the slots. */
+/* The number of the built-in model, if there is one: it follows those of the slots. */
 static int crt_slots_is_own(const struct crt_slots *slots, uint32_t number)
 {
     return (slots->config.builtin != 0u) && (number == slots->config.count);
@@ -74,7 +74,7 @@ static int crt_slots_is_model(const struct crt_slots *slots, uint32_t number)
     return (number < slots->config.count) || (crt_slots_is_own(slots, number) != 0);
 }
 
-/* The newest record that is whole. One that is torn is none. */
+/* Find the newest complete record; a torn one does not count. */
 static int crt_slots_read(struct crt_slots *slots)
 {
     const uint32_t cell = crt_slots_cell(slots);
@@ -97,8 +97,8 @@ static int crt_slots_read(struct crt_slots *slots)
 }
 
 /*
- * A record more. The first of an erase block is written after that was erased: the newest record is in another one
- * then. A place that is not erased, or did not take the record, is left out.
+ * Append a record. The first record of an erase block is written after an erase of the block, while the newest record
+ * is in another block. An entry that is not erased, or did not take the record, is skipped.
  */
 static int32_t crt_slots_decide(struct crt_slots *slots, uint32_t active, uint32_t previous, uint8_t tries,
                                 uint8_t trial)
@@ -133,7 +133,7 @@ static int32_t crt_slots_decide(struct crt_slots *slots, uint32_t active, uint32
     return CRT_ERR_CALL;
 }
 
-/* Whether it is kept that the model of a slot runs. */
+/* Return whether the log records decisions on a slot: not without a log, and not on a slot in RAM. */
 static int crt_slots_keeps(const struct crt_slots *slots, uint32_t slot)
 {
     return (slots->config.log_size != 0u) && (slots->config.places[slot].in_ram == 0u);
@@ -153,7 +153,7 @@ static int32_t crt_slots_use(struct crt_slots *slots, uint32_t slot)
     return error;
 }
 
-/* The first slot that has a model which can be used; none if the program has a model of its own. */
+/* Find the first slot with a usable model; none if the program has a built-in one. */
 static int32_t crt_slots_any(struct crt_slots *slots)
 {
     int32_t first = CRT_SLOT_EMPTY;
@@ -208,7 +208,7 @@ int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *
     return crt_slots_any(slots);
 }
 
-/* Whether a slot may still be needed: one with a damaged model never is. */
+/* Return whether a slot may still be needed: one with a damaged model never is. */
 static int crt_slots_needs(const struct crt_slots *slots, uint32_t slot)
 {
     const struct crt_slots_record *last = &slots->last;

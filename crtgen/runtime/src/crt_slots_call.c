@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* An argument that has to fit 32 bits; else a number that no slot, offset or size has. */
+/* Read an argument of 32 bits; a larger one becomes a value that no slot, offset or size has. */
 static uint32_t crt_slots_number(const struct crt_call *call, uint32_t argument)
 {
     const int64_t value = call->values[argument].v_int64;
     return ((value < 0) || (value > (int64_t)UINT32_MAX)) ? UINT32_MAX : (uint32_t)value;
 }
 
-/* What became of a call. A model that runs, or does no more, is known to the server. */
+/* Handle the result of a call: tell the server if another model runs, or none. */
 static int crt_slots_answer(struct crt_call *call, int32_t error)
 {
     crt_server_adopt(call->server);
@@ -41,7 +41,7 @@ static struct crt_slots *crt_slots_of(struct crt_call *call)
     return call->server->config.slots;
 }
 
-/* Of a slot: where it is, whether its model can be used, its version, whether it was decided for, 0, and its name. */
+/* Describe a slot: its address, the state of its model, its version, whether it is committed, 0, and its name. */
 #define CRT_SLOTS_WORDS 16u
 
 int crt_slots_about(struct crt_call *call)

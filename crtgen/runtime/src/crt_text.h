@@ -9,8 +9,8 @@
 #include <stddef.h>
 
 /*
- * Format into `size` bytes, NUL included; what does not fit is left out. Knows %s, %d, %u and %08x. Returns
- * the length.
+ * Format into `size` bytes, NUL included, and truncate what does not fit. Knows %s, %d, %u and %08x. Returns the
+ * length.
  */
 size_t crt_text(char *out, size_t size, const char *format, va_list args);
 

@@ -26,7 +26,7 @@ int crt_time_check(struct crt_server *server)
     return CRT_OK;
 }
 
-/* num / den without the library's 64-bit division; once, not in each place that it is called from. */
+/* num / den without the library's 64-bit division, whose code would be included for each call. */
 __attribute__((noinline)) static uint64_t crt_divide(uint64_t num, uint64_t den)
 {
     uint64_t quotient = 0;
@@ -68,9 +68,9 @@ uint64_t crt_time_ratio(uint64_t num, uint64_t den)
 }
 
 /*
- * Arguments: module, name, device type, device id, number, repeat, min_repeat_ms, limit of repeats that take no
- * time, cooldown in ms, repeats to cooldown, and what to do before each repeat: nothing, here. Some hosts send the
- * name of a function for that, some a size of cache to flush as well.
+ * Arguments: module, name, device type, device id, number, repeat, min_repeat_ms, limit of repeats that take no time,
+ * cooldown in ms, repeats to cooldown, and an action before each repeat, which is ignored. Some hosts send a
+ * function's name for that, some also a size of cache to flush.
  */
 int crt_time_evaluator(struct crt_call *call)
 {
@@ -111,7 +111,7 @@ int crt_time_evaluator(struct crt_call *call)
                     CRT_SERVER_EVALUATORS);
 }
 
-/* Run a function a number of times, with the arguments of the call; `ticks` is the time it took. */
+/* Run a function a number of times, with the arguments of the call; `ticks` receives the time it took. */
 static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t number, uint64_t *ticks)
 {
     const uint64_t start = crt_time_now(call->server);
@@ -130,7 +130,7 @@ static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t numb
     return CRT_OK;
 }
 
-/* The number of runs after a repeat that was too short: min / (t / number) + 1, or number x 13/8 if more. */
+/* Return the number of runs after a repeat that was too short: min / (t / number) + 1, or number x 13/8 if more. */
 static uint32_t crt_time_grow(uint32_t number, uint64_t ticks, uint64_t least)
 {
     const uint64_t each = crt_divide(ticks * 1000, number);
@@ -140,7 +140,7 @@ static uint32_t crt_time_grow(uint32_t number, uint64_t ticks, uint64_t least)
     return (next > CRT_TIME_RUNS) ? CRT_TIME_RUNS : (uint32_t)next;
 }
 
-/* One repeat: its ticks, and the number of runs that it needed to be long enough. */
+/* Measure one repeat: its ticks, and the number of runs that made it long enough. */
 static int crt_time_repeat(struct crt_call *call, const struct crt_evaluator *evaluator, uint32_t *number,
                            uint64_t *ticks)
 {
@@ -170,7 +170,7 @@ static int crt_time_wait(struct crt_server *server, uint32_t ms)
     return error;
 }
 
-/* Call of a time evaluator: bytes, a float64 of mean seconds for each repeat. */
+/* Call a time evaluator. Bytes: the mean seconds of each repeat, float64. */
 int crt_time_evaluate(struct crt_call *call)
 {
     struct crt_server *server = call->server;

@@ -64,8 +64,6 @@ _WRITERS: Mapping[type[Op], Callable[[CmsisLayer, CmsisSources], CmsisCode]] = {
 
 
 class CmsisNn(Generator):
-    """Code generator that calls CMSIS-NN, from a copy of its sources."""
-
     name = CMSIS_NN
     patterns: ClassVar[tuple[Pattern, ...]] = (*PATTERNS, *((kind,) for kind in _WRITERS))
 

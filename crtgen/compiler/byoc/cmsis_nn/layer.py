@@ -90,16 +90,13 @@ def _fields(structure: ctypes.Structure) -> str:
 
 
 def declare(**four: Four) -> list[str]:
-    """Return declarations of dimensions by their names."""
     return [f"static const cmsis_nn_dims {name} = {{{_fields(of)}}};" for name, of in four.items()]
 
 
 def context(nbytes: int, name: str = "context", start: int = 0) -> str:
-    """Return the declaration of a part of the working memory."""
     memory = f"(int8_t *)scratch + {start}" if start else "scratch" if nbytes else "NULL"
     return f"const cmsis_nn_context {name} = {{{memory}, {nbytes}}};"
 
 
 def call(function: str, *arguments: object) -> str:
-    """Write a call and ignore its status, which is known beforehand."""
     return f"(void){function}({', '.join(map(str, arguments))});"

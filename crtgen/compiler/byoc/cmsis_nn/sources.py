@@ -75,7 +75,6 @@ class CmsisSources:
 
     @cached_property
     def _definitions(self) -> Mapping[str, Path]:
-        """The file that defines each function and each table."""
         return {
             name: path
             for path, text in self._texts.items()
@@ -84,7 +83,6 @@ class CmsisSources:
         }
 
     def has_header(self, name: str) -> bool:
-        """Return whether the folder ``Include`` has this header."""
         return (self.root / "Include" / name).is_file()
 
     def called_in(self, code: str) -> list[str]:
@@ -131,7 +129,6 @@ class CmsisSources:
 
     @cached_property
     def _compiled(self) -> ctypes.CDLL:
-        """The functions that tell sizes, compiled for this computer."""
         sources = [str(p) for p in self._texts if "_get_buffer_sizes_s" in p.name]
         self._temporary = TemporaryFolder()
         library = self._temporary.path / "sizes.so"

@@ -46,8 +46,6 @@ const uint32_t crt_npu_for_{0} __attribute__((weak)) = {1:#010x}u;"""
 
 
 class EthosU(Generator):
-    """The NPU of one configuration."""
-
     name = ETHOS_U
     context = DeviceContext("npu")
     patterns: ClassVar[tuple[Pattern, ...]] = tuple((kind,) for kind in WRITERS)

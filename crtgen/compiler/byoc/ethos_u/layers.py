@@ -89,7 +89,6 @@ Writer = Callable[[VelaLayer], None]
 
 
 def tensor_of(name: str, value: Value, shape: Sequence[int] | None = None) -> TfliteTensor:
-    """Return a tensor with the type and the quantisation of a value."""
     quant = value.quant
     return TfliteTensor(
         name,

@@ -58,7 +58,6 @@ class Epilogue:
         return self.x_type if self.scale else self.sum_type
 
     def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:
-        """Add the work of ``pixels`` by ``channels`` outputs, ``runs`` times."""
         if self.scale:
             clamped = limits_within(self.clamp.removeprefix("crt_"), self.low, self.high)
         else:
@@ -70,7 +69,6 @@ class Epilogue:
 
 
 def float_epilogue(activation: Activation) -> Epilogue:
-    """Return the clamp of a float32 layer."""
     low, high = activation.float_range()
     return Epilogue(
         x_type="float",

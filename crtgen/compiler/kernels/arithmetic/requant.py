@@ -94,7 +94,6 @@ class Rescale:
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
-        """Return the rescaling of a convolution or a fully connected layer."""
         multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
         limits = params.output_offset, params.act_min, params.act_max
         made = cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide, params.factors)
@@ -115,14 +114,12 @@ class Rescale:
         return cls(multiplier, shift, *limits, low, high, factors=factors)
 
     def take(self, channels: Int64 | slice) -> "Rescale":
-        """Return the part for these channels."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
         factors = None if self.factors is None else self.factors[channels]
         return replace(self, multipliers=m, shifts=s, low=low, high=high, factors=factors)
 
     @property
     def uniform(self) -> bool:
-        """True if all channels have the same scale."""
         if self.is_sum:
             return False
         if self.factors is not None:
@@ -147,12 +144,10 @@ class Rescale:
 
     @property
     def scales(self) -> npt.NDArray[np.float64]:
-        """The real factor of each channel."""
         factors: npt.NDArray[np.float64] = self.multipliers * np.exp2(self.shifts - 31.0)
         return factors
 
     def apply(self, acc: Int64) -> Int64:
-        """Return the results for ``acc[..., O]``."""
         if self.factors is not None:
             whole = rounded_product(acc, self.factors)
             return np.clip(whole + self.zero_point, self.act_min, self.act_max)

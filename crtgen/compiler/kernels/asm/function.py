@@ -100,7 +100,6 @@ class Function:
         return self._take(among, role, count)
 
     def vector(self, role: str, among: Iterable[str] = _VECTORS) -> str:
-        """Take a free vector."""
         return self._take(among, role, 1)[0]
 
     def vectors(self, role: str, count: int) -> tuple[str, ...]:
@@ -111,11 +110,9 @@ class Function:
         return self._take(_SINGLES, role, count)
 
     def free(self, *registers: str) -> None:
-        """Release registers."""
         self._taken -= set(registers)
 
     def moved(self, register: str, role: str, among: Iterable[str] = CORE) -> str:
-        """Move a value to another register and free the old one."""
         other = self.core(role, among)
         self("mov", other, register)
         self.free(register)
@@ -147,7 +144,6 @@ class Function:
             self("mvns", register, register)
 
     def constant(self, role: str, value: int) -> str:
-        """Put a number into a register of its own."""
         register = self.core(role)
         self.number(register, value)
         return register
@@ -165,7 +161,6 @@ class Function:
             self.free(other)
 
     def add(self, to: str, register: str, by: int) -> None:
-        """Append ``to = register + by``, for two different registers."""
         if by <= FAR:
             self("add", to, register, f"#{by}")
         else:
@@ -190,7 +185,6 @@ class Function:
         return address
 
     def label(self, meaning: str) -> str:
-        """Make a label, without a place yet."""
         label = base = ".L_" + meaning.replace(" ", "_")
         number = 2
         while label in self._labels:
@@ -199,7 +193,6 @@ class Function:
         return label
 
     def place(self, label: str) -> None:
-        """Put the label here."""
         self._close()
         self._label = Label(label)
 
@@ -297,7 +290,6 @@ class Function:
         self.free(lr)
 
     def done(self) -> Routine:
-        """Return the function with its prologue and epilogue."""
         self._close()
         name, purpose, returns, parameters = self._about
         core = tuple(r for r in _SAVED if r in self._used)

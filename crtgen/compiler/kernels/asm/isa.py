@@ -49,7 +49,6 @@ class Mnemonic:
 
     @property
     def vector(self) -> bool:
-        """True if the FPU or Helium executes it."""
         return self.name.startswith("v")
 
 

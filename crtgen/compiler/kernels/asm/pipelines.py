@@ -121,7 +121,6 @@ class Clock:
         return at + (full and self.issued > 0)
 
     def issue(self, demand: Demand) -> None:
-        """Let the next instruction begin."""
         at, timing = self.start(demand), demand.timing
         self.issued = timing.slots + (self.issued if at == self.now else 0)
         self.now = at
@@ -132,7 +131,6 @@ class Clock:
             self.ready[word] = at + late
 
     def run(self, demands: Iterable[Demand]) -> None:
-        """Issue instructions, one after the other."""
         for demand in demands:
             self.issue(demand)
 

@@ -35,13 +35,10 @@ class Instruction(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the instruction; a branch counts as a near one."""
         return 2 if is_narrow(self.mnemonic, self.operands) else 4
 
 
 class Label(NamedTuple):
-    """A place to which branches go."""
-
     name: str
 
 
@@ -126,14 +123,12 @@ class StackFrame:
         return (*lines, _list("pop", (*self._low[:-1], "pc")))
 
     def saved(self, line: int) -> tuple[str, ...]:
-        """Return the registers that an instruction of the prologue saves on the stack."""
         instruction = self.begin[line]
         pushed = tuple(instruction.operands[0].strip("{}").split(", "))
         return self._high if line and self._high and pushed == self._through else pushed
 
     @property
     def _high(self) -> tuple[str, ...]:
-        """Registers that have to be saved through other registers."""
         return tuple(r for r in self.core if self.narrow and r in _HIGH)
 
     @property
@@ -151,7 +146,6 @@ class StackFrame:
 
 
 def listed(registers: Iterable[str]) -> str:
-    """Registers as LDM, STM, VLDM and VSTM have them."""
     return f"{{{', '.join(registers)}}}"
 
 
@@ -197,7 +191,6 @@ class Routine:
 
     @cached_property
     def _around(self) -> int:
-        """Instructions of prologue and epilogue."""
         return len(self.frame.begin) + len(self.frame.end)
 
     @property
@@ -208,7 +201,6 @@ class Routine:
             yield from block.lines
 
     def runs(self, **rounds: float) -> "Runs":
-        """Return one call, to be added to others."""
         return Runs((RoutineCall(1.0, self, rounds),))
 
     def prototype(self, symbol: str) -> str:
@@ -217,7 +209,6 @@ class Routine:
 
     @property
     def uses_fpu(self) -> bool:
-        """True if it uses single-precision values."""
         return any(register.startswith("s") for _, taken in self.roles for register in taken)
 
     @property
@@ -256,8 +247,6 @@ class RoutineCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Calls of routines, which can be added."""
-
     calls: tuple[RoutineCall, ...] = ()
 
     def __add__(self, other: "Runs") -> "Runs":
@@ -273,7 +262,6 @@ class Runs:
 
     @classmethod
     def sum(cls, runs: "Iterable[Runs]") -> "Runs":
-        """Return the sum of several runs."""
         return cls(tuple(call for each in runs for call in each.calls))
 
     @property
@@ -282,7 +270,6 @@ class Runs:
 
     @property
     def in_ram(self) -> "Runs":
-        """Copy whose constants are in RAM."""
         return Runs(tuple(replace(call, in_ram=True) for call in self.calls))
 
 

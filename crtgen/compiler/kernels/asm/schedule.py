@@ -38,7 +38,6 @@ def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
 
 
 def cycles(runs: Runs, pipeline: CorePipeline) -> float:
-    """Return the cycles of calls of scheduled routines."""
     return sum(
         call.times * sum(b.runs(call.rounds) * each for b, each in each_block(call.routine, pipeline))
         for call in runs.calls

@@ -43,7 +43,6 @@ class BaseDenseView:
 
     @property
     def whole_words(self) -> int:
-        """Words of all blocks except one that overlaps another."""
         return (self.blocks - self.ragged) * self.block.block_words
 
     @property
@@ -58,7 +57,6 @@ class BaseDenseView:
 
     @property
     def last(self) -> int:
-        """First output of the last block."""
         return self.outputs - self.block.channels
 
     @property

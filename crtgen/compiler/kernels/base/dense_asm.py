@@ -35,7 +35,6 @@ class BaseDense:
 
     @property
     def narrow(self) -> bool:
-        """True if all instructions are narrow."""
         return isinstance(self.epilogue, Limbs) or (isinstance(self.epilogue, Sums) and self.epilogue.narrow)
 
     @property
@@ -44,17 +43,14 @@ class BaseDense:
 
     @property
     def constants(self) -> int:
-        """Words of an output's requantisation."""
         return 0 if isinstance(self.epilogue, Sums) else self.epilogue.constants
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of a block, in whole words."""
         return -(-self.depth * self.channels // 4) * 4
 
     @property
     def block_words(self) -> int:
-        """Start values, weights, requantisation."""
         each = 1 if self.uniform else 1 + self.constants
         return self.channels * each + self.weight_bytes // 4
 

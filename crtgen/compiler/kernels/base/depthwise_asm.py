@@ -29,12 +29,10 @@ class DepthwiseRow(RingRow):
 
     @property
     def tap_bytes(self) -> int:
-        """Bytes of a channel's weights, in whole words."""
         return -(-self.taps // 4) * 4
 
     @property
     def stream_words(self) -> int:
-        """Words of a channel: weights, start, requantisation."""
         return self.tap_bytes // 4 + 1 + self.epilogue.constants
 
     @property

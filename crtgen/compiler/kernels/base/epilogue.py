@@ -37,7 +37,6 @@ class LongProducts:
         return 2 + (self.shift is None)
 
     def append(self, f: Function, total: str, constants: Sequence[str], spare: Sequence[str]) -> None:
-        """Append an output of ``total``, in its place."""
         (multiplier, constant, *own), low = constants, spare[0]
         if self.floor:
             f("smull", low, total, total, multiplier)
@@ -57,7 +56,6 @@ class LongProducts:
     def append_all(
         self, f: Function, totals: Sequence[str], constants: Sequence[str], spare: Sequence[str]
     ) -> None:
-        """Append outputs from several sums of a channel."""
         for total in totals:
             self.append(f, total, constants, spare)
 

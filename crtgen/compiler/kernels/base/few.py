@@ -80,7 +80,6 @@ class _BaseFewWriter:
             f("mov", total, self.offset)
 
     def rounds(self, rounds: int, unroll: int) -> None:
-        """Append ``rounds`` rounds of ``unroll`` inputs each."""
         f = self.f
         end = f.core("where the rounds end", ("r12",))
         f.number(self.value, rounds * unroll)

@@ -74,7 +74,6 @@ class BasePairsView:
 
     @property
     def even_words(self) -> int:
-        """Words of all blocks except one that repeats a channel."""
         return (self.blocks - self.odd) * self.block_words
 
     @property

@@ -42,7 +42,6 @@ class Wide:
 
     @property
     def step_words(self) -> int:
-        """Words of inputs for a pair of weights."""
         return self.pixels
 
 

@@ -20,7 +20,6 @@ __all__ = ["lstm", "svdf"]
 
 @design(Lstm, types=(DType.INT8,), needs="base", weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
-    """LSTM of any size."""
     x, hidden, _, w, r, bias = sig.inputs
     p, units = op.parameters(sig), hidden.shape[1]
     both = [products(op, sig, gate) for gate in range(len(GATES))]

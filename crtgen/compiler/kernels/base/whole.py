@@ -42,7 +42,6 @@ class Whole:
 
     @property
     def left(self) -> int:
-        """Taps behind the rounds."""
         return self.taps % self.unroll
 
     @property

@@ -48,7 +48,6 @@ class DspConvView:
 
     @property
     def ram_at(self) -> int:
-        """Offset in the scratch buffer."""
         return -(-(self.column_bytes + self.walk.scratch) // 4) * 4
 
     @property
@@ -71,7 +70,6 @@ class DspConvView:
 
     @property
     def last_pair(self) -> int:
-        """Byte offset of the last two channels of a pixel."""
         return self.pixel_bytes - 2 * self.size
 
 
@@ -92,7 +90,6 @@ def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | No
 def conv_kernel(
     op: Conv2d, params: ConvParams, sig: Signature, target: Target, in_ram: bool = False
 ) -> Kernel | None:
-    """Return the kernel of a convolution with this requantisation."""
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
     int4 = w.dtype is DType.INT4
@@ -101,7 +98,6 @@ def conv_kernel(
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """A depthwise convolution of one input channel is a convolution."""
     x, w, b = sig.inputs
     if x.shape[3] > 1:
         return None

@@ -56,6 +56,5 @@ def copy() -> Routine:
 
 
 def copied(nbytes: int) -> Runs:
-    """Return the runs of copying ``nbytes`` bytes."""
     block = 4 * _AT_ONCE
     return copy().runs(blocks=nbytes // block, words=nbytes % block // 4, bytes=nbytes % 4)

@@ -47,7 +47,6 @@ class DspDenseView:
 
     @property
     def header(self) -> int:
-        """Words before the groups."""
         return self.row.header
 
     @property

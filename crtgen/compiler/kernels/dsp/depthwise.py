@@ -106,17 +106,14 @@ class DspDepthwiseView:
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Columns that are padding."""
         return tuple(x for x in range(self.columns) if not self.left <= x < self.left + self.seen)
 
     @property
     def fill(self) -> int:
-        """The zero point in both halves of a word."""
         return (self.zero_point & 0xFFFF) * 0x10001
 
     @property
     def fill_bytes(self) -> int:
-        """The zero point in all bytes of a word."""
         return (self.zero_point & 0xFF) * 0x1010101
 
     @property

@@ -56,7 +56,6 @@ class WindowedView:
 
     @property
     def paired(self) -> bool:
-        """True if two taps are multiplied at once."""
         return self.size == 1 and not self.int4
 
     @property
@@ -69,7 +68,6 @@ class WindowedView:
 
     @property
     def copies(self) -> bool:
-        """True if rows are copied to scratch unchanged."""
         rows = self.walk.rows
         return rows is not None and (rows.kept > 0 or self.expansion is None)
 
@@ -79,18 +77,15 @@ class WindowedView:
 
     @property
     def last_group(self) -> int:
-        """Byte offset of the last four channels of a pixel."""
         return self.pixel_bytes - CHANNELS * self.size
 
     @property
     def tap_words(self) -> int:
-        """Words of weights of four channels."""
         each = self.rows * (-(-len(self.taps) // 2) if self.int4 else 2 * len(self.taps))
         return each + 2 * len(self.last)
 
     @property
     def group_words(self) -> int:
-        """Words of four channels: starts, weights, requantisation."""
         return CHANNELS + self.tap_words + CHANNELS * self.epilogue.constants
 
     @property

@@ -64,22 +64,18 @@ class LineView:
 
     @property
     def group_words(self) -> int:
-        """Words of constants of four channels."""
         return _CHANNELS * self.line.stream_words
 
     @property
     def column_words(self) -> int:
-        """Words of inputs of four channels."""
         return _CHANNELS * self.line.pairs
 
     @property
     def padded(self) -> bool:
-        """True if some words are padding only."""
         return self.lead > 0 or self.lead + -(-self.seen // 2) < self.line.pairs
 
     @property
     def fill(self) -> int:
-        """The zero point in both halves of a word."""
         return (self.zero_point & 0xFFFF) * 0x10001
 
     @property

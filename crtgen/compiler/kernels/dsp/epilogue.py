@@ -215,7 +215,6 @@ def clamp(f: Function, epilogue: DspEpilogue, registers: Sequence[str], spare: S
 
 
 def saturate(f: Function, epilogue: DspEpilogue, register: str, shift: int = 0) -> None:
-    """Append a right shift and the saturation to the output's type."""
     name, bits = ("usat", epilogue.bits - 1) if epilogue.unsigned else ("ssat", epilogue.bits)
     f(name, register, f"#{bits}", register, *([f"asr #{shift}"] if shift else []))
 

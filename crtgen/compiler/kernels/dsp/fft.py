@@ -65,8 +65,6 @@ def _words(pairs: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Words:
 
 
 class _Complex:
-    """Appends arithmetic on complex numbers."""
-
     def __init__(self, f: Function, divisor: int) -> None:
         self.f = f
         self.factor = f.constant("share, doubled", 2 * (((1 << _BITS) - 1) // divisor))

@@ -19,8 +19,6 @@ __all__ = ["BYTES", "HALFWORDS", "NIBBLES", "Form", "Products", "fits"]
 
 
 class Products(Protocol):
-    """A kernel under construction, as forms see it."""
-
     f: Function
     weights: str
     taps: tuple[str, ...]
@@ -51,14 +49,12 @@ class Form:
     """Steps of two inputs each whose weights share a word."""
 
     def name(self, bits: int) -> str:
-        """Return the name of functions with outputs of ``bits`` bits."""
         raise NotImplementedError
 
     def pin(self, t: Products) -> None:
         """Take a register for a value that is needed throughout."""
 
     def steps(self, t: Products, count: int, fresh: bool) -> None:
-        """Append steps; the ``fresh`` ones begin sums."""
         for pair in range(count // 2):
             t.f("ldrd", *t.taps[:2], f"[{t.weights}], #8")
             self.step(t, t.taps[0], fresh and not pair)
@@ -76,7 +72,6 @@ class Form:
         raise NotImplementedError
 
     def holds(self, a: Int8, b: Int8) -> bool:
-        """Return whether these weights can share a word."""
         return True
 
     def starts(self, a: Int64, b: Int64) -> Words:

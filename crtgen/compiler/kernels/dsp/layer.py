@@ -25,5 +25,4 @@ class DspLayer:
 
     @property
     def lead(self) -> int:
-        """The lead with which the output may overwrite the input."""
         return self.walk.lead(self.stream.pixel_bytes)

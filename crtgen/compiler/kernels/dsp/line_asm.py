@@ -31,7 +31,6 @@ class Word:
 
     @property
     def taps(self) -> tuple[int, int]:
-        """In the lower half, in the upper one."""
         return 2 * self.m, 2 * self.m + (-1 if self.odd else 1)
 
 
@@ -61,7 +60,6 @@ class LineOutputs:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """The words of weights that are needed."""
         begins = {(self.first + i * self.stride) % 2 for i in range(self.width)}
         found = {mac.word for begin in begins for mac in self.macs(begin)}
         return tuple(sorted(found))
@@ -77,7 +75,6 @@ class LineOutputs:
 
     @property
     def spare(self) -> int:
-        """Registers that requantisation needs beside its constants."""
         clamps = self.epilogue.clamps if self.size > 1 else 0
         return max(clamps, int(not self.epilogue.floor))
 
@@ -101,12 +98,10 @@ class LineOutputs:
 
     @property
     def stream_words(self) -> int:
-        """Words per channel: start, weights, requantisation."""
         return 1 + self.tap_words + self.epilogue.constants
 
     @property
     def tap_words(self) -> int:
-        """Words of weights per channel."""
         return -(-self.taps // 2)
 
     def macs(self, begin: int) -> Iterator[_Mac]:
@@ -228,8 +223,6 @@ class _Resident(_LineWriter):
 
 
 class _Streamed(_LineWriter):
-    """Weights are loaded for each round."""
-
     def write(self) -> None:
         f, k = self.f, self.k
         count = f.core("rounds left, then where weights end", ("lr",))

@@ -97,7 +97,6 @@ class Unrolling:
 
     @property
     def of_the_last(self) -> "Unrolling":
-        """Unrolling for the last pixels of an image."""
         return Unrolling(self.last, self.last)
 
     def _of_groups(self, each: int) -> "Unrolling":
@@ -105,7 +104,6 @@ class Unrolling:
 
 
 def micro(pixels: int, steps: int, stream: WeightStream, unrolling: Unrolling) -> Micro:
-    """Return the micro-kernel; ``steps`` are padded for the unrolling."""
     unroll = unrolling.of(steps, stream.form.steps_of_a_word)
     return Micro(pixels, steps, unroll, stream.channels, stream.epilogue, stream.form, stream.swapped)
 

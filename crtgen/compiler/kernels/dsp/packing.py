@@ -48,7 +48,6 @@ class Packing:
 
     @property
     def words(self) -> int:
-        """Whole words of a run."""
         return self.length // 4
 
     @property
@@ -70,7 +69,6 @@ class Packing:
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """Offsets of all words, run after run."""
         return tuple(self._offset(run) + 4 * word for run in self._runs() for word in range(self.words))
 
     @property
@@ -80,7 +78,6 @@ class Packing:
 
     @property
     def steps(self) -> int:
-        """Words of packed inputs per pixel."""
         return len(self.rest) + 2 // self.size * self.words * self.rows * self.taps
 
     def _runs(self) -> list[tuple[int, int]]:

@@ -70,7 +70,6 @@ class DspPoolView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines of windows within the image, and of windows at its border."""
         g = self.window
         pixels = Pixels(
             bool(self.mean), self.wide, self.rows, self.blocks, self.unroll, g.channels, self.row_gap

@@ -51,7 +51,6 @@ class RowForm:
     spills: ClassVar[bool] = True
 
     def name(self, bits: int) -> str:
-        """Return the name of functions with outputs of ``bits`` bits."""
         raise NotImplementedError
 
     def sums(self, f: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -75,7 +74,6 @@ class RowForm:
                 f("smlad", total, inputs, word, total)
 
     def mixed(self, t: "Outputs", number: int, inputs: str, word: str) -> None:
-        """Append the products of whole halfwords for the sum with this number."""
         raise NotImplementedError
 
     def apart(self, t: "Outputs") -> tuple[str, ...]:

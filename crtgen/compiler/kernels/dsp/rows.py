@@ -51,7 +51,6 @@ class Chunk:
 
     @property
     def last(self) -> int:
-        """The sum that receives the start value."""
         return max(store.sum for store in self.stores)
 
     @property
@@ -85,7 +84,6 @@ class OutputRow:
 
     @property
     def output_bytes(self) -> int:
-        """Bytes that the rounds write of one row."""
         return self.rounds * self.output_step
 
 
@@ -103,7 +101,6 @@ class RowBuilder:
     repeated: tuple[int, ...]
 
     def row(self, both: bool) -> OutputRow:
-        """Return a row of outputs, or two at once."""
         most = 2 if self.stride[0] == 1 else 4
         data = self.stride[1] * self.column_bytes
         reach = ((self.out_width - 1) * self.stride[1] + 2) * self.column_bytes

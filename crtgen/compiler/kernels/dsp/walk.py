@@ -115,12 +115,10 @@ class Walk:
 
     @property
     def groups(self) -> int:
-        """Whole groups of an image."""
         return self.pixels // self.at_once
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Sizes of window groups: full ones, and the remainder."""
         left = self.pixels % self.at_once
         return tuple(count for count in (self.at_once if self.groups else 0, left) if count)
 

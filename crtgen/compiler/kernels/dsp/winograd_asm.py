@@ -37,12 +37,10 @@ class TileInputs:
 
     @property
     def step_bytes(self) -> int:
-        """Bytes of two channels of each tile."""
         return 4 * self.tiles
 
     @property
     def position_bytes(self) -> int:
-        """From a position to the next."""
         return self.pixel // 2 * self.step_bytes
 
     @property

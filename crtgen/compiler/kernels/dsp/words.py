@@ -9,7 +9,6 @@ __all__ = ["fours", "words16"]
 
 
 def words16(low: Int64, high: Int64) -> Words:
-    """Two int16 values as a word."""
     return words((low & 0xFFFF) | (high << 16))
 
 

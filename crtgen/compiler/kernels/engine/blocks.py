@@ -48,7 +48,6 @@ class Gap:
 
     @property
     def to(self) -> str:
-        """C expression of the index at which a run begins."""
         first = index_of(self.loops, 0)
         return f"{self.start} + {first}" if self.start else first
 

@@ -60,8 +60,6 @@ class BlockCount:
 
 @dataclass(frozen=True, slots=True)
 class BlockFigures:
-    """Instructions per run of a block, and bytes per copy."""
-
     instructions: float
     code: float
 
@@ -95,7 +93,6 @@ class Work:
         return self
 
     def loops(self, name: str, loops: Sequence[Loop]) -> "Work":
-        """Add nested loops around an innermost loop."""
         for depth in range(1, len(loops)):
             self.block(f"{name} {depth} of {len(loops)}", prod(loop.count for loop in loops[:depth]))
         return self

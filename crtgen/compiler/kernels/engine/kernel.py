@@ -120,11 +120,9 @@ class Const:
 
     @classmethod
     def of(cls, name: str, data: Array, align: int = 4, note: str = "") -> "Const":
-        """Make a constant from an array that exists already."""
         return cls(name, data.dtype.name, data.shape, lambda: data, align, note)
 
     def named(self, name: str) -> "Const":
-        """Return the same constant in another role."""
         return replace(self, name=name)
 
     @property
@@ -232,7 +230,6 @@ class Kernel:
 
     @property
     def is_alias(self) -> bool:
-        """True if the output is the input and no code runs."""
         return not (self.template or self.routines)
 
     @property
@@ -247,7 +244,6 @@ class Kernel:
 
     @property
     def ordered_routines(self) -> tuple[Routine, ...]:
-        """The routines with their instructions scheduled for the target."""
         pipeline = pipeline_of(self.target.core) if self.target else None
         return tuple(scheduled(r, pipeline) for r in self.routines) if pipeline else self.routines
 
@@ -291,7 +287,6 @@ class Kernel:
         return max(of_parts, default=0.0) if self.shares else sum(of_parts)
 
     def priced(self, target: Target) -> "Kernel":
-        """Return the kernel with its cost filled in."""
         made = estimate(self.family, self.work, target.core, target.flag) if self.template else None
         routines = sum(routine.code_bytes for routine in self.routines)
         instructions = self._of_parts + (made or self.work.assembly).instructions
@@ -340,5 +335,4 @@ class Part:
         return once + (self.calls - 1) * (once if later == first else self.kernel.cycles_on(later))
 
     def called(self, calls: int) -> "Part":
-        """Return the same part with another number of calls."""
         return Part(self.operator, self.sig, self.kernel, calls)

@@ -16,7 +16,6 @@ def c_float(value: float) -> str:
 
 
 def c_number(value: float | int | bool, c_type: str) -> str:
-    """Return a literal of type ``c_type``."""
     return c_float(value) if c_type == "float" else str(int(value))
 
 

@@ -17,7 +17,6 @@ class Loop:
 
 
 def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor, in elements."""
     strides, step = [], 1
     for length in reversed(shape):
         strides.append(step)

@@ -47,7 +47,6 @@ class Parts(Known):
         self._numbers: dict[Hashable, int] = {}
 
     def find(self, op: Op, sig: Signature) -> Part | None:
-        """Return ``find_part(op, sig, target)``, from the cache if possible."""
         return self.once((op, described(sig)), lambda: find_part(op, sig, self.target))
 
     def number(self, key: Hashable) -> int:

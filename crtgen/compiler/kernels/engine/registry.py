@@ -128,7 +128,6 @@ def registered(operator: type[Op], core: Core | None = None) -> tuple[Registered
 
 
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """Return every kernel that computes ``op`` on ``target``, cheapest first."""
     return _by_time(registered(type(op), target.core), op, sig, target)
 
 

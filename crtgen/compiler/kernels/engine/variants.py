@@ -63,7 +63,6 @@ def candidates(op: Op, sig: Signature, target: Target, coded: bool = False) -> t
 
 
 def is_coded(variant: str) -> bool:
-    """Return whether kernels of the variant decode weights."""
     return bool(VARIANTS.get(variant.rstrip(" 0123456789"), {}).get("coded"))
 
 

@@ -90,7 +90,6 @@ class WindowShape:
 
     @property
     def turned(self) -> "WindowShape":
-        """The window with rows and columns exchanged."""
         sizes = self.batch, self.width, self.height, self.channels, self.out_width, self.out_height
         steps = self.taps_x, self.taps_y, self.stride_x, self.stride_y, self.dilation_x, self.dilation_y
         return WindowShape(*sizes, *steps, self.left, self.top)
@@ -102,7 +101,6 @@ class WindowShape:
 
     @property
     def rows(self) -> int:
-        """Input rows that a row of outputs depends on."""
         return (self.taps_y - 1) * self.dilation_y + 1
 
     @property
@@ -117,7 +115,6 @@ class WindowShape:
 
     @property
     def padded(self) -> bool:
-        """True if any output reads padding."""
         return self.padded_rows or self.left > 0 or self.columns - self.left > self.width
 
     @property

@@ -18,12 +18,10 @@ NO_WORDS = np.zeros(0, np.uint32)
 
 
 def words(values: Int64) -> Words:
-    """Return the low 32 bits of each value."""
     return (values & 0xFFFFFFFF).astype(np.uint32)
 
 
 def bits_of(value: float) -> int:
-    """Return the bits of a float32 as a word."""
     return int(np.float32(value).view(np.uint32))
 
 

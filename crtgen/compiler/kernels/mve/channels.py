@@ -48,7 +48,6 @@ class ChannelSums:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of a pixel's outputs, and of its inputs."""
         return self.channels * self.epilogue.size
 
     @property

@@ -93,8 +93,6 @@ def maxima(k: Columns, low: int, high: int | None) -> Routine:
 
 
 class _ColumnsWriter:
-    """The loops over rows and pixels."""
-
     def __init__(self, k: Columns, name: str, to: str) -> None:
         given = ("uint32_t rows", "uint32_t pixels") if k.given else ()
         self.k = k

@@ -114,12 +114,10 @@ class MveConvView:
 
     @property
     def last(self) -> int:
-        """First of the last two pixels of a row."""
         return self.window.out_width - 2
 
     @property
     def columns(self) -> int:
-        """Bytes of scratch before the ring."""
         return self.gather.bytes if self.gather else 0
 
     @property
@@ -128,7 +126,6 @@ class MveConvView:
 
     @property
     def lines(self) -> int:
-        """Rows of outputs, in all images."""
         return self.window.batch * self.window.out_height
 
     @property

@@ -49,7 +49,6 @@ class MveDenseView:
 
     @property
     def ragged(self) -> bool:
-        """True if the last group is not full."""
         return self.outputs % self.at_once != 0
 
 

@@ -187,14 +187,12 @@ def _clamp(f: Function, clamp: tuple[int, int], bits: int) -> Callable[[str], No
 
 
 def spread(f: Function, vector: str, value: int, bits: int = 32) -> None:
-    """Set every lane to a number."""
     number = f.constant("a number", value)
     f(f"vdup.{bits}", vector, number)
     f.free(number)
 
 
 def unrolling(target: Target) -> int:
-    """Return how often a loop's body is repeated."""
     return target.steps(_UNROLL) if target.optimize == "speed" else 1
 
 
@@ -303,7 +301,6 @@ def _single(f: Function, factor: float, zero_point: int) -> Callable[[str], None
 
 
 def narrow(f: Function, vector: str) -> None:
-    """Saturate words to int8."""
     f("vqmovnb.s32", vector, vector)
     f("vqmovnb.s16", vector, vector)
 

@@ -61,7 +61,6 @@ class MveEpilogue:
 
     @property
     def constants(self) -> int:
-        """Words per channel."""
         return 1 if self.uniform else 4 if self.left else 3
 
 

@@ -29,8 +29,6 @@ _FAR = 508  # bytes that an access moves its register by at most
 
 @dataclass(frozen=True, slots=True)
 class _LimitedRow(FloatRow):
-    """Outputs are within these limits."""
-
     low: float
     high: float
 

@@ -139,7 +139,6 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Dequantize, types=(DType.INT8,), needs="mve", to=DType.FLOAT32)
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
-    """int8 to float32."""
     params = op.parameters(sig)
 
     def steps(o: Operands) -> ElementSteps:

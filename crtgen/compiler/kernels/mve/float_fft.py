@@ -56,8 +56,6 @@ def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
 
 
 class _Floats(ComplexLanes):
-    """Each product and each sum is rounded."""
-
     sums, fetch, store = "f32", "vldrw.u32", "vstrw.32"
 
     def load(self, to: str, address: str) -> None:

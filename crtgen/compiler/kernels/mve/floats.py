@@ -28,7 +28,6 @@ _UNROLL = 4
 
 @design(Conv2d, FullyConnected, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel:
-    """Products of any shape."""
     window = gathered_window(op, sig)
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
     outputs = weights.shape[0]

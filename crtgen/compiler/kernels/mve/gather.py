@@ -45,7 +45,6 @@ class GatheredWindows:
 
     @property
     def lines(self) -> int:
-        """Rows of outputs whose windows are gathered together."""
         return 2 if self.width % 2 and 2 * self.width <= self.most else 1
 
     @property
@@ -60,7 +59,6 @@ class GatheredWindows:
 
     @property
     def windows(self) -> int:
-        """Windows that scratch has room for."""
         return max(self.lines * self.rest, self.most * (self.whole > 0))
 
     @property
@@ -70,7 +68,6 @@ class GatheredWindows:
 
     @property
     def calls(self) -> int:
-        """Calls per row of outputs."""
         return self.whole + 1
 
     def counts(self, height: int) -> tuple[tuple[int, int], ...]:
@@ -94,12 +91,10 @@ class GatheredWindows:
 
     @property
     def depth(self) -> int:
-        """Bytes of a window."""
         return self.rows * self.row_bytes
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a window in one row of the image."""
         return len(self.offsets) * self.length
 
     @property

@@ -49,7 +49,6 @@ class Run:
     length: int
 
     def cuts(self) -> list[StreamCut]:
-        """Whole vectors, and the rest last."""
         ends = range(self.start, self.start + self.length, LANES)
         return [StreamCut(at, min(LANES, self.start + self.length - at)) for at in ends]
 

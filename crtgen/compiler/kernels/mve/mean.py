@@ -48,7 +48,6 @@ class MeanView:
 
     @property
     def whole(self) -> int:
-        """Columns in whole vectors."""
         return self.columns // LANES * LANES
 
     @property
@@ -61,7 +60,6 @@ class MeanView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines of a full vector of columns, and of an incomplete one."""
         parts = [n for n, there in ((0, self.whole), (self.rest, self.rest)) if there]
         return tuple(sums(Columns(n, 1, self.blocks, self.unroll, self.columns)) for n in parts)
 

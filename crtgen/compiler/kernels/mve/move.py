@@ -54,7 +54,6 @@ def strided_slice(op: StridedSlice, sig: Signature, target: Target) -> Kernel | 
 
 @design(Concat, needs="mve", weights=None)
 def concat(op: Concat, sig: Signature, target: Target) -> Kernel | None:
-    """One block of each input after another."""
     return _kernel("mve concat", op, sig, target)
 
 

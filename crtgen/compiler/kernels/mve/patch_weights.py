@@ -24,8 +24,6 @@ def patches(weights: Int64, order: Int64) -> Const:
 
 
 def int4_patches(weights: Int64, order: Int64) -> Const:
-    """Pack patches of 4-bit weights, without leading zeros."""
-
     def pack() -> Words:
         return nibbles(_ordered(weights[..., order])).view(np.uint32)
 

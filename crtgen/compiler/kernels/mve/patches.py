@@ -57,7 +57,6 @@ class Batch:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """The offsets as four words, eight of them as halves."""
         if not self.full:
             return self.offsets
         pairs = zip(self.offsets[::2], self.offsets[1::2], strict=True)
@@ -114,13 +113,11 @@ class Strip:
 
 
 def patches_of(window: WindowShape) -> list[tuple[int, int]]:
-    """Return the patches of a window: plane and column of each."""
     planes, across = (range(-(-taps // SIDE)) for taps in (window.taps_y, window.taps_x))
     return [(plane, column * SIDE) for plane in planes for column in across]
 
 
 def plane_bytes(window: WindowShape, columns: int) -> int:
-    """Bytes of four interleaved rows."""
     return -(-columns * window.channels * SIDE // LANES) * LANES
 
 
@@ -168,7 +165,6 @@ def in_lanes(places: Sequence[int]) -> tuple[int, ...]:
 
 
 def strips_of(window: WindowShape, step: int) -> tuple[Strip, ...]:
-    """All strips, neighbours of one kind together."""
     strips: list[Strip] = []
     previous: int | None = None
     for first in stretches(window.out_height, step):

@@ -81,7 +81,6 @@ class PatchDepthwiseView:
 
     @property
     def whole(self) -> int:
-        """Blocks of 16 elements in a row."""
         return self.seen * self.channels // LANES
 
     @property
@@ -90,17 +89,14 @@ class PatchDepthwiseView:
 
     @property
     def fills(self) -> bool:
-        """True if there is padding beside the image."""
         return self.seen < self.columns
 
     @property
     def column_bytes(self) -> int:
-        """In scratch, from a column of outputs to the next one."""
         return self.window.stride_x * self.channels * SIDE
 
     @property
     def image(self) -> int:
-        """Offset of the image in scratch."""
         return self.window.left * self.channels * SIDE
 
     @property
@@ -116,7 +112,6 @@ class PatchDepthwiseView:
 
     @property
     def kinds(self) -> tuple[StripRows, ...]:
-        """The ways to interleave."""
         return tuple(dict.fromkeys(rows for strip in self.strips for rows in strip.planes))
 
     @property

@@ -55,7 +55,6 @@ class MvePoolView:
 
     @property
     def whole(self) -> int:
-        """Channels in whole vectors."""
         return self.window.channels // self.lanes * self.lanes
 
     @property
@@ -64,7 +63,6 @@ class MvePoolView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines of a full vector of channels, and of an incomplete one."""
         parts = [n for n, there in ((0, self.whole), (self.rest, self.rest)) if there]
         return tuple(self._columns(rest) for rest in parts)
 
@@ -132,7 +130,6 @@ def _reciprocal16(count: int) -> Reciprocal:
 
 @design(MaxPool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel:
-    """Windows of any size."""
     return _kernel(op, sig, WindowShape.of(op, sig), "mve max", None)
 
 

@@ -17,7 +17,6 @@ _BITS = 20  # of a share
 
 @design(ResizeBilinear, types=(DType.INT8,), needs="mve")
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
-    """Pixel by pixel of the output."""
     pixels, channels = sig.y.elements // sig.y.shape[3], sig.y.shape[3]
     routine = mixed(channels)
     work = Work(pixels * routine.runs()).block("pixel", pixels)

@@ -65,7 +65,6 @@ class Ring:
             work.assembly += self.fill_whole
 
     def load_work(self, work: Work, w: WindowShape) -> None:
-        """Add the work of loading rows."""
         loaded = max((w.out_height - 1) * w.stride_y + w.rows, 0)
         inside = max(min(loaded - w.top, w.height), 0)
         row = -(-self.row_bytes // LANES)

@@ -91,7 +91,6 @@ def shared_dense(weights: Int8, bias: Int64, params: ConvParams) -> Kernel | Non
 
 
 def clamped(params: ConvParams) -> bool:
-    """Return whether outputs are clamped more than by saturation to int8."""
     return (params.act_min, params.act_max) != (-128, 127)
 
 

@@ -30,7 +30,6 @@ class MveSharedView:
 
     @property
     def at(self) -> Mapping[str, int]:
-        """Byte offset of each number in the table."""
         return places_in("mve_conv")
 
 
@@ -42,5 +41,4 @@ class SharedDenseView:
 
     @property
     def at(self) -> dict[str, int]:
-        """Byte offset of each number in the table."""
         return {f.name: 4 * i for i, f in enumerate(fields(DenseTable))}

@@ -139,7 +139,6 @@ def relu(op: Relu, sig: Signature, target: Target) -> Kernel | None:
 @design(Quantize, types=(DType.INT16,), needs="mve", to=DType.INT8)
 @design(Quantize, types=(DType.INT8,), needs="mve", to=DType.INT16)
 def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Convert between int8 and int16, or to another scale."""
     p = op.parameters(sig)
     assert isinstance(p, RequantizeParams)
     offsets = (p.input_offset, p.output_offset)
@@ -181,7 +180,6 @@ def _rescaled(
 
 @design(LeakyRelu, types=(DType.INT16,), needs="mve")
 def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel | None:
-    """LEAKY_RELU with separate factors for positive and negative values."""
     p = op.parameters(sig)
 
     def steps(o: Operands) -> ElementSteps:
@@ -258,7 +256,6 @@ _WHOLE = {DType.INT8: (16, 8, "ldrsb"), DType.INT16: (8, 16, "ldrsh"), DType.INT
 
 @design(Maximum, Minimum, types=(DType.INT8, DType.INT16, DType.INT32), needs="mve", weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | None:
-    """Extreme of full vectors of elements."""
     way = walk(sig)
     lanes, bits, single = _WHOLE[sig.x.dtype]
     size = {8: "b.8", 16: "h.16", 32: "w.32"}[bits]

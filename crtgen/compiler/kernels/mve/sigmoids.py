@@ -56,7 +56,6 @@ class SigmoidOf:
         self.middle = f.constant("middle", 512 if logistic else 128)
 
     def __call__(self, x: str) -> None:
-        """Appends the instructions for a vector."""
         f, (places, slopes), (sign, place, value) = self.f, self.tables, self.spare
         f("vmul.i32", x, x, self.factor)
         if self.p.shift:
@@ -82,5 +81,4 @@ class SigmoidOf:
         f("vshr.s32", x, x, f"#{self.shift}")
 
     def free(self) -> None:
-        """Release the registers."""
         self.f.free(*self.spare, self.limit, self.between, self.other, self.factor, self.middle)

@@ -20,7 +20,6 @@ _BITS = 7  # between two places
 
 @design(Softmax, types=(DType.INT16,), needs="mve")
 def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """Softmax of rows of any length."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     routines = greatest(depth, DType.INT16), sum_of_powers16(depth, p), shares16(depth)

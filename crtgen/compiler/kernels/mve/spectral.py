@@ -111,7 +111,6 @@ class _HeliumFrame(FrameWriter):
 
 @design(Power, needs="mve")
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
-    """Four pairs at a time, roots one by one."""
     f = power_function(sig, no_alias=True)
     x, y = f.arguments
     real, imaginary = f.vectors("real and imaginary parts", 2)
@@ -213,7 +212,6 @@ def _bands(rows: int, numbers: int, count: int) -> Routine:
 
 @design(ScaledLog, needs="mve")
 def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel | None:
-    """Exponent and a polynomial, four at a time."""
     return elementwise(
         "mve log",
         sig,

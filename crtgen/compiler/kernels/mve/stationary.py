@@ -37,12 +37,10 @@ class StationaryView:
 
     @property
     def depth(self) -> int:
-        """Inputs of a pixel."""
         return self.micro.pitch
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Sizes of pixel groups, and how often each occurs."""
         return tuple((n, size) for n, size in ((self.chunks, self.chunk), (1, self.rest)) if n and size)
 
     @property

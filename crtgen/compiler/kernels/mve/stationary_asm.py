@@ -35,7 +35,6 @@ class Stationary:
         return chunk_of_pixels(self)
 
     def runs(self, calls: int, pixels: int) -> Runs:
-        """Return the runs of ``calls`` calls for ``pixels`` pixels together."""
         return calls * self.routine.runs(rounds=pixels / calls / self.unroll)
 
     @property

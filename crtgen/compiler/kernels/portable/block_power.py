@@ -54,12 +54,10 @@ class BlockView:
 
     @property
     def bits(self) -> int:
-        """Bits by which the first stage divides."""
         return self.first.bit_length() - 1
 
     @property
     def eighth(self) -> int:
-        """Cosine of an eighth of a turn."""
         return EIGHTH30
 
 

@@ -31,13 +31,11 @@ __all__ = ["depthwise"]
 @design(DepthwiseConv2d, types=(DType.FLOAT32,), weights=(1, 2))
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), weights=(1, 2), narrow_weights=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
-    """A depthwise convolution of any shape."""
     return _kernel(op, sig, *_constants(op, sig))
 
 
 @design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """Return the kernel of the convolution's sums."""
     if not isinstance(op.layer, DepthwiseConv2d):
         return None
     epilogue, bias = sums(sig, op.zero_points(sig)[0], (0, 1, 2))

@@ -35,7 +35,6 @@ class DetectionView:
 
     @property
     def background(self) -> int:
-        """Scores before those of classes."""
         return self.scores - self.classes
 
 

@@ -14,8 +14,6 @@ __all__ = ["ExpView"]
 
 @dataclass(frozen=True, slots=True)
 class ExpView:
-    """A power with its numbers as literals of C."""
-
     op: ScaledExp
     outputs: int
     scale: str
@@ -30,7 +28,6 @@ class ExpView:
 
 @design(ScaledExp)
 def scaled_exp(op: ScaledExp, sig: Signature, target: Target) -> Kernel:
-    """Compute a power of 2 and a polynomial."""
     view = ExpView(
         op,
         sig.y.elements,

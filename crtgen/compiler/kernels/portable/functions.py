@@ -47,7 +47,6 @@ _FUNCTIONS = {
 
 @design(RealFunction, types=_REAL)
 def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
-    """Compute float32 by functions of the runtime."""
     return elements(sig, op.name, [_FUNCTIONS[op.name]])
 
 
@@ -75,7 +74,6 @@ def rsqrt16(op: Rsqrt, sig: Signature, target: Target) -> Kernel:
 
 @design(Interpolation)
 def interpolation(op: Interpolation, sig: Signature, target: Target) -> Kernel:
-    """Interpolate between two places of the table."""
     table = Const.of("table", np.array(op.table, np.int16))
     return elements(sig, "interpolation", ["crt_lookup16(table, a)"], [table])
 
@@ -118,7 +116,6 @@ def shift(op: Shift, sig: Signature, target: Target) -> Kernel:
 
 @design(BitCast)
 def bit_cast(op: BitCast, sig: Signature, target: Target) -> Kernel:
-    """Copy the bytes."""
     lines = (f"crt_copy(y0, x0, {sig.y.nbytes});",)
     work = Work().copy(sig.y.nbytes, 1)
     return Kernel("bit cast", "move.c.j2", MoveView((), lines=lines), work=work)
@@ -167,7 +164,6 @@ def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
 
 @design(DequantizeBy, weights=None)
 def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
-    """A difference of integers, multiplied by the scale."""
     return elements(sig, "dequantise by", ["(float)crt_sub32((int32_t)a, (int32_t)c) * b"])
 
 
@@ -185,7 +181,6 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel:
 
 @design(Select, weights=None)
 def select(op: Select, sig: Signature, target: Target) -> Kernel:
-    """Select one of two numbers by a truth value."""
     return elements(sig, "select", [stored(sig.y, "a ? b : c")])
 
 
@@ -226,13 +221,11 @@ def _quotient(sig: Signature) -> str:
 
 @design(FloorDiv, types=_REAL, weights=None)
 def floor_div(op: FloorDiv, sig: Signature, target: Target) -> Kernel:
-    """Divide and round down."""
     return elements(sig, "floor div", ["crt_floorf(a / b)"])
 
 
 @design(FloorMod, types=_REAL, weights=None)
 def floor_mod(op: FloorMod, sig: Signature, target: Target) -> Kernel:
-    """Compute the exact remainder."""
     return elements(sig, "floor mod", ["crt_floor_modf(a, b)"])
 
 

@@ -44,7 +44,6 @@ def _index(dtype: DType, name: str, most: int) -> str:
 
 @design(Gather, weights=None)
 def gather(op: Gather, sig: Signature, target: Target) -> Kernel:
-    """GATHER: a copy for each index."""
     batch, outer, length, run = op.sizes(sig)
     (x, indices), consts = operands(sig)
     count = sig.inputs[1].elements // batch
@@ -57,7 +56,6 @@ def gather(op: Gather, sig: Signature, target: Target) -> Kernel:
 
 @design(GatherNd, weights=None)
 def gather_nd(op: GatherNd, sig: Signature, target: Target) -> Kernel:
-    """GATHER_ND: a copy for each index vector."""
     (x, indices), consts = operands(sig)
     strides = op.strides(sig)
     count = sig.inputs[1].elements // len(strides)
@@ -73,7 +71,6 @@ def gather_nd(op: GatherNd, sig: Signature, target: Target) -> Kernel:
 
 @design(DynamicSlice, weights=None)
 def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
-    """Copy runs of neighbours from a computed place."""
     (x, begin), consts = operands(sig)
     loops, run = _runs(op.size, strides_of(sig.x.shape), strides_of(op.size))
     view = MoveView(

@@ -64,7 +64,6 @@ def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kern
 
 @design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """Return the kernel of such a layer's sums."""
     if not isinstance(op.layer, Conv2d | FullyConnected):
         return None
     return _kernel(op, sig, target, gathered_window(op.layer, sig))

@@ -24,7 +24,6 @@ class LookupSoftmaxView:
 
 @design(LookupSoftmax, types=(DType.INT8,))
 def lookup_softmax(op: LookupSoftmax, sig: Signature, target: Target) -> Kernel:
-    """Softmax by a table, for rows of any length."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     view = LookupSoftmaxView(sig.x.elements // depth, depth, c_float(p.steps), plus(p.zero_point))
     work = Work().block("row", view.rows).block("element", sig.x.elements)

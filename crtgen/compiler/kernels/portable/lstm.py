@@ -76,7 +76,6 @@ def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProd
 
 @design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
-    """LSTM of any size."""
     x, hidden, _, w, r, bias = sig.inputs
     scheme = scheme_of(x)
 
@@ -115,12 +114,10 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
 
 
 def logistic_table() -> Const:
-    """Return the table of ``crt_logistic16`` and ``crt_tanh16``."""
     return Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
 
 
 def lstm_view(op: Lstm, sig: Signature) -> LstmView:
-    """Make the view of the template that computes the sums itself."""
     x, hidden, cell, w, _, _ = sig.inputs
     batch, units = hidden.shape
     scheme, depth = scheme_of(x), x.shape[2]

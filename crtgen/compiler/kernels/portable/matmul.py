@@ -45,13 +45,11 @@ class MatMulView:
 
 @design(BatchMatMul, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=None)
 def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
-    """Compute one sum of products after another."""
     return _kernel(op, sig, _arithmetic(op, sig))
 
 
 @design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=None)
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
-    """Return the kernel of such a product's sums."""
     if not isinstance(op.layer, BatchMatMul):
         return None
     first, second = (plus(-zero) for zero in op.zero_points(sig))
@@ -132,8 +130,6 @@ def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 @dataclass(frozen=True, slots=True)
 class _MatrixProduct(FullyConnected):
-    """A fully connected layer with the requantisation of a product of matrices."""
-
     factor: tuple[int, int] = (0, 0)
 
     def parameters(self, sig: Signature) -> ConvParams:

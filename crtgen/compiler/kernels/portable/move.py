@@ -79,13 +79,11 @@ class ResizeView:
 
 @design(Reshape)
 def reshape(op: Reshape, sig: Signature, target: Target) -> Kernel:
-    """RESHAPE: no code, the output is the input."""
     return Kernel(design="alias", template="", view=None)
 
 
 @design(Identity, weights=None)
 def identity(op: Identity, sig: Signature, target: Target) -> Kernel:
-    """Copy of a whole tensor."""
     return _move("copy", op, sig)
 
 
@@ -97,13 +95,11 @@ def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel:
 
 @design(StridedSlice)
 def strided_slice(op: StridedSlice, sig: Signature, target: Target) -> Kernel:
-    """Copy contiguous runs, in the order of the output."""
     return _move("slice", op, sig)
 
 
 @design(Concat, weights=None)
 def concat(op: Concat, sig: Signature, target: Target) -> Kernel:
-    """Copy a block of one input after another."""
     return _move("concat", op, sig)
 
 
@@ -120,7 +116,6 @@ def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
 
 @design(PadWith)
 def pad_with(op: PadWith, sig: Signature, target: Target) -> Kernel:
-    """Pad with a value computed at run time."""
     plain, alone = Pad(op.before, op.after), Signature(sig.inputs[:1], sig.outputs)
     copies, gaps = _copies(plain, alone), gaps_of(plain, alone, _RUN)
     alike = sig.y.dtype.itemsize == 1
@@ -130,13 +125,11 @@ def pad_with(op: PadWith, sig: Signature, target: Target) -> Kernel:
 
 @design(BroadcastTo)
 def broadcast_to(op: BroadcastTo, sig: Signature, target: Target) -> Kernel:
-    """BROADCAST_TO by repeated copies."""
     return _move("broadcast", op, sig)
 
 
 @design(MirrorPad)
 def mirror_pad(op: MirrorPad, sig: Signature, target: Target) -> Kernel:
-    """MIRROR_PAD: copy the input, then its mirror images."""
     return _move("mirror pad", op, sig)
 
 
@@ -171,7 +164,6 @@ def _resized(sig: Signature) -> Work:
 
 
 def moved(sig: Signature, copies: Sequence[Copy], gaps: Sequence[Gap] = ()) -> Work:
-    """Return the work of copies and of filling gaps."""
     work, kind = Work(), sig.y.dtype.value
     for gap in gaps:
         size = sig.y.dtype.itemsize

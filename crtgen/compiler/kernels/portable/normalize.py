@@ -147,7 +147,6 @@ def l2_normalization(op: L2Normalization, sig: Signature, target: Target) -> Ker
 
 @design(L2Pool2d, types=(DType.FLOAT32,))
 def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
-    """Add up the squares within each window."""
     window = WindowShape.of(MaxPool2d(op.window, op.stride, op.padding), sig)
     epilogue = float_epilogue(op.activation)
     view = L2PoolView(window, epilogue.low, epilogue.high)

@@ -97,7 +97,6 @@ def _over(sig: Signature, begins: _Longs) -> tuple[InPlace, ...]:
 
 @design(Unpack565)
 def unpack565(op: Unpack565, sig: Signature, target: Target) -> Kernel:
-    """Convert RGB565 to bytes, pixel by pixel."""
     return _pixels("unpack565", op, sig, _over(sig, np.arange(sig.y.elements) // 3))
 
 
@@ -115,7 +114,6 @@ def demosaic(op: Demosaic, sig: Signature, target: Target) -> Kernel:
 
 @design(Grey)
 def grey(op: Grey, sig: Signature, target: Target) -> Kernel:
-    """Compute grey values, pixel by pixel."""
     return _pixels("grey", op, sig, (InPlace(),))
 
 
@@ -177,7 +175,6 @@ def _clips(op: Resample, weights: Array, widths: _Longs) -> bool:
 
 @design(Blend, weights=(1, 2, 3, 4))
 def blend(op: Blend, sig: Signature, target: Target) -> Kernel:
-    """Blend each pixel from four others."""
     names = ("rows", "row_weights", "columns", "column_weights")
     pairs = zip(names, sig.inputs[1:], strict=True)
     consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)
@@ -194,7 +191,6 @@ def blend(op: Blend, sig: Signature, target: Target) -> Kernel:
 
 @design(ByteTable, weights=(1,))
 def byte_table(op: ByteTable, sig: Signature, target: Target) -> Kernel:
-    """One table load per byte."""
     table = sig.inputs[1]
     channels = sig.x.shape[-1] if table.shape[0] > 1 else 1
     view = TableView(op, sig.x.elements // channels, channels, table.shape[0], sig.y.dtype.c_name)

@@ -22,7 +22,6 @@ __all__ = ["every_output"]
 @design(Quantize, types=(DType.UINT8,), to=DType.INT8)
 @design(Quantize, types=(DType.UINT8,))
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
-    """Function of a byte by a table of all 256 outputs."""
     return elements(sig, "table", ["table[(uint8_t)a]"], [every_output(op, sig)])
 
 
@@ -36,7 +35,6 @@ def every_output(op: Op, sig: Signature) -> Const:
 
 @design(Relu, types=(DType.FLOAT32,))
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel:
-    """Clamp float32."""
     epilogue = float_epilogue(op.kind)
     result = f"crt_maxf(a, {epilogue.low})" if epilogue.low else "a"
     return elements(sig, "clamp", [f"crt_minf({result}, {epilogue.high})" if epilogue.high else result])
@@ -44,7 +42,6 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel:
 
 @design(Logistic, Tanh, types=(DType.FLOAT32,))
 def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
-    """Compute float32 by functions of the runtime."""
     return elements(sig, op.name, [f"crt_{op.name}f(a)"])
 
 
@@ -87,7 +84,6 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
 
 @design(Dequantize, types=(DType.INT8, DType.UINT8, DType.INT16), to=DType.FLOAT32)
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel:
-    """Quantised numbers to float32."""
     params = op.parameters(sig)
     result = f"(float)(a {plus(-params.zero_point)}) * {c_float(params.scale)}"
     return elements(sig, "dequantize", [result])

@@ -19,8 +19,6 @@ __all__ = ["ChannelBlock", "PoolView", "least_pool_lead"]
 
 @dataclass(frozen=True, slots=True)
 class ChannelBlock:
-    """Channels ``first`` to ``end``, ``channels`` at a time."""
-
     channels: int
     first: int
     end: int

@@ -67,7 +67,6 @@ def whole_total(op: Sum, sig: Signature, target: Target) -> Kernel | None:
 
 @design(ReduceMax, ReduceMin, types=tuple(d for d in _WHOLE if d is not DType.INT8))
 def whole_extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
-    """Find the greatest or least integer."""
     least = isinstance(op, ReduceMin)
     first = f"{sig.x.dtype.value.upper()}_{'MAX' if least else 'MIN'}"
     first = "0" if first.startswith("U") and not least else first
@@ -76,7 +75,6 @@ def whole_extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> 
 
 @design(ReduceMax, ReduceMin, types=(DType.INT8, DType.FLOAT32))
 def extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
-    """Find the greatest or the least element."""
     real, greatest = scheme_of(sig.x).is_real, isinstance(op, ReduceMax)
     ends = ("__builtin_inff()", "-__builtin_inff()") if real else (str(INT8.high), str(INT8.low))
     step = f"(x {op.sign} sum) ? x : sum"

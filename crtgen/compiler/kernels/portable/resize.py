@@ -63,7 +63,6 @@ def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearV
 
 
 def bilinear_consts(op: ResizeBilinear, sig: Signature) -> tuple[Const, ...]:
-    """Return tables of places of rows and columns, and of shares."""
     return _consts(sig, *op.parameters(sig))
 
 

@@ -13,8 +13,6 @@ __all__ = ["RunningSumView"]
 
 @dataclass(frozen=True, slots=True)
 class RunningSumView:
-    """View of ``pixels`` pixels with ``channels`` channels."""
-
     pixels: int
     channels: int
 

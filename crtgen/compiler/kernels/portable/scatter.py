@@ -34,7 +34,6 @@ class ScatterView:
 
 @design(ScatterNd, weights=None)
 def scatter_nd(op: ScatterNd, sig: Signature, target: Target) -> Kernel:
-    """Write a run of elements to each place."""
     (_, indices, _), _ = operands(sig)
     strides, run = op.strides(sig), op.run(sig)
     places = [f"(i0 * {len(strides)}) + {i}" for i in range(len(strides))]

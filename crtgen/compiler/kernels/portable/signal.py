@@ -73,17 +73,14 @@ class FftView:
 
     @property
     def radices(self) -> list[int]:
-        """Radices of the stages after the first."""
         return sorted({stage.radix for stage in self.stages[1:]})
 
     @property
     def eighth(self) -> str:
-        """Cosine and sine of an eighth of a turn, as a literal."""
         return c_float(float(EIGHTH))
 
     @property
     def odd(self) -> Mapping[int, list[tuple[list[str], list[str]]]]:
-        """Cosines and sines of odd radices, as literals."""
         return {radix: [_odd(radix, j + 1) for j in range(radix // 2)] for radix in (3, 5)}
 
 
@@ -111,7 +108,6 @@ def _kernel(
 
 @design(Window, weights=(1,))
 def window(op: Window, sig: Signature, target: Target) -> Kernel:
-    """Multiply element by element."""
     weights = Const.of("weights", sig.inputs[1].array())
     kernel = _kernel("window", op, sig, (weights,), lead=True)
     return replace(kernel, view=SignalView(op, sig.x.elements, sig.y.elements, sig.inputs[1].elements))
@@ -158,13 +154,11 @@ def spectral_subtraction(op: SpectralSubtraction, sig: Signature, target: Target
 
 @design(Pcan, weights=(2,))
 def pcan(op: Pcan, sig: Signature, target: Target) -> Kernel:
-    """Work element by element."""
     return _kernel("pcan", op, sig, (Const.of("gains", sig.inputs[2].array()),), lead=True)
 
 
 @design(FilterBankLog)
 def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
-    """Logarithm by a table of 128 segments."""
     table = Const.of("table", log_table(), 2, "log2(1 + i / 128) - i / 128, times 2^16")
     return _kernel("logarithm", op, sig, (table,), lead=True)
 

@@ -106,7 +106,6 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
 
 
 def powers16_const() -> Const:
-    """Return the table of powers for int16."""
     return Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15")
 
 
@@ -157,7 +156,6 @@ def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
 
 @design(LogSoftmax, types=(DType.FLOAT32,))
 def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
-    """Compute the logarithm of softmax in float32."""
     depth = sig.x.shape[-1]
     view = FloatSoftmaxView(sig.x.elements // depth, depth, "")
     work = Work().block("row", view.rows).block("element", sig.x.elements)

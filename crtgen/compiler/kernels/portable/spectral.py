@@ -33,8 +33,6 @@ class SpectralView:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A logarithm with its numbers as literals of C."""
-
     op: Op
     outputs: int
     floor: str
@@ -77,7 +75,6 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
 
 @design(RemoveMean)
 def remove_mean(op: RemoveMean, sig: Signature, target: Target) -> Kernel:
-    """Compute an exact sum, then subtract the mean."""
     work = Work().block("sample", sig.y.elements)
     return Kernel("remove_mean", "spectral/remove_mean.c.j2", _view(op, sig), work=work)
 
@@ -107,7 +104,6 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
 
 @design(ScaledLog)
 def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel:
-    """Compute the exponent and a polynomial."""
     floor, scale, offset = (c_float(n) for n in (op.floor, op.scale, op.offset))
     terms = tuple(c_float(float(term)) for term in LOG_TERMS)
     view = LogView(op, sig.y.elements, floor, scale, offset, terms)
@@ -117,7 +113,6 @@ def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel:
 
 @design(RoundedRatio, to=DType.INT8, types=(DType.INT16,))
 def rounded_ratio(op: RoundedRatio, sig: Signature, target: Target) -> Kernel:
-    """Compute the rounded ratio in 32 bits."""
     view = RatioView(op, sig.y.elements, plus(op.zero_point))
     work = Work().block("number", sig.y.elements)
     return Kernel("rounded_ratio", "spectral/rounded_ratio.c.j2", view, inplace=(InPlace(),), work=work)
@@ -125,7 +120,6 @@ def rounded_ratio(op: RoundedRatio, sig: Signature, target: Target) -> Kernel:
 
 @design(Moments)
 def moments(op: Moments, sig: Signature, target: Target) -> Kernel:
-    """Make two passes over each row."""
     rows = sig.x.elements // sig.x.shape[-1]
     work = Work().block("row", rows).block("number", sig.x.elements)
     return Kernel("moments", "spectral/moments.c.j2", _view(op, sig, rows), work=work)

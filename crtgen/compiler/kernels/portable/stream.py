@@ -42,17 +42,14 @@ def delay(op: Delay, sig: Signature, target: Target) -> Kernel:
 
 @design(Framer)
 def framer(op: Framer, sig: Signature, target: Target) -> Kernel:
-    """Advance the memory step by step."""
     return _kernel("framer", op, sig, sig.x.shape[-1] // op.step)
 
 
 @design(Stacker)
 def stacker(op: Stacker, sig: Signature, target: Target) -> Kernel:
-    """Advance the memory by a frame."""
     return _kernel("stacker", op, sig, 1)
 
 
 @design(OverlapAdd)
 def overlap_add(op: OverlapAdd, sig: Signature, target: Target) -> Kernel:
-    """Add up in the memory."""
     return _kernel("overlap_add", op, sig, sig.x.shape[-2])

@@ -54,7 +54,6 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
 
 
 def svdf_view(op: Svdf, sig: Signature) -> SvdfView:
-    """Return the view: sizes, and conversions of sums."""
     x, _, time, _, state = sig.inputs
     filters, memory = time.shape
     offset, zero, kept, result = _integer(op, sig)

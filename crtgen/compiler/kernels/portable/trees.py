@@ -81,8 +81,6 @@ class _Node:
 
 @dataclass(slots=True)
 class _Table:
-    """Nodes in the order of the table, and the scores of its leaves."""
-
     forest: Forest
     is_plain: bool
     nodes: list[_Node] = field(default_factory=list)
@@ -146,7 +144,6 @@ class _Table:
 
 @design(Trees, types=(DType.FLOAT32,))
 def trees(op: Trees, sig: Signature, target: Target) -> Kernel:
-    """Walk from node to node and compare as integers."""
     rows, features = sig.x.shape
     leaves = [node for node in op.forest.nodes if node.branch is None]
     own = [_targets(op.forest, root) for root in op.forest.roots]

@@ -74,7 +74,6 @@ class StageView:
 
     @property
     def keeps(self) -> bool:
-        """True if rows of the stripe are needed again."""
         return self.number > 0 and not self.own
 
     @property
@@ -84,7 +83,6 @@ class StageView:
 
     @property
     def x_step(self) -> int:
-        """Elements from one window to the next."""
         return self.stride * self.x_row
 
 
@@ -99,7 +97,6 @@ class RowLoopView:
 
     @property
     def works(self) -> bool:
-        """True if a part has scratch of its own."""
         return any("work" in stage.arguments for stage in self.stages)
 
 

@@ -64,7 +64,6 @@ class RowStage:
 
     @cached_property
     def window(self) -> WindowShape:
-        """Window of the stage's own image."""
         return window_of(self.op, self.sig)
 
     @cached_property
@@ -93,7 +92,6 @@ class RowStage:
 
     @cached_property
     def shape(self) -> Hashable:
-        """Key that ignores constants and names."""
         of_layer = () if self.shortcut is None else (self.shortcut[1].inputs, self.shortcut[1].outputs)
         values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
         ops = self.op, self.shortcut and self.shortcut[0]

@@ -94,15 +94,12 @@ class RowStreamView:
 
     @property
     def works(self) -> bool:
-        """True if a part has scratch of its own."""
         return any("work" in stage.arguments for stage in self.stages)
 
     def kept_of(self, source: int) -> tuple[KeptView, ...]:
-        """Return the kept rows of a stage's output."""
         return tuple(kept for kept in self.kept if kept.source == source)
 
     def kept_for(self, reader: int) -> tuple[KeptView, ...]:
-        """Return the rows that are kept for a stage."""
         return tuple(kept for kept in self.kept if kept.reader == reader)
 
 

@@ -27,7 +27,6 @@ class TotalView:
 
     @property
     def end(self) -> int:
-        """Offset of the end of the sums."""
         return self.sums + _SUM * self.channels
 
 

@@ -24,7 +24,6 @@ class ShortcutView:
 
     @property
     def works(self) -> bool:
-        """True if a part has scratch of its own."""
         return any("work" in names for names in self.arguments)
 
 

@@ -57,18 +57,15 @@ class FieldsView:
 
     @property
     def plane(self) -> int:
-        """Words of a channel of an image."""
         g = self.window
         return ((g.out_height - 1) * g.stride_y + g.taps_y) * g.stride_x * self.channel.pitch
 
     @property
     def scratch(self) -> int:
-        """Words: the plane, and behind it the taps and constants."""
         return self.plane + self.channel.stream_words
 
     @property
     def fill(self) -> int:
-        """A word that consists of padding."""
         return (self.zero_point * (1 + (1 << FIELD))) & 0xFFFFFFFF
 
     @property
@@ -77,7 +74,6 @@ class FieldsView:
 
     @property
     def field(self) -> int:
-        """Bits of a field."""
         return FIELD
 
     @property
@@ -88,7 +84,6 @@ class FieldsView:
 
     @property
     def rows_seen(self) -> int:
-        """Rows of the image that any output needs."""
         g = self.window
         return min(g.height, (g.out_height - 1) * g.stride_y + g.taps_y - g.top)
 

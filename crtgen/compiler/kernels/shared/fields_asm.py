@@ -85,8 +85,6 @@ def _pack(f: Function, k: FieldRows, lower: Sequence[str], upper: Sequence[str])
 
 
 class FieldEpilogue(Protocol):
-    """Conversion of sums to outputs, in place."""
-
     @property
     def constants(self) -> int:
         """Words of constants of a channel."""
@@ -118,17 +116,14 @@ class FieldOutputs:
 
     @property
     def pairs(self) -> int:
-        """Pairs of outputs in a block, as many as there are registers for."""
         return 3 if self.taps == 2 and self.epilogue.constants == 2 else 2
 
     @property
     def blocks(self) -> int:
-        """Number of full blocks in a row."""
         return self.width // (2 * self.pairs)
 
     @property
     def left(self) -> int:
-        """Outputs behind them."""
         return self.width % (2 * self.pairs)
 
     @property
@@ -142,7 +137,6 @@ class FieldOutputs:
 
     @property
     def constants(self) -> int:
-        """Words of constants behind the taps."""
         return 1 + self.epilogue.constants
 
 

@@ -81,8 +81,6 @@ class RingRow:
 
 @dataclass(frozen=True, slots=True)
 class FloatRow(RingRow):
-    """A row routine for float32."""
-
     @property
     def pixel(self) -> int:
         """Bytes."""
@@ -90,7 +88,6 @@ class FloatRow(RingRow):
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of biases and taps."""
         return self.pixel * (1 + self.taps_y * self.taps_x)
 
 
@@ -126,7 +123,6 @@ class FloatLine(Writer):
                     f.advance(self.y, (outputs - 1) * k.pixel)
 
     def outputs(self, count: int) -> None:
-        """Append all channels of ``count`` outputs."""
         raise NotImplementedError
 
 

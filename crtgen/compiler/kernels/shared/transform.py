@@ -45,7 +45,6 @@ class TransformView:
 
     @classmethod
     def of(cls, sig: Signature, count: int, stages: Sequence[tuple[int, int, int]]) -> "TransformView":
-        """Return the view for the rows of a layer's input."""
         inputs = sig.x.shape[-1]
         return cls(sig.x.elements // inputs, inputs, count, tuple(stages))
 
@@ -59,7 +58,6 @@ class StageWalk:
     step: int
 
     def runs(self, size: int, groups: int) -> Runs:
-        """Return a call for ``groups`` groups of transforms of ``size`` bytes."""
         return self.routine.runs(groups=groups, **{self.rounds: size // self.step})
 
 

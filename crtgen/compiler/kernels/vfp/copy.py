@@ -61,12 +61,10 @@ def _all(f: Function, left: str, some: Callable[[int], None]) -> None:
 
 
 def copied(work: Work, nbytes: int, runs: float) -> None:
-    """Add the work of ``runs`` copies of ``nbytes`` bytes."""
     work.block("copy", runs).assembly += runs * _all_of(copy(), nbytes)
 
 
 def filled(work: Work, nbytes: int, runs: float) -> None:
-    """Add the work of ``runs`` fillings of ``nbytes`` bytes."""
     work.block("fill", runs).assembly += runs * _all_of(fill(), nbytes)
 
 

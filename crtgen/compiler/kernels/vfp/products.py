@@ -28,7 +28,6 @@ _MOST_INPUTS = 16
 
 @design(Conv2d, FullyConnected, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel:
-    """Layers of any shape."""
     window = gathered_window(op, sig)
     weights, bias = (v.array() for v in sig.inputs[1:])
     outputs = len(bias)

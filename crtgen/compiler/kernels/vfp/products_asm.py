@@ -31,7 +31,6 @@ class FloatTile:
 
     @property
     def blocks(self) -> tuple[ChannelGroup, ...]:
-        """All outputs."""
         return groups_of(self.outputs, self.channels)
 
 

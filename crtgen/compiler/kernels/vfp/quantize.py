@@ -118,7 +118,6 @@ class _QuantizeWriter:
             f("vmov", register, self.state)
 
     def fours(self, rounds: int) -> None:
-        """Append ``rounds`` rounds of four values."""
         f, begin, again = self.f, self.f.label("begin"), self.f.label("again")
         start = 2 * (self.k.zero_point + 128)
         starts = [f.constant("twice the zero point", n * 65537) for n in (start + 1, start)]

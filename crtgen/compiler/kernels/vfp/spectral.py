@@ -97,7 +97,6 @@ class _FpuFrame(FrameWriter):
 
 @design(Power, needs="vfp")
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
-    """Eight pairs at a time."""
     f = power_function(sig)
     x, y = f.arguments
     pairs, made = f.singles("pairs", 2 * _STEP), f.singles("powers", _STEP)
@@ -118,7 +117,6 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, needs="vfp", weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Products by one, by two and by fours, in their order."""
     rows, count = sig.x.elements // sig.x.shape[-1], sig.y.shape[-1]
     first, widths = (v.array().astype(np.int64) for v in sig.inputs[2:])
     table = np.stack([4 * first, widths], axis=1).astype(np.uint16)

@@ -35,8 +35,6 @@ class FloatUnit:
 
 @dataclass(frozen=True, slots=True)
 class FloatLimits:
-    """Finite limits of outputs."""
-
     low: float
     high: float
 
@@ -86,7 +84,6 @@ class Clamp:
         self.of_bits = not unit.fpv5 and limits.low == 0
 
     def begin(self) -> None:
-        """Puts the limits into registers."""
         if self.of_bits:
             return
         for number, limit in self.finite:
@@ -95,7 +92,6 @@ class Clamp:
             self.f.free(bits)
 
     def store(self, sums: Sequence[str], y: str) -> None:
-        """Consecutive sums to ``y``, which moves on."""
         if self.of_bits:
             for some in cut(sums, self.at_once):
                 self._bits(some, y)

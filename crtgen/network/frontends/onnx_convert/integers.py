@@ -35,8 +35,6 @@ _EIGHT = frozenset({DType.INT8, DType.UINT8})
 
 
 class _IntegerSums(ConvStorage):
-    """A convolution whose outputs are its sums."""
-
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
         return Accumulate(op)
 

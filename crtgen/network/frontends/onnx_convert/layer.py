@@ -61,7 +61,6 @@ class OnnxLayer(FileLayer[NamedTensor]):
 
     @property
     def rank(self) -> int:
-        """Number of dimensions of the first input."""
         return len(self.x.shape)
 
     def listed(self, name: str, position: int) -> list[int] | None:
@@ -71,23 +70,18 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return self.integers(position, name) if self.has(position) else None
 
     def own_axis(self, default: int) -> int:
-        """Return the attribute ``axis``, for the first input."""
         return self.axis(self.whole("axis", default), self.rank)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or its default."""
         return self.node.attributes.get(name, default)
 
     def whole(self, name: str, default: int = 0) -> int:
-        """Return an integer attribute."""
         return int(self.attribute(name, default))
 
     def real(self, name: str, default: float) -> float:
-        """Return a real attribute, as float32."""
         return float(np.float32(self.attribute(name, default)))
 
     def text(self, name: str, default: str) -> str:
-        """Return a text attribute."""
         return str(self.attribute(name, default))
 
     def refuse(self, name: str, *supported: Any) -> None:
@@ -150,12 +144,10 @@ def ask_for_room(shape: Iterable[int]) -> None:
 
 
 def number(value: float, dtype: DType = DType.FLOAT32) -> Array:
-    """Return a number as a constant."""
     return np.array(value, dtype.numpy)
 
 
 def cast(x: Operand, to: DType) -> Converted:
-    """Convert to another element type."""
     return Converted(Cast(to), (x,))
 
 
@@ -177,15 +169,12 @@ def power(x: Operand, exponent: float) -> Operand:
 
 
 def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
-    """Return the same elements in another shape."""
     return Converted(Reshape(tuple(shape)), (x,))
 
 
 def same(x: NamedTensor) -> Converted:
-    """Return the tensor itself, as an operator that a pass removes."""
     return reshaped(x, x.shape)
 
 
 def transposed(x: Operand, perm: Iterable[int]) -> Converted:
-    """Return the elements with their axes permuted."""
     return Converted(Transpose(tuple(perm)), (x,))

@@ -30,7 +30,6 @@ class Turned:
 
     @property
     def extent(self) -> int:
-        """Length that the taps span."""
         return (self.taps - 1) * self.dilation + 1
 
 

@@ -28,7 +28,6 @@ __all__ = ["CONVERTERS", "like", "whole_pow"]
 
 
 def whole_pow(layer: OnnxLayer) -> Converted:
-    """Return the power of integers, which wraps."""
     x, exponent = layer.x, layer.constant(1, "exponents of whole numbers")
     value = float(exponent.reshape(-1)[0].item()) if exponent.size == 1 else 0.0
     if value not in (1.0, 2.0, 3.0, 4.0):

@@ -41,7 +41,6 @@ class ImageWindow:
 
     @property
     def around(self) -> Padding:
-        """Padding at all sides, ``ceil_mode`` included."""
         a, b = self.padding, self.beyond
         return Padding(a.top, a.bottom + b.bottom, a.left, a.right + b.right)
 
@@ -79,7 +78,6 @@ class AxisWindow:
 
     @property
     def outputs(self) -> int:
-        """Number of positions of the window."""
         room = self.length + self.before + self.after + self.beyond - (self.taps - 1) * self.dilation - 1
         if room < 0:
             raise ValueError(f"a window of {self.taps} does not fit into {self.length}")

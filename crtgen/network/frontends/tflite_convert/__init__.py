@@ -11,7 +11,6 @@ CONVERTERS: Mapping[str, TfliteConverter] = all_rows(__name__, __path__)
 
 
 def option_fields() -> Mapping[str, tuple[str, ...]]:
-    """Return the fields that are read of each table of options."""
     found: dict[str, tuple[str, ...]] = {}
     for row in CONVERTERS.values():
         found[row.options] = tuple(dict.fromkeys((*found.get(row.options, ()), *row.fields)))

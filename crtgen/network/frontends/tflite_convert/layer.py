@@ -61,7 +61,6 @@ class TfliteLayer(FileLayer[FileTensor]):
             raise RefusedOperator(f"{reason}; supported: the same scale and zero point")
 
     def number(self, name: str, default: int = 0) -> int:
-        """Return an integer or boolean option of a custom operator."""
         value = self.operator.options.get(name, default)
         if not isinstance(value, int):
             raise ValueError(f"the option {name} is not an integer")
@@ -84,7 +83,6 @@ class TfliteLayer(FileLayer[FileTensor]):
         return activation
 
     def image(self, position: int = 0) -> tuple[int, int]:
-        """Return height and width of an input of four dimensions."""
         shape = self.tensor(position).shape
         if len(shape) != 4:
             raise ValueError(f"input {position} has shape {shape_text(shape)} instead of four dimensions")
@@ -127,7 +125,6 @@ def same(*types: DType) -> Types:
 
 
 def pairs(sources: Iterable[DType], results: Iterable[DType]) -> Types:
-    """Accept each of the types ``sources`` with each of ``results``."""
     return frozenset(product(sources, results))
 
 

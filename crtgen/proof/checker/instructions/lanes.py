@@ -27,7 +27,6 @@ __all__ = ["lane_bytes", "mask", "put", "put_predicated", "replicated", "split_l
 
 
 def vector(name: str) -> int:
-    """Return the number of a vector register."""
     match = re.fullmatch(r"q([0-7])", name)
     if not match:
         raise Refusal(f"{name} is no vector register")
@@ -155,7 +154,6 @@ def _word(v: Word) -> Word:
 
 
 def split_lanes(w: Word, size: int) -> tuple[Word, ...]:
-    """Return the signed lanes of a word."""
     if size == 4:
         return (w,)
     if size == 2:

@@ -217,7 +217,6 @@ def wide_product(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmovlb", "vmovlt")
 def widen(m: Machine, i: DecodedInstruction) -> Step:
-    """Extend the lower or upper halves of words to words."""
     if i.kind != "s16":
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, top = vector(i.operands[0]), vector(i.operands[1]), i.name[-1] == "t"

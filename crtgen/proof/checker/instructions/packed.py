@@ -34,7 +34,6 @@ _HALVES = {
 
 
 def as_word(v: Word) -> Word:
-    """Return a signed halfword as a word."""
     return v & M32 if isinstance(v, int) else v
 
 

@@ -79,7 +79,6 @@ class ElementLayer(SumLayer):
         return self.operator.inputs
 
     def read(self) -> None:
-        """Parameters from the file, and limits."""
         raise NotImplementedError
 
     def of(self, *operands: Any) -> Any:
@@ -89,7 +88,6 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def value(self, *operands: Any) -> Any:
-        """Return the output for values of the operands."""
         made = self.of(*(v - z for v, z in zip(operands, self.zeros, strict=True)))
         return np.clip(made + self.zero, *self.limits)
 
@@ -98,7 +96,6 @@ class ElementLayer(SumLayer):
         return np.broadcast_to(self.value(*(acc if k is None else np.int64(k) for k in channel)), acc.shape)
 
     def part(self, which: int, v: Any) -> Any:
-        """Return the contribution of an operand."""
         raise NotImplementedError
 
     def last(self, joined: Any) -> Any:
@@ -347,7 +344,6 @@ class ExtremeLayer(ElementLayer):
         self.limits = self.type.low, self.type.high
 
     def found_in(self, word: Word) -> frozenset[Symbol] | None:
-        """Return the symbols whose extreme a word is."""
         is_max, (low, high) = self.operator.code == _B.MAXIMUM, self.limits
         found, end = (greatest_of(word, low), low) if is_max else (least_of(word, high), high)
         return found[0] if found and found[1] == end else None

@@ -58,7 +58,6 @@ class NetworkOperator:
 
     @property
     def name(self) -> str:
-        """Name in TFLite."""
         return str(_NAMES.get(self.code, f"operator {self.code}"))
 
     @property
@@ -171,15 +170,12 @@ class ModelFile:
         return _shape(self._tensor(tensor))
 
     def size(self, tensor: int) -> int:
-        """Return the number of elements."""
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 
     def type(self, tensor: int) -> int:
-        """TFLite's number of the element type."""
         return int(self._tensor(tensor).Type())
 
     def kind(self, tensor: int) -> ElementType:
-        """Return the element type of a tensor of integers."""
         if self.type(tensor) not in _KINDS:
             raise Refusal(f"tensor {tensor} is not of integers of 8, 16 or 32 bits")
         return _KINDS[self.type(tensor)]
@@ -208,13 +204,11 @@ class ModelFile:
         return q is not None and q.ScaleLength() > 0
 
     def scales(self, tensor: int) -> Any:
-        """Return the scales as float32, one or one per channel."""
         if not self.has_scale(tensor):
             raise Refusal(f"tensor {tensor} is not quantised")
         return np.float32(self._tensor(tensor).Quantization().ScaleAsNumpy())
 
     def scale(self, tensor: int) -> float:
-        """Return the scale of a tensor that has one."""
         return float(self.scales(tensor)[0])
 
     def zero_point(self, tensor: int) -> int:

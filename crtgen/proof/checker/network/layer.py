@@ -58,12 +58,10 @@ class Layer:
 
     @cached_property
     def type(self) -> ElementType:
-        """The element type of its outputs."""
         return self.file.kind(self.operator.output)
 
     @property
     def sizes(self) -> frozenset[int]:
-        """Sizes in bits of its values in memory."""
         return frozenset((self.type.bits,))
 
     def prepare(self) -> list[Value]:
@@ -71,11 +69,9 @@ class Layer:
         raise NotImplementedError
 
     def data_inputs(self) -> Sequence[int]:
-        """Tensors that it reads and that depend on the input."""
         return self.operator.inputs[:1]
 
     def symbols(self, low: int, high: int) -> list[Value]:
-        """New symbols for all outputs."""
         return [self.symbol(i, low, high) for i in range(self.size)]
 
     def symbol(self, i: int, low: int, high: int, function: Hashable = None) -> Value:
@@ -90,7 +86,6 @@ class Layer:
         return symbol if function is None else self.network.shared(self, i, function, symbol)
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
-        """Return the symbols that these outputs depend on."""
         raise NotImplementedError
 
     def proven_outputs(self) -> set[int]:
@@ -100,13 +95,11 @@ class Layer:
         return self.proven | alike | {i for i, j in self.same.items() if j in self.proven}
 
     def found(self, output: int) -> Value:
-        """An output is proven: its symbol."""
         self.proven.add(output)
         assert self.values is not None  # it was prepared to be asked
         return self.values[output]
 
     def because(self, reason: str, *wrong: list[tuple[dict[Symbol, int], int]]) -> None:
-        """Keep the first reasons, and their places."""
         if len(self.reasons) < 3 and reason not in self.reasons:
             self.reasons.append(reason)
             self.wrong += wrong

@@ -41,7 +41,6 @@ class UnitTime(NamedTuple):
 
 
 def short(v: Any) -> Any:
-    """Clamp to 16 bits."""
     return np.clip(v, -0x8000, 0x7FFF)
 
 
@@ -171,24 +170,20 @@ class LstmLayer(Layer):
         return (self.operator.inputs[_CELLS], self.operator.output)
 
     def operands(self) -> list[list[Value]]:
-        """Return the values of input, hidden state and cell state."""
         inputs = self.operator.inputs
         return [self.network.values(inputs[i]) for i in (0, _HIDDEN, _CELLS)]
 
     def places(self) -> Iterator[UnitTime]:
-        """All of them, in the order of time."""
         for time in range(self.times):
             for row in range(self.rows):
                 yield from (UnitTime(row, time, unit) for unit in range(self.units))
 
     def given(self, place: UnitTime) -> list[Value]:
-        """Return the elements of the input at a time."""
         row, time, _ = place
         first = time * self.rows + row if self.time_first else row * self.times + time
         return self.network.values(self.operator.inputs[0])[first * self.depth :][: self.depth]
 
     def hidden_before(self, place: UnitTime) -> list[Value]:
-        """Return the hidden states that the gates of a place see."""
         self.network.prepared(self)
         return [self.hidden[UnitTime(place.row, place.time - 1, unit)] for unit in range(self.units)]
 
@@ -217,13 +212,11 @@ class LstmLayer(Layer):
             yield UnitTime(i // self.units, -1, i % self.units), value
 
     def found_cell(self, place: UnitTime) -> Value:
-        """A cell state is proven: its symbol."""
         if place in self.next:
             self.proven.add(self.next[place])
         return self.cell[place]
 
     def index_of(self, place: UnitTime) -> int:
-        """Return the index of a hidden state among the outputs."""
         row, time, unit = place
         first = time * self.rows + row if self.time_first else row * self.times + time
         return first * self.units + unit
@@ -265,7 +258,6 @@ class LstmLayer(Layer):
         return self.next_cell(self.entering(product))
 
     def next_cell(self, total: Any) -> Any:
-        """Saturate the sum of these two."""
         return np.clip(short(total), -self.clip, self.clip)
 
     def tanh(self, cell: Any) -> Any:
@@ -274,5 +266,4 @@ class LstmLayer(Layer):
         return sigmoid16((cell * factor + (1 << shift >> 1)) >> shift, is_tanh=True)
 
     def next_hidden(self, product: Any) -> Any:
-        """Scale output gate times tanh."""
         return np.clip(requantize(product, *self.to_hidden) + self.zero, *self.limits)

@@ -42,7 +42,6 @@ class Move(Layer):
         return values
 
     def array(self, which: int) -> Array:
-        """Return an input: its values in its shape."""
         return self.network.array(self.operator.inputs[which])
 
     def numbers(self, which: int) -> list[int]:

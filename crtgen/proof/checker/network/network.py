@@ -174,7 +174,6 @@ class Network:
         return self.prepared(layer)[first : first + self.file.size(tensor)]
 
     def prepared(self, layer: Layer) -> list[Value]:
-        """Return the values of all outputs of a layer."""
         if layer.values is None:
             try:
                 layer.values = layer.prepare()
@@ -194,7 +193,6 @@ class Network:
         return found
 
     def proven_symbols(self) -> frozenset[Symbol]:
-        """Return the symbols of outputs that were proven."""
         found = ((layer.values or (), layer.proven_outputs()) for layer in self.layers)
         values = (values[i] for values, proven in found for i in proven if values)
         return frozenset(v for v in values if isinstance(v, Symbol))
@@ -210,7 +208,6 @@ class Network:
         return sum(self.file.size(t) for t in outputs[: outputs.index(tensor)])
 
     def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
-        """Return the values of a tensor, in its shape."""
         values = self.values(tensor)
         array = np.empty(len(values), object)
         array[:] = values
@@ -222,7 +219,6 @@ class Network:
         return [*self.file.outputs, *(state.assigned for state in self.states)]
 
     def needed(self) -> dict[int, set[int]]:
-        """Return, by layer, the outputs that the results depend on."""
         need: dict[int, set[int]] = {}
         for tensor in self.results:
             self._need(need, tensor, range(self.file.size(tensor)))

@@ -50,7 +50,6 @@ class OnnxOperator:
 
     @property
     def name(self) -> str:
-        """Name in ONNX."""
         return self.code
 
     @property
@@ -225,18 +224,15 @@ class OnnxFile:
         return self._shapes[self._names[tensor]]
 
     def size(self, tensor: int) -> int:
-        """Return the number of elements."""
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 
     def kind(self, tensor: int) -> ElementType:
-        """Bytes, or the bits of float32."""
         return _BYTE if tensor in self._scales else _REAL
 
     def constant(self, tensor: int) -> None:
         """Return None: constants are no tensors in these files."""
 
     def scale(self, tensor: int) -> Any:
-        """Return the scale of a quantised tensor, float32."""
         return np.float32(self._scales[tensor].scales[0])
 
     def zero_point(self, tensor: int) -> int:

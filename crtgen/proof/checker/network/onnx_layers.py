@@ -78,7 +78,6 @@ class RealInput(SumLayer, _Onnx):
         return np.where(k >= 0, k, -(1 << 31) - k)
 
     def function(self, channel: Channel, acc: Ints) -> Any:
-        """Return the function of float bits."""
         with np.errstate(over="ignore"):
             steps = np.rint(number_of(acc) / self.scale).astype(np.float64)
         return np.clip(steps + self.zero, self.type.low, self.type.high).astype(np.int64)
@@ -164,8 +163,6 @@ class _OnnxWeighted(_Scaled):
 
 
 class OnnxConvolution(_OnnxWeighted):
-    """Conv of images, also in groups."""
-
     def sums(self) -> Iterator[Summed]:
         self.only("dilations", "group", "kernel_shape", "pads", "strides", "auto_pad")
         weights, biases = self.read(1, 0)
@@ -196,8 +193,6 @@ class OnnxConvolution(_OnnxWeighted):
 
 
 class OnnxDense(_OnnxWeighted):
-    """Gemm with its weights, or MatMul."""
-
     def sums(self) -> Iterator[Summed]:
         self.only("alpha", "beta", "transA", "transB")
         plain = (self.attribute("alpha", 1.0), self.attribute("beta", 1.0), self.attribute("transA", 0))

@@ -90,7 +90,6 @@ class SoftmaxLayer(Layer):
         return result
 
     def row_of(self, symbols: frozenset[Symbol]) -> int | None:
-        """Return the row that has these symbols, and no other."""
         for row in range(self.size // self.depth):
             if frozenset(self.inputs[row * self.depth : (row + 1) * self.depth]) == symbols:
                 return row
@@ -117,7 +116,6 @@ class SoftmaxLayer(Layer):
         return np.where(difference >= self.least, np.clip(share, -128, 127), -128)
 
     def reference(self, x: Ints) -> Any:
-        """Return the reference of a row, for tests."""
         difference = x - x.max()
         scale, shift = self.scale_of(np.array([self.share(difference).sum()], np.int64))
         return self.output(difference, high_mul(self.power(difference), scale), shift)

@@ -40,7 +40,6 @@ class LinearForm(NamedTuple):
     divisor: int = 1
 
     def over(self, divisor: int) -> "LinearForm":
-        """Return the line divided by a positive number."""
         divisor *= self.divisor
         if self.constant % divisor or any(k % divisor for _, k in self.terms):
             return self._replace(divisor=divisor)
@@ -126,7 +125,6 @@ class RealLayer(Layer):
         raise NotImplementedError
 
     def find(self, line: LinearForm, key: Key, limits: Limits) -> Symbol | None:
-        """Return the symbol of the output that is this line within these limits."""
         if limits != self.limits or self.values is None:
             return None
         found = (self.values[i] for i in self.outputs.get(key, ()) if self.made[i].line() == line)
@@ -134,7 +132,6 @@ class RealLayer(Layer):
         return symbol if isinstance(symbol, Symbol) else None
 
     def activate(self, activation: int) -> None:
-        """Limits of TFLite's activation with this number."""
         if activation not in _LIMITS:
             raise Refusal("this activation is not followed")
         self.limits = _LIMITS[activation]
@@ -200,8 +197,6 @@ class _FullyConnected(RealLayer):
 
 
 class _Addition(RealLayer):
-    """ADD and SUB of two tensors."""
-
     def sums(self) -> Iterator[RealSum]:
         is_sum = self.operator.code == _B.ADD
         if self.operator.has_options:
@@ -228,8 +223,6 @@ class _Average(RealLayer):
 
 
 class _Mean(RealLayer):
-    """MEAN and SUM along some axes."""
-
     def sums(self) -> Iterator[RealSum]:
         rows = reduced(self)
         divisor = rows.shape[1] if self.operator.code == _B.MEAN else 1

@@ -73,11 +73,9 @@ class SumLayer(Layer):
         raise NotImplementedError
 
     def function(self, channel: Channel, acc: Ints) -> Any:
-        """Return the network's function of sums."""
         raise NotImplementedError
 
     def alike(self, one: Channel, other: Channel) -> bool:
-        """Return whether the functions of two channels are equal."""
         return one == other
 
     def _enter(self, result: list[Value], i: int, c: Channel, base: int, terms: dict[Symbol, int]) -> Value:
@@ -97,7 +95,6 @@ class SumLayer(Layer):
         return self.symbol(i, *self.ends(c), (c, base, factor, key))
 
     def ends(self, channel: Channel) -> tuple[int, int]:
-        """Return the least and the greatest output of a channel."""
         if channel not in self._ends:
             low, high = self.ranges[channel]
             tried = np.array((low, high)) if self.rises else np.arange(low, high + 1, dtype=np.int64)
@@ -137,7 +134,6 @@ def steps_of(function: Callable[[Ints], Any], low: int, high: int) -> Ints:
 
 
 def bounds_of(values: Iterable[Value]) -> tuple[Ints, Ints]:
-    """Return the least and the greatest value of each."""
     ends = [(v.low, v.high) if isinstance(v, Symbol) else (v, v) for v in values]
     low, high = np.array(ends, np.int64).reshape(-1, 2).T
     return low, high

@@ -118,8 +118,6 @@ class DepthwiseLayer(_Weighted):
 
 
 class TransposedConvolution(_Weighted):
-    """Each cell of the input is added to a window of the output."""
-
     def tensors(self) -> tuple[int, int, int]:
         _, w, x, *bias = self.operator.inputs
         return x, w, bias[0] if bias else -1

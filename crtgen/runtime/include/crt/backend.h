@@ -19,9 +19,9 @@
 struct crt_backend {
     /* Serves TVMBackendAllocWorkspace. */
     struct crt_pool workspace;
-    /* Serves TVMBackendGetFuncFromEnv; may be NULL. */
+    /* Serves TVMBackendGetFuncFromEnv; NULL if not needed. */
     const TVMModule *system_lib;
-    /* The text that was last given to TVMAPISetLastError, or NULL. */
+    /* The last text given to TVMAPISetLastError, or NULL. */
     const char *last_error;
 };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constants as Huffman codes of at most eight bits, or as indices of four bits into a table: what layers share whose
+ * Constants as Huffman codes of at most eight bits, or as four-bit indices into a table: shared by all layers whose
  * weights are decoded before they are used.
  *
- * crtgen/compiler/kernels/engine/huffman.py writes the codes and their tables, crtgen/compiler/kernels/portable/coded.py the indices.
+ * crtgen/compiler/kernels/engine/huffman.py writes the codes and their tables,
+ * crtgen/compiler/kernels/portable/coded.py the indices.
  */
 #ifndef CRT_CODED_H
 #define CRT_CODED_H
@@ -16,9 +17,9 @@
 #define CRT_CODED_PART static inline __attribute__((always_inline))
 
 /*
- * What is made for a call of a kernel: rows of `coded` numbers, an even count, with plain bytes before them, between two
- * of them, and behind the last one. If `borrows` is 1, numbers are pairs of b and a, and halfwords 256 * a + b are made
- * of them; it is 0 else.
+ * Layout of the decoded constants for one call of a kernel: rows of `coded` values (an even count), with plain bytes
+ * before the rows, between two rows, and after the last one. If `borrows` is 1, values are pairs of b and a, from
+ * which halfwords 256 a + b are made; otherwise it is 0.
  */
 struct crt_coded_rows {
     int32_t rows;
@@ -27,30 +28,30 @@ struct crt_coded_rows {
     int32_t between;
     int32_t last;
     uint32_t borrows;
-    int32_t tables; /* bytes of a row's two tables of indices, each for every other number; 0: one table is for all */
+    int32_t tables; /* bytes of a row's two tables, of the even and the odd values; 0: one table for all */
 };
 
 /*
- * Where codes are read. An entry of the table is a byte and the length of its code, from bit 8 on; bit 15 says that the
- * byte follows the code. `shift` leaves the bits of the longest code.
+ * State of a reader of codes. A table entry has a byte in its low half and the length of the byte's code from bit 8
+ * on; bit 15 says that the byte follows the code. `shift` leaves the bits of the longest code.
  */
 struct crt_codes {
-    const uint8_t *plain; /* what lies around the numbers */
-    const uint16_t *next; /* halfwords that are still to come, the first code in the highest bits */
+    const uint8_t *plain; /* the plain bytes */
+    const uint16_t *next; /* halfwords still to read; the first code is in the highest bits */
     const uint16_t *table;
     uint32_t shift;
-    uint32_t bits; /* those that were read, the next one highest */
-    int32_t left;  /* how many these are */
+    uint32_t bits; /* bits that were read; the next code is at the top */
+    int32_t left;  /* the number of these bits */
 };
 
-/* Where indices are read, the lower four bits of a byte first. */
+/* State of a reader of indices. The lower four bits of a byte come first. */
 struct crt_indices {
     const uint8_t *plain;
     const uint8_t *next;
     const uint8_t *table;
 };
 
-/* The next number. */
+/* Read the next value. */
 CRT_CODED_PART uint32_t crt_next_number(struct crt_codes *codes)
 {
     if (codes->left < 16) {
@@ -70,7 +71,7 @@ CRT_CODED_PART uint32_t crt_next_number(struct crt_codes *codes)
     return entry & 255u;
 }
 
-/* So many plain bytes; returns where the next number goes. */
+/* Copy plain bytes; return the position of the next value. */
 CRT_CODED_PART uint8_t *crt_coded_plain(uint8_t *to, const uint8_t **from, int32_t count)
 {
     crt_copy(to, *from, (size_t)count);
@@ -78,7 +79,7 @@ CRT_CODED_PART uint8_t *crt_coded_plain(uint8_t *to, const uint8_t **from, int32
     return to + count;
 }
 
-/* What a call reads, of codes. */
+/* Decode the constants of a call from codes. */
 CRT_CODED void crt_decode(struct crt_codes *from, const struct crt_coded_rows *k, uint8_t *to)
 {
     struct crt_codes codes = *from;
@@ -94,7 +95,7 @@ CRT_CODED void crt_decode(struct crt_codes *from, const struct crt_coded_rows *k
     *from = codes;
 }
 
-/* The same of indices. */
+/* Decode the constants of a call from indices. */
 CRT_CODED void crt_look_up(struct crt_indices *from, const struct crt_coded_rows *k, uint8_t *to)
 {
     struct crt_indices indices = *from;

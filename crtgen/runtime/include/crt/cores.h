@@ -6,13 +6,16 @@
 #ifndef CRT_CORES_H
 #define CRT_CORES_H
 
-/* Both, at the same time; returns when both are done. */
+/* Compute both halves at the same time; returns when both are done. */
 void crt_both(void (*first)(const void *call), void (*second)(const void *call), const void *call);
 
-/* On the second core, for ever: waits for halves, and computes them. The two cores have to see the same memory. */
+/*
+ * Call this on the second core: it waits for halves, computes them, and never returns. Both cores must see the same
+ * memory.
+ */
 void crt_worker(void);
 
-/* 1 once the second core is in crt_worker, else 0. */
+/* 1 once the second core is in crt_worker, otherwise 0. */
 int crt_second_waits(void);
 
 #endif

@@ -12,9 +12,9 @@
 #include <string.h>
 
 /*
- * A layer's numbers. What begins at window_rows describes rows of the image with padding around them, in scratch;
- * without padding window_rows is 0. Where inputs fill no word, pairs of their offsets follow, -1 for none. Without
- * either, the table ends at window_rows.
+ * Constants of a layer. Those from window_rows on describe rows of the image with padding around them, in scratch;
+ * without padding window_rows is 0. If inputs do not fill words, pairs of their offsets follow, with -1 for none.
+ * Without either, the table ends at window_rows.
  */
 struct crt_dsp_conv_table {
     int32_t column_bytes;
@@ -55,8 +55,8 @@ struct crt_dsp_conv_job {
 };
 
 /*
- * The functions in assembly: three packed pixels times the pairs of channels up to the job's end, the whole words of
- * three windows, and bytes. Inputs and outputs have `size` bytes.
+ * Functions in assembly: multiply three packed pixels with the pairs of channels up to the job's end, copy the whole
+ * words of three windows, and copy bytes. Inputs and outputs have `size` bytes.
  */
 struct crt_dsp_conv_parts {
     void (*group)(const uint32_t *weights, int8_t *y, const uint32_t *columns, const void *job);
@@ -65,7 +65,7 @@ struct crt_dsp_conv_parts {
     int32_t size;
 };
 
-/* Brings the window's rows from `kept` on into scratch; row 0 is row `first` of the image. */
+/* Bring the window's rows from `kept` on into scratch; row 0 is row `first` of the image. */
 static inline void crt_dsp_conv_load(const struct crt_dsp_conv_parts *parts, const struct crt_dsp_conv_table *t,
     int8_t *rows, const int8_t *x, int32_t first, int32_t kept)
 {
@@ -80,13 +80,13 @@ static inline void crt_dsp_conv_load(const struct crt_dsp_conv_parts *parts, con
     }
 }
 
-/* An input in the low half of a word. */
+/* Return an input as the low half of a word. */
 static inline uint32_t crt_dsp_conv_input(const int8_t *p, int32_t size)
 {
     return (uint32_t)(int32_t)((size == 1) ? *p : *(const int16_t *)(const void *)p);
 }
 
-/* Packs the windows that begin at p[0], p[1] and p[2]. */
+/* Pack the windows that begin at p[0], p[1] and p[2]. */
 static inline void crt_dsp_conv_pack(const struct crt_dsp_conv_parts *parts, const struct crt_dsp_conv_table *t,
     const int8_t *const p[3], uint32_t *to)
 {
@@ -104,7 +104,10 @@ static inline void crt_dsp_conv_pack(const struct crt_dsp_conv_parts *parts, con
     }
 }
 
-/* The outputs of three packed pixels; with an odd number of channels the last pair overlaps the one before. */
+/*
+ * Compute the outputs of three packed pixels; if the number of channels is odd, the last pair overlaps with the
+ * previous one.
+ */
 static inline void crt_dsp_conv_group(const struct crt_dsp_conv_parts *parts, const struct crt_dsp_conv_table *t,
     const uint32_t *weights, const uint32_t *columns, int8_t *y)
 {
@@ -117,14 +120,14 @@ static inline void crt_dsp_conv_group(const struct crt_dsp_conv_parts *parts, co
     }
 }
 
-/* One image. Returns where its outputs end. */
+/* Compute one image. Returns the end of its outputs. */
 static inline int8_t *crt_dsp_conv_image(const struct crt_dsp_conv_parts *parts, const struct crt_dsp_conv_table *t,
     const int8_t *x, int8_t *y, const uint32_t *weights, uint8_t *scratch)
 {
     uint32_t *columns = (uint32_t *)(void *)scratch;
     int8_t *rows = (int8_t *)scratch + t->column_bytes;
     const int8_t *next = x;
-    int8_t *spare = rows; /* outputs of a group that is not full */
+    int8_t *spare = rows; /* outputs of an incomplete group */
     int32_t first = 0;
     int32_t left = t->width;
     int32_t passed = 0;
@@ -132,7 +135,7 @@ static inline int8_t *crt_dsp_conv_image(const struct crt_dsp_conv_parts *parts,
         next = rows;
         spare += t->window_rows * t->window_pitch;
         first = t->window_first;
-        /* By words, as memset of a small libc is not. */
+        /* By words: memset of a small libc goes by bytes. */
         const uint32_t padding = 0x01010101u * (uint8_t)t->zero_point;
         uint32_t *word = (uint32_t *)(void *)rows;
         for (int32_t bytes = t->window_rows * t->window_pitch; bytes != 0; bytes -= 4) {
@@ -173,7 +176,7 @@ static inline int8_t *crt_dsp_conv_image(const struct crt_dsp_conv_parts *parts,
     return y;
 }
 
-/* All images; scratch has the columns, the window's rows and three pixels of outputs. */
+/* Compute all images; scratch holds the columns, the window's rows and the outputs of three pixels. */
 static inline void crt_dsp_conv(const struct crt_dsp_conv_parts *parts, const int8_t *x, int8_t *y,
     const uint32_t *weights, const int32_t *table, uint8_t *scratch)
 {

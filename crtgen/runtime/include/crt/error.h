@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What functions of the runtime return: 0 or more is success, a negative value is one of these.
- */
+/* Return values of the runtime's functions: 0 or more is success, a negative value is one of these errors. */
 #ifndef CRT_ERROR_H
 #define CRT_ERROR_H
 
@@ -9,11 +7,11 @@ enum crt_error {
     CRT_OK = 0,
     CRT_ERR_ARGUMENT = -1, /* an argument is missing, of the wrong type or out of range */
     CRT_ERR_NAME = -2,     /* nothing has that name or index */
-    CRT_ERR_ADDRESS = -3,  /* memory that was neither handed out nor published */
+    CRT_ERR_ADDRESS = -3,  /* memory that was neither allocated nor published */
     CRT_ERR_MEMORY = -4,   /* the pool is full */
-    CRT_ERR_FORMAT = -5,   /* bytes that do not follow the format */
+    CRT_ERR_FORMAT = -5,   /* bytes that violate the format */
     CRT_ERR_STATE = -6,    /* not now */
-    CRT_ERR_CALL = -7,     /* a called function failed */
+    CRT_ERR_CALL = -7,     /* a function that was called failed */
 };
 
 #endif

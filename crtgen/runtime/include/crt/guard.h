@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guards of an arena: bytes on either side of it that only a fault of the model's code changes. Models have
- * them if they are compiled with CRT_ARENA_GUARD, as those of server images are.
+ * Guards of an arena: bytes before and after it that only a fault in the model's code changes. Models have them if
+ * they are compiled with CRT_ARENA_GUARD, as for server images.
  */
 #ifndef CRT_GUARD_H
 #define CRT_GUARD_H
@@ -24,7 +24,7 @@ static inline void crt_guard_set(const struct crt_model *model)
     }
 }
 
-/* A byte of the model's guards that is not as it was set; NULL if there is none, as in a model without guards. */
+/* Return a byte of the model's guards that was changed, or NULL if there is none, as in a model without guards. */
 static inline const uint8_t *crt_guard_damage(const struct crt_model *model)
 {
     if ((model->flags & CRT_MODEL_HAS_GUARD) != 0) {

@@ -90,26 +90,26 @@ static inline int32_t crt_scale(int32_t x, int32_t multiplier, int32_t shift)
     return crt_round_shift(crt_high_mul(x, multiplier), -shift);
 }
 
-/* x as the nearest whole number, halves to even ones; |x| < 2^22. What is added leaves no place for a fraction. */
+/* x as the nearest integer, halves to even; |x| < 2^22. The sum with the constant has no room for a fraction. */
 static inline int32_t crt_evenf(float x)
 {
     const float moved = x + 12582912.0f;
     return (int32_t)(moved - 12582912.0f);
 }
 
-/* whole + fraction / 2^32 as the nearest whole number, halves to even ones. fraction is even. */
+/* whole + fraction / 2^32 as the nearest integer, halves to even. fraction is even. */
 static inline uint32_t crt_half_even(uint32_t whole, uint32_t fraction)
 {
     return whole + (((fraction + (whole & 1U)) > 0x80000000U) ? 1U : 0U);
 }
 
 /*
- * The float32 product of x and multiplier / 2^right as the nearest whole number, halves to even ones.
+ * The float32 product of x and multiplier / 2^right as the nearest integer, halves to even. multiplier has 24 bits,
+ * or is 0; right is 1 to 60. Results beyond 2^20 are only approximate.
  *
- * multiplier has 24 bits, or is 0; right is 1 to 60. Results beyond 2^20 come near to it only.
- *
- * Without an FPU the roundings of float32 are spelled out: x to 24 bits, the product of 48 bits to 24, and what is
- * shifted out. The product is two numbers of 24 bits, high and low; high has as many bits as are dropped.
+ * Without an FPU the roundings of float32 are spelled out: x to 24 bits, the product of 48 bits to 24, and the bits
+ * that are shifted out. The product is kept as two values of 24 bits, high and low; high has as many bits as are
+ * dropped.
  */
 static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t right)
 {
@@ -153,7 +153,7 @@ static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t righ
 #endif
 }
 
-/* a * b + c, rounded once; a is a small whole number: double holds the product. */
+/* a b + c, rounded once; a is a small integer, so a double holds the product. */
 static inline float crt_fmaf(float a, float b, float c)
 {
 #ifdef __ARM_FEATURE_FMA
@@ -169,7 +169,7 @@ static inline int32_t crt_scale_wide(int64_t x, int32_t multiplier, int32_t righ
     return (int32_t)(((x * multiplier) + (INT64_C(1) << (right - 1))) >> right);
 }
 
-/* x within low .. high, which are constant values of int8_t. */
+/* x limited to low .. high, which are constant values of int8_t. */
 static inline int8_t crt_int8(int32_t x, int32_t low, int32_t high)
 {
 #ifdef __ARM_FEATURE_SAT
@@ -199,7 +199,7 @@ static inline uint8_t crt_uint8(int32_t x, int32_t low, int32_t high)
     return (uint8_t)((x > high) ? high : x);
 }
 
-/* The number of four bits at a place, two in a byte, the first one in the low half. */
+/* A four-bit value: two are in a byte, the first one in the low half. */
 static inline int32_t crt_int4(const int8_t *numbers, int32_t at)
 {
     return crt_shift_left(numbers[at / 2], (at % 2 != 0) ? 24 : 28) >> 28;
@@ -221,7 +221,7 @@ static inline int32_t crt_mul32(int32_t a, int32_t b)
     return (int32_t)((uint32_t)a * (uint32_t)b);
 }
 
-/* a / b, cut towards zero; 0 where b is. */
+/* a / b, truncated towards zero; 0 if b is 0. */
 static inline int32_t crt_div32(int32_t a, int32_t b)
 {
     if (b == -1) {
@@ -254,7 +254,7 @@ static inline int32_t crt_max(int32_t a, int32_t b)
     return (a > b) ? a : b;
 }
 
-/* i within 0 .. most. */
+/* i limited to 0 .. most. */
 static inline int32_t crt_index(int64_t i, int32_t most)
 {
     return (i < 0) ? 0 : ((i > most) ? most : (int32_t)i);
@@ -270,7 +270,7 @@ static inline float crt_maxf(float a, float b)
     return (a > b) ? a : b;
 }
 
-/* A word from anywhere to anywhere; where words have to be aligned, both places are. */
+/* Copy a word to any address from any address; on cores that need alignment both are aligned. */
 static inline void crt_copy_word(uint8_t *to, const uint8_t *from)
 {
     uint32_t word;
@@ -312,8 +312,8 @@ static inline uint32_t crt_minimum4(uint32_t a, uint32_t b)
 #endif
 
 /*
- * Copies n bytes, by words where it may: shorter and faster than a small libc's. The places do not overlap, or
- * the first one begins at least a word below the other.
+ * Copy n bytes, by words if possible: shorter and faster than memcpy of a small libc. The areas do not overlap, or
+ * the destination begins at least a word below the source.
  */
 static inline void crt_copy(void *to, const void *from, size_t n)
 {
@@ -354,7 +354,7 @@ static inline void crt_copy(void *to, const void *from, size_t n)
     }
 }
 
-/* Copies n bytes; n and both places are multiples of 4, and the places do not overlap. */
+/* Copy n bytes; n and both addresses are multiples of 4, and the areas do not overlap. */
 static inline void crt_copy_words(void *to, const void *from, size_t n)
 {
     uint8_t *y = __builtin_assume_aligned(to, 4);
@@ -371,7 +371,7 @@ static inline void crt_copy_words(void *to, const void *from, size_t n)
     }
 }
 
-/* Sets n bytes, by words where it may. */
+/* Set n bytes, by words if possible. */
 static inline void crt_fill(void *to, uint8_t value, size_t n)
 {
     uint8_t *y = to;
@@ -438,7 +438,7 @@ static inline float crt_tanhf(float x)
     return ((p * z) * x) + x;
 }
 
-/* e^x - 1 for x <= 0, without losing what is small. */
+/* e^x - 1 for x <= 0, without cancellation for small x. */
 static inline float crt_expm1f(float x)
 {
     if (x < -0.35f) {
@@ -451,7 +451,7 @@ static inline float crt_expm1f(float x)
     return ((p * x) * x) + x;
 }
 
-/* What the error function lacks to 1, for x >= 1: e^-x^2 * q(1 / (1 + x / 2)) of degree 6. */
+/* 1 minus the error function, for x >= 1: e^-x^2 q(1 / (1 + x / 2)) of degree 6. */
 static inline float crt_erfc_above(float x)
 {
     float t = 1.0f / (1.0f + (0.5f * x));
@@ -482,7 +482,7 @@ static inline float crt_erff(float x)
     return (x < 0.0f) ? -y : y;
 }
 
-/* x / 2 * (1 + erf(x / sqrt(2))), without the difference of nearly equal numbers where x is negative. */
+/* x / 2 (1 + erf(x / sqrt(2))), without a difference of nearly equal values for negative x. */
 static inline float crt_geluf(float x)
 {
     float u = x * 0.707106781f;
@@ -493,7 +493,7 @@ static inline float crt_geluf(float x)
     return half * (1.0f + crt_erff(u));
 }
 
-/* The angle whose tangent is x, within 4 ulp: brought to |u| <= tan(pi / 8), then u * p(u^2) of degree 4. */
+/* The angle whose tangent is x, within 4 ulp: reduced to |u| <= tan(pi / 8), then u p(u^2) of degree 4. */
 static inline float crt_atanf(float x)
 {
     float magnitude = (x < 0.0f) ? -x : x;
@@ -559,7 +559,7 @@ static inline float crt_logf(float x)
 }
 
 #if defined(__ARM_FP) && ((__ARM_FP & 4) != 0)
-/* The square root, rounded to the nearest, by the FPU; not a number below 0. */
+/* The square root, rounded to the nearest, by the FPU; NaN below 0. */
 static inline float crt_sqrtf(float x)
 {
     float y;
@@ -567,7 +567,7 @@ static inline float crt_sqrtf(float x)
     return y;
 }
 #else
-/* The nearest to the square root of the normal number x, of the numbers around root, which is within 1 ulp. */
+/* The nearest float to the square root of the normal x, among the neighbours of root, which is within 1 ulp. */
 static inline float crt_nearest_root(float x, float root)
 {
     const int32_t exponent = (int32_t)(crt_bits(x) >> 23) - 127;
@@ -588,7 +588,7 @@ static inline float crt_nearest_root(float x, float root)
     return crt_of_bits(((uint32_t)half << 23) + (q - 0x800000u));
 }
 
-/* The square root, rounded to the nearest: three Newton steps for 1 / sqrt(x), and the rest; not a number below 0. */
+/* The square root, rounded to the nearest: three Newton steps for 1 / sqrt(x), and the remainder; NaN below 0. */
 static inline float crt_sqrtf(float x)
 {
     if (!(x > 0.0f) || crt_bits(x) >= 0x7f800000u) {
@@ -609,10 +609,8 @@ static inline float crt_sqrtf(float x)
 #endif
 
 /*
- * An angle as a quarter turn, 0 to 3, and the rest within -pi/4 to pi/4, for any finite x.
- *
- * x * 2/pi, of which whole multiples of 4 are left out: the significand of x times those 96 bits of 2/pi that
- * come to less than 4.
+ * An angle as a quarter turn, 0 to 3, and the rest within -pi/4 to pi/4, for any finite x. It is x 2/pi modulo 4: the
+ * significand of x times those 96 bits of 2/pi that contribute less than 4.
  */
 static inline int32_t crt_quarter(float x, float *rest)
 {
@@ -642,7 +640,7 @@ static inline int32_t crt_quarter(float x, float *rest)
     return (int32_t)(((x < 0.0f) ? (0u - quarter) : quarter) & 3u);
 }
 
-/* The sine of x + turns quarter turns, to 1e-7; not a number for infinite x. */
+/* The sine of x + turns quarter turns, to 1e-7; NaN for infinite x. */
 static inline float crt_turnedf(float x, int32_t turns)
 {
     float r;
@@ -675,7 +673,7 @@ static inline float crt_cosf(float x)
     return crt_turnedf(x, 1);
 }
 
-/* The greatest whole number that is not above x, and the least that is not below. */
+/* The greatest integer that is not above x, and the least that is not below. */
 static inline float crt_floorf(float x)
 {
     if (!((x > -8388608.0f) && (x < 8388608.0f))) {
@@ -690,7 +688,7 @@ static inline float crt_ceilf(float x)
     return -crt_floorf(-x);
 }
 
-/* The nearest whole number, halves to the even one, as a sum without a fraction is rounded. */
+/* The nearest integer, halves to even, as a sum without a fraction is rounded. */
 static inline float crt_rintf(float x)
 {
     if (!((x > -8388608.0f) && (x < 8388608.0f))) {
@@ -701,9 +699,8 @@ static inline float crt_rintf(float x)
 }
 
 /*
- * x without the last digits of its significand, rounded to nearest, halves to even ones; 1 <= dropped <= 22.
- *
- * Numbers below the one of these bits have the spacing of those above: 0 if there is no such number.
+ * x without the last bits of its significand, rounded to nearest, halves to even; 1 <= dropped <= 22. Values below
+ * the value of these bits have the spacing of those above: 0 if there is no such value.
  */
 static inline float crt_narrowf(float x, int32_t dropped, uint32_t first)
 {
@@ -720,7 +717,7 @@ static inline float crt_narrowf(float x, int32_t dropped, uint32_t first)
     return crt_of_bits(((rounded >> dropped) << dropped) | sign);
 }
 
-/* The nearest number that a float16 holds, halves to even ones; infinite beyond. FPUs that have FMA have it, too. */
+/* The nearest value of float16, halves to even; infinite beyond. FPUs with FMA convert, too. */
 static inline float crt_halff(float x)
 {
 #if defined(__thumb2__) && defined(__ARM_FEATURE_FMA)
@@ -734,7 +731,7 @@ static inline float crt_halff(float x)
 #endif
 }
 
-/* x cut towards zero; saturating, 0 if it is not a number. */
+/* x truncated towards zero; saturating, 0 for NaN. */
 static inline int32_t crt_int32f(float x)
 {
     if (x >= 2147483648.0f) {
@@ -743,7 +740,7 @@ static inline int32_t crt_int32f(float x)
     return (x > -2147483648.0f) ? (int32_t)x : ((x < 0.0f) ? INT32_MIN : 0);
 }
 
-/* The same of numbers that an int64_t holds. */
+/* The same, limited to int64_t. */
 static inline int64_t crt_int64f(float x)
 {
     if (x >= 9223372036854775808.0f) {
@@ -752,7 +749,7 @@ static inline int64_t crt_int64f(float x)
     return (x > -9223372036854775808.0f) ? (int64_t)x : ((x < 0.0f) ? (int64_t)-9223372036854775808.0f : 0);
 }
 
-/* The same of numbers that only an uint32_t holds, too; negative ones wrap. */
+/* The same, limited to uint32_t; negative values wrap. */
 static inline uint32_t crt_uint32f(float x)
 {
     if (x >= 4294967296.0f) {
@@ -761,7 +758,7 @@ static inline uint32_t crt_uint32f(float x)
     return (x >= 2147483648.0f) ? (uint32_t)x : (uint32_t)crt_int32f(x);
 }
 
-/* The nearest whole number, halves away from zero; saturating. */
+/* The nearest integer, halves away from zero; saturating. */
 static inline int32_t crt_nearest(float x)
 {
     const int32_t cut = crt_int32f(x);
@@ -769,7 +766,7 @@ static inline int32_t crt_nearest(float x)
     return cut + ((rest >= 0.5f) ? 1 : 0) - ((rest <= -0.5f) ? 1 : 0);
 }
 
-/* What remains of a after whole multiples of b, exactly: it has the sign of a. Not a number where b is 0. */
+/* The remainder of a / b, exactly, with the sign of a. NaN if b is 0. */
 static inline float crt_fmodf(float a, float b)
 {
     const uint32_t sign = crt_bits(a) & 0x80000000u;
@@ -781,7 +778,7 @@ static inline float crt_fmodf(float a, float b)
     if (x < y) {
         return a;
     }
-    /* Significands and exponents; those of the smallest numbers have the exponent 1. */
+    /* Significands and exponents; subnormal values have the exponent 1. */
     int32_t steps = (int32_t)((x >> 23) + ((x >> 23) == 0)) - (int32_t)((y >> 23) + ((y >> 23) == 0));
     const uint32_t exponent = (y >> 23) + ((y >> 23) == 0);
     x = (x & 0x007fffffu) | ((x >= 0x00800000u) ? 0x00800000u : 0u);
@@ -836,7 +833,7 @@ static inline float crt_log2_parts(float x, float *left)
     return head;
 }
 
-/* x^y within 2 ulp, as C's pow: 2^(y * log2 x), with more bits than a float has until the exponent is taken off. */
+/* x^y within 2 ulp, like C's pow: 2^(y log2 x), with more bits than a float has until the exponent is split off. */
 static inline float crt_powf(float x, float y)
 {
     const bool odd = ((crt_floorf(y * 0.5f) * 2.0f) != y) && (crt_floorf(y) == y);
@@ -869,7 +866,7 @@ static inline float crt_powf(float x, float y)
     return sign * near * crt_pow2f(half) * crt_pow2f(n - half);
 }
 
-/* The remainder that has the sign of b. */
+/* The remainder with the sign of b. */
 static inline float crt_floor_modf(float a, float b)
 {
     const float rest = crt_fmodf(a, b);
@@ -964,7 +961,7 @@ static inline int32_t crt_add_bytes(uint32_t bytes, int32_t sum)
 #endif
 }
 
-/* How many bits of so many words differ; without x, how many of y are set. */
+/* The number of bits that differ between two arrays of words; without x, the number of bits that are set in y. */
 static inline int32_t crt_unlike_bits(const int32_t *x, const int32_t *y, int32_t words)
 {
     int32_t sum = 0;
@@ -975,14 +972,14 @@ static inline int32_t crt_unlike_bits(const int32_t *x, const int32_t *y, int32_
     return sum;
 }
 
-/* Between two of the 513 places of a table, which are 128 apart; x of int16. */
+/* Interpolate between two of the 513 entries of a table, which are 128 apart; x is int16. */
 static inline int16_t crt_lookup16(const int16_t *table, int32_t x)
 {
     const int16_t *place = table + 256 + (x >> 7);
     return (int16_t)(place[0] + ((((place[1] - place[0]) * (x & 127)) + 64) >> 7));
 }
 
-/* 1 / sum as a fraction of 15 bits, by the table of shares, and the bits to the right that its products need. */
+/* 1 / sum as a fraction of 15 bits, by a table, and the right shift of its products. */
 static inline int32_t crt_share16(int32_t sum, const int16_t *shares, int32_t *shift)
 {
     const int32_t zeros = __builtin_clz((uint32_t)sum);
@@ -992,9 +989,8 @@ static inline int32_t crt_share16(int32_t sum, const int16_t *shares, int32_t *s
 }
 
 /*
- * 1 / sqrt(x) as a multiplier, times 2^(shift - 31), as TFLite's fixed point has it; an x of 0 counts as 1.
- *
- * Five Newton steps from 1 on, in numbers of 3 integer bits.
+ * 1 / sqrt(x) as a multiplier, times 2^(shift - 31), as in TFLite's fixed point; an x of 0 counts as 1. Five Newton
+ * steps from 1 on, with 3 integer bits.
  */
 static inline int32_t crt_inverse_sqrt(int32_t x, int32_t *shift)
 {
@@ -1082,7 +1078,7 @@ static inline int16_t crt_tanh16(int32_t x, int32_t multiplier, int32_t shift, c
     return (int16_t)((y + 128) >> 8);
 }
 
-/* The nearest integer, halves away from zero; |x| < 2048. What is cut off below 2^-20 decides nothing. */
+/* The nearest integer, halves away from zero; |x| < 2048. Bits below 2^-20 do not matter. */
 static inline int32_t crt_roundf(float x)
 {
     return crt_round_shift((int32_t)(x * 1048576.0f), 20);

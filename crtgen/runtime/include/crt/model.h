@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a generated model tells the runtime about itself. Everything here is const: it costs no RAM.
- */
+/* Description of a generated model for the runtime. Everything here is const: it costs no RAM. */
 #ifndef CRT_MODEL_H
 #define CRT_MODEL_H
 
@@ -20,7 +18,7 @@ struct crt_tensor {
     DLDataType dtype;
 };
 
-/* A run may overwrite the inputs: they have to be set again before the next one. */
+/* A run may overwrite the inputs: set them again before the next one. */
 #define CRT_MODEL_CONSUMES_INPUTS 1u
 /* The arena lies between guards; crt/guard.h. */
 #define CRT_MODEL_HAS_GUARD 2u
@@ -38,7 +36,7 @@ struct crt_model {
     const char *name;
     /* One inference from the inputs' places to the outputs' places; 0, or an error. */
     int32_t (*run)(void);
-    /* Sets what lives from run to run to what it is before the first one. NULL: nothing does. */
+    /* Set the states to their initial values; NULL without states. */
     void (*reset)(void);
     const struct crt_tensor *inputs;
     const struct crt_tensor *outputs;
@@ -46,10 +44,13 @@ struct crt_model {
     uint16_t num_outputs;
     uint16_t num_layers;
     uint16_t flags;
-    /* Where inputs and outputs lie: models with the same arena spoil each other's. NULL: nobody else's. */
+    /*
+     * The arena of the inputs and outputs: a run of a model overwrites those of other models in the same arena. NULL:
+     * no model shares it.
+     */
     void *arena;
-    uint32_t arena_size; /* without its guards */
-    const struct crt_recorder *recorder; /* crt/record.h; NULL: its runs are not kept */
+    uint32_t arena_size; /* size without the guards */
+    const struct crt_recorder *recorder; /* crt/record.h; NULL: runs are not recorded */
     const struct crt_drift_reference *drift; /* crt/drift.h; NULL: nothing is counted */
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any convolution with Helium: what layers share where size matters.
+ * Any convolution with Helium, for layers that share code to save flash. The windows of two pixels at a time are
+ * gathered into scratch, unless each is contiguous; then a function in assembly multiplies them with all weights.
  *
- * Windows of two pixels at a time are gathered into scratch, unless they lie in one stretch; then a function in
- * assembly multiplies them with all weights. crtgen/compiler/kernels/mve/shared.py decides the numbers of a layer.
+ * crtgen/compiler/kernels/mve/shared.py computes a layer's constants.
  */
 #ifndef CRT_MVE_CONV_H
 #define CRT_MVE_CONV_H
@@ -12,8 +12,9 @@
 #include <stdint.h>
 
 /*
- * A layer's numbers. `first` inputs of a window fill its first vector, `rounds` more follow. A window is `taps` rows
- * with `runs` stretches of `run_bytes`, `window_bytes` in all; in the image or, if ring_bytes is not 0, in a ring.
+ * Constants of a layer. The first vector of a window has `first` inputs, and `rounds` vectors follow. A window is
+ * `taps` rows with `runs` stretches of `run_bytes`, `window_bytes` in all. They are in the image, or in a ring if
+ * ring_bytes is not 0.
  */
 struct crt_mve_conv_table {
     int32_t outputs;
@@ -48,8 +49,8 @@ struct crt_mve_conv_table {
 };
 
 /*
- * Two pixels of a row: windows, where the outputs of the first begin, and how far behind those of the second are. A
- * pixel that has no neighbour is both.
+ * Two pixels of a row: their windows, the outputs of the first, and the distance to the outputs of the second. A
+ * pixel without a neighbour is both.
  */
 struct crt_mve_conv_pair {
     const int8_t *x[2];
@@ -57,7 +58,10 @@ struct crt_mve_conv_pair {
     int32_t apart;
 };
 
-/* The functions in assembly: a pair of pixels, bytes, what a row has of two windows, which returns their end. */
+/*
+ * Functions in assembly: compute a pair of pixels, copy bytes, and copy a row of two windows, which returns their
+ * end.
+ */
 struct crt_mve_conv_parts {
     void (*pair)(const uint32_t *weights, const void *pair, const int32_t *table);
     void (*copy)(void *to, const void *from, uint32_t bytes);
@@ -65,7 +69,7 @@ struct crt_mve_conv_parts {
     int8_t *(*runs)(int8_t *to, const int8_t *from, int32_t apart, const int32_t *table);
 };
 
-/* A walk over the pairs of an image, whose rows before `loaded` are in the ring. */
+/* A walk over the pairs of an image; rows before `loaded` are in the ring. */
 struct crt_mve_conv_walk {
     struct crt_mve_conv_pair pair;
     const struct crt_mve_conv_table *table;
@@ -74,7 +78,7 @@ struct crt_mve_conv_walk {
     int32_t line, column, loaded;
 };
 
-/* Finds the windows of two pixels of the current row, which begin so many bytes from each other. */
+/* Find the windows of two pixels of the current row, whose distance in bytes is given. */
 static inline void crt_mve_conv_windows(const struct crt_mve_conv_parts *parts, struct crt_mve_conv_walk *p,
     int32_t apart)
 {
@@ -99,7 +103,7 @@ static inline void crt_mve_conv_windows(const struct crt_mve_conv_parts *parts, 
     }
 }
 
-/* Brings the rows into the ring that the current row of outputs needs. */
+/* Bring the rows into the ring that the current row of outputs needs. */
 static inline void crt_mve_conv_load(const struct crt_mve_conv_parts *parts, struct crt_mve_conv_walk *p)
 {
     const struct crt_mve_conv_table *t = p->table;
@@ -114,7 +118,7 @@ static inline void crt_mve_conv_load(const struct crt_mve_conv_parts *parts, str
     }
 }
 
-/* The next pair of the image; NULL if there is none. */
+/* Go to the next pair of the image; NULL if there is none. */
 static inline const struct crt_mve_conv_pair *crt_mve_conv_next(const struct crt_mve_conv_parts *parts,
     struct crt_mve_conv_walk *p)
 {
@@ -138,7 +142,7 @@ static inline const struct crt_mve_conv_pair *crt_mve_conv_next(const struct crt
     return &p->pair;
 }
 
-/* All images; scratch has two windows, if they are gathered, and the ring. */
+/* Compute all images; scratch holds the ring, and two windows if they are gathered. */
 static inline void crt_mve_conv(const struct crt_mve_conv_parts *parts, const int8_t *x, int8_t *y,
     const uint32_t *weights, const int32_t *table, uint8_t *scratch)
 {

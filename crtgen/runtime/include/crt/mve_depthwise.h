@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any depthwise convolution of at most 4x4 with Helium: what layers share where size matters.
+ * Any depthwise convolution of at most 4x4 with Helium, for layers that share code to save flash. Four rows of the
+ * image at a time are interleaved in scratch; a function in assembly computes a strip of outputs from them.
  *
- * Four rows of the image at a time lie in scratch, interleaved; a function in assembly makes a strip of outputs of
- * them. crtgen/compiler/kernels/mve/shared_depthwise.py decides the numbers of a layer.
+ * crtgen/compiler/kernels/mve/shared_depthwise.py computes a layer's constants.
  */
 #ifndef CRT_MVE_DEPTHWISE_H
 #define CRT_MVE_DEPTHWISE_H
@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 /*
- * A layer's numbers. `column` bytes lie between two columns of a window, `patch` between two patches. Of a patch's 16
- * weights `taps` are where they are among the `weights` bytes of a channel, -1 if there is none; `places` are where
- * eight outputs go, `advance` how far it is to the next eight. A strip of `lines` rows of outputs has `outputs` of each
- * channel and takes `rows` rows. In scratch they have `plane` bytes, and the image begins at `left`; `seen` bytes of a
- * row of it are read, 16 every `step` bytes. The layer has `parts` times `channels` channels.
+ * Constants of a layer. `column` is the distance in bytes of two columns of a window, `patch` that of two patches.
+ * `taps` are the positions of a patch's 16 weights among the `weights` bytes of a channel, -1 for none; `places` are
+ * the positions of eight outputs, `advance` the distance to the next eight. A strip of `lines` rows of outputs has
+ * `outputs` of each channel and takes `rows` rows. In scratch a row has `plane` bytes, and the image begins at
+ * `left`; `seen` bytes of a row of it are read, 16 every `step` bytes. The layer has `parts` times `channels`
+ * channels.
  */
 struct crt_mve_depthwise_table {
     int32_t channels;
@@ -49,8 +50,8 @@ struct crt_mve_depthwise_table {
 };
 
 /*
- * Where the channels of a strip are: rows in scratch, outputs, constants; row 0 of a window is at bit `turned` of a
- * word in scratch.
+ * The channels of a strip: rows in scratch, outputs, constants. Row 0 of a window is at bit `turned` of a word in
+ * scratch.
  */
 struct crt_mve_depthwise_strip {
     int8_t *patches;
@@ -61,8 +62,8 @@ struct crt_mve_depthwise_strip {
 };
 
 /*
- * The functions in assembly: a strip, bytes, and a row of the image that goes to one byte of each word. Outside of the
- * image padding is read, `step` 0 bytes on each time.
+ * Functions in assembly: compute a strip, fill bytes, and insert a row of the image into one byte of each word.
+ * Outside of the image padding is read, with a `step` of 0.
  */
 struct crt_mve_depthwise_parts {
     void (*strip)(const void *strip);
@@ -70,7 +71,10 @@ struct crt_mve_depthwise_parts {
     void (*insert)(int8_t *to, const int8_t *from, int32_t step, int32_t count);
 };
 
-/* A walk over channels of an image: outputs from row `line` on are to be made, rows before `ready` have been read. */
+/*
+ * A walk over channels of an image: outputs from row `line` on are still to compute, rows before `ready` have been
+ * read.
+ */
 struct crt_mve_depthwise_walk {
     struct crt_mve_depthwise_strip strip;
     const int8_t *x;
@@ -78,7 +82,7 @@ struct crt_mve_depthwise_walk {
     int32_t line, ready;
 };
 
-/* Brings the rows of the next strip into scratch, each to its number modulo 4; NULL if there is none. */
+/* Bring the rows of the next strip into scratch, each to its number modulo 4; NULL if there is none. */
 static inline const struct crt_mve_depthwise_strip *crt_mve_depthwise_next(
     const struct crt_mve_depthwise_parts *parts, struct crt_mve_depthwise_walk *s)
 {
@@ -94,14 +98,14 @@ static inline const struct crt_mve_depthwise_strip *crt_mve_depthwise_next(
         parts->insert(s->strip.patches + t->left + ((first + i) & 3),
             inside ? (s->x + (row * t->row_bytes)) : (s->strip.patches + t->plane), inside ? t->step : 0, t->seen);
     }
-    s->ready = first + ((t->dilation == 1) ? t->rows : 0); /* rows that lie apart are read again */
+    s->ready = first + ((t->dilation == 1) ? t->rows : 0); /* rows that are not consecutive are read again */
     s->strip.turned = (first & 3) * 8;
     s->strip.y = s->y + (line * t->line_bytes);
     s->line += t->lines;
     return &s->strip;
 }
 
-/* All channels; what is padding in scratch is filled once: the columns at the sides, and 16 bytes for rows. */
+/* Compute all channels. The padding in scratch is filled once: the columns at the sides, and 16 bytes for rows. */
 static inline void crt_mve_depthwise(const struct crt_mve_depthwise_parts *parts, const int8_t *x, int8_t *y,
     const uint32_t *weights, const int32_t *table, uint8_t *scratch)
 {

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A bounded pool of memory: first fit, with its bookkeeping outside of the memory it hands out.
- */
+/* A bounded pool of memory: first fit. Its bookkeeping is outside of the memory that it allocates. */
 #ifndef CRT_POOL_H
 #define CRT_POOL_H
 
 #include <stdint.h>
 
-/* How many blocks a pool can hand out at a time. */
+/* The most blocks that may be allocated at a time. */
 #ifndef CRT_POOL_BLOCKS
 #define CRT_POOL_BLOCKS 32
 #endif
@@ -30,16 +28,16 @@ struct crt_pool {
 
 void crt_pool_init(struct crt_pool *pool, void *memory, uint32_t size);
 
-/* `size` bytes at a multiple of `align` (a power of two), or NULL. A block of 0 bytes has an address too. */
+/* Allocate `size` bytes at a multiple of `align` (a power of two), or NULL. A block of 0 bytes has an address, too. */
 void *crt_pool_alloc(struct crt_pool *pool, uint32_t size, uint32_t align);
 
-/* 0, or CRT_ERR_ADDRESS if no block starts there. */
+/* Free a block. Returns 0, or CRT_ERR_ADDRESS if no block starts there. */
 int crt_pool_free(struct crt_pool *pool, uintptr_t address);
 
-/* Whether these bytes are within one block that is handed out. */
+/* Return whether these bytes are within one allocated block. */
 int crt_pool_owns(const struct crt_pool *pool, uintptr_t address, uint64_t size);
 
-/* The bytes that are not handed out. */
+/* Return the number of free bytes. */
 uint32_t crt_pool_available(const struct crt_pool *pool);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the runtime asks of a platform. The platform owns all the memory and calls the runtime; the runtime
+ * Functions that the platform provides for the runtime. The platform owns all memory and calls the runtime, which
  * calls these.
  */
 #ifndef CRT_PORT_H
@@ -10,30 +10,32 @@
 #include <stdint.h>
 
 struct crt_port {
-    /* Given to each callback as it is. */
+    /* Passed to each callback. */
     void *context;
 
-    /* Send these bytes, in order. Returns when they may be reused. Called from fault handlers too. */
+    /* Send bytes in order. The buffer may be reused when it returns. Also called from fault handlers. */
     void (*write)(void *context, const uint8_t *bytes, size_t size);
 
-    /* A packet is complete: send what `write` may have held back. NULL if it holds nothing back. */
+    /* Called when a packet is complete: send bytes that `write` has held back. NULL if it holds none back. */
     void (*flush)(void *context);
 
     /* A clock that never goes back, and its rate. */
     uint64_t (*ticks)(void *context);
     uint32_t ticks_per_second;
 
-    /* Execute a loop of exactly 2 * loops instructions, so that a host can tell what a tick is worth. */
+    /* Execute a loop of exactly 2 * loops instructions, from which a host computes the time of a tick. */
     void (*spin)(void *context, uint32_t loops);
 
-    /* Feed the watchdog: called for each request, and before each run and in the waits of one that times. The
-     * platform feeds it while it waits for bytes. NULL if there is none. */
+    /*
+     * Feed the watchdog. Called for each request, before each run, and in the waits of a time measurement. The
+     * platform itself feeds it while it waits for bytes. NULL without a watchdog.
+     */
     void (*feed)(void *context);
 
-    /* Start the device again: a fault that the server found has been reported. NULL: the server goes on. */
+    /* Restart the device, after the server has detected and reported a fault. NULL: the server continues. */
     void (*restart)(void *context);
 
-    /* A different value at each start, or NULL: the session's nonce then starts from the clock. */
+    /* Return a different value at each start. NULL: the session's nonce starts from the clock. */
     uint32_t (*random)(void *context);
 };
 

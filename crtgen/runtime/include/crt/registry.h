@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Names and what they stand for: a table of names that is constant and searched in order. SPEC.md, section 4.
- */
+/* Functions by name: a constant table of names that is searched from its start. SPEC.md, section 4. */
 #ifndef CRT_REGISTRY_H
 #define CRT_REGISTRY_H
 
@@ -11,22 +9,22 @@
 #include <dlpack/dlpack.h>
 #include <tvm/runtime/crt/module.h>
 
-/* An argument of a function: a tensor of so many bytes with such elements; an integer, if dtype.bits is 0. */
+/* An argument of a function: a tensor with its size and element type, or an integer if dtype.bits is 0. */
 struct crt_argument {
     uint32_t nbytes;
     DLDataType dtype;
 };
 
-/* Instead of the number of arguments: they are not known. */
+/* Used as the number of arguments: they are unknown. */
 #define CRT_SIGNATURE_UNKNOWN 0xffffu
 
-/* Likewise: it takes any arguments, and touches none. */
+/* Likewise: it takes any arguments and does not access them. */
 #define CRT_SIGNATURE_ANY 0xfffeu
 
-/* Set in the index of an argument: the function only reads it. */
+/* Flag in the index of an argument: the function only reads it. */
 #define CRT_SIGNATURE_READS 0x8000u
 
-/* For each function in its order: the number of its arguments, then an index for each. */
+/* For each function, in order: the number of its arguments, then an index for each. */
 struct crt_signatures {
     const struct crt_argument *arguments;
     const uint16_t *calls;
@@ -35,7 +33,7 @@ struct crt_signatures {
 /* Those of the image, in the generated metadata module. */
 extern const struct crt_signatures crt_signatures;
 
-/* A constant of a model that hosts may read. */
+/* A constant of a model, which hosts may read. */
 struct crt_param {
     int64_t sid; /* its storage id */
     const void *data;
@@ -50,19 +48,19 @@ struct crt_params {
 /* Those of the image, in the generated metadata module. */
 extern const struct crt_params crt_params;
 
-/* The signature of the function at an index: the number of arguments, then the indices. */
+/* Return the signature of the function at an index: the number of arguments, then the indices. */
 const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32_t index);
 
-/* How many names the table says it has. */
+/* Return the number of names in the table. */
 uint32_t crt_names_count(const char *names);
 
-/* Index of the first such name, or CRT_ERR_NAME. */
+/* Return the index of the first function with this name, or CRT_ERR_NAME. */
 int32_t crt_names_find(const char *names, const char *name);
 
-/* The name at an index, or NULL. */
+/* Return the name at an index, or NULL. */
 const char *crt_names_at(const char *names, uint32_t index);
 
-/* The function at an index, or NULL. */
+/* Return the function at an index, or NULL. */
 TVMBackendPackedCFunc crt_registry_at(const TVMModule *module, uint32_t index);
 
 #endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a build may add to the code of a model: guards around its arena, and a call after each layer of a run.
- */
+/* Additions that a build may make to a model's code: guards around its arena, and a call after each layer of a run. */
 #ifndef CRT_RUN_H
 #define CRT_RUN_H
 
 #include <stdint.h>
 
-/* A library that records, counts or has slots has a file of definitions. */
+/* A library that records, counts or has slots brings a file of definitions. */
 #ifdef __has_include
 #if __has_include(<crt_config.h>)
 #include <crt_config.h>
@@ -17,14 +15,14 @@
 /* Bytes of a guard. */
 #define CRT_GUARD_SIZE 16
 
-/* With CRT_ARENA_GUARD, what lies on either side of an arena; see crt/guard.h. */
+/* With CRT_ARENA_GUARD, bytes before and after an arena; see crt/guard.h. */
 #ifdef CRT_ARENA_GUARD
 #define CRT_ARENA_MARGIN CRT_GUARD_SIZE
 #else
 #define CRT_ARENA_MARGIN 0
 #endif
 
-/* With CRT_PROFILE, a run calls this function of the program after each layer; without it, it never does. */
+/* With CRT_PROFILE, a run calls this function of the program after each layer. */
 #ifdef CRT_PROFILE
 void crt_layer_done(uint16_t layer);
 #define CRT_LAYER_TIMED(layer) crt_layer_done(layer)
@@ -32,11 +30,11 @@ void crt_layer_done(uint16_t layer);
 #define CRT_LAYER_TIMED(layer) ((void)0)
 #endif
 
-/* With CRT_RECORD, the last runs are kept; see crt/record.h. */
+/* With CRT_RECORD, the last runs are recorded; see crt/record.h. */
 #ifdef CRT_RECORD
 #include <crt/record.h>
 #ifndef CRT_RECORD_SECTION
-#define CRT_RECORD_SECTION ".noinit" /* RAM that a reset leaves alone */
+#define CRT_RECORD_SECTION ".noinit" /* RAM that a reset does not clear */
 #endif
 #define CRT_RUN_BEGINS(recorder) crt_record_begin(recorder)
 #define CRT_RUN_ENDS(recorder) crt_record_end(recorder)
@@ -47,7 +45,7 @@ void crt_layer_done(uint16_t layer);
 #define CRT_RUN_STARTS_ANEW(follows) ((void)0)
 #endif
 
-/* With CRT_DRIFT, what comes in and goes out is counted; see crt/drift.h. */
+/* With CRT_DRIFT, inputs and outputs are counted; see crt/drift.h. */
 #ifdef CRT_DRIFT
 #include <crt/drift.h>
 #define CRT_DRIFT_BEGINS(reference, input) crt_drift_begin(reference, input)
@@ -59,7 +57,7 @@ void crt_layer_done(uint16_t layer);
 #define CRT_LAYER_COUNTED(reference, layer) ((void)0)
 #endif
 
-/* What comes after a layer. */
+/* Code after each layer. */
 #define CRT_LAYER_DONE(reference, layer)         \
     do {                                         \
         CRT_LAYER_TIMED((layer));                \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The RPC server of a device. The platform gives it memory and the bytes that arrive; it answers through the
- * port. No heap, no I/O of its own, no state outside of `struct crt_server`.
+ * The RPC server of a device. The platform gives it memory and the received bytes; it answers through the port. No
+ * heap, no I/O of its own, no state outside of `struct crt_server`.
  */
 #ifndef CRT_SERVER_H
 #define CRT_SERVER_H
@@ -32,12 +32,12 @@
 #ifndef CRT_SERVER_TEXT
 #define CRT_SERVER_TEXT 160
 #endif
-/* No request holds the device for longer than this, and one run of a model or function. */
+/* The longest that a request may occupy the device, and that one run of a model or function may take. */
 #ifndef CRT_SERVER_SECONDS
 #define CRT_SERVER_SECONDS 600
 #endif
 
-/* The smallest receive buffer. A host may send packets of (size - CRT_SERVER_OVERHEAD) bytes. */
+/* The smallest receive buffer. A host may send packets of up to (size - CRT_SERVER_OVERHEAD) bytes. */
 #define CRT_SERVER_RECEIVE_MIN 256u
 #define CRT_SERVER_OVERHEAD 11u
 
@@ -47,11 +47,11 @@
 struct crt_server_config {
     const struct crt_port *port;
 
-    /* Where packets arrive. */
+    /* Memory for received packets. */
     uint8_t *receive;
     uint32_t receive_size;
 
-    /* What a host can allocate. */
+    /* Memory that a host can allocate. */
     void *pool;
     uint32_t pool_size;
 
@@ -61,32 +61,32 @@ struct crt_server_config {
     uint16_t num_models;
     const TVMModule *system_lib;
 
-    /* What the functions of the registry take: crt_signatures. NULL if all of them check that themselves. */
+    /* Arguments of the registry's functions: crt_signatures. NULL if all of them check their arguments themselves. */
     const struct crt_signatures *signatures;
 
     /* Constants whose addresses the registry hands out: crt_params; or NULL. */
     const struct crt_params *params;
 
 #ifdef CRT_SLOTS
-    /* Slots that were started, whose model counts behind those of the image; or NULL. */
+    /* Slots that were started, whose model is numbered after those of the image; or NULL. */
     struct crt_slots *slots;
 #endif
 
-    /* For images with C that TVM generated, else NULL. */
+    /* For images with C that TVM generated, otherwise NULL. */
     struct crt_backend *backend;
 
-    /* Where faults are kept, so that a host can ask for the last one after the restart; or NULL. */
+    /* Memory for faults, so that a host can ask for the last one after the restart; or NULL. */
     struct crt_fault *fault;
 };
 
-/* An argument that is more than a value. */
+/* An argument that needs more than a value. */
 union crt_object {
     DLTensor tensor;
     TVMByteArray bytes;
 };
 
 struct crt_evaluator {
-    uint32_t function; /* a handle; 0 means that the place is free */
+    uint32_t function; /* a handle; 0 means that the entry is free */
     uint32_t number;
     uint32_t repeat;
     uint32_t min_repeat_ms;
@@ -95,43 +95,43 @@ struct crt_evaluator {
     uint32_t cooldown_every;
 };
 
-/* Read nothing from it; the members are the server's. */
+/* Opaque: the members belong to the server. */
 struct crt_server {
     struct crt_server_config config;
     struct crt_frame_reader reader;
     struct crt_session session;
     struct crt_pool pool;
 #ifdef CRT_SLOTS
-    const struct crt_model *models[CRT_SERVER_MODELS]; /* those of the image, and that of a slot */
-    uint16_t linked;                                   /* how many are of the image */
+    const struct crt_model *models[CRT_SERVER_MODELS]; /* the models of the image, then that of a slot */
+    uint16_t linked;                                   /* number of models of the image */
 #endif
 
-    /* The request in work. */
+    /* The current request. */
     int pending;
-    uint64_t start; /* when it came, in ticks */
-    const char *running; /* name of the function that runs, or NULL */
+    uint64_t start; /* ticks when it arrived */
+    const char *running; /* name of the running function, or NULL */
     TVMValue values[CRT_SERVER_ARGS];
     int codes[CRT_SERVER_ARGS];
     union crt_object objects[CRT_SERVER_ARGS];
-    uint8_t *scratch; /* the part of the receive buffer that the request leaves free */
+    uint8_t *scratch; /* the part of the receive buffer that the request does not use */
     uint32_t scratch_size;
     TVMByteArray blob; /* bytes to return */
     char text[CRT_SERVER_TEXT];
 
     uint32_t inputs_set[CRT_SERVER_MODELS]; /* a bit for each input that was set since the last run */
-    uint32_t spoiled;                       /* a bit for each model whose outputs are of no use */
-    uint32_t holders;                       /* a bit for each model that was the last to use its arena */
-    uint32_t run_number;                    /* of the last run, 0 if it had none */
-    int32_t run_error;                      /* what it returned */
+    uint32_t spoiled;                       /* a bit for each model whose outputs are invalid */
+    uint32_t holders;                       /* a bit for each model that was the last one to use its arena */
+    uint32_t run_number;                    /* number of the last run, 0 if it had none */
+    int32_t run_error;                      /* its result */
     struct crt_evaluator evaluators[CRT_SERVER_EVALUATORS];
     int stopped;
 };
 
-/* 0, or CRT_ERR_ARGUMENT if the configuration cannot work. Sends nothing. */
+/* Returns 0, or CRT_ERR_ARGUMENT if the configuration cannot work. Sends nothing. */
 int crt_server_init(struct crt_server *server, const struct crt_server_config *config);
 
 #ifdef CRT_SLOTS
-/* The slots have another model, or none: for those who work on them beside the server. */
+/* Tell the server that the slots have another model, or none: for code that changes slots beside the server. */
 void crt_server_adopt(struct crt_server *server);
 #endif
 
@@ -139,17 +139,17 @@ void crt_server_adopt(struct crt_server *server);
 void crt_server_boot(struct crt_server *server);
 
 /*
- * Take bytes that arrived, any number at a time, and answer what they complete. Returns 0, or
- * CRT_SERVER_SHUTDOWN from the moment the host asks for it: the rest of the bytes is then ignored.
+ * Take received bytes, any number at a time, and answer the requests that they complete. Returns 0, or
+ * CRT_SERVER_SHUTDOWN once the host asks for it: the remaining bytes are then ignored.
  */
 int crt_server_feed(struct crt_server *server, const uint8_t *bytes, size_t size);
 
-/* A line for the host's log. */
+/* Send a line for the host's log. */
 void crt_server_log(struct crt_server *server, const char *text);
 
 /*
- * For a fault handler: the report as log messages, and an exception for the request in work, if there is one. A
- * fault that a host was told about is forgotten; another one waits for the next host.
+ * For a fault handler: send the report as log messages, and an exception for the current request, if any. A fault
+ * that a host has received is dropped; another one is kept for the next host.
  */
 void crt_server_fault(struct crt_server *server, struct crt_fault *fault);
 

@@ -10,10 +10,10 @@
 #ifndef CRT_VERSION_H
 #define CRT_VERSION_H
 
-/* Counts the interfaces between generated code and runtime. */
+/* Version of the interface between generated code and runtime. */
 #define CRT_VERSION 1
 
-/* The release that this runtime is a part of. */
+/* The release of this runtime. */
 #define CRT_VERSION_STRING "0.1.0"
 
 #endif

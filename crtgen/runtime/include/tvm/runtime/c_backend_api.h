@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What C that TVM generated calls while it runs. crt_backend.c has the definitions; crt/backend.h tells what
- * the platform provides for them.
+ * Functions that C of TVM calls while it runs. crt_backend.c defines them; crt/backend.h says what the platform
+ * provides for them.
  */
 #ifndef CRT_TVM_C_BACKEND_API_H
 #define CRT_TVM_C_BACKEND_API_H
@@ -15,10 +15,10 @@ extern "C" {
 typedef int (*TVMBackendPackedCFunc)(TVMValue *args, int *type_codes, int num_args, TVMValue *ret,
                                      int *ret_type_code, void *resource);
 
-/* Find a function of the image. 0, or -1 if there is none. */
+/* Find a function of the image. Returns 0, or -1 if there is none. */
 int TVMBackendGetFuncFromEnv(void *module, const char *name, TVMFunctionHandle *out);
 
-/* Temporary memory, NULL if there is not enough. */
+/* Allocate temporary memory; NULL if there is not enough. */
 void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code, int dtype_bits);
 
 int TVMBackendFreeWorkspace(int device_type, int device_id, void *workspace);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The values that packed functions take and return, as C that TVM generated names them.
- */
+/* Arguments and results of packed functions, under the names that C of TVM uses. */
 #ifndef CRT_TVM_C_RUNTIME_API_H
 #define CRT_TVM_C_RUNTIME_API_H
 
@@ -57,13 +55,13 @@ typedef void *TVMRetValueHandle;
 typedef void *TVMStreamHandle;
 typedef void *TVMObjectHandle;
 
-/* `text` has to stay where it is: it is not copied. */
+/* `text` is not copied, so it must stay valid. */
 void TVMAPISetLastError(const char *text);
 
 /* The last text, or "" if there is none. */
 const char *TVMGetLastError(void);
 
-/* Call what TVMBackendGetFuncFromEnv found. 0, or the function's error. */
+/* Call a function that TVMBackendGetFuncFromEnv found. Returns 0, or the function's error. */
 int TVMFuncCall(TVMFunctionHandle function, TVMValue *args, int *type_codes, int num_args, TVMValue *ret,
                 int *ret_type_code);
 

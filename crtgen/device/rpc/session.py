@@ -1,8 +1,40 @@
 """Sessions on top of the framing, sans-IO and without a clock, for both roles.
 
-A session starts with three messages: Terminate and Init from the initiator, Reply from the responder. Its
-id is the initiator's nonce (low byte) and the responder's (high byte). Whoever calls ``start`` is the
-initiator; when both do, the lower nonce wins.
+Problem
+    Host and device talk over a line that loses and damages bytes, and either side may restart at any time.
+    A message of an earlier session that arrives late, from a buffer of an adapter for instance, must never be
+    taken for one of the current session: the host would take an old answer for the new one.
+
+Idea
+    Every message carries a session id, made of a number (*nonce*) from each side. A session starts with three
+    messages::
+
+        initiator                         responder
+            Terminate             ->                     whatever was before is over
+            Init, nonce i         ->
+                                  <-      Reply, nonces i and r
+            Normal, id i r        <->     Normal, id i r
+
+    Neither side alone can fall back into an old session: the initiator accepts only a Reply with the nonce
+    that it has just sent, and the responder has drawn its own nonce anew. Messages with another id are
+    dropped.
+
+Invariants
+    - ``ESTABLISHED`` means that this side knows both nonces. Only then does it accept or send Normal.
+    - ``STARTING`` means that an Init with ``_nonce`` is the last thing that was asked. A new Init never
+      repeats one of the last 32 nonces, because a Reply to an earlier one may still be on its way.
+    - Log lines belong to no session, so that a device can say why it is not able to start one.
+
+Hard cases, each a row of ``_TRANSITIONS``
+    - *Both sides ask at the same time* (``_on_rival_init``): the lower nonce wins, and the other side
+      answers. With equal nonces both start over.
+    - *An Init was doubled on the line* (``_on_another_reply``): the peer has answered twice, with two nonces,
+      and is in the session of its second answer. The first answer looked right, so this side moves on to the
+      second one, which carries the same initiator's nonce.
+    - *The peer restarted*: it says Terminate at its start, or answers an Init; either ends this session. If
+      it says nothing, its messages have the id 0 or an old one, and are dropped until somebody asks again.
+
+There is no clock here: whoever waits for an answer in vain calls ``start`` again.
 """
 
 import secrets

@@ -1,16 +1,47 @@
 """A core that runs machine code on symbolic words, instruction by instruction.
 
-Registers and memory hold words that may depend on symbols. Control flow may not: an address, a jump or a
-condition is either the same for every input, or both ways of the branch are run and their results are merged
-word by word (``sel(condition, a, b)``) at the point where they meet again (``flow``). A loop whose number of
-rounds depends on an input is refused.
+Problem
+    To say something of every input, the code cannot be run with inputs. But a general symbolic execution
+    follows each path on its own, and a network of a million instructions has too many.
+
+Idea
+    Compiled networks have hardly any control flow that depends on the input: shapes are constants, so are
+    loop counts and addresses. So registers and memory hold *words* that are integers or expressions of
+    symbols, while the program counter is always an integer. The code is run once, loops are just run round
+    by round, and what is computed becomes an expression.
+
+Where the input does decide
+    - *Conditional instructions* (IT blocks) with one target register become ``sel(condition, new, old)``.
+    - *Branches*: both ways are run, each from the same state, to the point where they meet again (``flow``
+      finds it: the immediate postdominator). There each register and each word of memory that either way
+      changed becomes ``sel(condition, a, b)``. While a way runs, its condition is an assumption that
+      expressions may use.
+    - *Addresses, jumps and loop counts* must not depend on the input: ``Refusal``. (A load from a constant
+      table is the exception; see ``memory``.)
+
+Why that is right
+    For any input, the core takes one of the two ways. After the merge every word has the value that it has
+    on that way, because ``sel`` picks it. Other state on which the ways disagree (flags but C, predicates)
+    becomes unknown, and unknown contents prove nothing. What the machine does not
+    model is refused where it is met, so an instruction is never skipped.
+
+Time
+    ``count`` adds up the most instructions of a run, ``slack`` what the shorter ways save: a run takes from
+    ``count - slack`` to ``count`` instructions. ``cycles`` is an upper bound of cycles. A merge takes the
+    longer way for the most, and the shorter way for the least.
+
+Example
+    ``cmp r0, #0; bge 1f; rsb r0, r0, #0; 1:`` with r0 = x runs ``rsb`` on one way only and gives
+    r0 = sel(x >= 0, x, -x), 2 to 3 instructions.
+
+The hard step is a branch in a loop (``branch``). If the compiler has copied the loop's end into both ways,
+their common postdominator is behind the loop, and both ways would run all further rounds, each with branches
+of its own: two to the power of the rounds. A way that comes back to its own branch is therefore stopped, and
+the first point that both ways pass is where they are merged.
 
 Each instruction is compiled once, when it is first reached, to a Python function; loops then cost a call per
-instruction. ``count`` adds up the most instructions of a run and ``slack`` what the shorter ways save, so a
-run takes from ``count - slack`` to ``count`` instructions; ``cycles`` is the upper bound of ``cycles``.
-
-IT and VPT blocks, the tail of a predicated loop, and the loop counter are state of the machine, as on a core:
-a branch into a block, or code that reads LR after a loop, sees what the core would see.
+instruction. IT and VPT blocks, the tail of a predicated loop, and the loop counter are state of the machine,
+as on a core: a branch into a block, or code that reads LR after a loop, sees what the core would see.
 """
 
 import re
@@ -381,13 +412,16 @@ class Machine:
         here = pc, len(self.returns)
         self.varies("a branch")
         if here in self.open:
-            raise _Again
+            raise _Again  # a way came back to its own branch: the ways meet before their postdominator
         meet = {self._meeting(pc), self.nearer.get(pc)}
         start, ways, calls = self._state(), self.ways, len(self.calls)
         self.open.add(here)
         try:
             return self.both(holds, self._until(taken, meet), self._until(following, meet))
         except _Again:
+            # Run both ways again, up to the return to the branch, and note where they pass. The first address
+            # that both pass is the meeting point from now on. If there is none, an outer branch has to look
+            # for one.
             common: list[int] = []
             if pc not in self.nearer:
                 self._restore(start, {})
@@ -449,6 +483,8 @@ class Machine:
         self.ways += 1
         if self.ways > _MOST_WAYS:
             raise Refusal("branches that depend on inputs are too deep")
+        # The second way starts from the state before the first one, memory included: what the first way wrote
+        # is taken back, and kept aside for the merge.
         start = self._state()
         a, after_a, changed_a = self._way(one, holds, True)
         self._restore(start, changed_a)
@@ -531,6 +567,7 @@ class Machine:
         self.count = max(a.count, b.count)
         self.slack = self.count - least
         self.cycles = max(a.cycles, b.cycles)
+        # A word that one way did not write has on that way the content from before.
         for i in {**changed_a, **changed_b}:
             before = (changed_a.get(i) or changed_b[i])[0]
             x = changed_a[i][1] if i in changed_a else before

@@ -1,4 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log of decisions, and the slots that it is about.
+ *
+ * Problem: after a power cut at any write or erase, the next start must run the old model or the new one, and it must
+ * not forget how often a model on trial was started.
+ *
+ * Idea: the log is a ring of records in two or more erase blocks. A record holds a whole decision (which slot runs,
+ * which one ran before, how many starts are left), a sequence number and a CRC. Nothing is ever changed in place: a new
+ * decision is a new record, and the newest record with a right CRC counts. A decision is taken at the moment when the
+ * last byte of its record is in the flash.
+ *
+ * Invariant: at any time the log has a complete newest record, from the first decision on. A record is torn only while
+ * it is written, and then the one before it is still there: a block is erased only if the newest record is in another
+ * block, which is why there must be two.
+ *
+ *     block 0: 5 6 7 8     block 1: . . . .      9 goes to block 1, which is erased first
+ *     block 0: 5 6 7 8     block 1: 9 ? . .      power cut while 10 was written: 9 counts, ? is skipped
+ *     block 0: . . . .     block 1: 9 10 11 12   13 goes to block 0; only now 5 to 8 are erased
+ *
+ * Models: an image is written into a slot that no decision refers to, and checked before it is committed. A commit
+ * makes it active with `tries` starts; each start writes a record with one less, before the model runs, so a model that
+ * crashes uses them up. Without a confirmation the previous slot is active again. Both slots are kept until then
+ * (crt_slots_needs).
+ *
+ * Reading: a torn word may raise a fault on flash with error correction, so bytes that a cut may have torn are read
+ * through the flash's port. A record that was written is read back: an entry that looked erased may not take it.
+ */
 #include <crt/slots.h>
 
 #include <crt/crc32.h>
@@ -86,6 +113,7 @@ static int crt_slots_read(struct crt_slots *slots)
             crt_flash_read(slots->config.flash, slots->config.log + offset, &record, (uint32_t)sizeof record);
         const int whole = (error == 0) && (record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED)) &&
                           (crt_slots_is_model(slots, record.active) != 0) && (crt_slots_is_model(slots, record.previous) != 0);
+        /* The difference is signed, so the order survives a wrap of the sequence. */
         if (whole && (!found || ((int32_t)(record.sequence - slots->last.sequence) > 0))) {
             slots->last = record;
             slots->newest = slots->config.log + offset;
@@ -196,6 +224,7 @@ int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *
     const struct crt_slots_record last = slots->last;
     const int given_up = (last.trial != 0u) && (last.tries == 0u);
     int32_t error = CRT_OK;
+    /* Count the start before the model runs: a model that crashes must use up its tries. */
     if ((last.trial != 0u) && (last.tries > 0u)) {
         error = crt_slots_decide(slots, last.active, last.previous, (uint8_t)(last.tries - 1u), 1);
     }
@@ -279,6 +308,7 @@ int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot)
     }
     const struct crt_slots_record *last = &slots->last;
     const uint32_t first = (slots->config.builtin != 0u) ? slots->config.count : slot;
+    /* The model to go back to: one that is still on trial is none. */
     const uint32_t good = (slots->newest == 0u) ? first : (last->trial != 0u) ? last->previous : last->active;
     const int on_trial = (slot != good) && (slots->config.tries > 0u);
     error = crt_slots_decide(slots, slot, good, on_trial ? slots->config.tries : 0u, on_trial ? 1u : 0u);

@@ -1,7 +1,35 @@
 """Huffman codes of at most eight bits for bytes of constants: construction, encoding, decoding.
 
-Frequent bytes have a code each; all others share an escape code, followed by the byte itself. So a table of
-at most 256 entries decodes any symbol with one lookup. ``crt/coded.h`` is the decoder on the device.
+Problem
+    Weights of a network are far from evenly distributed, so a Huffman code makes them smaller. But a decoder
+    that walks a tree bit by bit takes longer than the layer, and a table that is indexed by the longest code
+    would have 2^n entries for codes of n bits.
+
+Idea
+    No code is longer than eight bits, so one lookup in a table of at most 256 entries decodes any symbol.
+    Rare bytes do not get codes of their own: they share an escape code, and the byte itself follows. How
+    many bytes get a code, and how long codes may be, is tried (``shortest``), since a table of 2^n entries
+    is stored, too.
+
+Length limit
+    Huffman's algorithm may give codes of any length. The best code of at most L bits comes from the
+    package-merge algorithm (Larmore and Hirschberg, 1990): in L rounds the symbols, as coins of their
+    weight, are merged with pairs (packages) of what the round before gave. A symbol's code is as long as the
+    number of times that it is in the n - 1 cheapest packages of the end, which is at most L, since each
+    round can add a symbol to a package only once.
+
+Canonical codes
+    Only lengths are chosen; the codes follow by counting up, shorter ones first. So codes of one length are
+    neighbours, and the entries that begin with a code are a run of the table.
+
+Example
+    Bytes a, b, c, d with counts 5, 2, 1, 1 and a limit of two bits: Huffman would give 1, 2, 3 and 3 bits, 15
+    in all; the best code within the limit has two bits each, 18 in all. The table has 4 entries instead of 8,
+    which at 2 bytes an entry is what decides.
+
+``read`` is the decoder of ``crt/coded.h`` in Python, and generated codes are checked with it: halfwords are
+appended below the bits that are left, the highest bits index the table, and the length in the entry says how
+far to move on. At least 16 bits are there before each lookup, enough for an escape code and its byte.
 """
 
 from collections.abc import Sequence
@@ -80,12 +108,12 @@ class HuffmanCode:
         table, shift = self.table.tolist(), 32 - self.bits
         made, hold, left, following = bytearray(count), 0, 0, iter(codes.tolist())
         for place in range(count):
-            if left < 16:
+            if left < 16:  # below the bits that are left
                 hold, left = hold | next(following) << (16 - left), left + 16
             entry = table[hold >> shift]
             length = entry >> 8 & 15
             hold, left = hold << length & 0xFFFFFFFF, left - length
-            if entry & _ESCAPE:
+            if entry & _ESCAPE:  # the byte follows the code
                 entry, hold, left = hold >> 24, hold << 8 & 0xFFFFFFFF, left - 8
             made[place] = entry & 255
         return np.frombuffer(bytes(made), np.uint8)
@@ -127,14 +155,16 @@ def _code(counts: npt.NDArray[np.int64], symbols: Sequence[int], limit: int) -> 
 def _lengths(weights: Sequence[int], limit: int) -> list[int]:
     # Length-limited Huffman code by the package-merge algorithm (Larmore and Hirschberg, 1990).
     if len(weights) == 1:
-        return [1]
+        return [1]  # no code has less than a bit
     alone = sorted((weight, (symbol,)) for symbol, weight in enumerate(weights))
     packages: list[tuple[int, tuple[int, ...]]] = []
     for _ in range(limit):
         merged = sorted((*alone, *packages), key=lambda package: package[0])
+        # Neighbours become packages; an odd last one is too expensive ever to be taken.
         twos = zip(merged[0::2], merged[1::2], strict=False)
         packages = [(one[0] + two[0], one[1] + two[1]) for one, two in twos]
     lengths = [0] * len(weights)
+    # The first n - 1 pairs of the last round are its 2n - 2 cheapest items.
     for _, symbols in packages[: len(weights) - 1]:
         for symbol in symbols:
             lengths[symbol] += 1

@@ -1,9 +1,32 @@
 """Coded weights in flash, decoded into scratch before a layer runs.
 
-The code is of the stream of weights as another kernel reads it, so that this kernel needs no change. A layer
-with one row of outputs is computed some outputs at a time, so that scratch holds only their weights. Weights
-of up to 16 values are 4-bit indices, or Huffman codes, wherever the level's objective gains by it; others are
-Huffman codes if the target asks for it.
+Problem
+    Flash is often what a model does not fit into. Weights can be stored as Huffman codes, or as 4-bit indices
+    into a table if there are at most 16 different ones. But kernels read weights in an order of their own,
+    with start values and constants between them, and none of the fast ones has registers left for a decoder.
+
+Idea
+    The decoder writes to scratch the very bytes that a kernel would have read from flash. A design for coded
+    weights therefore wraps another design: it takes that kernel's stream of constants, replaces the part
+    that is weights by codes, and calls the kernel on the decoded stream. The kernel is unchanged, so results
+    are the same bits. A kernel says where its weights are by ``WeightRows``: rows of ``length`` bytes, of
+    which the bytes ``first`` to ``end`` are weights. Everything else (start values, multipliers) is copied.
+
+The price is the scratch buffer, a byte for each weight, and the time to decode. A convolution uses each
+weight once per pixel, so decoding is a few percent. A layer with one row of outputs uses each weight once;
+it is computed some outputs at a time (``_some_parts``), so that scratch holds only their weights. For that
+all parts must have the same function, and differ in constants only.
+
+Example
+    A fully connected layer with 64 outputs of 256 inputs: the whole stream would take 16 KB of scratch. In
+    eight parts of eight outputs it takes 2 KB, and one function of eight outputs is called eight times.
+
+Halfwords of two weights (``halves``) are ``256 a + b``. With a negative b the upper byte of the halfword is
+a - 1: the *borrow* would spoil the distribution of a, so the codes are of a and b, and the decoder subtracts
+the borrow as it writes (``borrows`` of ``crt/coded.h``).
+
+Weights of up to 16 values are coded wherever the level's objective gains by it; others only if the target
+asks for it (``crtgen tune --flash``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +101,7 @@ class _Stream:
         if not self.rows.halves:
             return taken
         low = taken[0::2]
+        # The upper byte of 256 a + b is a - 1 if b is negative: give the 1 back, so that a itself is coded.
         return np.stack([low, taken[1::2] + (low >> 7)], axis=1).reshape(-1)
 
     def others(self) -> Bytes:

@@ -1,11 +1,41 @@
 """Layers on images by rows: only a stripe of each intermediate image is in scratch.
 
-The functions are those of ordinary layers, for a few rows without padding above and below. The last stage
-makes the rows of a block. Each stage before it makes a row at a time, as soon as the next stage asks for it.
-A stripe is the window of the stage that reads it: rows that the next window needs too are moved up, and
-padding is filled in. If windows share no rows, one call fills the stripe. The first stage reads its image in
-place; its windows at an edge of the image are copied. A layer that computes the other operand of an addition
-does the same; its output is in scratch until it is added.
+Problem
+    A pointwise layer often widens an image, and a depthwise layer with stride 2 makes it small again. The
+    image between them is the largest array of the network, although the second layer looks at three of its
+    rows at a time.
+
+Idea
+    One function runs the whole chain, driven from its end. It makes a block of output rows; for that the last
+    layer asks the layer before it for the rows of its window, which asks the one before, up to the image in
+    memory. Between two layers is a *stripe*, the window of rows that the reader needs now. The layers
+    themselves are ordinary kernels for a few rows without padding above and below: no layer needs a version
+    of its own for this.
+
+Invariant
+    Before a stage computes, its stripe holds exactly the rows of its window, padding included, in order.
+    ``loaded`` counts the rows that have ever been in the stripe. To get there from the previous window, rows
+    that both windows share move up, and the others are made or filled. Rows are made in order, each once, so
+    a loop multiplies exactly as often as the layers do one after another, and results are the same bits:
+    what is stored in a stripe is rounded as it would be in the image.
+
+Example
+    An image of 8 rows, pointwise to rows of 400 bytes, then depthwise 3x3 with stride 2 and one row of
+    padding above: 4 rows of outputs. The image between takes 3,200 bytes, the stripe 1,200::
+
+        output row   window, rows   moved up   made       rows made so far (``rows_made``)
+        0            -1  0  1                  0, 1       2
+        1             1  2  3       1          2, 3       4
+        2             3  4  5       3          4, 5       6
+        3             5  6  7       5          6, 7       8
+
+Three things are different at the edges of this picture. Windows that share no rows (pooling 2x2 with stride
+2) need no bookkeeping: one call of the stage before fills the stripe. The first stage reads its image in
+place, and copies only windows that reach beyond an edge. A layer that computes the other operand of an
+addition runs along, and its output is in scratch until it is added.
+
+The hard step is to say what the output may overwrite (``_leaves``): when a block is written, the first stage
+has read a known part of its image, and what it has read is free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -228,6 +258,11 @@ def _other(stage: RowStage, image: int, number: int) -> str:
 def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlace]:
     # The output over the first stage's image, or over the other image of an addition. When the last stage
     # writes a block's rows, the stages before it have read what they need for it.
+    #
+    # After block n the output has ``written[n]`` bytes. The first stage has made ``made[0][n]`` rows by then,
+    # so it never again reads above the window of the next one: row ``unread[n]`` of its image. If the output
+    # begins ``lead`` bytes before the image, no write passes that row as long as, for every n,
+    # written[n] <= lead + unread[n] * (bytes of a row). Once all rows are made, nothing is read any more.
     y, first = stages[-1].sig.y, stages[0].window
     written = made[-1] * y.nbytes // y.shape[1]
     unread = np.maximum(made[0] * first.stride_y - first.top, 0)

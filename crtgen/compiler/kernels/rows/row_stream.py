@@ -1,13 +1,45 @@
 """Layers on images that arrive row by row: even of the input, only a window is needed.
 
-It is a machine with a stripe in scratch for each stage: the window of rows that the stage reads next. Every
-stage with a complete window computes rows, the last such stage first; they go to the stripe of the next
-stage, and its own rows move up. If no stage can compute, a row of the image is taken. So a row is taken only
-when it is needed, and the machine can stop there until there is one: that is how images are fed by rows. An
-image in memory is taken in one go.
+Problem
+    A camera sends an image line by line. A loop over rows (``row_loop``) is driven from its end and asks for
+    rows of an image that is in memory. Here nobody can be asked: a row comes when the camera has it, and the
+    function has to return until then.
 
-Rows that an addition needs later are kept in scratch until then. A pooling of the whole image may end the
-chain: its rows are added up as they are made.
+Idea
+    A machine that is driven by what is there. Each stage has a stripe in scratch, the window of rows that it
+    reads next, and counts the rows in it. A step of the machine is one of two:
+
+    - The last stage whose window is complete computes. Its rows go to the stripe of the next stage, and the
+      rows of its own stripe that the next window needs move up.
+    - If no stage can compute, a row of the image goes into the stripe of the first stage. If there is none,
+      the function returns; the next call goes on from the counters in scratch.
+
+Why the last one
+    A stage may compute only if the next stripe has room. The next stage's window is incomplete, otherwise it
+    would compute itself; and its stripe is filled either row by row or by one call. So there is room
+    whenever the rule picks a stage, and no stripe ever needs more than its window. Rows are also taken as
+    late as possible: the input row that completes an output is the last one that was taken.
+
+Example
+    Depthwise 3x3 with stride 2 and padding above, then a convolution 3x3 without padding, on an image of 8
+    rows. The numbers are the rows in both stripes after a step::
+
+        begin                1 0    one row of padding
+        take rows 0, 1       3 0
+        depthwise            1 1    rows -1 and 0 are dropped, row 1 moves up
+        take rows 2, 3       3 1
+        depthwise            1 2
+        take rows 4, 5       3 2
+        depthwise            1 3
+        convolution          1 2    first row of the output
+
+    An image in memory is taken in one go by the same machine.
+
+Rows that an addition needs later are kept in scratch until then (``_most_kept`` says how many at most). A
+pooling of the whole image may end the chain: its rows are added up as they are made.
+
+The hard step is scratch (``_places``): stripes that one call fills and the next one reads are never alive
+together, unless they are neighbours, so two places serve them all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -180,7 +212,9 @@ class _Places:
 
 def _places(stages: Sequence[RowStage], rows: Sequence[int]) -> _Places:
     # One stripe after the other, and then what is kept. A stripe that one call fills is read by the next one,
-    # and is free again: all these are in one place, or of two stages in a row in two.
+    # and is free again: nothing of it is kept from step to step. All such stripes share a place. If two
+    # stages in a row have one, the first is read while the second is written, so they take turns between two
+    # places.
     sizes = [span_of(s.window, count) * _row_bytes(s) for s, count in zip(stages, rows, strict=True)]
     shared: list[int | None] = [None]
     for number in range(1, len(stages)):
@@ -209,7 +243,8 @@ def _row_bytes(stage: RowStage) -> int:
 
 
 def _most_kept(stages: Sequence[RowStage], rows: Sequence[int], source: int, reader: int) -> int:
-    # The most rows of a stage that are there and not yet added.
+    # The most rows of a stage that are there and not yet added: after each block of the reader, the rows that
+    # the source has made by then, minus those that the reader had added before the block.
     windows, height = [stage.window for stage in stages[: reader + 1]], stages[reader].sig.y.shape[1]
     made = rows_made(windows, rows[: reader + 1], height)
     return int((made[source] - (made[reader] - rows[reader])).max())

@@ -192,7 +192,8 @@ class Compiled:
         return footprint(firmware, placed.plans)
 
     def _is_estimated(self, firmware: FirmwareRequest) -> bool:
-        own = len(self.plans) == len(self.parts) and not self.request.generators
+        sized = all(generator.sized for generator in self.request.generators)
+        own = len(self.plans) == len(self.parts) and sized
         return own and not firmware.board.is_host and firmware.type != "slot"
 
     def _firmware(

@@ -302,8 +302,9 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:
     slid: tuple[Rewrite, ...] = ()
     if request.sliding is not None:
         graph, slid = slide(graph, request.sliding, frugal=request.optimize == "size")
-    graph, claimed = partition(graph, request.generators, fallback=request.fallback)
     tuned = find_tuned(request.tuned, graph.name, request.board.name, request.optimize)
+    on_core = tuned.on_core(graph) if tuned else frozenset()
+    graph, claimed = partition(graph, request.generators, fallback=request.fallback, on_core=on_core)
     plan, looped = plan_model(
         graph,
         request.target,

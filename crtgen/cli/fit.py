@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen.base.errors import DoesNotFitError
-from crtgen.boards import Core, all_boards, board_of_core, chip_board, find_board, silicon_range
+from crtgen.base.errors import DoesNotFitError, UsageError
+from crtgen.boards import Core, board_of_core, chip_board, find_board, silicon_range
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import days_text, number
-from crtgen.lab.measure.fit import Fit, FitChoice, Fits
+from crtgen.lab.measure.fit import Fit, FitChoice, Fits, boards_for
 
 __all__ = ["command"]
 
@@ -52,10 +52,13 @@ def command(
     exact, time is modelled. Nothing is built, so no compiler is needed.
     """
     with guarded(as_json, debug) as out:
-        coding.require_core("fit")
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         named += [chip_board(name, pack) for name in chip or ()]
-        boards = battery.boards(named or [b for b in all_boards() if not b.is_host])
+        request = coding.request(place or ())
+        boards = battery.boards(named or boards_for(request["generators"]))
+        if not boards:
+            hint = "name boards by --board, or a core: --core cortex-m55"
+            raise UsageError(f"no board that crtgen knows has the NPU {coding.npu}", hint=hint)
         choice = FitChoice(
             coding.optimize, choices.places(place or ()), choices.pool_size(pool)[0], coding.feed
         )
@@ -63,7 +66,7 @@ def command(
         with out.stage() as say:
             for path in models:
                 say(f"reading {path.name}")
-                fits = Fits(files.load_network(path), **coding.request(place or ()))
+                fits = Fits(files.load_network(path), **request)
                 for each in boards:
                     say(f"{path.name} on {each.name}")
                     found.append(fits.on(each, choice))
@@ -86,11 +89,13 @@ def _print(console: Console, found: Sequence[Fit], battery: Battery) -> None:
     console.print(f"{models[0]}: {found[0].report.macs:,} MACs; flash and RAM of the library, in KiB")
     copies = any(fit.resident for fit in found)
     has_energy = any(fit.report.energy_uj is not None for fit in found)
+    has_npu = any(fit.report.npu for fit in found)
     columns = (
         "flash",
         "RAM",
         *(["copied"] if copies else []),
         "time",
+        *(["NPU cycles"] if has_npu else []),
         *(["µJ"] if has_energy else []),
         *(["days"] if battery.every else []),
     )
@@ -98,7 +103,8 @@ def _print(console: Console, found: Sequence[Fit], battery: Battery) -> None:
     for fit in found:
         cells = [f"{size / 1024:.1f}" for size in (fit.library.flash, fit.library.ram)]
         cells += [f"{sum(fit.resident.values()) / 1024:.1f}" if fit.resident else ""] if copies else []
-        cells += [_time(fit), *([number(fit.report.energy_uj)] if has_energy else [])]
+        cells += [_time(fit), *([_npu_cycles(fit)] if has_npu else [])]
+        cells += [number(fit.report.energy_uj)] if has_energy else []
         if battery.every:
             cells.append(days_text(battery.days(fit.board, fit.report)))
         rows.add_row(fit.board.name, *cells, _verdict(fit))
@@ -119,6 +125,13 @@ def _print_matrix(console: Console, models: Sequence[str], found: Sequence[Fit])
 
 
 def _print_notes(console: Console, found: Sequence[Fit]) -> None:
+    if any(fit.report.npu for fit in found):
+        console.print("time: the core's, without the NPU; NPU cycles: by Vela's estimate, at the NPU's clock")
+    _print_margins(console, found)
+    _print_servers(console, found)
+
+
+def _print_margins(console: Console, found: Sequence[Fit]) -> None:
     if any(fit.resident for fit in found):
         console.print("copied: constants that an image has in RAM, unless --place weights=flash")
     for fit in found:
@@ -141,6 +154,9 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
         console.print("~ for a flash at a serial bus: reads in sequence may wait half as long")
     for source, names in _sources(found).items():
         console.print(f"µJ of {', '.join(names)}: {source}")
+
+
+def _print_servers(console: Console, found: Sequence[Fit]) -> None:
     small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
     if not small:
         return
@@ -167,6 +183,10 @@ def _or(advice: Sequence[str]) -> str:
 
 def _short_name(core: Core) -> str:
     return core.family.removeprefix("cortex-").upper().replace("PLUS", "+")
+
+
+def _npu_cycles(fit: Fit) -> str:
+    return f"{fit.report.npu['cycles_by_vela']:,}" if fit.report.npu else ""
 
 
 def _time(fit: Fit) -> str:
@@ -198,6 +218,7 @@ def _csv(found: Sequence[Fit]) -> str:
         "seconds",
         "advice",
         "server_fits",
+        "npu_cycles_by_vela",
     )
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(columns)
@@ -205,5 +226,6 @@ def _csv(found: Sequence[Fit]) -> str:
         sizes = (fit.library.flash, fit.library.ram)
         told = "" if fit.seconds is None else f"{fit.seconds:.6g}"
         names = (fit.report.model, fit.board.name, fit.board.core.name)
-        rows.writerow((*names, fit.fits, *sizes, told, fit.advice, not fit.server_short))
+        row = (*names, fit.fits, *sizes, told, fit.advice, not fit.server_short)
+        rows.writerow((*row, fit.report.npu["cycles_by_vela"] if fit.report.npu else ""))
     return text.getvalue()

@@ -15,6 +15,7 @@ from crtgen.base.files import seen
 from crtgen.boards import CR2032, Board, Duty, Energy, find_board
 from crtgen.cli import choices, kept, options
 from crtgen.cli.output import note
+from crtgen.compiler.byoc import THE_BOARDS
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import ModelInfo
 from crtgen.firmware.project import read_manifest
@@ -88,21 +89,13 @@ class Coding:
             note(line)
         compiled = api.compile(models, board, say=say, **self.request(place))
         npu = compiled.board.npu
-        if self.npu and npu is not None and npu.config != self.npu:
+        if self.npu not in ("", THE_BOARDS) and npu is not None and npu.config != self.npu:
             name = compiled.board.name
             note(f"the NPU of {name} is an {npu.config}: only simulators run what is for {self.npu}")
         for plan in compiled.plans if self.npu else ():
             if all(step.kernel.estimate is None for step in plan.all_steps()):
                 note(f"{plan.graph.name}: the NPU takes none of its layers; generate --explain says why")
         return compiled
-
-    def require_core(self, command: str) -> None:
-        """Raise ``UsageError`` with ``--npu``, for a command that estimates sizes before a build."""
-        if self.npu:
-            raise UsageError(
-                f"{command} estimates sizes of the core's code, and does not know those of an NPU's",
-                hint="leave --npu out; crtgen bench builds and measures an image with it",
-            )
 
     def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
         known = (model for model in models if isinstance(model, api.Model))

@@ -268,7 +268,7 @@ Npu = Annotated[
     _code(
         "--npu",
         metavar="NAME",
-        help="Layers for the NPU of this name, ethos-u55-128 for example; the rest stays on the core.",
+        help="Layers for this NPU: ethos-u55-128, for example; board: the one in the board's file.",
     ),
 ]
 Tune = Annotated[

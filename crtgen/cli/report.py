@@ -70,7 +70,6 @@ def command(
     without running. It is one file that works offline.
     """
     with guarded(as_json, debug) as out:
-        coding.require_core("report")
         require_charts()
         files.check_writable(output)
         if evidence is not None:

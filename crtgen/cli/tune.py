@@ -13,7 +13,8 @@ from crtgen.cli import choices, options
 from crtgen.cli.groups import Connecting, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import cases_file
-from crtgen.compiler.tuned import Tuned, read_tuned, write_tuned
+from crtgen.compiler.byoc import ETHOS_U
+from crtgen.compiler.tuned import CORE, KernelChoice, Tuned, read_tuned, write_tuned
 from crtgen.lab.measure.verification import cases_of
 from crtgen.lab.sweep.store import STORE, JobStore
 from crtgen.lab.tune.tuner import Limits, Result, Tuning, tune
@@ -53,6 +54,7 @@ def command(
     expect: Annotated[
         Path | None, typer.Option(help="Cases, as in `crtgen verify`; default: the numpy reference.")
     ] = None,
+    npu: options.Npu = "",
     fold: options.Fold = True,
     place: options.Place = None,
     stack: options.Stack = None,
@@ -64,7 +66,7 @@ def command(
 
     Every kernel that can compute a layer is measured on the board and verified. The best choice within the
     limits of flash and RAM goes into a file that other commands read with --tune. It is the one with the
-    fewest cycles, or instructions in QEMU.
+    fewest cycles, or instructions in QEMU. With --npu, each call of the NPU is tried on the core, too.
     """
     with guarded(as_json, debug) as out:
         known = read_tuned(output) if output.exists() else ()
@@ -79,6 +81,8 @@ def command(
                     passes=choices.passes(fold),
                     place=choices.places(place or ()),
                     tuned=tuned,
+                    generators=choices.generators(None, None, npu),
+                    fallback=bool(npu),
                 )
 
             infos = [module.info for module in compiled(()).modules]
@@ -108,24 +112,25 @@ def _data(result: Result, output: Path) -> dict[str, Any]:
         "failed": dict(result.failed),
         "layers": [
             {"name": c.name, "design": c.design, "variant": c.variant, "figure": c.figure, "usual": usual}
-            for c, usual in zip(result.entry.layers, _usual(result), strict=True)
+            for c, usual in _choices(result)
         ],
     }
 
 
-def _usual(result: Result) -> list[str]:
-    # Designs of each layer without tuning.
-    return [", ".join(layer.candidates[layer.usual].key) for layer in result.layers]
+def _choices(result: Result) -> list[tuple[KernelChoice, str]]:
+    # Choices, each with what the layer has without tuning.
+    usual = {layer.name: ", ".join(layer.candidates[layer.usual].key) for layer in result.layers}
+    return [(c, ETHOS_U if c.design == CORE else usual[c.name]) for c in result.entry.layers]
 
 
 def _print(console: Console, result: Result, output: Path) -> None:
     entry, before, after = result.entry, result.before, result.after
-    pairs = zip(entry.layers, _usual(result), strict=True)
-    moved = [(choice, usual) for choice, usual in pairs if ", ".join(choice.key) != usual]
+    moved = [(choice, usual) for choice, usual in _choices(result) if ", ".join(choice.key) != usual]
     if moved:
         rows = table("layer", "without tuning", "kernel", entry.measured, right=(entry.measured,))
         for choice, usual in moved:
-            rows.add_row(choice.name, usual, ", ".join(choice.key), f"{choice.figure:,}")
+            figure = f"{choice.figure:,}" if choice.design != CORE else ""
+            rows.add_row(choice.name, usual, ", ".join(choice.key), figure)
         console.print(rows)
     for name, message in result.failed.items():
         console.print(f"left out: {name}: {message}")

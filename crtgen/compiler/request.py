@@ -74,6 +74,8 @@ class Request:
             self._check_feed()
         for part, memory in self.place.items():
             self._check_place(part, memory)
+        bound = tuple(generator.on_board(self.board, self.place) for generator in self.generators)
+        object.__setattr__(self, "generators", bound)
 
     def _check_feed(self) -> None:
         if self.feed not in FEEDS:

@@ -33,10 +33,22 @@ from crtgen.compiler.kernels import Kernel, Target
 from crtgen.compiler.kernels.engine.variants import candidates, is_coded
 from crtgen.network.ir import Graph, Node, Value
 
-__all__ = ["MEASURED", "KernelChoice", "Tuned", "find_tuned", "layer_digest", "read_tuned", "write_tuned"]
+__all__ = [
+    "CORE",
+    "MEASURED",
+    "KernelChoice",
+    "Tuned",
+    "find_tuned",
+    "layer_digest",
+    "read_tuned",
+    "write_tuned",
+]
 
 MEASURED = ("instructions", "cycles")
 """Units of measured figures: cycles if the device counts them."""
+
+CORE = "core"
+"""The design of a layer that an external code generator would take, but crtgen's kernels compute."""
 
 VERSION = 1
 """Counts the layouts of the file. A file without it is of version 1."""
@@ -89,14 +101,31 @@ class Tuned:
         """Return the kernels by layer. Raises ``UsageError`` for a layer that differs from the tuned one."""
         nodes = {node.name: node for node in graph.nodes}
         return {
-            choice.name: self._kernel(choice, nodes.get(choice.name), graph, target) for choice in self.layers
+            choice.name: self._kernel(choice, nodes.get(choice.name), graph, target)
+            for choice in self.layers
+            if choice.design != CORE
         }
 
-    def _kernel(self, choice: KernelChoice, node: Node | None, graph: Graph, target: Target) -> Kernel:
+    def on_core(self, graph: Graph) -> frozenset[str]:
+        """Return the layers of a graph, as it was before external generators, that they leave alone.
+
+        Raises ``UsageError`` for a layer that differs from the tuned one.
+        """
+        nodes = {node.name: node for node in graph.nodes}
+        left = [choice for choice in self.layers if choice.design == CORE]
+        for choice in left:
+            self._node(choice, nodes.get(choice.name), graph)
+        return frozenset(choice.name for choice in left)
+
+    def _node(self, choice: KernelChoice, node: Node | None, graph: Graph) -> Node:
         if node is None:
             raise self._stale(choice, "the model has no such layer")
         if layer_digest(graph, node) != choice.digest:
             raise self._stale(choice, "it has other shapes or attributes than the layer that was tuned")
+        return node
+
+    def _kernel(self, choice: KernelChoice, node: Node | None, graph: Graph, target: Target) -> Kernel:
+        node = self._node(choice, node, graph)
         for found in candidates(node.op, graph.signature(node), target, is_coded(choice.variant)):
             if found.key == choice.key:
                 return found.kernel

@@ -8,10 +8,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crtgen import api
+from crtgen.base.errors import UsageError
 from crtgen.boards import BoardNpu, find_board
 from crtgen.cli.app import app
 from crtgen.compiler.byoc import read_generator
+from crtgen.compiler.tuned import CORE, KernelChoice, Tuned, layer_digest
 from crtgen.device.run import fvp
+from tests.proof.checker.test_npu import two_calls
 from tests.support import ROOT, nightly
 
 pytest.importorskip("ethosu")
@@ -55,8 +58,8 @@ def test_an_archive_takes_the_driver_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["fit", _DIGITS, "--npu", "ethos-u55-128"], "fit estimates sizes of the core's code"),
-        (["report", _DIGITS, *_NPU], "report estimates sizes of the core's code"),
+        (["fit", _DIGITS, "--npu", "ethos-u55-256"], "no board that crtgen knows has the NPU ethos-u55-256"),
+        (["fit", _DIGITS, "--npu", "board", "--board", "mps2_an386"], "mps2_an386: the board has no NPU"),
         (["verify", _DIGITS, *_NPU, "--feed", "rows"], "cannot be fed by rows"),
         (["verify", _DIGITS, *_NPU, "--platform", "zephyr"], "an NPU is for bare metal, or for a library"),
         (["verify", _DIGITS, "--board", "host", "--npu", "ethos-u55-128"], "the board has no NPU"),
@@ -79,6 +82,71 @@ def test_inspect_shows_both() -> None:
     assert result.exit_code == 0, result.output
     assert "ethos-u" in result.output
     assert "NPU: 23,680 of 23,680 MACs (100%) in 1 call" in result.output
+
+
+def test_fit_shows_boards_with_the_npu_and_velas_cycles() -> None:
+    found = json.loads(crtgen("fit", _DIGITS, "--npu", "board", "--json").stdout)["fits"]
+    assert [fit["board"] for fit in found] == ["corstone300_fvp", "mps3_an547"]
+    assert all(fit["fits"] and fit["npu"]["cycles_by_vela"] > 1000 for fit in found)
+    assert [fit["energy_uj"] for fit in found] == [None, None]
+    shown = crtgen("fit", _DIGITS, "--core", "cortex-m55", "--npu", "ethos-u65-256").stdout
+    assert "NPU cycles: by Vela's estimate" in shown
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+def test_evidence_names_what_is_trusted(tmp_path: Path) -> None:
+    pytest.importorskip("cyclonedx")
+    pytest.importorskip("vl_convert")
+    page, folder = tmp_path / "r.html", tmp_path / "evidence"
+    arguments = ("--board", "mps3_an547", "--npu", "board", "--optimize", "size")
+    done = crtgen("report", _DIGITS, *arguments, "-o", page, "--evidence", folder, "--json")
+    assert done.exit_code == 0, done.output
+    claims = {claim["claim"]: claim for claim in json.loads(done.stdout)["claims"]}
+    assert all(claim["holds"] for claim in claims.values()), claims
+    text = "Each output of the image is the network's, for every input, if the NPU is as crtgen's model of it"
+    assert "if the NPU computes the 6 layers of its call" in claims[text]["found"]
+    assert "cycles of the NPU, by Vela" in page.read_text()
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+def test_tune_moves_small_layers_to_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "calls.tflite").write_bytes(two_calls())
+    done = crtgen("tune", "calls.tflite", *_NPU, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["tuned"] < found["untuned"]
+    moved = [layer["name"] for layer in found["layers"] if layer["design"] == "core"]
+    assert moved == ["fully_connected", "fully_connected_1"]
+    shown = crtgen("inspect", "calls.tflite", *_NPU, "--optimize", "speed", "--tune", "tune.toml")
+    assert "the NPU takes none of its layers" in " ".join(shown.output.split())
+
+
+def test_a_tune_file_leaves_layers_to_the_core() -> None:
+    """A layer that is not there any more, or is another one, is an error."""
+    graph = api.load_network(_DIGITS).graph
+    node = next(node for node in graph.nodes if node.op.name == "softmax")
+    choice = KernelChoice(node.name, layer_digest(graph, node), CORE, "any", 0)
+    entry = Tuned("digits", "mps3_an547", "balanced", "instructions", 1, 1, (choice,))
+    generators = [read_generator("ethos-u:config=ethos-u55-128")]
+    compiled = api.load(_DIGITS).compile("mps3_an547", generators=generators, fallback=True, tuned=[entry])
+    kernels = [step.kernel.design for step in compiled.plans[0].steps]
+    assert kernels[0] == "ethos-u"
+    assert kernels[-1] != "ethos-u"
+    stale = replace(entry, layers=(replace(choice, digest="0" * 12),))
+    with pytest.raises(UsageError, match="it has other shapes or attributes"):
+        api.load(_DIGITS).compile("mps3_an547", generators=generators, fallback=True, tuned=[stale])
+
+
+def test_constants_in_ram_are_not_copied_for_the_npu() -> None:
+    """The copies in Vela's scratch are for flash, which is slow."""
+    cycles = []
+    for place in ((), ("--place", "weights=ram")):
+        done = crtgen("inspect", _DIGITS, *_NPU, *place, "--json")
+        cycles.append(json.loads(done.stdout)["npu"]["cycles_by_vela"])
+    assert cycles[1] < cycles[0]
 
 
 def test_a_board_without_an_npu(tmp_path: Path) -> None:
@@ -143,11 +211,14 @@ def test_a_board_with_caches_builds() -> None:
     npu = BoardNpu("ethos-u55-128", 0x4010_0000, 30, seconds=60)
     board = replace(find_board("ek_ra8m1"), npu=npu)
     generators = [read_generator("ethos-u:config=ethos-u55-128")]
-    project = api.load(_DIGITS).compile(board, generators=generators, fallback=True).generate("server")
+    compiled = api.load(_DIGITS).compile(board, generators=generators, fallback=True)
+    project = compiled.generate("server")
     port = bytes(b"".join(project.project.files.pieces("platform/npu.c"))).decode()
     assert "crt_npu_invalidate(uintptr_t start" in port
     assert "crt_npu_limit = 2147483647u;" in port
-    assert project.build().path.is_file()
+    image = project.build()
+    assert image.path.is_file()
+    assert compiled.footprint("server").flash == pytest.approx(image.size.sizes.flash, rel=0.03)
 
 
 def test_another_configuration_than_the_boards_is_noted(tmp_path: Path) -> None:

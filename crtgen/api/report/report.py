@@ -190,8 +190,8 @@ class Report:
     @property
     def energy_uj(self) -> int | None:
         """Microjoules of an inference, rounded up, from counted or else estimated cycles."""
-        if self.pj_per_cycle is None or (self.cycles is None and self.cycles_estimated is None):
-            return None
+        if self.pj_per_cycle is None or (self.cycles is None and self.cycles_estimated is None) or self.npu:
+            return None  # nobody says what an NPU takes
         expected = self.silicon * (self.cycles_estimated or 0)
         return ceil(self.pj_per_cycle * (expected if self.cycles is None else self.cycles) / 1e6)
 

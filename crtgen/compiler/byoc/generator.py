@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Self, TypeAlias
 
 from crtgen.base.errors import UsageError
+from crtgen.boards import Board
 from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Target
 from crtgen.compiler.kernels.engine.sources import DeviceContext, SourceLibrary
 from crtgen.network.ir import Graph, Op, Signature
@@ -63,6 +64,8 @@ class Generator(ABC):
     patterns: ClassVar[tuple[Pattern, ...]]
     merges: ClassVar[bool] = False
     explains: ClassVar[bool] = False
+    sized: ClassVar[bool] = False
+    """True if the size of its code is known before a build: the estimates of ``fit`` know it."""
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
@@ -89,6 +92,14 @@ class Generator(ABC):
     def version(self) -> str:
         """Return a text that changes with the version of this generator and of the code that it copies."""
         return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
+
+    def on_board(self, board: Board, place: Mapping[str, str]) -> "Generator":
+        """Return the generator for a board, and the memories in which parts of the model are."""
+        return self
+
+    def runs_on(self, board: Board) -> bool:
+        """Return whether a board has the device that its code is for."""
+        return True
 
     def prepare(self, graph: Graph) -> None:  # noqa: B027
         """Look at a whole graph before ``reason`` is asked about its operators one by one."""

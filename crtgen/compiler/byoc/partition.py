@@ -1,6 +1,6 @@
 """Which nodes of a graph go to which external generator, and the graph with a node for each subgraph."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from crtgen.base.errors import UnsupportedError, UsageError
@@ -13,9 +13,15 @@ __all__ = ["partition"]
 
 
 def partition(
-    graph: Graph, generators: Sequence[Generator], *, fallback: bool = False
+    graph: Graph,
+    generators: Sequence[Generator],
+    *,
+    fallback: bool = False,
+    on_core: Collection[str] = (),
 ) -> tuple[Graph, tuple[Rewrite, ...]]:
     """Return the graph with an ``External`` node for each match, the first generator's matches first.
+
+    Nodes that are named in ``on_core`` match nothing.
 
     A node that no generator does is an ``UnsupportedError`` with every generator's reason, unless
     ``fallback`` leaves it to crtgen's own kernels.
@@ -26,7 +32,7 @@ def partition(
     if len(set(names)) != len(names):
         name = max(names, key=names.count)
         raise UsageError(f"the code generator {name} is named twice", hint=f"--codegen {name}:as=OTHER")
-    regions = _Regions(graph, generators)
+    regions = _Regions(graph, generators, on_core)
     for generator in generators:
         generator.prepare(graph)
         for pattern in generator.patterns:
@@ -69,11 +75,12 @@ class _Region:
 
 
 class _Regions:
-    def __init__(self, graph: Graph, generators: Sequence[Generator]) -> None:
+    def __init__(self, graph: Graph, generators: Sequence[Generator], on_core: Collection[str]) -> None:
         self.graph = graph
+        self.on_core = on_core
         self.generators = generators
         self.of = {node.name: _Region(None, (node,)) for node in graph.nodes}
-        self.why: dict[str, str] = {}
+        self.why = dict.fromkeys(on_core, "the tune file leaves it there")
 
     def match(self, generator: Generator, pattern: Pattern) -> None:
         # Claim every chain of the pattern.
@@ -92,7 +99,7 @@ class _Regions:
                     return ()
                 node = readers[0]
             free = self.of[node.name].generator is None
-            if not free or not isinstance(node.op, kind):
+            if not free or node.name in self.on_core or not isinstance(node.op, kind):
                 return ()
             if generator.reason(node.op, self.graph.signature(node)):
                 return ()

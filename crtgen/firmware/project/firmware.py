@@ -204,8 +204,8 @@ class FirmwareRequest:
     def _check_npu(self) -> None:
         # Firmware for a board needs the NPU's address; a library leaves that to the program.
         where = self.board.name
-        if self.type == "library":
-            return
+        if self.type == "library" or not (self.board.memories or self.board.is_host):
+            return  # a core without a board has libraries only
         if self.board.npu is None:
             hint = "leave --npu out, add [npu] to the board's file, or --type library"
             raise UsageError("the board has no NPU", where=where, hint=hint)

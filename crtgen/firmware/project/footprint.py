@@ -99,6 +99,8 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
     if firmware.benchmark:
         ram += firmware.benchmark.received + _LINES
     ram += _of_options(firmware)
+    npu_flash, npu_ram = _of_npu(firmware, plans)
+    flash, ram = flash + npu_flash, ram + npu_ram
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
     ram += -(ram + beside) % ALIGN[firmware.type]
@@ -178,6 +180,22 @@ def _chip(board: Board) -> int:
     caches = _CACHES if board.is_real and board.core.has_caches else 0
     usb = _USB if board.is_usb else 0
     return _STEP * len(board.start) + header + caches + usb
+
+
+# Bytes of the NPU's driver, of its variables, of its port in a program and in QEMU, of a clock there, and of
+# each call beside the figures of a kernel.
+_NPU, _NPU_RAM, _NPU_PORT, _NPU_MAILBOX, _NPU_CLOCK, _NPU_CALL = 572, 20, 40, 416, 8, 64
+
+
+def _of_npu(firmware: FirmwareRequest, plans: Sequence[Plan]) -> tuple[int, int]:
+    # Flash and RAM.
+    if not firmware.has_npu:
+        return 0, 0
+    calls = sum(step.kernel.estimate is not None for plan in plans for step in plan.all_steps())
+    board, kind = firmware.board, firmware.type
+    mailbox = kind == "server" and board.mailbox is not None
+    flash = _NPU + _NPU_CALL * calls + _NPU_PORT * (kind != "library") + _NPU_MAILBOX * mailbox
+    return flash, _NPU_RAM + _NPU_CLOCK * mailbox
 
 
 def _has_floats(plan: Plan) -> bool:

@@ -160,13 +160,15 @@ def _asleep(on: OnBoard) -> str:
 
 def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
     # Figures, of which those that are not known are left out.
-    report = on.report
+    report, npu = on.report, on.report.npu or {}
     flash, ram = report.flash_bytes, report.ram_bytes
     if on.fit is not None and flash is None:
         flash, ram = on.fit.library.flash, on.fit.library.ram
     figures = (
         ("instructions", report.instructions),
         ("cycles, estimated", report.cycles_estimated),
+        ("MACs on the NPU", npu.get("macs")),
+        ("cycles of the NPU, by Vela", npu.get("cycles_by_vela")),
         ("energy, µJ", report.energy_uj),
         (f"days on a cell{_asleep(on)}", None if days is None else round(days)),
         ("flash, bytes", flash),
@@ -204,6 +206,7 @@ def _layers(report: Report) -> HtmlTable:
             _number(layer.weights_bytes),
             _number(layer.instructions),
             _number(layer.cycles_estimated),
+            _number(layer.npu_cycles),
             _per_mac(layer),
         )
         for layer in report.layers
@@ -216,6 +219,7 @@ def _layers(report: Report) -> HtmlTable:
         "weights",
         "instructions",
         "cycles",
+        "cycles of the NPU, by Vela",
         "instructions per MAC",
     )
     known = [n for n in range(len(columns)) if any(row[n] for row in rows)]
@@ -225,7 +229,7 @@ def _layers(report: Report) -> HtmlTable:
 
 
 def _per_mac(layer: ReportedLayer) -> str:
-    if not layer.macs or layer.instructions is None:
+    if not layer.macs or layer.instructions is None or layer.npu_cycles is not None:
         return ""
     return f"{layer.instructions / layer.macs:.2f}"
 

@@ -13,7 +13,7 @@ from crtgen.api.report import Report
 from crtgen.base import files
 from crtgen.base.errors import UsageError
 from crtgen.base.version import __version__
-from crtgen.boards import Board, all_boards
+from crtgen.boards import Board
 from crtgen.compiler.level import LEVELS
 from crtgen.compiler.plan import Plan
 from crtgen.compiler.request import RequestFields
@@ -21,7 +21,7 @@ from crtgen.device.run import Site
 from crtgen.firmware.library import export_time
 from crtgen.lab.measure.benchmark import measure_model
 from crtgen.lab.measure.evaluation import Evaluation, evaluate_here
-from crtgen.lab.measure.fit import Fit, FitChoice, Fits
+from crtgen.lab.measure.fit import Fit, FitChoice, Fits, boards_for
 from crtgen.lab.measure.targets import TargetOutcome, verify_on
 from crtgen.network.passes import FoldedLayer, Rewrite
 
@@ -108,7 +108,7 @@ def study(
     fits = Fits(model, **chosen)
     level, place = chosen.get("optimize", "balanced"), chosen.get("place")
     choice = FitChoice(level, place, feed=chosen.get("feed", ""))
-    known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
+    known = tuple(fits.on(board, choice) for board in boards_for(chosen.get("generators", ())))
     found: list[OnBoard] = []
     rewrites: tuple[Rewrite, ...] = ()
     for board in boards:

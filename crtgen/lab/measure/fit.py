@@ -7,18 +7,25 @@ from typing import Any, Unpack
 
 from crtgen import api
 from crtgen.api.report import Report
-from crtgen.boards import Board, silicon_range
+from crtgen.boards import Board, all_boards, silicon_range
+from crtgen.compiler.byoc import Generator
 from crtgen.compiler.kernels import Target
 from crtgen.compiler.plan import FreeMemory, place_constants
 from crtgen.compiler.request import Request, RequestFields
 from crtgen.firmware.project import Footprint
 
-__all__ = ["Fit", "FitChoice", "Fits"]
+__all__ = ["Fit", "FitChoice", "Fits", "boards_for"]
 
 _ENDLESS = 1 << 31
 _SMALL_POOL = 1024
 # Cycles of a read that no flash beside the core takes.
 _SERIAL = 32
+
+
+def boards_for(generators: Sequence[Generator]) -> tuple[Board, ...]:
+    """Return all boards but this computer that have the devices for which the generators make code."""
+    known = (board for board in all_boards() if not board.is_host)
+    return tuple(board for board in known if all(each.runs_on(board) for each in generators))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,7 @@ class Fit:
             "seconds": self.seconds,
             "seconds_range": self.seconds_range,
             "energy_uj": self.report.energy_uj,
+            "npu": self.report.npu,
             "constants_in_ram": dict(self.resident),
             "cycles_in_flash": self.in_flash,
             "more_ram": {"bytes": self.in_ram[0], "cycles_saved": self.in_ram[1]},

@@ -9,13 +9,13 @@ from crtgen.base.errors import BuildError, DeviceFault, DoesNotFitError, Mismatc
 from crtgen.lab.tune.choose import Chosen
 from crtgen.lab.tune.layers import KernelFigures, TunableLayer
 
-__all__ = ["Images", "Trial"]
+__all__ = ["LEFT_OUT", "Images", "Trial"]
 
 Trial = Callable[[Chosen], tuple[api.Compiled, Report]]
 """Compiles, builds, verifies and profiles a choice."""
 
 # Errors that a candidate may cause; it is then left out.
-_LEFT_OUT = (BuildError, DoesNotFitError, MismatchError, DeviceFault)
+LEFT_OUT = (BuildError, DoesNotFitError, MismatchError, DeviceFault)
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Images:
         self.built += 1
         try:
             compiled, report = self.trial({**usual, **image})
-        except _LEFT_OUT as error:
+        except LEFT_OUT as error:
             items = list(image.items())
             if len(items) == 1:
                 ((name, n),) = items

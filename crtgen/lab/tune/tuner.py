@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crtgen import api
 from crtgen.api.report import Report
 from crtgen.base.errors import DoesNotFitError, MismatchError, UsageError
 from crtgen.base.resources import code_digest
+from crtgen.compiler.byoc import External
 from crtgen.compiler.kernels.engine.variants import content_of
-from crtgen.compiler.plan import Plan, plan_model
-from crtgen.compiler.tuned import KernelChoice, Tuned
+from crtgen.compiler.plan import Call, Plan, plan_model
+from crtgen.compiler.tuned import CORE, KernelChoice, Tuned, layer_digest
 from crtgen.device.run import Site
 from crtgen.device.session import Session
 from crtgen.lab.measure.benchmark import measure_model, profile_model
@@ -20,7 +21,7 @@ from crtgen.lab.sweep.address import content_digest, tool_version, toolchain_tex
 from crtgen.lab.sweep.job import Outcome
 from crtgen.lab.sweep.store import JobStore, StoreEntry
 from crtgen.lab.tune.choose import HINT, Chosen, check_solver, choose, flash_of
-from crtgen.lab.tune.images import Images
+from crtgen.lab.tune.images import LEFT_OUT, Images
 from crtgen.lab.tune.layers import KernelFigures, TunableLayer, layers_of
 
 __all__ = ["KIND", "Limits", "Result", "Tuning", "tune"]
@@ -42,6 +43,13 @@ class Limits:
 
     flash: int | None = None
     ram: int | None = None
+    coded: bool = False
+    """True if kernels may decode their weights to be small."""
+
+    def allow(self, report: Report) -> bool:
+        """Return whether an image is within the limits."""
+        sizes = (self.flash, report.image_flash_bytes), (self.ram, report.image_ram_bytes)
+        return all(limit is None or size is None or size <= limit for limit, size in sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,16 +118,65 @@ def tune(
         raise _counts_nothing(untuned.board.name)
     say("measuring the model as it is")
     before = tuning.measured(untuned)
+    limits = Limits(
+        _or(limits.flash, before.image_flash_bytes),
+        _or(limits.ram, before.image_ram_bytes),
+        limits.flash is not None,
+    )
+    on_core, moved = _on_core(tuning, untuned, before, limits, say)
+    if on_core:
+        untuned = tuning.compiled([_entry(moved, before, on_core)])
+    result = _Tuner(tuning, store, say, untuned, moved, limits, on_core).run()
+    return replace(result, before=before, entry=replace(result.entry, untuned=total(before)))
+
+
+def _or(limit: int | None, size: int | None) -> int | None:
+    return size if limit is None else limit
+
+
+def _entry(report: Report, before: Report, layers: Sequence[KernelChoice]) -> Tuned:
+    # The entry of a tune file.
+    measured = "instructions" if before.cycles is None else "cycles"
+    names = before.model, before.board, before.optimize
+    return Tuned(*names, measured, total(before), total(report), tuple(layers))
+
+
+def _on_core(
+    tuning: Tuning, untuned: api.Compiled, before: Report, limits: Limits, say: Callable[[str], None]
+) -> tuple[tuple[KernelChoice, ...], Report]:
+    # Layers that are better computed by the core than by a call of the NPU: each call is tried.
     total(before)
-    return _Tuner(tuning, store, say, untuned, before, limits).run()
+    chosen: tuple[KernelChoice, ...] = ()
+    best = before
+    for step in untuned.plans[0].steps:
+        if step.kernel.estimate is None or not isinstance(step.item, Call):
+            continue
+        op = step.item.node.op
+        assert isinstance(op, External)
+        say(f"trying {step.name} on the core")
+        layers = (
+            *chosen,
+            *(KernelChoice(n.name, layer_digest(op.subgraph, n), CORE, "any", 0) for n in op.subgraph.nodes),
+        )
+        try:
+            report = tuning.measured(tuning.compiled([_entry(before, before, layers)]))
+        except LEFT_OUT:
+            continue
+        if total(report) < total(best) and limits.allow(report):
+            chosen, best = layers, report
+    return chosen, best
 
 
 def total(report: Report) -> int:
-    """Return the figure to minimise: cycles of a run if the device counts them, otherwise instructions."""
-    figure = report.instructions if report.cycles is None else report.cycles
-    if figure is None:
+    """Return the figure to minimise: cycles of a run if the device counts them, otherwise instructions.
+
+    Who counts instructions has no NPU: Vela's estimate of its cycles is added.
+    """
+    if report.cycles is not None:
+        return report.cycles
+    if report.instructions is None:
         raise _counts_nothing(report.board)
-    return figure
+    return report.instructions + (report.npu["cycles_by_vela"] if report.npu else 0)
 
 
 def _counts_nothing(board: str) -> UsageError:
@@ -138,10 +195,12 @@ class _Tuner:
         untuned: api.Compiled,
         before: Report,
         limits: Limits,
+        on_core: Sequence[KernelChoice] = (),
     ) -> None:
+        self.on_core = on_core
         self.tuning, self.store, self.say, self.untuned, self.before = tuning, store, say, untuned, before
         self.limits = limits
-        self.layers = layers_of(untuned, coded=limits.flash is not None)
+        self.layers = layers_of(untuned, coded=limits.coded)
         self.entries = {layer.name: list(self._entries(layer)) for layer in self.layers}
         self.known: dict[str, KernelFigures] = {}
         self.usual = {layer.name: layer.usual for layer in self.layers}
@@ -218,15 +277,13 @@ class _Tuner:
 
     def _tuned(self, chosen: Chosen, after: Report) -> Tuned:
         # The entry of a tune file.
-        layers = []
+        layers = [*self.on_core]
         for layer in self.layers:
             number = chosen[layer.name]
             candidate, known = layer.candidates[number], self.known.get(self._address(layer, number))
             figure = known.figure if known else 0
             layers.append(KernelChoice(layer.name, layer.digest, candidate.design, candidate.variant, figure))
-        measured = "instructions" if self.before.cycles is None else "cycles"
-        names = self.before.model, self.before.board, self.before.optimize
-        return Tuned(*names, measured, total(self.before), total(after), tuple(layers))
+        return _entry(after, self.before, layers)
 
     def _address(self, layer: TunableLayer, number: int) -> str:
         return self.entries[layer.name][number].digest

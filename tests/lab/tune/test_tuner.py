@@ -1,6 +1,7 @@
 """Limits, interruptions and the store, on a board that takes what costs say."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from crtgen import api
 from crtgen.base.errors import DoesNotFitError
+from crtgen.compiler.byoc import read_generator
 from crtgen.compiler.kernels.engine.variants import is_coded
-from crtgen.compiler.tuned import Tuned
+from crtgen.compiler.tuned import CORE, Tuned
 from crtgen.lab.sweep.store import JobStore
 from crtgen.lab.tune import tuner
 from crtgen.lab.tune.layers import layers_of
@@ -19,6 +21,7 @@ from crtgen.lab.tune.tuner import Limits, Result, Tuning, tune
 from crtgen.network.ir import Quant, Value
 from crtgen.network.ops import FullyConnected
 from crtgen.network.ops.case import int8s, make, weights_and_bias
+from tests.proof.checker.test_npu import two_calls
 from tests.support import ROOT
 
 pytest.importorskip("ortools")
@@ -42,9 +45,10 @@ def _estimated(compiled: api.Compiled, **_: object) -> Any:
     costs = [round(step.kernel.cost.instructions) for step in plan.steps]
     return SimpleNamespace(
         model=module.info.name,
-        board="mps2_an386",
+        board=compiled.board.name,
         optimize="speed",
         cycles=None,
+        npu=compiled.reports[0].npu,
         instructions=sum(costs),
         image_flash_bytes=_BESIDE + sum(sizes.values()),
         image_ram_bytes=_BESIDE + plan.arena,
@@ -136,3 +140,26 @@ def test_what_was_measured_stays_measured(tuned: Callable[..., Result]) -> None:
     again = tuned()
     assert (again.measured, again.images) == (0, 0)
     assert again.entry == rest.entry
+
+
+def _with_npu(model: Path, tuned: Sequence[Tuned]) -> api.Compiled:
+    """Two small calls of an NPU around a layer of the core."""
+    npu = [read_generator("ethos-u:config=ethos-u55-128")]
+    return api.load(model).compile("mps3_an547", optimize="speed", tuned=tuned, generators=npu, fallback=True)
+
+
+def test_calls_of_an_npu_are_tried_on_the_core(
+    tuned: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("ethosu")
+    path = tmp_path / "calls.tflite"
+    path.write_bytes(two_calls())
+    monkeypatch.setattr("tests.lab.tune.test_tuner._compiled", partial(_with_npu, path))
+    result = tuned()
+    assert result.before.npu is not None
+    assert result.after.npu is None
+    moved = [layer.name for layer in result.entry.layers if layer.design == CORE]
+    assert moved == ["fully_connected", "fully_connected_1"]
+    assert result.before.instructions is not None
+    assert result.entry.untuned == result.before.instructions + result.before.npu["cycles_by_vela"]
+    assert result.entry.tuned < result.entry.untuned

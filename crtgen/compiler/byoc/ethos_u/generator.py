@@ -21,6 +21,7 @@ import numpy as np
 
 from crtgen.base.errors import BuildError, UnsupportedError, UsageError
 from crtgen.base.resources import runtime_dir
+from crtgen.boards import Board
 from crtgen.compiler.byoc.ethos_u.layers import WRITERS, why_not
 from crtgen.compiler.byoc.ethos_u.network import apart, network_of
 from crtgen.compiler.byoc.ethos_u.vela import CompiledStream, compile_network, left_to_the_core, vela_version
@@ -32,9 +33,12 @@ from crtgen.network.ops import Reshape
 from crtgen.npu.config import Config, find_config
 from crtgen.npu.stream import commands
 
-__all__ = ["ETHOS_U", "EthosU"]
+__all__ = ["ETHOS_U", "THE_BOARDS", "EthosU"]
 
 ETHOS_U = "ethos-u"
+THE_BOARDS = "board"
+"""The name of a configuration that stands for the one in the board's file."""
+
 _ALIGN = 16
 _CONSTANTS, _SCRATCH = 0, 1
 _MOST_VALUES = 6  # eight base pointers, without those of constants and scratch
@@ -51,17 +55,38 @@ class EthosU(Generator):
     patterns: ClassVar[tuple[Pattern, ...]] = tuple((kind,) for kind in WRITERS)
     merges: ClassVar[bool] = True
     explains: ClassVar[bool] = True
+    sized: ClassVar[bool] = True
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config | None, *, constants_in_ram: bool = False) -> None:
+        """Without a configuration it is that of the board."""
+        self._config, self._in_ram = config, constants_in_ram
         self._reasons: dict[tuple[int, int], str] = {}
+
+    @property
+    def config(self) -> Config:
+        if self._config is None:
+            raise UsageError("nothing says which NPU it is", hint="for example --npu ethos-u55-128")
+        return self._config
+
+    def on_board(self, board: Board, place: Mapping[str, str]) -> "EthosU":
+        config = self._config
+        if config is None and board.npu is None:
+            hint = "name one, for a library: --npu ethos-u55-128; or add [npu] to the board's file"
+            raise UsageError("the board has no NPU", where=board.name, hint=hint)
+        if config is None and board.npu is not None:
+            config = find_config(board.npu.config)
+        memory = place.get("weights", board.code if board.memories else "")
+        return EthosU(config, constants_in_ram=bool(memory) and board.memory(memory).kind == "ram")
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
         cls.refuse_unknown(options, ["config"], "its only option is config")
         if "config" not in options:
             raise UsageError(f"{cls.name} needs a configuration", hint="for example --npu ethos-u55-128")
-        return cls(find_config(options["config"]))
+        return cls(None if options["config"] == THE_BOARDS else find_config(options["config"]))
+
+    def runs_on(self, board: Board) -> bool:
+        return board.npu is not None and (self._config is None or self._config.name == board.npu.config)
 
     def version(self) -> str:
         return f"{self.config.name} vela {vela_version()} {super().version()[:16]}"
@@ -86,7 +111,9 @@ class EthosU(Generator):
         return "" if any(_computes(node) for node in subgraph.nodes) else "it only renames values"
 
     def generate(self, subgraph: Graph, target: Target) -> Generated:
-        compiled = compile_network(network_of(subgraph), self.config, small=target.optimize == "size")
+        small = target.optimize in ("size", "ram")
+        network = network_of(subgraph)
+        compiled = compile_network(network, self.config, small=small, constants_in_ram=self._in_ram)
         _check(subgraph, compiled, self.config)
         stream = np.frombuffer(compiled.stream, np.uint32)
         constants = np.frombuffer(compiled.constants, np.uint8)

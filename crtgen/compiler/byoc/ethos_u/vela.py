@@ -31,6 +31,8 @@ _PACKAGE = "ethos-u-vela"
 _KNOWN = "5.2."
 _SCRATCH, _FAST = 1, 2  # the same memory
 _TIME_LIMIT = 900.0
+# Vela's names of where constants and feature maps are.
+_SHARED, _SRAM_ONLY = "Shared_Sram", "Sram_Only"
 _HINT = "pip install 'crtgen[npu]'"
 _ARRAYS = (
     *("cmd_data", "weight_data", "weight_region", "scratch_size", "scratch_region"),
@@ -93,14 +95,20 @@ def _first(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def compile_network(network: bytes, config: Config, *, small: bool = False) -> CompiledStream:
+def compile_network(
+    network: bytes, config: Config, *, small: bool = False, constants_in_ram: bool = False
+) -> CompiledStream:
     """Return the stream for a network, for speed, or with ``small`` for little scratch.
 
+    Constants in flash are copied to scratch before the NPU uses them, if that is faster; those in RAM are
+    not.
     Raises ``BuildError`` if Vela fails, or leaves a part of it.
     """
     with TemporaryFolder() as folder:
         options = ("--separate-io-regions", "--cop-format", "COP2", "--output-format", "raw")
-        log = _run(folder, network, config, *options, "--optimise", "Size" if small else "Performance")
+        aim = ("--optimise", "Size" if small else "Performance")
+        mode = _SRAM_ONLY if constants_in_ram else _SHARED
+        log = _run(folder, network, config, *options, *aim, mode=mode)
         files = sorted((folder / "out").glob("*.npz"))
         if len(files) != 1:
             raise BuildError("Vela left a part of these layers to the core", where=config.name, log=log)
@@ -109,12 +117,12 @@ def compile_network(network: bytes, config: Config, *, small: bool = False) -> C
     return _compiled(arrays, cycles, log)
 
 
-def _run(folder: Path, network: bytes, config: Config, *options: str) -> str:
+def _run(folder: Path, network: bytes, config: Config, *options: str, mode: str = _SHARED) -> str:
     vela_version()
     file = folder / "network.tflite"
     file.write_bytes(network)
     system = "Ethos_U65_Embedded" if config.product else "Ethos_U55_High_End_Embedded"
-    memory = ("--config", "Arm/vela.ini", "--system-config", system, "--memory-mode", "Shared_Sram")
+    memory = ("--config", "Arm/vela.ini", "--system-config", system, "--memory-mode", mode)
     command = [sys.executable, "-m", "ethosu.vela", str(file), "--accelerator-config", config.name]
     code, log = run_to_end(
         [*command, *memory, *options, "--output-dir", str(folder / "out")],

@@ -77,14 +77,18 @@ def slotted(board: Board) -> Board:
     return made
 
 
-def generators(names: list[str] | None, cmsis_nn: Path | None, npu: str = "") -> "tuple[Generator, ...]":
+def generators(
+    names: list[str] | None, cmsis_nn: Path | None, npu: str = "", driver: str = ""
+) -> "tuple[Generator, ...]":
     """Find code generators by name, with their options.
 
     A path to CMSIS-NN asks for that one too, an NPU for that one first.
     """
     from crtgen.compiler.byoc import CMSIS_NN, ETHOS_U, read_generator
 
-    chosen = [f"{ETHOS_U}:config={npu}"] if npu else []
+    if driver and not npu:
+        raise UsageError("--npu-driver is for --npu", hint="name the NPU: --npu ethos-u55-128")
+    chosen = [f"{ETHOS_U}:config={npu}" + f",driver={driver}" * bool(driver)] if npu else []
     chosen += names or []
     if cmsis_nn is not None and CMSIS_NN not in (name.partition(":")[0] for name in chosen):
         chosen.append(CMSIS_NN)

@@ -54,6 +54,7 @@ class Coding:
     cmsis_nn: options.CmsisNn = None
     fallback: options.Fallback = False
     npu: options.Npu = ""
+    npu_driver: options.NpuDriver = ""
     executor: options.Executor = "aot"
     keep_inputs: options.KeepInputs = False
     fold: options.Fold = True
@@ -68,7 +69,7 @@ class Coding:
             "keep_inputs": self.keep_inputs,
             "passes": choices.passes(self.fold),
             "executor": self.executor,
-            "generators": choices.generators(self.codegen, self.cmsis_nn, self.npu),
+            "generators": choices.generators(self.codegen, self.cmsis_nn, self.npu, self.npu_driver),
             "fallback": self.fallback or bool(self.npu),
             "place": choices.places(place),
             "sliding": choices.sliding(self.sliding),

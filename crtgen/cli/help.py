@@ -27,6 +27,7 @@ _SELDOM = frozenset(
         "--keep-inputs",
         "--mean",
         "--npu",
+        "--npu-driver",
         "--params",
         "--place",
         "--platform",

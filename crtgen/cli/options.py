@@ -271,6 +271,14 @@ Npu = Annotated[
         help="Layers for this NPU: ethos-u55-128, for example; board: the one in the board's file.",
     ),
 ]
+NpuDriver = Annotated[
+    str,
+    _code(
+        "--npu-driver",
+        metavar="NAME",
+        help="Driver of the NPU: crtgen, or arm (ethos-u-core-driver), which the program brings.",
+    ),
+]
 Tune = Annotated[
     Path | None,
     _code("--tune", metavar="FILE", help="Use the kernels that `crtgen tune` chose."),

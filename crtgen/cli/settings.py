@@ -129,6 +129,7 @@ DATA = frozenset(
         "model",
         "modules",
         "npu",
+        "npu-driver",
         "optimize",
         "own-arenas",
         "pareto",
@@ -182,7 +183,8 @@ SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
 _CODE = frozenset(
     (
         *("channels", "cmsis-nn", "codegen", "cores", "executor", "fallback", "feed", "fold", "graph-json"),
-        *("io", "keep-inputs", "npu", "optimize", "params", "place", "shape", "sliding", "tune"),
+        *("io", "keep-inputs", "npu", "npu-driver", "optimize", "params", "place", "shape", "sliding"),
+        "tune",
     )
 )
 

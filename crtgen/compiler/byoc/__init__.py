@@ -4,7 +4,7 @@ crtgen.
 
 from crtgen.compiler.byoc.ccompiler import CCompiler
 from crtgen.compiler.byoc.cmsis_nn import CMSIS_NN, CmsisNn
-from crtgen.compiler.byoc.ethos_u import ETHOS_U, THE_BOARDS, EthosU
+from crtgen.compiler.byoc.ethos_u import ARM_DRIVER, DRIVERS, ETHOS_U, THE_BOARDS, EthosU
 from crtgen.compiler.byoc.example import ExampleJson, to_example_json
 from crtgen.compiler.byoc.external import External, constants_of
 from crtgen.compiler.byoc.find import GROUP, find_generator, generator_names, read_generator
@@ -12,7 +12,9 @@ from crtgen.compiler.byoc.generator import Generated, Generator, Pattern
 from crtgen.compiler.byoc.partition import partition
 
 __all__ = [
+    "ARM_DRIVER",
     "CMSIS_NN",
+    "DRIVERS",
     "ETHOS_U",
     "GROUP",
     "THE_BOARDS",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from crtgen.base.errors import LinkClosedError, LinkTimeoutError
+from crtgen.base.errors import LinkClosedError, LinkTimeoutError, UsageError
 from crtgen.boards import MAILBOX_SIZE, NPU_WINDOW
 from crtgen.device.run.streams import WRITE_TIMEOUT, SocketStream
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MailboxStream", "has_mailbox", "has_npu"]
 
 _FUNCTION = b"\0crt_mailbox_open\0"
-_NPU = b"\0crt_npu_mailbox_start\0"
+_NPU, _RUN = b"\0crt_npu_mailbox_start\0", b"\0crt_npu_run\0"
 _MARK = b"crtmail1"
 _RING = 1 << 18
 _TO_DEVICE = len(_MARK)
@@ -43,7 +43,18 @@ def has_mailbox(image: Path) -> bool:
 
 
 def has_npu(image: Path) -> bool:
-    return _has_symbol(image, _NPU)
+    """Return whether firmware hands jobs of its NPU to the host.
+
+    Raises ``UsageError`` for firmware that gives them to an NPU.
+    """
+    found = _has_symbol(image, _NPU)
+    if not found and _has_symbol(image, _RUN):
+        raise UsageError(
+            "the image uses an NPU, which QEMU does not have",
+            where=str(image),
+            hint="a server for bare metal hands its jobs to crtgen's model: --type server",
+        )
+    return found
 
 
 def _has_symbol(image: Path, name: bytes) -> bool:

@@ -56,11 +56,11 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
 
 def _mailbox(line: SocketStream, image: Path, board: Board) -> MailboxStream | None:
     # None where the image looks for none, or no file of that size can be made: the UART does it, too.
-    shared = _machine(board).memory
+    shared, npu = _machine(board).memory, has_npu(image)
     if shared is None or not has_mailbox(image):
         return None
     with suppress(OSError):
-        return MailboxStream(line, shared.size, npu=has_npu(image))
+        return MailboxStream(line, shared.size, npu=npu)
     return None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board, Memory
-from crtgen.compiler.byoc import ETHOS_U
+from crtgen.compiler.byoc import ARM_DRIVER, DRIVERS, ETHOS_U
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import CModule, ModelInfo
 from crtgen.compiler.request import Request
@@ -123,6 +123,12 @@ class FirmwareRequest:
         return ETHOS_U in libraries
 
     @property
+    def uses_arms_driver(self) -> bool:
+        """True if the NPU is used through ethos-u-core-driver."""
+        files = (file for module in self.modules for library in module.libraries for file, _ in library.files)
+        return any(file.endswith(DRIVERS[ARM_DRIVER].source) for file in files)
+
+    @property
     def benchmark(self) -> BenchmarkView | None:
         """View for the benchmark's program; None for other programs."""
         return benchmark(self.models, self.board.name) if self.type == "mlperftiny" else None
@@ -206,12 +212,17 @@ class FirmwareRequest:
         where = self.board.name
         if self.type == "library" or not (self.board.memories or self.board.is_host):
             return  # a core without a board has libraries only
+        if (self.platform == "zephyr") != self.uses_arms_driver:
+            message, hint = "on Zephyr the NPU is used by Arm's driver", "--npu-driver arm"
+            if self.uses_arms_driver:
+                message = "nothing here brings Arm's driver of the NPU"
+                hint = "--type library or --platform zephyr; or leave --npu-driver out"
+            raise UsageError(message, where=where, hint=hint)
+        if self.platform == "zephyr":
+            return
         if self.board.npu is None:
             hint = "leave --npu out, add [npu] to the board's file, or --type library"
             raise UsageError("the board has no NPU", where=where, hint=hint)
-        if self.platform != "baremetal":
-            hint = "--type library, or --platform baremetal"
-            raise UsageError("an NPU is for bare metal, or for a library", where=where, hint=hint)
         if self.type == "slot":
             raise UsageError("a model in a slot cannot use the NPU", where=where, hint="leave --npu out")
         place, npu = self.request.place, self.board.npu

@@ -32,6 +32,7 @@ class _LibraryView:
     title: str
     core: str
     needs_fpu: bool
+    has_npu: bool
     model_level: str
     definitions: tuple[str, ...]
     model_sources: tuple[str, ...]
@@ -100,6 +101,7 @@ def library_file(
         title=title,
         core=core.name,
         needs_fpu=core.mve,
+        has_npu=firmware.uses_arms_driver,
         model_level=model_level,
         definitions=chosen,
         model_sources=model_sources,
@@ -150,4 +152,5 @@ def _configuration(text: str, firmware: FirmwareRequest) -> str:
     # ``prj.conf`` with the options of the project instead of the application's own.
     kept = [line for line in text.splitlines() if not line.startswith(_REPLACED[firmware.type])]
     added = [line.format(receive_buffer=firmware.receive_buffer) for line in _CONF[firmware.type]]
+    added += ["CONFIG_CRTGEN_NPU=y"] if firmware.has_npu else []
     return "\n".join([*kept, f"CONFIG_MAIN_STACK_SIZE={firmware.stack}", *added]) + "\n"

@@ -1,5 +1,5 @@
 """Ethos-U as a code generator: layers that the NPU computes, from Vela's streams."""
 
-from crtgen.compiler.byoc.ethos_u.generator import ETHOS_U, THE_BOARDS, EthosU
+from crtgen.compiler.byoc.ethos_u.generator import ARM_DRIVER, DRIVERS, ETHOS_U, THE_BOARDS, EthosU
 
-__all__ = ["ETHOS_U", "THE_BOARDS", "EthosU"]
+__all__ = ["ARM_DRIVER", "DRIVERS", "ETHOS_U", "THE_BOARDS", "EthosU"]

@@ -14,7 +14,10 @@ else. It is checked when it is generated: the stream is decoded with crtgen's ow
 names another region.
 """
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 import numpy as np
@@ -33,7 +36,7 @@ from crtgen.network.ops import Reshape
 from crtgen.npu.config import Config, find_config
 from crtgen.npu.stream import commands
 
-__all__ = ["ETHOS_U", "THE_BOARDS", "EthosU"]
+__all__ = ["ARM_DRIVER", "DRIVERS", "ETHOS_U", "THE_BOARDS", "EthosU"]
 
 ETHOS_U = "ethos-u"
 THE_BOARDS = "board"
@@ -41,12 +44,47 @@ THE_BOARDS = "board"
 
 _ALIGN = 16
 _CONSTANTS, _SCRATCH = 0, 1
-_MOST_VALUES = 6  # eight base pointers, without those of constants and scratch
-_DRIVER = "crt_npu.c"
+_REGIONS = 8
 _MARK = """\
 /* The register CONFIG of the NPU that the streams are for; tools find its name in the image. */
 extern const uint32_t crt_npu_for_{0};
 const uint32_t crt_npu_for_{0} __attribute__((weak)) = {1:#010x}u;"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """A driver: its file, the first region for inputs and outputs, and what it gets as the stream."""
+
+    source: str
+    first: int
+    payload: Callable[[CompiledStream], bytes]
+
+
+def _bare(compiled: CompiledStream) -> bytes:
+    return compiled.stream
+
+
+# Actions of a payload for Arm's driver: a word each, the number of the action in its lowest byte.
+_CONFIGURED, _STREAM, _NOTHING = 1, 2, 5
+_PATCH = 1 << 4  # of the payload's format
+
+
+def _with_header(compiled: CompiledStream) -> bytes:
+    # "COP1", the configuration and version that the stream is for, the stream at a multiple of 16 bytes.
+    words = len(compiled.stream) // 4
+    stream = _STREAM | (words >> 16) << 8 | (words & 0xFFFF) << 16
+    config = (_CONFIGURED | _PATCH << 16, compiled.config, compiled.arch)
+    return struct.pack("<4s7I", b"COP1", *config, _NOTHING, _NOTHING, _NOTHING, stream) + compiled.stream
+
+
+OWN_DRIVER, ARM_DRIVER = "crtgen", "arm"
+DRIVERS: Mapping[str, _Driver] = MappingProxyType(
+    {
+        OWN_DRIVER: _Driver("crt_npu.c", _SCRATCH + 1, _bare),
+        # Arm's driver may put its fast memory into region 2.
+        ARM_DRIVER: _Driver("crt_npu_arm.c", _SCRATCH + 2, _with_header),
+    }
+)
 
 
 class EthosU(Generator):
@@ -57,9 +95,11 @@ class EthosU(Generator):
     explains: ClassVar[bool] = True
     sized: ClassVar[bool] = True
 
-    def __init__(self, config: Config | None, *, constants_in_ram: bool = False) -> None:
-        """Without a configuration it is that of the board."""
-        self._config, self._in_ram = config, constants_in_ram
+    def __init__(
+        self, config: Config | None, driver: str = "crtgen", *, constants_in_ram: bool = False
+    ) -> None:
+        """Without a configuration it is that of the board. ``driver`` is a key of ``DRIVERS``."""
+        self._config, self.driver, self._in_ram = config, driver, constants_in_ram
         self._reasons: dict[tuple[int, int], str] = {}
 
     @property
@@ -76,20 +116,25 @@ class EthosU(Generator):
         if config is None and board.npu is not None:
             config = find_config(board.npu.config)
         memory = place.get("weights", board.code if board.memories else "")
-        return EthosU(config, constants_in_ram=bool(memory) and board.memory(memory).kind == "ram")
+        return EthosU(
+            config, self.driver, constants_in_ram=bool(memory) and board.memory(memory).kind == "ram"
+        )
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        cls.refuse_unknown(options, ["config"], "its only option is config")
+        cls.refuse_unknown(options, ["config", "driver"], "its options are config and driver")
         if "config" not in options:
             raise UsageError(f"{cls.name} needs a configuration", hint="for example --npu ethos-u55-128")
-        return cls(None if options["config"] == THE_BOARDS else find_config(options["config"]))
+        driver = options.get("driver", OWN_DRIVER)
+        if driver not in DRIVERS:
+            raise UsageError(f"{driver} is not a driver of the NPU", hint=f"known: {', '.join(DRIVERS)}")
+        return cls(None if options["config"] == THE_BOARDS else find_config(options["config"]), driver)
 
     def runs_on(self, board: Board) -> bool:
         return board.npu is not None and (self._config is None or self._config.name == board.npu.config)
 
     def version(self) -> str:
-        return f"{self.config.name} vela {vela_version()} {super().version()[:16]}"
+        return f"{self.config.name} {self.driver} vela {vela_version()} {super().version()[:16]}"
 
     def prepare(self, graph: Graph) -> None:
         nodes = [node for node in graph.nodes if not why_not(node.op, graph.signature(node))]
@@ -103,9 +148,8 @@ class EthosU(Generator):
 
     def reason_as_a_whole(self, subgraph: Graph) -> str:
         count = len(subgraph.inputs) + len(subgraph.outputs)
-        return f"it has {count} inputs and outputs; the NPU has pointers for {_MOST_VALUES}" * (
-            count > _MOST_VALUES
-        )
+        most = _REGIONS - DRIVERS[self.driver].first
+        return f"it has {count} inputs and outputs; the NPU has pointers for {most}" * (count > most)
 
     def not_worth(self, subgraph: Graph) -> str:
         return "" if any(_computes(node) for node in subgraph.nodes) else "it only renames values"
@@ -113,20 +157,24 @@ class EthosU(Generator):
     def generate(self, subgraph: Graph, target: Target) -> Generated:
         small = target.optimize in ("size", "ram")
         network = network_of(subgraph)
-        compiled = compile_network(network, self.config, small=small, constants_in_ram=self._in_ram)
+        driver = DRIVERS[self.driver]
+        compiled = compile_network(
+            network, self.config, small=small, constants_in_ram=self._in_ram, first=driver.first
+        )
         _check(subgraph, compiled, self.config)
-        stream = np.frombuffer(compiled.stream, np.uint32)
+        payload = driver.payload(compiled)
+        stream = np.frombuffer(payload, np.uint32)
         constants = np.frombuffer(compiled.constants, np.uint8)
         consts = [Const.of("stream", stream, _ALIGN, f"for {self.config.name}, by Vela {vela_version()}")]
         if constants.size:
             consts.append(Const.of("constants", constants, _ALIGN))
         return Generated(
-            body=_body(subgraph, compiled, self.config),
+            body=_body(subgraph, compiled, self.config, len(payload)),
             consts=tuple(consts),
             scratch=-(-compiled.scratch // _ALIGN) * _ALIGN,
             support=_MARK.format(_symbol(self.config), self.config.word),
             includes=("crt/npu.h",),
-            libraries=(_driver(),),
+            libraries=(_library(driver.source),),
             fails=True,
             estimate=compiled.cycles,
         )
@@ -159,9 +207,9 @@ def _computes(node: Node) -> bool:
     return not isinstance(node.op, Reshape)
 
 
-def _driver() -> SourceLibrary:
-    data = (runtime_dir() / "npu" / _DRIVER).read_bytes()
-    return SourceLibrary(ETHOS_U, ((f"src/{_DRIVER}", data),))
+def _library(source: str) -> SourceLibrary:
+    data = (runtime_dir() / "npu" / source).read_bytes()
+    return SourceLibrary(ETHOS_U, ((f"src/{source}", data),))
 
 
 def _check(subgraph: Graph, compiled: CompiledStream, config: Config) -> None:
@@ -200,7 +248,7 @@ def _regions(subgraph: Graph, compiled: CompiledStream) -> Sequence[tuple[int, s
     return sorted(found)
 
 
-def _body(subgraph: Graph, compiled: CompiledStream, config: Config) -> str:
+def _body(subgraph: Graph, compiled: CompiledStream, config: Config, size: int) -> str:
     regions = _regions(subgraph, compiled)
     written = sum(1 << r for r in {_SCRATCH, *compiled.outputs} if r in [region for region, _, _ in regions])
     lines = [f"    [{region}] = {{(uintptr_t){what}, {size}u}}," for region, what, size in regions]
@@ -208,7 +256,7 @@ def _body(subgraph: Graph, compiled: CompiledStream, config: Config) -> str:
         [
             "    const struct crt_npu_job job = {",
             "        .stream = stream,",
-            f"        .stream_bytes = {len(compiled.stream)}u,",
+            f"        .stream_bytes = {size}u,",
             f"        .config = *(const volatile uint32_t *)&crt_npu_for_{_symbol(config)},",
             f"        .written = {written:#04x}u,",
             "        .regions = {",

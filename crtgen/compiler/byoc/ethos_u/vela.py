@@ -30,6 +30,7 @@ __all__ = ["CompiledStream", "compile_network", "left_to_the_core", "vela_versio
 _PACKAGE = "ethos-u-vela"
 _KNOWN = "5.2."
 _SCRATCH, _FAST = 1, 2  # the same memory
+_ARCH = 0xFFFF0000  # of the register ID, the revision of the architecture
 _TIME_LIMIT = 900.0
 # Vela's names of where constants and feature maps are.
 _SHARED, _SRAM_ONLY = "Shared_Sram", "Sram_Only"
@@ -50,7 +51,8 @@ class CompiledStream:
     """Vela's product: constants are in region 0, ``scratch`` bytes in region 1, ``inputs`` and ``outputs``
     are the regions of each.
 
-    ``cycles`` is Vela's estimate of one run.
+    ``config`` and ``arch`` are the registers CONFIG and ID of the NPU that it is for. ``cycles`` is Vela's
+    estimate of one run.
     """
 
     stream: bytes
@@ -59,6 +61,7 @@ class CompiledStream:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     config: int
+    arch: int
     cycles: int
 
 
@@ -96,12 +99,18 @@ def _first(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def compile_network(
-    network: bytes, config: Config, *, small: bool = False, constants_in_ram: bool = False
+    network: bytes,
+    config: Config,
+    *,
+    small: bool = False,
+    constants_in_ram: bool = False,
+    first: int = _SCRATCH + 1,
 ) -> CompiledStream:
     """Return the stream for a network, for speed, or with ``small`` for little scratch.
 
-    Constants in flash are copied to scratch before the NPU uses them, if that is faster; those in RAM are
-    not.
+    Inputs, then outputs, are in regions from ``first`` on. Constants in flash are copied to scratch before
+    the NPU uses them, if that is faster; those in RAM are not.
+
     Raises ``BuildError`` if Vela fails, or leaves a part of it.
     """
     with TemporaryFolder() as folder:
@@ -114,7 +123,7 @@ def compile_network(
             raise BuildError("Vela left a part of these layers to the core", where=config.name, log=log)
         arrays = read_arrays(files[0], "Vela's output", needed=_ARRAYS, only=_ARRAYS)
         cycles = _cycles(folder / "out")
-    return _compiled(arrays, cycles, log)
+    return _compiled(arrays, cycles, log, first)
 
 
 def _run(folder: Path, network: bytes, config: Config, *options: str, mode: str = _SHARED) -> str:
@@ -135,15 +144,15 @@ def _run(folder: Path, network: bytes, config: Config, *options: str, mode: str 
     return log
 
 
-def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str) -> CompiledStream:
+def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int) -> CompiledStream:
     data = arrays["cmd_data"].tobytes()
     if len(data) < _HEADER.size:
         raise BuildError("Vela's stream has no header", log=log)
     magic, *words = _HEADER.unpack(data[: _HEADER.size])
     if magic != b"COP2" or words[6] != int.from_bytes(b"VEUM", "little"):
         raise BuildError("the header of Vela's stream is none that crtgen knows", log=log)
-    inputs = _pieces(arrays, "input", _SCRATCH + 1)
-    outputs = _pieces(arrays, "output", _SCRATCH + 1 + len(inputs))
+    inputs = _pieces(arrays, "input", first)
+    outputs = _pieces(arrays, "output", first + len(inputs))
     scratch = int(arrays["scratch_size"]) + int(arrays["scratch_fast_size"])
     merged = [RegionPiece(_FAST, 0, scratch, _SCRATCH)] if scratch else []
     try:
@@ -157,6 +166,7 @@ def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str) -> Compiled
         inputs=tuple(piece.becomes for piece in inputs),
         outputs=tuple(piece.becomes for piece in outputs),
         config=words[9],
+        arch=words[10] & _ARCH,
         cycles=cycles,
     )
 

@@ -26,7 +26,8 @@ enum crt_npu_error {
     CRT_NPU_ERR_STREAM = -25,  /* an unknown command */
     CRT_NPU_ERR_ENDED = -26,   /* the stream does not end with STOP, or the NPU stopped earlier: the stream was cut */
     CRT_NPU_ERR_MEMORY = -27,  /* an error in the NPU's own memory (ECC) */
-    CRT_NPU_ERR_JOB = -28      /* the stream or a region is not aligned */
+    CRT_NPU_ERR_JOB = -28,     /* the stream or a region is not aligned */
+    CRT_NPU_ERR_DRIVER = -29   /* Arm's driver failed; its log says why */
 };
 
 /* Memory behind a base pointer. */

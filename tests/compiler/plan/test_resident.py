@@ -70,8 +70,10 @@ def test_no_other_choice_saves_more() -> None:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("optimize", ["speed", "size"])
-@pytest.mark.parametrize("board", ["nucleo_l4r5zi", "rpi_pico", "nucleo_h743zi", "ek_ra8m1"])
+@pytest.mark.parametrize(
+    ("board", "optimize"),
+    [("nucleo_l4r5zi", "speed"), ("rpi_pico", "size"), ("nucleo_h743zi", "size"), ("ek_ra8m1", "speed")],
+)
 @pytest.mark.parametrize("name", INT8_MODELS)
 def test_arenas_do_not_grow_and_no_run_takes_longer(name: str, board: str, optimize: str) -> None:
     on = target(board, optimize)

@@ -73,12 +73,14 @@ def test_a_server_computes(device: RunningDevice) -> None:
 
 
 def test_ticks_count_instructions(server: tuple[str, Path], device: RunningDevice) -> None:
-    """A loop of 2n instructions takes 2n ns; the longer one is more than one turn of SysTick."""
+    """A loop of 2n instructions takes 2n ns; the longer one is more than one turn of SysTick, which is the
+    same code on each board.
+    """
     timer = find_board(server[0]).timer
     assert timer is not None
     with Client(device.stream, timeouts=SIMULATOR) as client:
         assert client.ticks_per_second() == timer.clock
-        for loops in (1_000_000, 400_000_000):
+        for loops in (1_000_000, 400_000_000)[: 2 if server[0] == "mps2_an386" else 1]:
             expected = 2 * loops * timer.clock / 1e9
             assert client.calibrate(loops) == pytest.approx(expected, abs=5)
 

@@ -47,6 +47,10 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
     """
     scales = tuple(float(s) for s in scale.astype(np.float32).reshape(-1))
     wrong = [s for s in scales if not 0 < s < math.inf]
+    if math.inf in wrong:
+        raise ValueError(
+            "a scale of inf, as the calibration saw an infinite number: mask with a large one, such as -1e4"
+        )
     if wrong:
         raise ValueError(f"a scale of {wrong[0]}")
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)

@@ -59,6 +59,9 @@ _KEPT = (
 
 _SCALES = (np.dtype(np.float32), np.dtype(np.float16))
 
+# Operators whose first input may be a constant; its zero point says of which type its numbers were.
+_EITHER = ("QLinearMatMul", "com.microsoft.QLinearAdd", "com.microsoft.QLinearMul")
+
 # Operators that read quantised numbers with zero points of their own.
 _ZEROS = ("ConvInteger", "MatMulInteger")
 
@@ -105,7 +108,9 @@ def _with_constants(
     moved = _moved_by(node) if node.outputs[0] in quants else ()
     places = [n for n, name in enumerate(moved) if graph.tensors[name].data is not None]  # a table, say
     kind = graph.tensors[first or node.outputs[0]].dtype
-    if kind is None:
+    if node.code in _EITHER and graph.tensors[given[0]].data is not None:
+        places = [0]
+    if kind is None and not places:
         return node
     is_pad = node.code == "Pad" and node.attributes.get("mode", "constant") == "constant"
     no_zero = node.code in _ZEROS and first == given[0] and (len(given) < 3 or not given[2])
@@ -113,7 +118,8 @@ def _with_constants(
         places = [2]
     for place in places:
         given += [""] * (place + 1 - len(given))
-        data = graph.tensors[given[place]].data if given[place] else np.zeros((), kind.numpy)
+        zero = np.zeros((), kind.numpy) if kind else None
+        data = graph.tensors[given[place]].data if given[place] else zero
         if data is not None:
             name = f"{node.outputs[0]}.{place}"
             given[place] = name

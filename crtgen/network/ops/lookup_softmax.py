@@ -48,9 +48,13 @@ class LookupSoftmax(Op):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LookupSoftmaxParams:
-        """Compute the parameters. The table's greatest number is as large as sums allow."""
+        """Compute the parameters. The table's greatest number is as large as sums allow.
+
+        ONNX Runtime takes the logarithm in float32. Shares do not depend on that, but for halves of a step,
+        such as those of two equal inputs.
+        """
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        room = math.log(_LARGEST / sig.x.shape[-1]) - _ROOM
+        room = float(np.float32(math.log(np.float32(_LARGEST) / np.float32(sig.x.shape[-1])))) - _ROOM
         table = np.exp((np.arange(256.0) - 255 + room / x.scale) * x.scale).astype(np.float32)
         steps = float(np.floor(np.float32(1) / np.float32(y.scale)))
         return LookupSoftmaxParams(table, steps, y.zero_point)

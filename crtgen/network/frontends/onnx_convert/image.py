@@ -5,6 +5,7 @@ from functools import reduce
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.network.frontends.builder import Converted, RefusedOperator
 from crtgen.network.frontends.onnx_convert.layer import (
@@ -16,10 +17,11 @@ from crtgen.network.frontends.onnx_convert.layer import (
     reshaped,
     transposed,
 )
-from crtgen.network.ir import shape_text
+from crtgen.network.ir import Value, shape_text
 from crtgen.network.ops import Add, Mul, Pad, StridedSlice
 from crtgen.network.ops.function import Square
 from crtgen.network.ops.grid import MODES, PADDINGS, GridSample
+from crtgen.network.ops.matmul import BatchMatMul
 
 __all__ = ["CONVERTERS", "spread"]
 
@@ -128,7 +130,31 @@ def _grid_sample(layer: OnnxLayer) -> Converted:
     return transposed(made, (0, layer.rank - 1, *range(1, layer.rank - 1)))
 
 
+def _affine_grid(layer: OnnxLayer) -> Converted:
+    # ``theta[N, n, n + 1]`` times the places of an image's elements, from -1 to 1, the last axis first. What
+    # ONNX defines it by fails for N = 1: its Squeeze takes that axis, too.
+    size = layer.integers(1, "the size")
+    batch, rows, columns = layer.x.shape
+    if rows not in (2, 3) or columns != rows + 1 or len(size) != rows + 2 or size[0] != batch:
+        raise ValueError(f"{shape_text(layer.x.shape)} for an image of {shape_text(size)}")
+    aligned = bool(layer.whole("align_corners"))
+    lines = [_places(length, aligned) for length in size[2:]]
+    along = [axis.ravel() for axis in reversed(np.meshgrid(*lines, indexing="ij"))]
+    places = np.stack([*along, np.ones_like(along[0])], axis=1)[None].astype(np.float32)
+    made = Converted(BatchMatMul(adj_y=True), (Value.constant("places", places), layer.x), ("theta",))
+    return reshaped(made, (batch, *size[2:], rows))
+
+
+def _places(length: int, aligned: bool) -> npt.NDArray[np.float64]:
+    # Places along an axis, from the middle of the first element to that of the last if they are aligned. A
+    # single one is the last, as in ONNX Runtime.
+    if aligned:
+        return np.linspace(-1, 1, length) if length > 1 else np.ones(1)
+    return (2 * np.arange(length) + 1) / length - 1
+
+
 CONVERTERS: Mapping[str, OnnxConverter] = {
+    "AffineGrid": OnnxConverter(_affine_grid, ("affine_grid",)),
     "Col2Im": OnnxConverter(_col2im, ("col2im",)),
     "GridSample": OnnxConverter(_grid_sample, ("grid_sample",)),
     "LRN": OnnxConverter(_lrn, ("lrn",)),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
@@ -95,3 +96,21 @@ def test_in_three_dimensions(groups: int) -> None:
             rows = np.s_[g * each : (g + 1) * each]
             expected[:, rows] += np.einsum("nc...,oc->no...", part, w[(rows, slice(None), *tap)])
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("shape", [(1, 3, 5, 4), (2, 1, 1, 7), (1, 2, 3, 4, 5), (3, 1, 2, 1, 3)])
+def test_affine_grids(shape: Sequence[int], aligned: int) -> None:
+    rank = len(shape) - 2
+    theta = np.random.default_rng(7).normal(size=(shape[0], rank, rank + 1)).astype(np.float32)
+    node = helper.make_node("AffineGrid", ["x", "size"], ["y"], name="layer", align_corners=aligned)
+    ends = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", theta.shape), ("y", None))
+    ]
+    size = numpy_helper.from_array(np.array(shape, np.int64), "size")
+    graph = helper.make_graph([node], "net", ends[:1], ends[1:], [size])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    data = shape_inference.infer_shapes(model).SerializeToString()
+    (wanted,) = onnxruntime.InferenceSession(data).run(None, {"x": theta})
+    ((made,),) = load_onnx(data).run([[theta]])
+    np.testing.assert_allclose(made.astype(np.float64), wanted, atol=2e-6)

@@ -35,7 +35,8 @@ def _equal(model: bytes, x: Array) -> Graph:
 
 def _model(code: str, x: Array, others: Mapping[str, Array], names: list[str], **attributes: Any) -> bytes:
     """A model of one operator of ONNX Runtime on ``x``, whose other operands are constants."""
-    node = helper.make_node(code, names, ["y"], name="node", domain="com.microsoft", **attributes)
+    domain = "" if onnx.defs.has(code) else "com.microsoft"
+    node = helper.make_node(code, names, ["y"], name="node", domain=domain, **attributes)
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph(
         [node],
@@ -61,6 +62,26 @@ def _quants(dtype: Any, **scales: float) -> dict[str, Array]:
         found[f"{name}s"] = np.array(scale, np.float32)
         found[f"{name}z"] = np.array(5 + 20 * number, dtype)
     return found
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("code", ["QLinearAdd", "QLinearMul", "QLinearMatMul"])
+def test_a_constant_comes_first(code: str, dtype: Any) -> None:
+    x = _numbers(dtype, 4, 6)
+    others = _quants(dtype, c=0.04, x=0.03, y=0.2) | {"c": _numbers(dtype, 4, 4, seed=1)}
+    if code != "QLinearMatMul":
+        others["c"] = _numbers(dtype, 6, seed=1)
+    _equal(_model(code, x, others, ["c", "cs", "cz", "x", "xs", "xz", "ys", "yz"]), x)
+
+
+@pytest.mark.parametrize("length", range(2, 10))
+def test_halves_of_a_step_in_a_softmax(length: int) -> None:
+    """A scale so coarse that only the greatest numbers of a row have a share."""
+    x = np.tril(np.full((length, length), 127, np.int8)) + np.triu(
+        np.full((length, length), -128, np.int8), 1
+    )
+    others = _quants(np.int8, x=1.3e36, y=1 / 255) | {"yz": np.array(-128, np.int8)}
+    _equal(_model("QLinearSoftmax", x, others, ["x", "xs", "xz", "ys", "yz"], axis=-1, opset=13), x)
 
 
 @pytest.mark.parametrize("dtype", _TYPES)

@@ -243,7 +243,7 @@ class Compiled:
         """
         if len(self.plans) != len(self.parts):
             raise UsageError(
-                "models that are code already cannot be archived again",
+                "models that are already compiled cannot be archived again",
                 hint="keep the archive that they came from",
             )
         time = export_time()

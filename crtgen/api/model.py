@@ -176,7 +176,7 @@ def load(
     if file.suffix == PIPELINE:
         if params or graph or shapes or io or channels:
             raise UsageError(
-                "a pipeline says itself what its network gets",
+                "a pipeline file already says what its network gets",
                 where=str(path),
                 hint="leave --shape, --io, --channels, --params and --graph out",
             )
@@ -184,7 +184,7 @@ def load(
     if file.name.endswith(SUFFIXES):
         if shapes or io or channels:
             raise UsageError(
-                "code has the inputs and outputs that it was made for",
+                "the inputs and outputs of compiled code cannot be changed",
                 where=str(path),
                 hint="leave --shape, --io and --channels out, or name the file that it was made of",
             )
@@ -331,7 +331,7 @@ def _whole(models: Sequence[Model | Imported], request: Request) -> dict[str, Re
 def _check_slides(model: Model | Imported, request: Request, *, alone: bool) -> None:
     if isinstance(model, Imported):
         raise UsageError(
-            "code that is made already cannot slide",
+            "compiled code cannot slide",
             where=model.name,
             hint="slide the .tflite or .onnx that it was made of",
         )
@@ -351,7 +351,7 @@ def _check_feed(models: Sequence[Model | Imported]) -> None:
         raise UsageError(text, where=", ".join(model.name for model in models), hint=hint)
     (model,) = models
     if isinstance(model, Imported):
-        raise UsageError("code that is made already cannot be fed by rows", where=model.name, hint=hint)
+        raise UsageError("compiled code cannot be fed by rows", where=model.name, hint=hint)
     if model.pipeline is not None:
         raise UsageError("a pipeline gets samples, not rows of an image", where=model.name, hint=hint)
 

@@ -91,7 +91,7 @@ class Pipeline:
                 what = f"the outputs of run {number} are others than those of the reference"
                 raise MismatchError(what, where=self.model.name)
         if self.joined.decision is not None and not _same(self.joined, expected, made):
-            raise MismatchError("the events are others than those of the reference", where=self.model.name)
+            raise MismatchError("the events differ from those of the reference", where=self.model.name)
         return len(made)
 
 

@@ -35,7 +35,7 @@ def shortfalls(limits: Mapping[str, float], figures: Mapping[str, float]) -> lis
     found = []
     for name, limit in limits.items():
         if name not in figures:
-            raise UsageError(f"{name} is not known of such data", hint=f"known: {', '.join(figures)}")
+            raise UsageError(f"{name} is not measured for such data", hint=f"known: {', '.join(figures)}")
         actual = figures[name]
         if actual < limit if name in _AT_LEAST else actual > limit:
             bound = "at least" if name in _AT_LEAST else "at most"

@@ -58,5 +58,5 @@ class DeviceText:
         """
         if not _ARGUMENT.fullmatch(self._text):
             hint = "letters, digits and :_.- may be in it, no - in front; is it the device that you mean?"
-            raise UsageError(f"{what} is not given to another program: {self}", hint=hint)
+            raise UsageError(f"{what} cannot be passed to another program: {self}", hint=hint)
         return self._text

@@ -88,23 +88,23 @@ def load_toml(file: Path, what: str) -> TomlTable:
 
 def table(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("a table is wanted")
+        raise ValueError("expected a table")
     return value
 
 
 def _list(value: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise ValueError("an array of tables is wanted")
+        raise ValueError("expected an array of tables")
     return value
 
 
 def text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("a text is wanted")
+        raise ValueError("expected a text")
     return value
 
 
 def yes_or_no(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("true or false is wanted")
+        raise ValueError("expected true or false")
     return value

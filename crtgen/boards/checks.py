@@ -60,7 +60,7 @@ def _places_have_kinds(board: Board) -> Iterator[Finding]:
         ("data", board.data, "ram"),
     ):
         if (actual := board.memory(place).kind) != kind:
-            yield f"layout.{key}", f"{place} is of kind {actual}, but {kind} is wanted"
+            yield f"layout.{key}", f"{place} is of kind {actual}, expected {kind}"
 
 
 def _vector_table_fits(board: Board) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def _steps_fit_registers(board: Board) -> Iterator[Finding]:
         if max(step.mask, step.value) >> step.bits:
             yield key, f"the register has {step.bits} bits"
         if step.value & ~step.mask:
-            yield key, "bits are wanted that are not looked at"
+            yield key, "bits are expected outside of the mask"
         if names.setdefault(step.register, step.address) != step.address:
             yield key, f"it was at {names[step.register]:#x} before"
 
@@ -200,7 +200,7 @@ def _figures_have_a_source(board: Board) -> Iterator[Finding]:
 
 def _baud_reachable(board: Board) -> Iterator[Finding]:
     if board.serial is not None and not 1200 <= board.serial.baud <= 12_000_000:
-        yield "serial.baud", "a rate from 1,200 to 12,000,000 is wanted"
+        yield "serial.baud", "expected a rate from 1,200 to 12,000,000"
     if board.uart is not None and board.uart.baud:
         actual = board.uart.rate.baud
         if abs(actual / board.uart.baud - 1) > _BAUD_TOLERANCE:

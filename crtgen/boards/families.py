@@ -241,7 +241,7 @@ def _chosen(family: Family, pins: str, where: str) -> Pins:
         if f"{each.tx},{each.rx}" == pins.upper().replace(" ", ""):
             return each
     known = ", ".join(f"{each.tx},{each.rx} ({each.uart})" for each in family.pins)
-    raise UsageError(f"--pins {pins}: there is no UART at these", where=where, hint=f"known: {known}")
+    raise UsageError(f"--pins {pins}: there is no UART at these pins", where=where, hint=f"known: {known}")
 
 
 def _steps(family: Family, pins: Pins) -> Iterator[RegisterStep]:

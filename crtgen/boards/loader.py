@@ -293,7 +293,7 @@ def _energy(table: TomlTable) -> Energy:
 
 def _positive(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise ValueError("a number above 0 is wanted")
+        raise ValueError("expected a number above 0")
     return float(value)
 
 
@@ -307,7 +307,7 @@ def _usb_id(value: Any) -> str:
 def _width(value: Any) -> int:
     size = parse_size(text(value))
     if size % 4 or not size:
-        raise ValueError("a multiple of 4 bytes is wanted")
+        raise ValueError("expected a multiple of 4 bytes")
     return size
 
 

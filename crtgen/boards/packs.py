@@ -155,7 +155,7 @@ def _board(chip: _Chip, core: str, file: Path) -> Board:
     flash = flash or ram  # a chip without flash is started from RAM, where something loads the image
     if flash is None or ram is None:
         raise UsageError(
-            "the pack says nothing of its flash or RAM",
+            "the pack does not describe its flash or RAM",
             where=where,
             hint="write a board file by hand: docs/new-board.md",
         )
@@ -222,7 +222,7 @@ def _core(processor: Mapping[str, str], where: str) -> Core:
     if found is None:
         without = f" without {' and '.join(lacks)}" if lacks else ""
         raise UsageError(
-            f"no code is made for a {said or 'core of no name'}{without}",
+            f"crtgen makes no code for a {said or 'core of no name'}{without}",
             where=where,
             hint="docs/boards.md lists the cores",
         )

@@ -29,7 +29,7 @@ def parse_step(table: TomlTable) -> RegisterStep:
     table.finish()
     operations = {_OPERATIONS[key] for key in given}
     if len(operations) != 1 or not any((*given.values(), "write" in given)):
-        raise table.error("register", "one of write, wait, if, unless, pairs, or set with clear is wanted")
+        raise table.error("register", "expected one of write, wait, if, unless, pairs, or set with clear")
     (operation,) = operations
     asks = operation in ("if", "unless")
     if asks != bool(then):
@@ -71,7 +71,7 @@ def _register(value: Any) -> str:
 
 def _bits(value: Any) -> int:
     if value not in (8, 16, 32):
-        raise ValueError("8, 16 or 32 is wanted")
+        raise ValueError("expected 8, 16 or 32")
     return int(value)
 
 
@@ -79,5 +79,5 @@ def _comment(value: Any) -> str:
     # A text that can stand in a comment of C.
     note = text(value)
     if not note.isprintable() or "*/" in note or "/*" in note or len(note) > 100:
-        raise ValueError("at most 100 printable characters without /* and */ are wanted")
+        raise ValueError("expected at most 100 printable characters without /* and */")
     return note

@@ -22,7 +22,7 @@ def optional(table: TomlTable | None, parse: Callable[[TomlTable], T]) -> T | No
 def each(parse: Callable[[Any], str]) -> Callable[[Any], tuple[str, ...]]:
     def parse_list(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list):
-            raise ValueError("a list of texts is wanted")
+            raise ValueError("expected a list of texts")
         return tuple(parse(item) for item in value)
 
     return parse_list
@@ -30,7 +30,7 @@ def each(parse: Callable[[Any], str]) -> Callable[[Any], tuple[str, ...]]:
 
 def address(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-        raise ValueError("a whole number from 0 to 0xffffffff is wanted")
+        raise ValueError("expected an integer from 0 to 0xffffffff")
     return value
 
 

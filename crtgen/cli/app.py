@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "trust": "Allow what a folder's files ask for.",
         "check": "Hold models to their budgets and to crtgen.lock.json.",
         "test": "Verify models on this computer, emulators, connected boards.",
-        "sweep": "Measure models x boards x options; what is known stays known.",
+        "sweep": "Measure every combination of models, boards and options.",
         "boards": "List the boards that crtgen knows, or those connected.",
         "doctor": "Check this machine: compilers, QEMU, build tools.",
     },

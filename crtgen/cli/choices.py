@@ -26,7 +26,9 @@ def places(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         part, equals, memory = pair.partition("=")
         if not equals:
-            raise UsageError(f"--place {pair} names no memory", hint="for example --place arena=dtcm")
+            raise UsageError(
+                f"--place {pair} is not of the form PART=MEMORY", hint="for example --place arena=dtcm"
+            )
         table[part] = memory
     return table
 
@@ -38,7 +40,7 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
     size, colon, blocks = text.partition(":")
     hint = "for example --pool 4096, --pool 64K:100"
     if not (blocks or "0").isascii() or not (blocks or "0").isdigit() or (colon and not blocks):
-        raise UsageError(f"--pool {text} names no number of blocks", hint=hint)
+        raise UsageError(f"--pool {text} has no number of blocks after the colon", hint=hint)
     try:
         nbytes = int(size) if size.isascii() and size.isdigit() else parse_size(size)
     except ValueError as error:
@@ -63,7 +65,7 @@ def sliding(given: tuple[str, str] | None) -> "Sliding | None":
     numbers = {key: int(text) for key, text in found.items() if text.isascii() and text.isdigit()}
     if numbers.keys() != {"axis", "step"}:
         hint = "for example --sliding axis=1 step=2"
-        raise UsageError(f"--sliding {' '.join(given)} is no axis and step", hint=hint)
+        raise UsageError(f"--sliding {' '.join(given)} is not of the form axis=N step=N", hint=hint)
     return Sliding(numbers["axis"], numbers["step"])
 
 
@@ -111,6 +113,6 @@ def shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
         if not (
             equals and name and all(n.isascii() and n.isdigit() and 0 < int(n) < 1 << 26 for n in numbers)
         ):
-            raise UsageError(f"{text!r} is no shape of an input", hint="as in --shape input=1,96,96,3")
+            raise UsageError(f"{text!r} is not the shape of an input", hint="as in --shape input=1,96,96,3")
         found[name] = tuple(map(int, numbers))
     return found

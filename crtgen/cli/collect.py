@@ -70,7 +70,7 @@ def command(
                 written += [write_clip(output / label, clip) for clip in collector.rest()]
         if not written:
             hint = "build the firmware with crt_field_capture: docs/field.md"
-            raise UsageError(f"no whole clip of {info.name} came", where=str(file or port), hint=hint)
+            raise UsageError(f"no complete clip of {info.name} arrived", where=str(file or port), hint=hint)
         data = {"model": info.name, "label": label, "files": list(map(str, written)), "gaps": collector.gaps}
 
         def render(console: Console) -> None:

@@ -237,7 +237,9 @@ def _board(name: str, named: bool, core: str | None, type: str, framework: str) 
             raise
         return board_of_core(core)
     if core is not None and find_core(core).arch != board.core.arch:
-        raise UsageError(f"the board has a {board.core.name}, no {core}", where=name, hint="leave --core out")
+        raise UsageError(
+            f"the board has a {board.core.name}, not a {core}", where=name, hint="leave --core out"
+        )
     return board
 
 
@@ -260,7 +262,9 @@ def _watched(file: Path | None, layers: str, compiled: "api.Compiled") -> dict[s
         return {}
     if len(compiled.plans) != 1 or len(compiled.modules) != 1:
         raise UsageError(
-            "--watch is for one network", where=str(file), hint="leave --watch out, or generate one model"
+            "--watch supports one network only",
+            where=str(file),
+            hint="leave --watch out, or generate one model",
         )
     info = compiled.modules[0].info
     return {info.name: limits_of(file, [n for n in layers.split(",") if n], compiled)}
@@ -274,11 +278,13 @@ def _samples(
     if type != "standalone":
         raise UsageError(f"--input is for a standalone image, not for a {type}", hint="--type standalone")
     if len(models) > 1:
-        raise UsageError("--input is for one model", hint="leave it out: the inputs are then a pattern")
+        raise UsageError(
+            "--input supports one model only", hint="leave it out: the inputs are then a pattern"
+        )
     given = read_inputs(file, models[0].inputs)
     if given.is_sequence:
         raise UsageError(
-            "a sequence of runs; supported here: one run",
+            "the cases are a sequence of runs; expected one run",
             where=given.source,
             hint="give a file with one array per input",
         )

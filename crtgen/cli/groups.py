@@ -162,7 +162,7 @@ class Battery:
         from crtgen.lab.measure.power import mean_power
 
         if len(boards) != 1 or not boards[0].clock:
-            raise UsageError("--power is of one board, whose clock is known", hint="name it by --board")
+            raise UsageError("--power needs one board with a known clock", hint="name it by --board")
         (board,) = boards
         measured = Energy.of_power(mean_power(self.power, self.volts), board.clock, self.power.name)
         sleeps = board.energy.sleep_uw if board.energy else None
@@ -288,7 +288,7 @@ class Building:
         runs, slot = site is not None and site.port is not None, site.slot if site is not None else ""
         if source.is_dir():
             if slot:
-                raise UsageError("a project has firmware of its own", where=str(source), hint="push a model")
+                raise UsageError("a project already has its firmware", where=str(source), hint="push a model")
             manifest = read_manifest(source)
             if site is not None:
                 replace(site, rtt=manifest.options.rtt).check(find_board(manifest.board))

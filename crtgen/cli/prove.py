@@ -58,7 +58,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         if compiling.cores > 1:
-            raise UsageError("prove follows one core", hint="leave out --cores, also in crtgen.toml")
+            raise UsageError("prove supports one core only", hint="leave out --cores, also in crtgen.toml")
         for file in filter(None, (header, counterexample)):
             writing.check_writable(file)
         with out.stage() as say:

@@ -41,7 +41,7 @@ def command(
     with guarded(as_json, debug) as out:
         if port is None:
             hint = "crtgen boards --connected lists what is there"
-            raise UsageError("which device? Name its line with --port", hint=hint)
+            raise UsageError("no device is named: use --port", hint=hint)
         found = _read(image)
         with out.stage() as say, connected(port, baud, board) as client:
             done = push(client, found, say=say)

@@ -94,7 +94,7 @@ def _asked(directory: Path, model: str | None, connecting: Connecting, say: api.
     manifest = read_manifest(directory)
     if manifest.type == "library":
         hint = "read what it sent with --file LOG: docs/field.md"
-        raise UsageError("a library has no server that could be asked", where=str(directory), hint=hint)
+        raise UsageError("a library has no server that --port could ask", where=str(directory), hint=hint)
     image = (project.built() if connecting.port else None) or project.build(say=say)
     _check_model(image.built.manifest, model)
     with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:

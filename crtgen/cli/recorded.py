@@ -28,7 +28,7 @@ class Recorded:
         """Return the runs of a recording. Raises ``UsageError`` for options that a pipeline does not use."""
         pipeline = self.pipeline
         if quantize or scaling != Scaling():
-            what = "a pipeline says itself what its network gets"
+            what = "a pipeline file already says what its network gets"
             hint = "leave --quantize-input, --mean and --std out: [features] says it"
             raise UsageError(what, where=pipeline.graph.name, hint=hint)
         samples = read_samples(file, pipeline)

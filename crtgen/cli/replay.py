@@ -41,7 +41,9 @@ def command(
     """
     with guarded(as_json, debug) as out:
         if source.is_dir():
-            raise UsageError("a project is no network", where=str(source), hint="name the model's file")
+            raise UsageError(
+                "a project has no network to compare with", where=str(source), hint="name the model's file"
+            )
         with out.stage() as say:
             site = connecting.site()
             box = 0 if site is not None and site.slot else 2  # it sets the states; a slot has none

@@ -102,7 +102,7 @@ def _met(drift: Path | None, watch: Path | None, model: Path) -> Met | None:
     # Counts from the device beside the reference counts.
     if drift is None:
         if watch is not None:
-            raise UsageError("--watch is beside what a device counted", hint="name that with --drift")
+            raise UsageError("--watch needs the counts of a device", hint="name them with --drift")
         return None
     window = read_window(files.read(drift, "what a device counted"))
     if watch is None:

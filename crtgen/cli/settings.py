@@ -236,7 +236,7 @@ def _check_options(settings: Settings) -> None:
     for name in SAID & settings.options.keys():
         hint = "crtgen trust ARCHIVE" if name == "trust" else f"say --{name} when you mean it"
         where = f"{settings.path}: {name}"
-        raise UsageError("only the command line can say this, no file", where=where, hint=hint)
+        raise UsageError("this option can be given on the command line only", where=where, hint=hint)
 
 
 def _value(settings: Settings, command: str, parameter: Any) -> Any:

@@ -76,7 +76,7 @@ def command(
 def _delta(old: SlotImage, new: SlotImage, board: Board) -> Delta:
     if old.origin == new.origin:
         hint = "name another one with --slot: the old image is read while the new one is written"
-        raise UsageError("both images are for one slot", hint=hint)
+        raise UsageError("both images are for the same slot", hint=hint)
     assert board.slots is not None
     return Delta.between(old, new, max(16, FLASH_DRIVERS[board.slots.driver].write_size))
 

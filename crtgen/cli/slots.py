@@ -48,7 +48,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         if confirm and revert:
-            raise UsageError("--confirm keeps a model and --revert gives it up", hint="remove one of them")
+            raise UsageError("--confirm and --revert exclude each other", hint="remove one of them")
         found = choices.slotted(find_board(board))
         with out.stage(), connected(port, baud, board) as client:
             slots_of(client)

@@ -63,7 +63,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure models x boards x options; what is known stays known.
+    """Measure every combination of models, boards and options.
 
     What is known is not measured again, and an interrupted sweep continues where it was. Jobs run on all
     cores of this computer, or on the workers of a Dask cluster.

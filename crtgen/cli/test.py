@@ -69,7 +69,7 @@ def command(
             raise typer.Exit(error.exit_code)
         if below := [o for o in outcomes if _is_below(o, require)]:
             names = ", ".join(dict.fromkeys(f"{o.model} on {o.board}" for o in below))
-            raise CrtgenError(f"not tested as far as --require {require} wants: {names}")
+            raise CrtgenError(f"not tested on the target of --require {require}: {names}")
 
 
 def _is_below(outcome: TargetOutcome, require: str) -> bool:

@@ -131,7 +131,7 @@ def _request(path: Path) -> _Request:
         asks = ("is a project, whose CMake files run what they say when it is built",)
         return _Request(path, asks, accept=lambda: trust.claim(path))
     hint = f"archives, libraries, hardware maps (.yaml), sweeps, stores, projects and {SETTINGS} do"
-    raise UsageError("such a file asks for nothing", where=str(path), hint=hint)
+    raise UsageError("such a file needs no permission", where=str(path), hint=hint)
 
 
 def _agree(requests: Sequence[_Request], yes: bool) -> None:
@@ -142,7 +142,9 @@ def _agree(requests: Sequence[_Request], yes: bool) -> None:
     if yes or not any(each.asks for each in requests):
         return
     if not _somebody_is_there():
-        raise UsageError("nobody is there to be asked", hint="read the lines above, then: crtgen trust --yes")
+        raise UsageError(
+            "there is no terminal to ask on", hint="read the lines above, then: crtgen trust --yes"
+        )
     if not typer.confirm("Allow this?", err=True):
         raise UsageError("nothing was allowed", hint="answer y to go on")
 

@@ -67,7 +67,7 @@ def command(
         expect = cases_file(source, expect)
         sliding = choices.sliding(compiling.sliding)
         if against and sliding:
-            raise UsageError("--against is for whole windows", hint="leave --sliding out")
+            raise UsageError("--against does not support sliding windows", hint="leave --sliding out")
         if junit_file:
             check_writable(junit_file)
         with out.stage() as say:

@@ -31,7 +31,7 @@ def command(
             note(f"{_name(unit)}: {_left_out(unit) or 'at work'}")
         if not units and not workers:
             hint = "name the boards in a hardware map, or bring workers without a board: --workers 1"
-            raise UsageError("no board is connected of which it is clear what it is", hint=hint)
+            raise UsageError("no connected board can be identified", hint=hint)
         serve(scheduler, units, workers)
         note("the scheduler has ended")
 

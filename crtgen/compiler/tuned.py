@@ -197,7 +197,7 @@ def _choice(content: TomlTable) -> KernelChoice:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError("a whole number is wanted")
+        raise ValueError("expected an integer")
     return value
 
 

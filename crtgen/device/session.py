@@ -84,7 +84,7 @@ class Session:
         """
         if image.manifest.type != ("server" if prepare is None else "slot"):
             raise UsageError(
-                f"a {image.manifest.type} image does not talk", hint="generate it with --type server"
+                f"a {image.manifest.type} image does not communicate", hint="generate it with --type server"
             )
         board = find_board(image.board)
         site = replace(site or Site(), rtt=image.manifest.options.rtt)

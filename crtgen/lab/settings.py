@@ -198,25 +198,25 @@ def _goal(value: Any) -> Mapping[str, float]:
 
 def _quality(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1e6:
-        raise ValueError("a number from 0 on is wanted")
+        raise ValueError("expected a number from 0 on")
     return float(value)
 
 
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise ValueError("a list of texts is wanted")
+        raise ValueError("expected a list of texts")
     return tuple(map(text, value))
 
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch("sha256:[0-9a-f]{64}", value):
-        raise ValueError("the digest of the archive is wanted, which crtgen trust writes")
+        raise ValueError("expected the digest of the archive, which crtgen trust writes")
     return value
 
 
 def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("true or false is wanted")
+        raise ValueError("expected true or false")
     return value
 
 
@@ -225,15 +225,15 @@ def _limit(value: Any) -> int:
     if isinstance(value, str):
         return parse_size(value)
     if type(value) is not int or value < 0:
-        raise ValueError("a whole number is wanted")
+        raise ValueError("expected an integer")
     return value
 
 
 def _plain(value: Any) -> Any:
     # Options may be a text, a number, a boolean, or a list of these.
     if isinstance(value, dict):
-        raise ValueError("no table is wanted: those are model and model.budget")
+        raise ValueError("expected no table: those are model and model.budget")
     for each in value if isinstance(value, list) else [value]:
         if not isinstance(each, str | int | float):
-            raise ValueError("a text, a number, or true or false is wanted")
+            raise ValueError("expected a text, a number, or true or false")
     return value

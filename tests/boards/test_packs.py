@@ -138,8 +138,8 @@ def test_one_of_several_cores_is_named(pack: Path) -> None:
     ("chip", "message"),
     [
         ("ACME410", "unknown chip ACME410"),
-        ("ACMEBARE", "says nothing of its flash or RAM"),
-        ("ACMER5", "no code is made for a Cortex-R5"),
+        ("ACMEBARE", "the pack does not describe its flash or RAM"),
+        ("ACMER5", "crtgen makes no code for a Cortex-R5"),
         ("ACMEWRONG", '"zero" is no number'),
     ],
 )

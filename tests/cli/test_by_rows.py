@@ -142,7 +142,7 @@ def test_pipelines_and_archives_are_refused(tmp_path: Path) -> None:
     archive = str(tmp_path / "digits.tar")
     _invoke("compile", DIGITS, "-o", archive, "-b", "host")
     said = _invoke("inspect", archive, "-b", "host", "--feed", "rows", code=2)
-    assert "code that is made already cannot be fed by rows" in said
+    assert "compiled code cannot be fed by rows" in said
     pipeline = tmp_path / "watched.toml"
     pipeline.write_text(_PIPELINE.format(DIGITS))
     said = _invoke("inspect", str(pipeline), "-b", "host", "--feed", "rows", code=2)

@@ -242,7 +242,11 @@ def test_doctor_says_what_is_there() -> None:
         (("build", "nowhere"), 2, "project.json"),
         (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
         (("generate", DIGITS, ".", "--pool", "4x"), 2, "--pool 4x is not a number of bytes"),
-        (("generate", DIGITS, ".", "--pool", "4096:"), 2, "--pool 4096: names no number of blocks"),
+        (
+            ("generate", DIGITS, ".", "--pool", "4096:"),
+            2,
+            "--pool 4096: has no number of blocks after the colon",
+        ),
         (("generate", DIGITS, ".", "--pool", "1000"), 2, "the pool one of 16 B"),
         (("generate", DIGITS, ".", "--receive", "100"), 2, "a receive buffer of 100 B is too small"),
         (("generate", DIGITS, ".", "--stack", "1001"), 2, "the stack must be a multiple of 8 B"),

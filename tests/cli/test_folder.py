@@ -128,7 +128,7 @@ def test_commands_need_no_arguments_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "message"),
     [
-        ("boards = 'host'", "crtgen.toml: boards", "a list of texts is wanted"),
+        ("boards = 'host'", "crtgen.toml: boards", "expected a list of texts"),
         ("optimise = 'size'", "crtgen.toml: optimise", "no command has this option"),
         ("[[model]]\nfil = 'a'", "crtgen.toml: model 1.file", "the key is missing"),
         ("[[model]]\nfile = 'a'\nexpects = 'b'", "crtgen.toml: model 1.expects", "unknown key"),
@@ -136,13 +136,13 @@ def test_commands_need_no_arguments_there(folder: Path) -> None:
         (
             "[[model]]\nfile = 'a'\nbudget = {ram_bytes = -1}",
             "model 1.budget.ram_bytes",
-            "a whole number is wanted",
+            "expected an integer",
         ),
         ("[[model]]\nfile = 'a'\nbudget = {accuracy = 0.9}", "model 1.data", "accuracy is a budget"),
         ("[[model]]\nfile = 'a'\nbudget = {goal = 'x'}", "model 1.budget.goal", "unknown goal 'x'"),
         ("[[model]]\nfile = 'a'\nbudget = {auc = -1}", "model 1.budget.auc", "a number from 0 on"),
-        ("model = 3", "crtgen.toml: model", "an array of tables is wanted"),
-        ("optimize = {a = 1}", "crtgen.toml: optimize", "no table is wanted"),
+        ("model = 3", "crtgen.toml: model", "expected an array of tables"),
+        ("optimize = {a = 1}", "crtgen.toml: optimize", "expected no table"),
         ("boards = [", "crtgen.toml", "cannot be read"),
     ],
 )
@@ -271,7 +271,7 @@ def test_test_runs_every_target_that_is_there(folder: Path) -> None:
     assert as_json("test", "--require", "emulator")["outcomes"][1]["cases"] == 10
     below = crtgen("test", "--require", "board")
     assert below.exit_code == 1
-    assert "not tested as far as --require board wants: digits on nucleo_l4r5zi" in below.stderr
+    assert "not tested on the target of --require board: digits on nucleo_l4r5zi" in below.stderr
 
 
 @pytest.mark.qemu

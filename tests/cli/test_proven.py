@@ -98,7 +98,7 @@ def test_a_key_that_is_no_truth(folder: Path) -> None:
     settings.write_text(settings.read_text().replace("true", '"yes"'))
     done = crtgen("check")
     assert done.exit_code == UsageError.exit_code
-    assert "true or false is wanted" in done.stderr
+    assert "expected true or false" in done.stderr
 
 
 def test_what_a_proof_is_kept_by(folder: Path) -> None:

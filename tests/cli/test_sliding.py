@@ -43,15 +43,15 @@ def test_runs_on_what_is_new_have_the_outputs_of_windows(tmp_path: Path) -> None
 
 def test_losses_are_those_of_whole_windows() -> None:
     options = ["-b", "host", "--sliding", "axis=1", "step=2", "--against", DIGITS]
-    assert "--against is for whole windows" in _invoke("verify", DIGITS, *options, code=2)
+    assert "--against does not support sliding windows" in _invoke("verify", DIGITS, *options, code=2)
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("axis=1", "stp=1"), "is no axis and step"),
-        (("axis=1", "step=-1"), "is no axis and step"),
-        (("axis=1", "axis=2"), "is no axis and step"),
+        (("axis=1", "stp=1"), "is not of the form axis=N step=N"),
+        (("axis=1", "step=-1"), "is not of the form axis=N step=N"),
+        (("axis=1", "axis=2"), "is not of the form axis=N step=N"),
         (("axis=7", "step=1"), "has no axis 7"),
         (("axis=1", "step=8"), "windows overlap at steps of 1 to 7"),
     ],

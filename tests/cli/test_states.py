@@ -54,7 +54,7 @@ def test_shapes_are_asked_for(tmp_path: Path) -> None:
     tensors = [Tensor("x", [1, 4], "float32", signature=[-1, 4]), *floats("y")]
     file.write_bytes(Model(tensors, [add("x", "x", "y")], ["x"], ["y"]).to_bytes())
     assert "input  x 3x4 float32" in _invoke("inspect", str(file), "-b", "host", "--shape", "x=3,4")
-    for shape, text in (("x=3,-4", "no shape of an input"), ("z=3,4", "there is no input z")):
+    for shape, text in (("x=3,-4", "is not the shape of an input"), ("z=3,4", "there is no input z")):
         done = CliRunner().invoke(app, ["inspect", str(file), "-b", "host", "--shape", shape])
         assert done.exit_code == 2
         assert text in done.output

@@ -108,11 +108,17 @@ def test_what_only_a_person_can_allow(clone: Path, text: str, command: list[str]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("trust = true", "trust: only the command line can say this, no file (hint: crtgen trust ARCHIVE)"),
-        ("force = true", "force: only the command line can say this, no file (hint: say --force"),
+        (
+            "trust = true",
+            "trust: this option can be given on the command line only (hint: crtgen trust ARCHIVE)",
+        ),
+        ("force = true", "force: this option can be given on the command line only (hint: say --force"),
         ("junit_file = 'a'", "junit-file: no command has this option (hint: did you mean junit?"),
         ("[[model]]\nfile = 'boards'", "model 1.file: boards is a folder, not a model"),
-        ("[[model]]\nfile = 'a.tar'\ntrust = 'sha256:12'", "model 1.trust: the digest of the archive"),
+        (
+            "[[model]]\nfile = 'a.tar'\ntrust = 'sha256:12'",
+            "model 1.trust: expected the digest of the archive",
+        ),
     ],
 )
 def test_what_no_file_can_say(clone: Path, text: str, message: str) -> None:
@@ -402,7 +408,7 @@ def test_the_question(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (clone / "map.yml").write_text("- {connected: true, platform: nrf52840dk, reset: ./switch}\n")
     nobody = crtgen("trust")
     assert nobody.exit_code == UsageError.exit_code
-    assert "nobody is there to be asked" in said(nobody)
+    assert "there is no terminal to ask on" in said(nobody)
     assert "crtgen.toml: it writes outside of the folder" in said(nobody)
     assert "map.yml: it runs `./switch`" in said(nobody)
     monkeypatch.setattr("crtgen.cli.trust._somebody_is_there", lambda: True)

@@ -74,7 +74,7 @@ class Line:
         for _ in range(20_000):
             if data := self.up.read():
                 return bytes(data)
-        raise LinkTimeoutError("nothing came")
+        raise LinkTimeoutError("no data arrived for")
 
     def write(self, data: bytes) -> None:
         while data:
@@ -153,20 +153,20 @@ def test_the_command_names_target_probe_and_place(image: Path) -> None:
         ("nucleo_h743zi", {}, "data cache hides"),
         ("arduino_nano_33_ble", {}, "pyOCD does not know"),
         ("mps2_an386", {}, "pyOCD does not know"),
-        (BOARD, {"platform": "zephyr"}, "servers on bare metal"),
+        (BOARD, {"platform": "zephyr"}, "RTT needs a server on bare metal"),
     ],
 )
 def test_what_has_no_rtt(board: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         api.load(DEMO).compile(board).generate("server", rtt=True, **options)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="servers on bare metal"):
+    with pytest.raises(UsageError, match="RTT needs a server on bare metal"):
         api.load(DEMO).compile(BOARD).generate("standalone", rtt=True)
 
 
 def test_an_image_without_rtt_and_a_simulator_are_refused(toy_image: Callable[[str], Path]) -> None:
     with pytest.raises(UsageError, match="the image has no RTT"):
         rtt_command(FlashJob(toy_image("nrf52840dk"), find_board(BOARD)))
-    with pytest.raises(UsageError, match="nothing reads the memory of a simulator"):
+    with pytest.raises(UsageError, match="RTT needs a debug probe, which a simulator does not have"):
         Site(simulate=True, rtt=True).check(find_board("rpi_pico"))
 
 

@@ -46,7 +46,7 @@ class Delta:
         a, b = old.image, new.image
         if len(a) != len(b) or old.interface != new.interface:
             raise UsageError(
-                f"{old.name} {old.version} and {new.name} {new.version} have other code or another plan",
+                f"{old.name} {old.version} and {new.name} {new.version} differ in code or plan",
                 hint="push the whole image: a delta is for weights alone",
             )
         unlike = bytes(byte ^ 0xFF for byte in new.signature)
@@ -86,7 +86,7 @@ class Delta:
         if end > size and end != size + SIGNATURE_BYTES:
             raise CorruptModelError("the signature is cut short", where=where)
         if at != len(data):
-            raise CorruptModelError("bytes are left behind its runs", where=where)
+            raise CorruptModelError("the delta has bytes after its last run", where=where)
         return cls(base_origin, base_crc, origin, size, crc, tuple(runs))
 
     def apply(self, old: bytes) -> bytes:
@@ -96,7 +96,7 @@ class Delta:
         image = old[: self.size]
         if len(old) not in (self.size, self.size + SIGNATURE_BYTES) or zlib.crc32(image) != self.base_crc:
             raise UsageError(
-                "the delta is for another image than that",
+                "the delta belongs to another image",
                 hint="make it anew: --since names the image that the device holds",
             )
         made = bytearray(image)

@@ -57,19 +57,17 @@ def _stack(image: Image) -> int:
     # each layer, which takes up to ``_PROFILER``.
     stack, profile = image.size.stack, image.built.manifest.options.profile
     if stack is None:
-        raise UnsupportedError(
-            "nobody knows how much of the stack a run takes", where=image.built.manifest.name
-        )
+        raise UnsupportedError("the stack that a run takes is unknown", where=image.built.manifest.name)
     left = set(stack.unresolved) - ({"crt_layer_done"} if profile else set())
     if stack.recursion or stack.unknown or left:
         unknown = ", ".join((*stack.unknown, *sorted(left))[:3]) or "recursion"
         where = image.built.manifest.name
-        raise UnsupportedError(f"nobody knows how much of the stack a run takes: {unknown}", where=where)
+        raise UnsupportedError(f"the stack that a run takes is unknown: {unknown}", where=where)
     return stack.worst + (_PROFILER if profile else 0)
 
 
 def interface_file(compiled: Compiled, image: SlotImage) -> str:
     """Write a header for firmware that runs any version of the model with the same interface."""
     if not compiled.plans:
-        raise UnsupportedError("code that is compiled already has no interface", where=image.name)
+        raise UnsupportedError("compiled code has no interface", where=image.name)
     return interface_header(compiled.plans[0], image.name, image.interface)

@@ -70,7 +70,7 @@ def _migrated(model: MlfModel, networks: Sequence[tuple[str, Graph]], where: str
     inputs, params = _split(relay, model)
     if not networks:
         raise UnsupportedError(
-            f"the network cannot be had from the archive alone: {_lacks(relay, len(params))}",
+            f"the archive alone does not contain the network: {_lacks(relay, len(params))}",
             where=at,
             hint="name the file that TVM compiled: --source net.tflite",
         )
@@ -80,7 +80,9 @@ def _migrated(model: MlfModel, networks: Sequence[tuple[str, Graph]], where: str
         if not others:
             return Migrated(model.name, name, len(inputs), len(params), len(relay.scales))
         reasons.append(f"{name}: {others[0]}")
-    raise UnsupportedError("no source is its network", where=at, hint="\n        ".join(reasons))
+    raise UnsupportedError(
+        "none of the sources is the network of the archive", where=at, hint="\n        ".join(reasons)
+    )
 
 
 def _split(relay: Relay, model: MlfModel) -> tuple[list[str], list[str]]:

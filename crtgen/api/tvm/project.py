@@ -192,7 +192,9 @@ class Handler:
     def _built(self) -> api.Image:
         image = api.open_project(self._folder).built()
         if image is None:
-            raise UsageError("nothing was built yet", where=str(self._folder), hint="call build first")
+            raise UsageError(
+                "the project was not built yet", where=str(self._folder), hint="call build first"
+            )
         return image
 
 

@@ -71,7 +71,7 @@ class Transport:
         """Start the image, or connect to the board that runs it. More than once is fine."""
         kind = self._image.built.manifest.type
         if kind != "server":
-            raise UsageError(f"a {kind} image does not talk", hint="generate it with --type server")
+            raise UsageError(f"a {kind} image does not communicate", hint="generate it with --type server")
         if self._device is None:
             self._device = start_device(self._image.path, self.board, site=self._site)
 

@@ -49,7 +49,7 @@ def read_example_json(text: str, where: str = "ExampleJSON") -> tuple[ExampleGra
     nodes: list[ExampleNode] = []
     name = ""
     if text and not text.endswith("\n"):
-        raise CorruptModelError("the last line has no end", where=where)
+        raise CorruptModelError("the last line is incomplete", where=where)
     for number, line in enumerate(text.split("\n")[:-1], 1):
         place = f"{where}: line {number}"
         if line.startswith(" "):

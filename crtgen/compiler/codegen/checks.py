@@ -36,7 +36,7 @@ def check_file(path: str) -> None:
     except ValueError as error:
         raise CorruptModelError(f"the file {error}") from error
     if not usual or _FILE.fullmatch(path) is None or path.startswith("-"):
-        raise CorruptModelError(f"the file {path!r} has a name that no generated file has")
+        raise CorruptModelError(f"no generated file may be called {path!r}")
 
 
 def check_word(what: str, text: str) -> None:

@@ -93,7 +93,7 @@ def check_versions() -> None:
     clang, own = int(found[1]) if found else 0, llvm.llvm_version_info[0]
     if clang != own:
         raise ToolMissingError(
-            f"ziglang has LLVM {clang}, llvmlite has LLVM {own}: bitcode does not pass between them",
+            f"ziglang has LLVM {clang}, llvmlite has LLVM {own}: their bitcode is incompatible",
             hint=f"install a ziglang with LLVM {own}, or an llvmlite with LLVM {clang}",
         )
 

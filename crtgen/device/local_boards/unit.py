@@ -141,7 +141,7 @@ def _unit(entry: Any, where: str) -> LocalBoard | None:
         raise UsageError(f"platform: {error.message}", where=where, hint=error.hint) from error
     baud = entry.get("baud", 0)
     if not isinstance(baud, int):
-        raise UsageError("baud: a whole number is wanted", where=where, hint="for example baud: 115200")
+        raise UsageError("baud: expected an integer", where=where, hint="for example baud: 115200")
     return LocalBoard(
         boards=(board.name,),
         serial=DeviceText(str(entry.get("id") or "")),
@@ -158,7 +158,7 @@ def _command(value: Any, where: str) -> str:
     try:
         if isinstance(value, str) and (not value or shlex.split(value)):
             return value
-        reason = "the words of a command are wanted"
+        reason = "expected the words of a command"
     except ValueError as error:
         reason = str(error)
     raise UsageError(

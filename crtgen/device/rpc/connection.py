@@ -307,7 +307,7 @@ class Connection:
         # The attempts to copy a tensor. Raises ``LinkError`` after the last.
         yield from range(_COPIES)
         raise LinkError(
-            f"{tensor.nbytes} bytes came out different {_COPIES} times",
+            f"reading {tensor.nbytes} bytes gave different values {_COPIES} times",
             where="device",
             hint="check the cable and the baud rate",
         )

@@ -321,7 +321,7 @@ class ServerStream:
             return data
         if self._server.stopped:
             raise LinkClosedError("the device left its loop")
-        raise LinkTimeoutError(f"nothing came for {timeout:g} s")
+        raise LinkTimeoutError(f"no data arrived for {timeout:g} s")
 
     def write(self, data: bytes) -> None:
         self._inbox += self._server.receive(data)

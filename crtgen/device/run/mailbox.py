@@ -129,7 +129,9 @@ class MailboxStream:
                 self._line.write(_BELL)
                 deadline = time.monotonic() + WRITE_TIMEOUT
             elif time.monotonic() > deadline:
-                raise LinkTimeoutError(f"the device took nothing for {WRITE_TIMEOUT:g} s", where=self.name)
+                raise LinkTimeoutError(
+                    f"the device accepted no data for {WRITE_TIMEOUT:g} s", where=self.name
+                )
             else:
                 with suppress(LinkTimeoutError):  # a device that is gone is noticed
                     self._line.read(_PAUSE)

@@ -53,7 +53,7 @@ class Site:
                 hint = "check the cable; `crtgen boards --connected` lists what is there"
                 raise LinkError("there is no such port", where=self.port, hint=hint)
         elif self.slot and not board.is_real:
-            raise UsageError("--push is for a device that runs", hint="name its line with --port")
+            raise UsageError("--push needs a running device", hint="name its line with --port")
         elif board.is_host or board.is_usb:
             return
         elif self.rtt:
@@ -71,8 +71,10 @@ class Site:
     def _check_probe(self, board: Board) -> None:
         # A probe need not have a serial port: whether there is one is seen when it is used.
         if self.is_simulated(board):
-            hint = "without --rtt it has its serial port"
-            raise UsageError("nothing reads the memory of a simulator", where=board.name, hint=hint)
+            hint = "leave --rtt out: the simulator has a serial port"
+            raise UsageError(
+                "RTT needs a debug probe, which a simulator does not have", where=board.name, hint=hint
+            )
 
     def is_simulated(self, board: Board) -> bool:
         """Return whether the board is simulated on this computer.
@@ -82,7 +84,9 @@ class Site:
         if self.port is not None or board.is_host:
             return False
         if self.simulate and not board.simulator:
-            raise UsageError("nothing simulates this board", where=board.name, hint="it needs the hardware")
+            raise UsageError(
+                "no simulator supports this board", where=board.name, hint="it needs the hardware"
+            )
         return self.simulate or not board.is_real
 
 

@@ -78,7 +78,7 @@ class _DescriptorStream:
         # At least one byte, at most 64 KiB.
         self._check_open()
         if not self._readable.poll(min(timeout * 1000, _POLL_MAX)):
-            raise _timed_out("nothing came", timeout, self.name)
+            raise _timed_out("no data arrived", timeout, self.name)
         try:
             data = os.read(self._read_fd, _CHUNK)
         except OSError as error:
@@ -97,7 +97,7 @@ class _DescriptorStream:
             except BlockingIOError:
                 wait = min(self._write_timeout, deadline - time.monotonic())
                 if wait <= 0 or not self._writable.poll(wait * 1000):
-                    raise _timed_out("the device took nothing", self._write_timeout, self.name) from None
+                    raise _timed_out("the device accepted no data", self._write_timeout, self.name) from None
             except OSError as error:
                 raise _closed(error.strerror or str(error), self.name) from error
 
@@ -268,7 +268,7 @@ class SerialStream:
                 if data:
                     return data
                 if left <= 0:
-                    raise _timed_out("nothing came", timeout, self.name)
+                    raise _timed_out("no data arrived", timeout, self.name)
                 self._wait(left)
             except OSError as error:
                 raise _closed(str(error), self.name) from error
@@ -277,7 +277,7 @@ class SerialStream:
         try:
             self._port.write(data)
         except serial.SerialTimeoutException as error:
-            raise _timed_out("the device took nothing", self._write_timeout, self.name) from error
+            raise _timed_out("the device accepted no data", self._write_timeout, self.name) from error
         except OSError as error:
             raise _closed(str(error), self.name) from error
 

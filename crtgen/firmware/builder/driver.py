@@ -50,7 +50,9 @@ def build_project(
     root = Path(directory).resolve()
     if found := _NO_PATH.search(str(root)):
         raise UsageError(
-            f"CMake builds in no path with {found[0]!r} in it", where=str(root), hint="move the project"
+            f"CMake cannot build in a path that contains {found[0]!r}",
+            where=str(root),
+            hint="move the project",
         )
     manifest = read_manifest(root)
     if manifest.unfinished is not None:

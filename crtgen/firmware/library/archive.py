@@ -64,7 +64,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
         raise CorruptModelError("the archive is truncated: it has no end mark", where=where)
     for path in files:
         if not files.keys().isdisjoint(str(parent) for parent in PurePosixPath(path).parents):
-            raise CorruptModelError(f"{path} lies within another file", where=where)
+            raise CorruptModelError(f"{path} is inside another file", where=where)
     return files
 
 
@@ -91,7 +91,7 @@ def _member(header: bytes, where: str) -> _Member:
     kind = header[156:157]
     kind = _FILE if kind == b"\0" else kind
     if kind in (b"L", b"K"):
-        raise CorruptModelError(f"{path} has a long name of GNU's", where=where, hint=_HINT)
+        raise CorruptModelError(f"{path} is stored with a GNU long name", where=where, hint=_HINT)
     if kind not in (_FILE, _DIRECTORY, _PAX):
         raise CorruptModelError(f"{path} is a link or a special file", where=where)
     if kind == _FILE or (kind == _DIRECTORY and path not in (".", "./")):
@@ -102,9 +102,7 @@ def _member(header: bytes, where: str) -> _Member:
 def _check_pax(content: bytes, twice: bool, where: str) -> None:
     # Refuse a header of PAX (POSIX: lines ``length key=value``) that says more than times and owners.
     if twice or len(content) > _LONGEST_PAX:
-        raise CorruptModelError(
-            "the PAX headers of the archive are longer than any that are needed", where=where
-        )
+        raise CorruptModelError("the PAX headers of the archive are too long", where=where)
     keys = [line.partition(b" ")[2].partition(b"=")[0] for line in content.splitlines()]
     if not set(keys) <= _HARMLESS:
         found = b", ".join(sorted(set(keys) - _HARMLESS))[:100].decode(errors="replace")

@@ -115,5 +115,5 @@ def _data(elf: ELFFile, symbol: ElfSymbol) -> bytes:
     start = symbol["st_value"] - section["sh_addr"]
     data: bytes = section.data()[start : start + symbol["st_size"]]
     if start < 0 or len(data) != symbol["st_size"]:
-        raise CorruptModelError("a symbol lies outside of its section")
+        raise CorruptModelError("a symbol is outside of its section")
     return data

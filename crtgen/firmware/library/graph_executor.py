@@ -311,7 +311,7 @@ class _TableBuilder:
                 sid = self.graph.entry(Reference(node_index, k)).storage_id
                 if sid in linked and linked[sid] is not node:
                     raise CorruptModelError(
-                        f"{node.name} lies in the storage of the parameter {linked[sid].name}",
+                        f"{node.name} is in the storage of the parameter {linked[sid].name}",
                         where=self.name,
                     )
         for sid, size in self.graph.storage_sizes().items():
@@ -396,7 +396,7 @@ class _TableBuilder:
                 self.entry_of(i).storage_id
             }:
                 raise CorruptModelError(
-                    f"{node.name} does nothing but its output lies elsewhere", where=self.name
+                    f"{node.name}: a __nop must share storage with its input", where=self.name
                 )
 
     def consumes_inputs(self) -> bool:

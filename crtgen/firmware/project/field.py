@@ -92,7 +92,7 @@ def _check_field(firmware: FirmwareRequest) -> None:
 def _check_slots(firmware: FirmwareRequest) -> None:
     if len(firmware.models) != 1:
         hint = "generate one library for each model"
-        raise UsageError("the slots of a library are for its one model", where=firmware.name, hint=hint)
+        raise UsageError("slots need a library with one model", where=firmware.name, hint=hint)
     (module,) = firmware.modules
     if module.usage:
         hint = "leave --slots out, or generate the network without its pipeline"

@@ -176,16 +176,20 @@ class FirmwareRequest:
         return max(needed, twice) if not self.board.ram or twice <= left else needed
 
     def _check_place(self) -> None:
-        where, hint = self.board.name, "leave --place out: it is for programs on bare metal"
+        where, hint = self.board.name, "leave it out, or generate a program for bare metal"
         if self.platform != "baremetal":
-            raise UsageError(f"nothing is placed on the platform {self.platform}", where=where, hint=hint)
+            raise UsageError(
+                f"--place is not supported on the platform {self.platform}", where=where, hint=hint
+            )
         if self.type == "library":
-            raise UsageError("a library has no linker script to place it", where=where, hint=hint)
+            raise UsageError(
+                "--place needs a linker script, which a library does not have", where=where, hint=hint
+            )
 
     def _check_benchmark(self) -> None:
         if self.platform == "zephyr":
             hint = "bare metal: --platform baremetal"
-            raise UsageError("mlperftiny is not for Zephyr", where=self.board.name, hint=hint)
+            raise UsageError("mlperftiny does not support Zephyr", where=self.board.name, hint=hint)
         benchmark(self.models, self.board.name)
 
     def _check_extras(self) -> None:
@@ -195,7 +199,7 @@ class FirmwareRequest:
             raise UsageError(f"a {self.type} has no black box", hint=hint)
         if self.watched and self.type not in ("server", "library"):
             hint = "generate it without --watch"
-            raise UsageError("what a model meets is counted by servers and libraries", hint=hint)
+            raise UsageError("only servers and libraries support --watch", hint=hint)
         if self.options.rtt:
             self._check_rtt()
         if self.options.slots or self.type == "slot":
@@ -243,10 +247,16 @@ class FirmwareRequest:
         where = self.board.name
         if self.type == "slot" or self.platform == "zephyr" or self.options.framework:
             hint = "without --cores, or --type library"
-            raise UsageError("two cores are for firmware and libraries of its own", where=where, hint=hint)
+            raise UsageError(
+                "two cores are supported in bare-metal firmware and plain libraries only",
+                where=where,
+                hint=hint,
+            )
         if self.type != "library" and not self.board.second_core:
             hint = "a library leaves that to your program: --type library"
-            raise UsageError("nothing is known of a second core like the first one", where=where, hint=hint)
+            raise UsageError(
+                "the board's file describes no second core equal to the first", where=where, hint=hint
+            )
 
     def _check_feed(self) -> None:
         # An image that comes by rows is nowhere whole.
@@ -285,14 +295,15 @@ class FirmwareRequest:
             raise UsageError("--slots requires a bare-metal server or a library", where=where, hint=hint)
         if len(self.modules) == _SERVER_MODELS:
             raise UsageError(
-                f"a server has {_SERVER_MODELS} models, that in a slot among them", hint="leave one out"
+                f"a server holds at most {_SERVER_MODELS} models, including the one in a slot",
+                hint="leave one out",
             )
 
     def _check_rtt(self) -> None:
         # RTT needs a probe that can read the memory and sees the same bytes as the core.
         where, board = self.board.name, self.board
         if self.type != "server" or self.platform != "baremetal":
-            raise UsageError("RTT is for servers on bare metal", where=where, hint="without --rtt")
+            raise UsageError("RTT needs a server on bare metal", where=where, hint="without --rtt")
         if board.flash_with is None or not board.flash_with.target("pyocd"):
             raise UsageError("pyOCD does not know this board", where=where, hint="use its serial port")
         if board.core.has_caches:

@@ -69,7 +69,7 @@ def benchmark(models: tuple[ModelInfo, ...], where: str) -> BenchmarkView:
     if given.dtype not in types or result.dtype is not given.dtype:
         wanted = " or ".join(dtype.value for dtype in types)
         raise UsageError(
-            f"{name} takes and gives {wanted} here, not {given.dtype.value}",
+            f"the inputs and outputs of {name} must be {wanted}, not {given.dtype.value}",
             where=info.name,
             hint="take the model of the benchmark's release, quantised to these types",
         )

@@ -54,7 +54,7 @@ def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[L
     ]
     if len(graph.inputs) != len(other.inputs) or None in orders:
         raise UsageError(
-            "the inputs of both networks have other shapes",
+            "the inputs of the two networks differ in shape",
             where=other.name,
             hint="compare networks that take the same inputs",
         )
@@ -62,7 +62,7 @@ def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[L
     both = [(node, name) for node in graph.nodes for name in node.outputs if _is_in_both(name, graph, other)]
     if not both:
         raise UsageError(
-            f"no value of it has the name and the shape of one in {graph.name}",
+            f"no value has the name and the shape of one in {graph.name}",
             where=other.name,
             hint="compare a network with the one that it was made from",
         )

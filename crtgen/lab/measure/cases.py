@@ -193,7 +193,7 @@ def read_cases(
     found = sorted({(int(m[1]), None if m[2] is None else int(m[2])) for m in matches}, key=_order)
     if not found:
         hint = f"name the arrays {prefix}case0_input0, {prefix}case0_output0 ..."
-        raise UsageError("no cases", where=str(path), hint=hint)
+        raise UsageError("the file has no cases", where=str(path), hint=hint)
     follows = [False, *(step is not None and n == m for (m, _), (n, step) in pairwise(found))]
     cases = zip(found, follows, strict=True)
     return tuple(_case(n, step, after, arrays, inputs, outputs, str(path)) for (n, step), after in cases)

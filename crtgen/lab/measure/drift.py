@@ -127,7 +127,7 @@ def make_reference(
     counted = _counted(x.name, inputs[0], _SAMPLES)
     if len(inputs) < _LEAST_RUNS:
         hint = "record more (generate --record 64), or take the data of the calibration"
-        raise UsageError(f"{len(inputs)} runs do not show what is usual: {_LEAST_RUNS} do", hint=hint)
+        raise UsageError(f"{len(inputs)} runs are too few, at least {_LEAST_RUNS} are needed", hint=hint)
     has_scores = y.dtype is DType.INT8 and 1 < outputs[0].size <= _MOST_SCORES
     entropy = _entropies() if has_scores and _is_probability(y.quant) else ()
     watched = [
@@ -218,7 +218,7 @@ def usual_layers(
     if len(names) > LAYERS:
         raise UsageError(f"{len(names)} layers; supported here: {LAYERS}", hint="choose those that tell most")
     if names and len(info.inputs) != 1:
-        raise UnsupportedError("layers are watched of networks with one input", where=info.name)
+        raise UnsupportedError("--watch-layers needs a network with one input", where=info.name)
     known = {layer.name: number for number, layer in enumerate(info.layers)}
     steps = {step.name: step for step in plan.steps}
     values = [plan.graph.evaluate({plan.graph.inputs[0]: array}) for array in inputs] if names else []
@@ -240,7 +240,7 @@ def _counted(name: str, array: Array, samples: int) -> Counted:
     # About ``samples`` elements of an array are counted.
     kind = array.dtype.name
     if kind not in _TYPES:
-        raise UnsupportedError(f"elements of 8 and 16 bits are counted, not {kind}", where=name)
+        raise UnsupportedError(f"only elements of 8 and 16 bits can be counted, not {kind}", where=name)
     return Counted(array.size, max(1, array.size // samples), *_TYPES[kind])
 
 
@@ -357,7 +357,7 @@ def _numbers(item: Any) -> tuple[int, ...]:
 
 def _number(item: Any) -> int:
     if not isinstance(item, int):
-        raise ValueError("an integer is wanted")
+        raise ValueError("expected an integer")
     return item
 
 

@@ -258,7 +258,7 @@ def _swept(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> tuple[Threshold, ..
 def _detect(subject: Subject, recordings: Sequence[Recording], run: Run) -> Evaluation:
     pipeline = subject.pipeline
     if pipeline is None or pipeline.decision is None:
-        raise UsageError("events are noticed by a pipeline", hint="describe one: docs/pipelines.md")
+        raise UsageError("a table of events needs a pipeline", hint="describe one: docs/pipelines.md")
     kept, hours = [], 0.0
     for recording in recordings:
         samples = read_samples(recording.path, pipeline)

@@ -44,7 +44,9 @@ def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]
         if path.name not in names:
             says = f"known labels: {', '.join(names) or 'none'}"
             says = f"{says}; {hint}" if hint else says
-            raise UsageError(f"the folder {path.name} is called as no label", where=str(folder), hint=says)
+            raise UsageError(
+                f"the folder {path.name} is not named after a label", where=str(folder), hint=says
+            )
     found = [
         Clip(file, list(names).index(path.name), str(file))
         for path in folders
@@ -59,7 +61,7 @@ def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]
 
 def read_arrays(path: Path, count: int | None) -> list[Clip]:
     """Return the rows of ``x`` with the numbers in ``y`` as labels, below ``count``, of a ``.npz``."""
-    hint = "numpy.savez with x [N, ...] and y [N] of whole numbers from 0 on"
+    hint = "numpy.savez with x [N, ...] and y [N] of integers from 0 on"
     held = arrays.read_arrays(path, "the data", hint, needed=("x", "y"))
     x, y = held["x"], held["y"]
     if y.ndim != 1 or y.dtype.kind not in "iu" or x.ndim < 2 or len(x) != len(y) or not len(y):
@@ -67,7 +69,9 @@ def read_arrays(path: Path, count: int | None) -> list[Clip]:
         raise UsageError(what, where=str(path), hint=hint)
     top = int(y.max())
     if y.min() < 0 or (count is not None and top >= count):
-        raise UsageError(f"labels from {y.min()} to {top}, of {count}", where=str(path), hint=hint)
+        raise UsageError(
+            f"the labels are {y.min()} to {top}, but there are {count} of them", where=str(path), hint=hint
+        )
     return [Clip(row, int(label), f"{path}: x[{i}]") for i, (row, label) in enumerate(zip(x, y, strict=True))]
 
 

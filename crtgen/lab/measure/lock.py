@@ -233,7 +233,7 @@ def _entry(raw: Any) -> LockEntry:
     texts = (entry.model, entry.board, entry.optimize, entry.digest, entry.toolchain, entry.proof)
     numbers = {**entry.figures, **entry.layers}
     if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers.values()):
-        raise ValueError("names are texts, figures are whole numbers")
+        raise ValueError("names are texts, figures are integers")
     if not all(type(n) in (int, float) for n in entry.quality.values()):
         raise ValueError("how good it is are numbers")
     if unknown := sorted((set(entry.figures) - set(METRICS)) | (set(entry.quality) - set(QUALITY))):

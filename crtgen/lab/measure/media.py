@@ -81,7 +81,7 @@ def _image_of(interface: Interface, path: Path) -> tuple[int, int, int, bool]:
     if len(shape) == 3 and shape[0] == 1:
         return shape[1], shape[2], 1, False
     raise UsageError(
-        f"{interface.name} is {shape_text(shape)}: that is no picture",
+        f"{interface.name} is {shape_text(shape)}: which is not the shape of a picture",
         where=str(path),
         hint="give an array (.npy, .npz) for this input",
     )

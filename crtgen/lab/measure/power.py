@@ -42,7 +42,7 @@ def mean_power(path: Path, volts: float | None = None) -> float:
         spent.check()
     if not 0 < watts < 1e3:
         raise UsageError(
-            f"a mean of {watts:g} W is no power of a board",
+            f"a mean of {watts:g} W is impossible for a board",
             where=str(path),
             hint="name the unit in the file's header, and check its sign",
         )

@@ -48,7 +48,9 @@ def read_memory(data: bytes, info: ModelInfo, runs: int, state_bytes: int) -> tu
     begin = _HEAD.size + 2 * states
     if runs < 2 or len(data) != begin + runs * each:
         hint = "read it with the project of the image that runs"
-        raise ProtocolError(f"a black box of {len(data):,} bytes is not that of {info.name}", hint=hint)
+        raise ProtocolError(
+            f"the black box has {len(data):,} bytes, which is not the size for {info.name}", hint=hint
+        )
     magic, _, following, first = _HEAD.unpack_from(data)
     if magic != _MAGIC:
         return ()

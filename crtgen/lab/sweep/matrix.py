@@ -208,7 +208,7 @@ def _is_like(actual: Any, wanted: Any) -> bool:
 def _list_of(parse: Any) -> Any:
     def parsed(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
-            raise ValueError("a list of values is wanted, one of them at least")
+            raise ValueError("expected a list of values, one of them at least")
         return tuple(dict.fromkeys(map(parse, value)))
 
     return parsed
@@ -238,7 +238,7 @@ def _places(value: Any) -> tuple[str, ...]:
     for pair in pairs:
         part, _, memory = pair.partition("=")
         if not part or not memory:
-            raise ValueError(f"{pair!r} names no memory, as in arena=dtcm")
+            raise ValueError(f"{pair!r} is not of the form PART=MEMORY, as in arena=dtcm")
     return pairs
 
 
@@ -258,7 +258,7 @@ def _cores(value: Any) -> int:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError("a whole number is wanted")
+        raise ValueError("expected an integer")
     return value
 
 

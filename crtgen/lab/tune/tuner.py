@@ -323,7 +323,7 @@ class _Tuner:
             else:
                 return chosen, after
         if not fits:
-            raise DoesNotFitError("no choice of kernels that is that small was found", hint=HINT)
+            raise DoesNotFitError("no choice of kernels that small was found", hint=HINT)
         return self.usual, self.before
 
     def _size(self, what: str) -> int:

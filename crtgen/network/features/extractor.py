@@ -112,7 +112,9 @@ class Features:
     def save(self, path: str | Path) -> None:
         """Write what ``fit`` learned to a ``.npz``, which ``scaler = "..."`` in ``[features]`` names."""
         if self.scaler_ is None:
-            raise UsageError("nothing was learned", hint="Features(..., standardize=True).fit(signals)")
+            raise UsageError(
+                "the features are not fitted", hint="Features(..., standardize=True).fit(signals)"
+            )
         buffer = BytesIO()
         np.savez(buffer, mean=self.scaler_.mean, scale=self.scaler_.scale)
         files.write(Path(path), buffer.getvalue())
@@ -132,7 +134,7 @@ class Features:
         shorter than a frame.
         """
         if self.standardize and self.scaler_ is None:
-            raise UsageError("nothing was learned yet", hint="fit it to signals first")
+            raise UsageError("the features are not fitted yet", hint="fit it to signals first")
         return self._each(signals, quantized=False)
 
     def windows(self, signal: Any, rows: int, every: int = 1) -> Array:
@@ -180,10 +182,15 @@ class Features:
         quantisation.
         """
         if isinstance(self.settings, MelSettings) and self.settings.rounding == "none":
-            raise UsageError("these features are not rounded", hint="quantise them as the network's input is")
+            raise UsageError(
+                "these features have no quantisation", hint="quantise them as the network's input is"
+            )
         if isinstance(self.settings, ImageSettings):
             if self.settings.pixels != "bytes":
-                raise UsageError("these pixels are real", hint='set pixels="bytes", or quantise them')
+                raise UsageError(
+                    "these pixels are floats, which have no quantisation",
+                    hint='set pixels="bytes", or quantise them',
+                )
             return (self.transform(signals).astype(np.int16) - 128).astype(np.int8)
         return self._each(signals, quantized=True).astype(np.int8)
 

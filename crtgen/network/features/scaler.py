@@ -67,7 +67,7 @@ def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
         raise UsageError("[features] scaler: it is for features of float32", hint="leave it out")
     if isinstance(settings, MelSettings) and settings.rounding != "none":
         raise UsageError(
-            "[features] scaler: these features are rounded by themselves", hint='rounding = "none"'
+            "[features] scaler: these features have a quantisation of their own", hint='rounding = "none"'
         )
     stack = settings.stack if isinstance(settings, MelSettings) else 1
     if scaler is not None and scaler.mean.size != settings.width // stack:

@@ -56,7 +56,7 @@ def check_order(graph: Any, where: str) -> None:
     made = {name for node in graph.node for name in node.output}
     for index, node in enumerate(graph.node):
         if any(isinstance(name, bytes) for name in (node.name, *node.input, *node.output)):
-            raise CorruptModelError(f"node {index} has a name that is no text", where=where, hint=HINT)
+            raise CorruptModelError(f"the name of node {index} is not text", where=where, hint=HINT)
         for name in (n for n in node.input if n not in there):
             late = "nodes of functions must be in order" if name in made else "nothing computes it"
             reason = f"{label(node, index)} reads {name!r}: {late}"

@@ -21,7 +21,7 @@ class _Bits(Elementwise):
     def require_types(self, inputs: Sequence[Value]) -> None:
         for value in inputs:
             whole = value.dtype.is_integer and value.quant is None
-            require(whole, f"{value.name} is {value.dtype.value} instead of whole numbers")
+            require(whole, f"{value.name} is {value.dtype.value} instead of integers")
         Elementwise.require_types(self, inputs)
 
 

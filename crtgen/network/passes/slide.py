@@ -109,7 +109,7 @@ def _check(graph: Graph, sliding: Sliding) -> None:
     if len(graph.inputs) != 1 or graph.states:
         what = "it keeps state already" if graph.states else f"it has {len(graph.inputs)} inputs"
         raise UsageError(
-            f"{what}: a window slides over the one input of a network",
+            f"{what}: sliding needs a network with one input",
             where=graph.name,
             hint="leave --sliding out",
         )

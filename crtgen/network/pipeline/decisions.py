@@ -61,7 +61,7 @@ def _boxes(table: TomlTable, gate: Gate | None) -> Boxes | None:
     if kind == "fomo" and table.has("overlap"):
         raise table.error("overlap", 'cells are merged where they touch: it goes with boxes = "nms"')
     if gate is not None:
-        raise UsageError("a [gate] goes with scores, not with boxes", hint="leave the [gate] out")
+        raise UsageError("a [gate] needs scores, not boxes", hint="leave the [gate] out")
     return Boxes(kind=kind, most=table.get("most", count, 10), overlap=table.get("overlap", number, 0.5))
 
 

@@ -89,7 +89,7 @@ def _description(root: TomlTable, file: Path) -> Description:
     decision = root.section("decision")
     if beside is not None and (path is None or decision is None):
         raise UsageError(
-            "a [gate] goes with a [network] and a [decision]",
+            "a [gate] needs a [network] and a [decision]",
             where=str(file),
             hint="add the missing table, or leave the [gate] out",
         )
@@ -100,7 +100,9 @@ def _description(root: TomlTable, file: Path) -> Description:
     )
     if made is not None and (made.quiet or made.ignore) and not sensor.rate:
         hint = "give the sensor its rate, in frames a second"
-        raise UsageError("[decision] counts seconds", where=str(file), hint=hint)
+        raise UsageError(
+            "[decision] has times in seconds, but the sensor has no rate", where=str(file), hint=hint
+        )
     return Description(name, settings, path, output, every, made, beside, learned)
 
 

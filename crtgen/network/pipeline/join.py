@@ -149,7 +149,7 @@ def _of_frames(description: Description, settings: ImageSettings, networks: _Net
     network = networks.main
     if networks.gate is not None:
         raise UsageError(
-            "pixels become what one network takes: there is no gate",
+            "a pipeline of pictures cannot have a gate",
             where="[gate] file",
             hint="leave the [gate] out",
         )
@@ -251,7 +251,7 @@ def _check_decision(made: JoinedPipeline) -> None:
     if decision.boxes is not None:
         if not isinstance(made.settings, ImageSettings):
             raise UsageError(
-                "boxes are found in pictures",
+                "boxes need a pipeline of pictures",
                 where=f"{graph.name}: [decision] boxes",
                 hint="leave boxes out, or begin the pipeline with an [image] table",
             )
@@ -308,7 +308,7 @@ class _Window:
             if every != 1:
                 hint = f"leave it out: it runs whenever its {rows} rows are there"
                 raise UsageError(
-                    "a network with states sees each row once", where="[network] every", hint=hint
+                    "`every` cannot be used with a stateful network", where="[network] every", hint=hint
                 )
             return cls(rows, rows)
         if every > rows:

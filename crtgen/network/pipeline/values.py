@@ -8,13 +8,13 @@ __all__ = ["count", "labels", "names", "natural", "number", "one_of"]
 
 def count(value: Any) -> int:
     if type(value) is not int or not 0 < value < 1 << 31:
-        raise ValueError(f"{value!r} is no whole number above 0")
+        raise ValueError(f"{value!r} is not an integer above 0")
     return value
 
 
 def natural(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 31:
-        raise ValueError(f"{value!r} is no whole number from 0 on")
+        raise ValueError(f"{value!r} is not an integer from 0 on")
     return value
 
 

@@ -161,7 +161,7 @@ def read_image(path: Path) -> DecodedImage:
         ) from None
     except (ELFError, UnicodeDecodeError, KeyError, ValueError) as error:
         raise UsageError(
-            f"no ELF file that can be read: {error}", where=str(path), hint="name the .elf of a build"
+            f"the file is not a readable ELF file: {error}", where=str(path), hint="name the .elf of a build"
         ) from None
 
 
@@ -170,7 +170,7 @@ def _read(path: Path, elf: ELFFile) -> DecodedImage:
     attributes = elf.get_section_by_name(".ARM.attributes")
     if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection) or attributes is None:
         raise UsageError(
-            "no image for Cortex-M with symbols",
+            "the file is not a Cortex-M image with symbols",
             where=str(path),
             hint="name the .elf of a build, not stripped",
         )
@@ -291,7 +291,7 @@ def _decode(
     command = [tool("objdump"), "-d", "-z", "--no-show-raw-insn", "-m", known, str(path.resolve())]
     code, output = run_to_end(command, time_limit=_SECONDS)
     if code != 0:
-        raise UsageError("objdump cannot read it", where=str(path), hint="build the image again")
+        raise UsageError("objdump cannot read the image", where=str(path), hint="build the image again")
     data = tuple(constant)
     block: list[str] = []
     found = {}

@@ -21,7 +21,9 @@ def only_model(image: DecodedImage, stem: str = "") -> str:
     if len(names) != 1 and not own:
         known = ", ".join(names) or "none"
         hint = "name the file as its model"
-        raise UsageError(f"which model of the image is it? here: {known}", where=str(image.path), hint=hint)
+        raise UsageError(
+            f"several models are in the image, name one: {known}", where=str(image.path), hint=hint
+        )
     return names[0] if len(names) == 1 else own[0]
 
 

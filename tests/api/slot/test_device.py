@@ -255,7 +255,7 @@ def test_models_are_verified_by_a_device_that_runs(tmp_path: Path) -> None:
             assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["failed"]) == (2, 0)
     refused = CliRunner().invoke(app, ["verify", str(DIGITS), "--push", "ram"])
     assert refused.exit_code == 2
-    assert "--push is for a device that runs" in refused.output
+    assert "--push needs a running device" in refused.output
 
 
 def test_layers_are_measured_in_a_slot(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_delta_makes_the_new_image_of_the_old_one() -> None:
     assert all(offset % 16 == 0 for offset, _ in delta.parts())
     with pytest.raises(UsageError, match="another image"):
         delta.apply(new.data)
-    with pytest.raises(UsageError, match="other code or another plan"):
+    with pytest.raises(UsageError, match="differ in code or plan"):
         Delta.between(IMAGE, replace(new, code=new.code + b"more"), 16)
 
 

@@ -90,7 +90,7 @@ def test_the_archive_alone_is_not_enough() -> None:
 )
 def test_another_network_is_told(tmp_path: Path, old: str, new: str, why: str) -> None:
     archive = changed(mlf(KWS), tmp_path / "x.tar", old, new)
-    with pytest.raises(UnsupportedError, match="no source is its network") as failed:
+    with pytest.raises(UnsupportedError, match="none of the sources is the network of the archive") as failed:
         migrate(archive, [model_path("kws_int8")])
     assert why in str(failed.value.hint)
 

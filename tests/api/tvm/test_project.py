@@ -139,7 +139,7 @@ def test_from_an_archive_to_an_inference(tmp_path: Path) -> None:
         info = host.call("server_info_query", tvm_version="0.9.0")
         assert (info["is_template"], info["model_library_format_path"]) == (False, str(folder / "model.tar"))
         assert (folder / "model.tar").read_bytes() == archive.read_bytes()
-        assert "nothing was built yet" in host.refused("open_transport", options={})
+        assert "the project was not built yet" in host.refused("open_transport", options={})
         host.call("build", options={})
         host.call("flash", options={"port": None})
         assert host.refused("read_transport", n=1, timeout_sec=0) == "TransportClosedError"
@@ -177,7 +177,7 @@ def test_a_transport_of_an_image() -> None:
     with pytest.raises(tvm.TransportClosedError):
         transport.read(1, 0)
     library = api.load(DIGITS).compile("host").generate("standalone").build()
-    with pytest.raises(UsageError, match="a standalone image does not talk"):
+    with pytest.raises(UsageError, match="a standalone image does not communicate"):
         tvm.transport(library).open()
 
 

@@ -82,7 +82,7 @@ def test_what_is_read_is_written_as_it_was(text: str) -> None:
         ("subgraph_1", "sub graph", "line 9: 'sub graph' is not the name"),
         ("subgraph_0\n", "", "without a name computes nothing"),
         ("  add 1 inputs: 0 0 shape:\n", "", "the subgraph subgraph_1 computes nothing"),
-        ("shape:\n", "shape:", "the last line has no end"),
+        ("shape:\n", "shape:", "the last line is incomplete"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, reason: str) -> None:

@@ -114,7 +114,7 @@ def test_the_map_goes_before_usb(usb: None, tmp_path: Path) -> None:
         ("a: 1", "", "is a list"),
         ("- 3", ": entry 1", "an entry is a table"),
         (MAP.replace("nucleo_l4r5zi", "nucleo_l4r5zj"), ": entry 1", "unknown board nucleo_l4r5zj"),
-        (MAP.replace("921600", "fast"), ": entry 3", "a whole number"),
+        (MAP.replace("921600", "fast"), ": entry 3", "baud: expected an integer"),
     ],
 )
 def test_a_broken_map(tmp_path: Path, text: str, where: str, reason: str) -> None:

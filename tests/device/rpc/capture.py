@@ -53,7 +53,7 @@ class ScriptedDevice:
 
     def read(self, timeout: float) -> bytes:
         if not self._output:
-            raise LinkTimeoutError("nothing came")
+            raise LinkTimeoutError("no data arrived for")
         output, self._output = self._output, b""
         return output
 

@@ -131,7 +131,7 @@ def test_boot_code_with_a_wrong_crc_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_board_without_a_simulator_needs_the_hardware() -> None:
-    with pytest.raises(UsageError, match="nothing simulates this board") as caught:
+    with pytest.raises(UsageError, match="no simulator supports this board") as caught:
         start_device(Path("none.elf"), find_board("nrf52840dk"), site=SIMULATED)
     assert caught.value.where == "nrf52840dk"
 

@@ -96,7 +96,7 @@ def test_the_compilers_first_errors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ['"', ";", "|", "\\", "\n", "$("])
 def test_a_path_that_cmake_cannot_build_in(tmp_path: Path, part: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"CMake builds in no path with {part!r} in it")):
+    with pytest.raises(UsageError, match=re.escape(f"CMake cannot build in a path that contains {part!r}")):
         build_project(write_project(tmp_path / f"a{part}b", GOOD))
 
 

@@ -120,7 +120,7 @@ def test_one_path_twice() -> None:
 
 
 def test_a_file_below_a_file() -> None:
-    with pytest.raises(CorruptModelError, match="a/b lies within another file"):
+    with pytest.raises(CorruptModelError, match="a/b is inside another file"):
         read_tar(tar_of((tarfile.TarInfo("a"), b"1"), (tarfile.TarInfo("a/b"), b"2")), "x")
 
 
@@ -171,10 +171,10 @@ def header(kind: bytes, name: str, content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "content", "reason"),
     [
-        (tarfile.GNUTYPE_LONGNAME, b"abc\0", "a long name of GNU's"),
+        (tarfile.GNUTYPE_LONGNAME, b"abc\0", "is stored with a GNU long name"),
         (tarfile.XHDTYPE, b"12 path=abc\n", "a header of PAX has path"),
-        (tarfile.XHDTYPE, b"11 mtime=1\n", "longer than any"),
-        (tarfile.XHDTYPE, b"0" * 200_000 + b"\n", "longer than any"),
+        (tarfile.XHDTYPE, b"11 mtime=1\n", "the PAX headers of the archive are too long"),
+        (tarfile.XHDTYPE, b"0" * 200_000 + b"\n", "the PAX headers of the archive are too long"),
         (tarfile.XGLTYPE, b"1111111111 GNU.sparse.size=" * 2000, "a special file"),
     ],
 )

@@ -201,7 +201,7 @@ def test_boxes_are_kept_sent_and_read(tmp_path: Path) -> None:
     replayed = ["replay", str(tmp_path / "f.npz"), str(DIGITS), "--board", "host"]
     assert CliRunner().invoke(app, replayed).exit_code == 0
     for words, text in (
-        (["record", str(root)], "a library has no server that could be asked"),
+        (["record", str(root)], "a library has no server that --port could ask"),
         (["record", str(root), "--file", str(log), "--model", "kws"], "there is no black box of kws"),
         (["record", str(root), "--file", str(DIGITS)], "the log has no complete black box of digits"),
     ):

@@ -133,7 +133,7 @@ def test_what_a_program_sends_is_what_eval_reads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(clip, images[0])
     for more, said in (
         ([], "name a device by --port, or a log by --file"),
-        (["--file", str(DIGITS)], "no whole clip of digits came"),
+        (["--file", str(DIGITS)], "no complete clip of digits arrived"),
         (["--file", str(log), "--model", "kws"], "the library has no model kws"),
     ):
         done = CliRunner().invoke(app, [*words, *more])

@@ -227,11 +227,11 @@ def test_what_cannot_be_counted_is_refused() -> None:
     model, pictures = _digits()
     info, _ = _reference(model, pictures, windows=100)
     outputs = [np.zeros((1, 10), np.int8)] * 200
-    with pytest.raises(UsageError, match="49 runs do not show what is usual: 50 do"):
+    with pytest.raises(UsageError, match="49 runs are too few, at least 50 are needed"):
         make_reference(info, pictures[:49], outputs[:49])
     with pytest.raises(UsageError, match="a window of 2000 runs is too long"):
         make_reference(info, pictures, outputs, runs=2000)
-    with pytest.raises(UnsupportedError, match="elements of 8 and 16 bits are counted, not float32"):
+    with pytest.raises(UnsupportedError, match="only elements of 8 and 16 bits can be counted, not float32"):
         make_reference(info, [np.asarray(p, np.float32) for p in pictures], outputs)
     (plan,) = model.compile(board="mps2_an386").plans
     with pytest.raises(UsageError, match="no layer is called conv9"):

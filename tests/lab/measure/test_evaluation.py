@@ -151,7 +151,7 @@ def test_pictures_for_a_network_of_one_score(tmp_path: Path) -> None:
     assert isinstance(found.result, Classified)
     assert found.result.confusion == ((2, 1), (1, 2))
     assert found.figures == {"accuracy": pytest.approx(4 / 6), "auc": pytest.approx(8 / 9)}
-    with pytest.raises(UsageError, match="the folder dark is called as no label") as caught:
+    with pytest.raises(UsageError, match="the folder dark is not named after a label") as caught:
         _evaluate(_subject(_bright(tmp_path)), tmp_path / "data")
     assert "--labels" in caught.value.hint
 
@@ -197,7 +197,7 @@ def test_another_rate_is_refused(tmp_path: Path) -> None:
     [
         ({"x": np.zeros((2, 4))}, "the data cannot be read"),
         ({"x": np.zeros((2, 4)), "y": np.zeros(2)}, "y of float64"),
-        ({"x": np.zeros((2, 4)), "y": np.array([0, 5])}, "labels from 0 to 5, of 4"),
+        ({"x": np.zeros((2, 4)), "y": np.array([0, 5])}, "the labels are 0 to 5, but there are 4 of them"),
         ({"x": np.zeros((3, 4)), "y": np.array([0, 1])}, "x of shape (3, 4)"),
     ],
 )
@@ -211,7 +211,7 @@ def test_what_is_wrong_with_arrays(tmp_path: Path, arrays: dict[str, Any], said:
 def test_what_cannot_be_evaluated_is_said(tmp_path: Path) -> None:
     boxes = '[decision]\nboxes = "fomo"\n'
     network = sound_dir() / "networks" / "micro_speech_quantized.tflite"
-    with pytest.raises(UsageError, match="boxes are found in pictures"):
+    with pytest.raises(UsageError, match="boxes need a pipeline of pictures"):
         _subject(describe(tmp_path, "tflm-micro-speech", network, boxes))
     with pytest.raises(UsageError, match="the pipeline has no decision on scores"):
         _subject(describe(tmp_path, "tflm-micro-speech", network))
@@ -221,11 +221,11 @@ def test_what_cannot_be_evaluated_is_said(tmp_path: Path) -> None:
         _evaluate(_subject(DIGITS), DIGITS)
     with pytest.raises(UsageError, match="unknown goal 'mlperf'"):
         limits_of("mlperf")
-    with pytest.raises(UsageError, match="auc is not known of such data"):
+    with pytest.raises(UsageError, match="auc is not measured for such data"):
         shortfalls({"auc": 0.9}, {"accuracy": 1.0})
 
 
 def test_a_folder_without_a_label_is_refused(tmp_path: Path) -> None:
     (tmp_path / "maybe").mkdir()
-    with pytest.raises(UsageError, match="the folder maybe is called as no label"):
+    with pytest.raises(UsageError, match="the folder maybe is not named after a label"):
         read_clips(tmp_path, ["yes", "no"])

@@ -173,7 +173,7 @@ def test_what_a_quantised_network_loses() -> None:
 
 def test_networks_that_have_nothing_in_common() -> None:
     ours = _graph("ad01_int8")
-    with pytest.raises(UsageError, match="inputs of both networks have other shapes"):
+    with pytest.raises(UsageError, match="the inputs of the two networks differ in shape"):
         losses(ours, _graph("kws_int8"), [])
 
 

@@ -108,7 +108,7 @@ ROW = {
         ({"entries": [3], "tolerance": 0}, "must be a mapping"),
         ({"entries": [ROW | {"board": 3}], "tolerance": 0}, "names are texts"),
         ({"entries": [ROW | {"figures": {"cycles": 3}}], "tolerance": 0}, "there is no figure cycles"),
-        ({"entries": [ROW | {"figures": {"ram_bytes": 3.5}}], "tolerance": 0}, "figures are whole numbers"),
+        ({"entries": [ROW | {"figures": {"ram_bytes": 3.5}}], "tolerance": 0}, "figures are integers"),
     ],
 )
 def test_broken_locks(tmp_path: Path, data: Any, message: str) -> None:

@@ -124,7 +124,7 @@ def test_tables(tmp_path: Path, text: str, shape: tuple[int, ...], runs: list[ob
     ("name", "content", "shape", "message"),
     [
         ("p.png", b"no picture", (1, 2, 4, 3), "the picture cannot be read"),
-        ("p.png", b"", (1, 10), "x is 1x10: that is no picture"),
+        ("p.png", b"", (1, 10), "x is 1x10: which is not the shape of a picture"),
         ("s.wav", b"RIFFxxxx", (1, 4), "the sound cannot be read"),
         ("s.wav", b"", (1, 49, 10, 1), "it reads features, not samples"),
         ("t.csv", b"1,2\n3\n", (2, 2), "row 2 is not of 2 numbers"),

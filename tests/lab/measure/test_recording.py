@@ -131,7 +131,7 @@ def test_memory_of_another_model_is_refused() -> None:
     model = crtgen.load(DIGITS)
     assert isinstance(model, Model)
     (info,) = [module.info for module in model.compile(board="host").modules]
-    with pytest.raises(ProtocolError, match="a black box of 100 bytes is not that of digits"):
+    with pytest.raises(ProtocolError, match="the black box has 100 bytes, which is not the size for digits"):
         read_memory(bytes(100), info, RUNS, 0)
     size = 16 + RUNS * (8 + 64 + 12)
     assert read_memory(bytes(size), info, RUNS, 0) == ()

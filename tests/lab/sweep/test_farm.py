@@ -127,7 +127,7 @@ def test_nothing_to_lend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert result.exit_code == 2
     assert "nrf52840dk at no port: left out, a hardware map has to name its serial port" in result.stderr
-    assert "no board is connected" in result.stderr
+    assert "no connected board can be identified" in result.stderr
 
 
 def test_what_keeps_workers_apart_does_not_stay_here() -> None:

@@ -99,11 +99,11 @@ def test_a_board_of_ones_own_travels(tmp_path: Path) -> None:
         (BASE + "fold = [1]", "fold", "true or false"),
         (BASE + "fold = true", "fold", "a list of values"),
         (BASE + 'place = ["arena=dtcm"]', "place", "a list of texts"),
-        (BASE + 'place = [["arena"]]', "place", "names no memory"),
+        (BASE + 'place = [["arena"]]', "place", "is not of the form PART=MEMORY"),
         (BASE + 'codegen = [["cmsis"]]', "codegen", "did you mean cmsis-nn?"),
         (BASE + "cores = [3]", "cores", "3 cores; known: 1, 2"),
         (BASE + 'feed = ["row"]', "feed", "did you mean rows?"),
-        (BASE + "cases = -1", "cases", "whole number"),
+        (BASE + "cases = -1", "cases", "expected an integer"),
         (BASE + '[[exclude]]\nboard = ["host"]', "exclude 1.board", "did you mean boards?"),
         (BASE + '[[exclude]]\nboards = ["hose"]', "exclude 1.boards", "did you mean host?"),
         (BASE + "[[exclude]]", "exclude 1", "excludes everything"),
@@ -146,5 +146,5 @@ def test_boards_that_could_be_connected_may_be_simulated(tmp_path: Path) -> None
     assert target_of(nordic, simulated[1].site(nordic)) == "board"
     assert [jobs[0].tools(pico) for jobs in (real, simulated)] == [("gcc",), ("gcc", "rp2040js")]
     assert real[0].digest("c", "t") != simulated[0].digest("c", "t")
-    with pytest.raises(UsageError, match="true or false is wanted"):
+    with pytest.raises(UsageError, match="expected true or false"):
         read_sweep(written(tmp_path, text + 'simulate = "yes"\n'))

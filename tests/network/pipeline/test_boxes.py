@@ -181,7 +181,7 @@ def test_the_score_of_a_box_counts() -> None:
     [
         ("boxes = 'fomo'\nlabels = ['a', 'b']", "is no grid of cells with scores of labels"),
         ("boxes = 'fomo'\nlabel = 0", "label 0 is the background"),
-        ("boxes = 'nms'", "nms takes the names of all labels"),
+        ("boxes = 'nms'", "nms needs the names of all labels"),
         ("boxes = 'nms'\nlabels = ['a']", "has no boxes of 5 or 6 numbers"),
     ],
 )

@@ -311,7 +311,12 @@ def test_frames_of_a_file(tmp_path: Path) -> None:
         ("width = 160, height = 120", "", "", "format: the key is missing"),
         (_CAMERA, "frame_width = 5", "", "frame_width: the sensor says that"),
         (_CAMERA, "", "", "a picture of 96x96 with 3 channels does not fit"),
-        (_CAMERA, 'grey = "pillow"', "quiet = 2.0", "[decision] counts seconds"),
+        (
+            _CAMERA,
+            'grey = "pillow"',
+            "quiet = 2.0",
+            "[decision] has times in seconds, but the sensor has no rate",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, camera: str, features: str, decision: str, said: str) -> None:
@@ -324,7 +329,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, camera: str, features: str, decis
 def test_a_camera_has_no_gate(tmp_path: Path) -> None:
     file = _person(tmp_path)
     file.write_text(f'{file.read_text()}\n[gate]\nfile = "{_network()}"\n')
-    with pytest.raises(UsageError, match="there is no gate"):
+    with pytest.raises(UsageError, match="a pipeline of pictures cannot have a gate"):
         crtgen.load(file)
 
 

@@ -139,11 +139,11 @@ def test_most_of_the_last_runs() -> None:
         ("top_k = 41", "the 41 best of 40 labels"),
         ("label = [1, 2]\ntop_k = 3", "the 3 best of 2 labels"),
         ("label = [1, 1]", "two are called 1"),
-        ("vote = 0", "0 is no whole number above 0"),
+        ("vote = 0", "0 is not an integer above 0"),
         ("anomaly = 'gmm'", "'gmm' is unknown; known: mse, kmeans"),
         ("anomaly = 'kmeans'", 'clusters go with anomaly = "kmeans"'),
         ("clusters = 'x.npz'", 'they go with anomaly = "kmeans"'),
-        ("boxes = 'fomo'", "boxes are found in pictures"),
+        ("boxes = 'fomo'", "boxes need a pipeline of pictures"),
         ("most = 3", 'it goes with boxes = "fomo" or "nms"'),
         ("boxes = 'nms'\naverage = 3", "boxes are found in each run by itself"),
         ("boxes = 'fomo'\noverlap = 0.5", 'it goes with boxes = "nms"'),
@@ -183,7 +183,7 @@ def test_a_second_network_is_a_gate(tmp_path: Path, gate: str, names: tuple[str,
 
 @pytest.mark.parametrize(
     ("gate", "said"),
-    [("label = 1", "label 1 of 1"), ("average = 0", "0 is no whole number"), ("abov = 1", "unknown key")],
+    [("label = 1", "label 1 of 1"), ("average = 0", "0 is not an integer"), ("abov = 1", "unknown key")],
 )
 def test_what_is_wrong_with_a_gate(tmp_path: Path, gate: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):

@@ -56,7 +56,7 @@ def test_a_network_with_states_runs_when_its_rows_are_there(tmp_path: Path) -> N
     network = sound_dir().parent / "networks" / "streaming" / "v2_okay_nabu.tflite"
     pipeline = load(describe(tmp_path, "microwakeword", network))
     assert (pipeline.span, pipeline.hop, pipeline.warm) == (480 + 2 * 160, 3 * 160, 0)
-    with pytest.raises(UsageError, match="a network with states sees each row once"):
+    with pytest.raises(UsageError, match="`every` cannot be used with a stateful network"):
         load(describe(tmp_path, "microwakeword", network, "every = 2\n"))
 
 

@@ -50,9 +50,9 @@ def test_a_scaler_is_fitted() -> None:
     assert float(np.abs(made - expected).max()) < 1e-4
     assert fitted.get_params()["standardize"] is True
     assert repr(fitted) == "Features('kaldi-fbank', standardize=True)"
-    with pytest.raises(UsageError, match="nothing was learned yet"):
+    with pytest.raises(UsageError, match="the features are not fitted yet"):
         Features("kaldi-fbank", standardize=True).transform(_recordings())
-    with pytest.raises(UsageError, match="nothing was learned"):
+    with pytest.raises(UsageError, match="the features are not fitted"):
         plain.save("scaler.npz")
 
 

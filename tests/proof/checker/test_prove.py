@@ -253,5 +253,5 @@ def test_files_that_are_none(digits: Path, tmp_path: Path) -> None:
     pipeline.write_text("model = 'kws.tflite'")
     with pytest.raises(UnsupportedError, match="the file of its network can be proven by itself"):
         prove(digits, pipeline)
-    with pytest.raises(UsageError, match="no ELF file"):
+    with pytest.raises(UsageError, match="the file is not a readable ELF file:"):
         prove(DIGITS, DIGITS)

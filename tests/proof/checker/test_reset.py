@@ -103,5 +103,5 @@ def test_several_models(tmp_path: Path) -> None:
     assert "another network, one, is called first" in second.reset.stopped
     assert "not checked: reset" in lines_of(second)[-1]
     (tmp_path / "one.tflite").rename(tmp_path / "third.tflite")
-    with pytest.raises(UsageError, match="which model of the image is it"):
+    with pytest.raises(UsageError, match="several models are in the image, name one:"):
         prove(built.path, tmp_path / "third.tflite")

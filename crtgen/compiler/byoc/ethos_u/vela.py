@@ -150,7 +150,7 @@ def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int)
         raise BuildError("Vela's stream has no header", log=log)
     magic, *words = _HEADER.unpack(data[: _HEADER.size])
     if magic != b"COP2" or words[6] != int.from_bytes(b"VEUM", "little"):
-        raise BuildError("the header of Vela's stream is none that crtgen knows", log=log)
+        raise BuildError("the header of Vela's stream is unknown to crtgen", log=log)
     inputs = _pieces(arrays, "input", first)
     outputs = _pieces(arrays, "output", first + len(inputs))
     scratch = int(arrays["scratch_size"]) + int(arrays["scratch_fast_size"])
@@ -158,7 +158,7 @@ def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int)
     try:
         stream = translated(data[_HEADER.size :], [*inputs, *outputs, *merged])
     except (ValueError, StreamError) as error:
-        raise BuildError(f"Vela's stream is none that crtgen knows: {error}", log=log) from error
+        raise BuildError(f"Vela's stream is unknown to crtgen: {error}", log=log) from error
     return CompiledStream(
         stream=stream,
         constants=arrays["weight_data"].tobytes(),

@@ -60,7 +60,9 @@ class RegisteredDesign:
             return None
         kernel = self.function(op, sig, target.of_one_kernel)
         if kernel is not None and kernel.routines and not target.core.thumb:
-            raise UnsupportedError(f"{target.core.name} executes no Thumb code, which {kernel.design} is")
+            raise UnsupportedError(
+                f"{target.core.name} cannot execute the Thumb code of the design {kernel.design}"
+            )
         return kernel and kernel.priced(target)
 
 

@@ -32,7 +32,9 @@ _LANES, _VECTOR = 4, 16
 
 @design(Frame, needs="mve", weights=(1,))
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
-    """Conversion, difference and window of four samples; alone, a first one that has none before it."""
+    """Convert samples, subtract their predecessors and apply the window, four at a time; the first sample,
+    which has no predecessor, is computed on its own.
+    """
     f = frame_function(sig)
     taken = _HeliumFrame(f, op, sig)
     count = sig.y.elements - taken.first()

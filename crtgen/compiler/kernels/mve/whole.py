@@ -28,7 +28,7 @@ _HALF = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """``taps`` pixels of ``channels`` channels."""
+    """A window that covers the whole image: ``taps`` pixels of ``channels`` channels."""
 
     taps: int
     channels: int

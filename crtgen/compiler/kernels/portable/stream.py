@@ -13,7 +13,9 @@ __all__ = ["StreamView"]
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """An operator with its attributes: ``rows`` of ``inputs`` samples, each with a memory of ``memory``."""
+    """An operator and its attributes. Its input has ``rows`` rows of ``inputs`` samples, and each row has a
+    memory of ``memory`` samples.
+    """
 
     op: Op
     type: str

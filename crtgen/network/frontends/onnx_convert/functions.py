@@ -1,4 +1,4 @@
-"""Functions of one number that are composed of a few others."""
+"""Element-wise functions that are composed of a few others."""
 
 from collections.abc import Mapping
 from math import pi

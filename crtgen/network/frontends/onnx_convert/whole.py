@@ -28,10 +28,10 @@ __all__ = ["CONVERTERS", "like", "whole_pow"]
 
 
 def whole_pow(layer: OnnxLayer) -> Converted:
-    x, exponent = layer.x, layer.constant(1, "exponents of whole numbers")
+    x, exponent = layer.x, layer.constant(1, "exponents of integers")
     value = float(exponent.reshape(-1)[0].item()) if exponent.size == 1 else 0.0
     if value not in (1.0, 2.0, 3.0, 4.0):
-        raise RefusedOperator("exponents of whole numbers; supported: one of 1, 2, 3, 4")
+        raise RefusedOperator("exponents of integers; supported: one of 1, 2, 3, 4")
     made: Operand = x
     for _ in range(int(value) - 1):
         made = Converted(Mul(), (made, x))

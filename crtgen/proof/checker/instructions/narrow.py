@@ -203,7 +203,7 @@ def shift_in(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmullb", "vmullt")
 def wide_product(m: Machine, i: DecodedInstruction) -> Step:
-    """Multiply the lower or upper halves of words, into words."""
+    """Multiply the lower (or upper) halfwords of each word; products are words."""
     d, x, y = (vector(q) for q in i.operands)
     if i.kind != "s16":
         raise Refusal(f"{i.name} of {i.kind}")

@@ -82,8 +82,8 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def of(self, *operands: Any) -> Any:
-        """Return the output for values of the operands less their zero points, without its own and its
-        limits.
+        """Return the output for operands from which their zero points were subtracted, before the output's
+        own zero point and limits.
         """
         raise NotImplementedError
 

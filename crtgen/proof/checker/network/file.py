@@ -107,7 +107,7 @@ class ModelFile:
                 "the code is not crtgen's, and no file says what it computes, so nothing is compared"
             )
         if self.data[4:8] != b"TFL3":
-            raise CorruptModelError("no .tflite file: a proof starts from one", where=str(path))
+            raise CorruptModelError("a proof needs a .tflite or .onnx file", where=str(path))
         try:
             self._model = tflite.Model.GetRootAsModel(self.data, 0)
             self._graph = self._model.Subgraphs(0)

@@ -16,7 +16,7 @@ Value: TypeAlias = int | Symbol
 
 
 class Tensors(Protocol):
-    """The network as its layers see it: ``Network`` prepares them, and they ask it for their inputs."""
+    """Interface of ``Network`` for its layers, which ask it for the values of their inputs."""
 
     file: ModelFile
 

@@ -100,7 +100,7 @@ def _steps_fit_registers(board: Board) -> Iterator[Finding]:
         if max(step.mask, step.value) >> step.bits:
             yield key, f"the register has {step.bits} bits"
         if step.value & ~step.mask:
-            yield key, "bits are expected outside of the mask"
+            yield key, "the expected value has bits outside of the mask"
         if names.setdefault(step.register, step.address) != step.address:
             yield key, f"it was at {names[step.register]:#x} before"
 

@@ -324,5 +324,5 @@ def test_a_core_that_the_board_has_not_is_refused(tmp_path: Path) -> None:
     arguments += ["--platform", "zephyr", "--board", "mps2_an386"]
     result = CliRunner().invoke(app, [*arguments, "--core", "cortex-m55"])
     assert result.exit_code == 2
-    assert "the board has a cortex-m4, no cortex-m55" in result.stderr
+    assert "the board has a cortex-m4, not a cortex-m55" in result.stderr
     assert CliRunner().invoke(app, [*arguments, "--core", "cortex-m4"]).exit_code == 0

@@ -395,7 +395,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "components of your project" in command(tmp_path / "b", "--for", "esp-idf")
     assert read_manifest(tmp_path / "b").board == "host"
     assert "did you mean" in command(tmp_path / "c", "--for", "arduino", "--board", "mps2_an366")
-    assert "no cortex-m0plus" in command(
+    assert "not a cortex-m0plus" in command(
         tmp_path / "c", "--for", "arduino", "--board", "mps2_an386", "--core", "cortex-m0plus"
     )
 

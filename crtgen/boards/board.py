@@ -11,6 +11,7 @@ from crtgen.boards.slots import Slots
 from crtgen.boards.uart import UARTS, Rate
 
 __all__ = [
+    "FVP_BOARDS",
     "MAILBOX_SIZE",
     "NPU_WINDOW",
     "PLATFORMS",
@@ -191,11 +192,18 @@ class Qemu:
     memory: Memory | None = None
 
 
+FVP_BOARDS = ("mps3_board", "mps4_board")
+
+
 @dataclass(frozen=True, slots=True)
 class Fvp:
-    """The Fixed Virtual Platform that simulates the board. The RPC is on its first UART."""
+    """The Fixed Virtual Platform that simulates the board. The RPC is on its first UART.
+
+    ``board``, one of ``FVP_BOARDS``, is the component that has the UARTs.
+    """
 
     program: str
+    board: str = FVP_BOARDS[0]
 
 
 @dataclass(frozen=True, slots=True)

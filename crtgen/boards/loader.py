@@ -13,6 +13,7 @@ from typing import Any
 from crtgen.base.toml import TomlTable, load_toml, text, yes_or_no
 from crtgen.base.toml import table as table_of
 from crtgen.boards.board import (
+    FVP_BOARDS,
     RUNNERS,
     WATCHDOGS,
     Board,
@@ -196,7 +197,8 @@ def _shared(table: TomlTable) -> Memory:
 
 
 def _fvp(table: TomlTable) -> Fvp:
-    return Fvp(program=table.get("program", _fvp_name))
+    kind = one_of("board of an FVP", *FVP_BOARDS)
+    return Fvp(table.get("program", _fvp_name), table.get("board", kind, FVP_BOARDS[0]))
 
 
 def _fvp_name(value: Any) -> str:

@@ -85,6 +85,8 @@ def test_the_boards_that_come_with_crtgen() -> None:
     cores = {board.name: board.core.name for board in all_boards() if not board.is_real}
     assert cores == {
         "corstone300_fvp": "cortex-m55",
+        "corstone310_fvp": "cortex-m85",
+        "corstone315_fvp": "cortex-m85",
         "host": "host",
         "lm3s6965evb": "cortex-m3",
         "mps2_an385": "cortex-m3",
@@ -118,6 +120,7 @@ REAL = (
     "bluepill_f103c8",
     "disco_l475_iot1",
     "ek_ra8m1",
+    "ek_ra8p1",
     "feather_rp2040",
     "frdm_k64f",
     "frdm_mcxn947",
@@ -136,6 +139,7 @@ REAL = (
     "nucleo_u385rg_q",
     "nucleo_u575zi_q",
     "nucleo_wba55cg",
+    "numaker_m55m1",
     "olimex_stm32_h405",
     "rpi_pico",
     "rpi_pico2",
@@ -149,7 +153,7 @@ REAL = (
     "xiao_rp2350",
 )
 
-ONLY_ZEPHYR = ("mimxrt1050_evk",)
+ONLY_ZEPHYR = ("ek_ra8p1", "mimxrt1050_evk", "numaker_m55m1")
 
 WITHOUT_USB = (
     "arduino_nano_33_ble",

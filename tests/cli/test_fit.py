@@ -29,7 +29,9 @@ def test_every_board_is_listed() -> None:
     assert all(line.rstrip().endswith("yes") for line in rows)
     guessed = [line.split()[0] for line in rows if "~" in line]
     serial = [b.name for b in all_boards() if "rp2" in b.boot or b.name == "mimxrt1050_evk"]
-    assert sorted(guessed) == sorted(["arduino_uno_r4_minima", "nrf54l15dk", *serial])
+    assert sorted(guessed) == sorted(
+        ["arduino_uno_r4_minima", "ek_ra8p1", "nrf54l15dk", "numaker_m55m1", *serial]
+    )
     assert lines[2 + len(boards) :] == [
         "copied: constants that an image has in RAM, unless --place weights=flash",
         "times are modelled: M4 ±2%; M33 ±4%; M85 ±5%; M0, M3, M0+, M7 ±20%; M55 ±22%",

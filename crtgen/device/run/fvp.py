@@ -32,14 +32,16 @@ _INTERVAL = 0.02
 _NPU_CONFIG = re.compile(rb"\0crt_npu_for_ethos_u\d\d_(\d+)\0")
 # Without windows. In raw mode the terminal passes every byte as it is; the mode telnet would interpret 0xff.
 _OPTIONS = (
-    "mps3_board.visualisation.disable-visualisation=1",
-    "mps3_board.telnetterminal0.start_telnet=0",
-    "mps3_board.telnetterminal0.mode=raw",
-    "mps3_board.telnetterminal1.start_telnet=0",
-    "mps3_board.telnetterminal2.start_telnet=0",
-    "mps3_board.telnetterminal5.start_telnet=0",
+    "visualisation.disable-visualisation=1",
+    "telnetterminal0.start_telnet=0",
+    "telnetterminal0.mode=raw",
+    "telnetterminal1.start_telnet=0",
+    "telnetterminal2.start_telnet=0",
+    "telnetterminal5.start_telnet=0",
 )
-_PRINTING = ("mps3_board.uart0.out_file=-", "mps3_board.uart0.unbuffered_output=1")
+_PRINTING = ("uart0.out_file=-", "uart0.unbuffered_output=1")
+# The NPU by the board of the FVP.
+_NPUS = {"mps3_board": "ethosu", "mps4_board": "mps4_board.subsystem.ethosu"}
 
 
 def find_fvp(board: Board, program: Path | None = None) -> Path:
@@ -66,8 +68,8 @@ def find_fvp(board: Board, program: Path | None = None) -> Path:
 
 def start_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
     name = image_name(image, board.name)
-    options = (*_OPTIONS, f"mps3_board.telnetterminal0.start_port={_free_port()}")
-    command = _command(image, find_fvp(board, program), options)
+    options = (*_OPTIONS, f"telnetterminal0.start_port={_free_port()}")
+    command = _command(image, find_fvp(board, program), board, options)
     console = open_console()
     process = Child(command, stdout=console, stderr=console, most_written=MOST_PRINTED)
     try:
@@ -84,7 +86,7 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
 def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
     """Start a standalone image. Its output is the FVP's, since a port would lose the first of it."""
     name = image_name(image, board.name)
-    command = _command(image, find_fvp(board, program), (*_OPTIONS, *_PRINTING))
+    command = _command(image, find_fvp(board, program), board, (*_OPTIONS, *_PRINTING))
     console = open_console()
     process = Child(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, most_written=MOST_PRINTED
@@ -92,11 +94,13 @@ def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -
     return RunningDevice(name, PipeStream.of_process(process, name=name), process, console)
 
 
-def _command(image: Path, program: Path, options: tuple[str, ...]) -> list[str]:
+def _command(image: Path, program: Path, board: Board, options: tuple[str, ...]) -> list[str]:
     if not image.is_file():
         raise UsageError("there is no such image", where=str(image), hint="build the project first")
-    npu = (f"ethosu.num_macs={macs}",) if (macs := _macs(image)) else ()
-    return [str(program), "-a", str(image), *(word for option in (*npu, *options) for word in ("-C", option))]
+    name = board.fvp.board if board.fvp is not None else ""
+    chosen = [f"{_NPUS[name]}.num_macs={macs}"] if (macs := _macs(image)) else []
+    chosen += [f"{name}.{option}" for option in options]
+    return [str(program), "-a", str(image), *(word for option in chosen for word in ("-C", option))]
 
 
 def _macs(image: Path) -> int:

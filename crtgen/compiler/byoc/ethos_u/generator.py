@@ -95,10 +95,10 @@ class EthosU(Generator):
     explains: ClassVar[bool] = True
     sized: ClassVar[bool] = True
 
-    def __init__(
-        self, config: Config | None, driver: str = "crtgen", *, constants_in_ram: bool = False
-    ) -> None:
-        """Without a configuration it is that of the board. ``driver`` is a key of ``DRIVERS``."""
+    def __init__(self, config: Config | None, driver: str = "", *, constants_in_ram: bool = False) -> None:
+        """Without a configuration it is that of the board. ``driver`` is a key of ``DRIVERS``; without one it
+        is Arm's on boards that only Zephyr starts, otherwise crtgen's.
+        """
         self._config, self.driver, self._in_ram = config, driver, constants_in_ram
         self._reasons: dict[tuple[int, int], str] = {}
 
@@ -116,17 +116,18 @@ class EthosU(Generator):
         if config is None and board.npu is not None:
             config = find_config(board.npu.config)
         memory = place.get("weights", board.code if board.memories else "")
-        return EthosU(
-            config, self.driver, constants_in_ram=bool(memory) and board.memory(memory).kind == "ram"
-        )
+        in_ram = bool(memory) and board.memory(memory).kind == "ram"
+        on_zephyr = bool(board.memories) and board.platforms[0] == "zephyr"
+        driver = self.driver or (ARM_DRIVER if on_zephyr else OWN_DRIVER)
+        return EthosU(config, driver, constants_in_ram=in_ram)
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
         cls.refuse_unknown(options, ["config", "driver"], "its options are config and driver")
         if "config" not in options:
             raise UsageError(f"{cls.name} needs a configuration", hint="for example --npu ethos-u55-128")
-        driver = options.get("driver", OWN_DRIVER)
-        if driver not in DRIVERS:
+        driver = options.get("driver", "")
+        if driver not in ("", *DRIVERS):
             raise UsageError(f"{driver} is not a driver of the NPU", hint=f"known: {', '.join(DRIVERS)}")
         return cls(None if options["config"] == THE_BOARDS else find_config(options["config"]), driver)
 
@@ -148,7 +149,7 @@ class EthosU(Generator):
 
     def reason_as_a_whole(self, subgraph: Graph) -> str:
         count = len(subgraph.inputs) + len(subgraph.outputs)
-        most = _REGIONS - DRIVERS[self.driver].first
+        most = _REGIONS - DRIVERS[self.driver or OWN_DRIVER].first
         return f"it has {count} inputs and outputs; the NPU has pointers for {most}" * (count > most)
 
     def not_worth(self, subgraph: Graph) -> str:
@@ -157,7 +158,7 @@ class EthosU(Generator):
     def generate(self, subgraph: Graph, target: Target) -> Generated:
         small = target.optimize in ("size", "ram")
         network = network_of(subgraph)
-        driver = DRIVERS[self.driver]
+        driver = DRIVERS[self.driver or OWN_DRIVER]
         compiled = compile_network(
             network, self.config, small=small, constants_in_ram=self._in_ram, first=driver.first
         )

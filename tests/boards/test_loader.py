@@ -160,10 +160,11 @@ WITHOUT_USB = (
     "arduino_uno_r4_minima",
     "blackpill_f411ce",
     "bluepill_f103c8",
+    "numaker_m55m1",
     "olimex_stm32_h405",
     "stm32vldiscovery",
 )
-"""Their serial port is on pins."""
+"""Their serial port is on pins, or what it calls itself on USB is not known."""
 
 
 def test_real_boards_can_be_flashed_and_say_where_their_figures_come_from() -> None:

@@ -204,7 +204,7 @@ def _fvp(table: TomlTable) -> Fvp:
 def _fvp_name(value: Any) -> str:
     if not re.fullmatch(r"FVP_[\w-]+", text(value), re.ASCII):
         raise ValueError(
-            f'"{value}" is no name of an FVP: say where the program is by --fvp-path or CRTGEN_FVP'
+            f'"{value}" is not the name of an FVP: say where the program is by --fvp-path or CRTGEN_FVP'
         )
     return str(value)
 
@@ -222,9 +222,7 @@ def _release(value: str) -> tuple[int, ...]:
 
 
 def _flash(table: TomlTable) -> Flash:
-    named = [
-        (r, table.get(r, each(_script) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]
-    ]
+    named = [(name, table.get(name, _TARGETS.get(name, _alone), ())) for name in RUNNERS if RUNNERS[name]]
     return Flash(
         runners=table.get("runners", each(one_of("runner", *RUNNERS))),
         targets=tuple((runner, words) for runner, words in named if words),
@@ -236,12 +234,19 @@ def _alone(value: Any) -> tuple[str, ...]:
     return (_word(value),)
 
 
+def _one_or_several(value: Any) -> tuple[str, ...]:
+    return each(_word)(value) if isinstance(value, list) else _alone(value)
+
+
 def _script(value: Any) -> str:
     # A configuration file that is part of OpenOCD: others are programs, in Tcl.
     if not re.fullmatch(r"(board|interface|target)/([\w+-]+/)*[\w.+-]+\.cfg", text(value), re.ASCII):
-        hint = 'one of OpenOCD\'s own is wanted, as "target/stm32l4x.cfg"; your own go into ~/.config/openocd'
+        hint = 'expected one of OpenOCD\'s own, as "target/stm32l4x.cfg"; your own go into ~/.config/openocd'
         raise ValueError(f'"{value}": {hint}')
     return str(value)
+
+
+_TARGETS = {"openocd": each(_script), "uf2": _one_or_several}
 
 
 def _word(value: Any) -> str:

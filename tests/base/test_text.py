@@ -19,7 +19,7 @@ def test_every_character_is_shown_and_is_xml() -> None:
 
 @pytest.mark.parametrize("evil", ["0 ; exec x", "-c", "", "a b", "1\n", "[x]", "$x", "{", '"', "a\0", "é"])
 def test_a_word_for_a_program_is_one_of_an_allowed_kind(evil: str) -> None:
-    with pytest.raises(UsageError, match="the number is not given to another program"):
+    with pytest.raises(UsageError, match="the number cannot be passed to another program"):
         DeviceText(evil).argument("the number")
     assert DeviceText("0674:FF.a_b-1").argument("the number") == "0674:FF.a_b-1"
 

@@ -149,6 +149,7 @@ REAL = (
     "rpi_pico_w",
     "stm32f746g_disco",
     "stm32vldiscovery",
+    "xiao_nrf52840",
     "xiao_rp2040",
     "xiao_rp2350",
 )
@@ -163,6 +164,7 @@ WITHOUT_USB = (
     "numaker_m55m1",
     "olimex_stm32_h405",
     "stm32vldiscovery",
+    "xiao_nrf52840",
 )
 """Their serial port is on pins, or what it calls itself on USB is not known."""
 
@@ -184,6 +186,7 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["nrf52840dk"] == (1024, 256)
     assert sizes["rpi_pico2"] == (4096, 520)
     assert sizes["arduino_nano_33_ble"] == (928, 256)
+    assert sizes["xiao_nrf52840"] == (820, 256)
 
 
 def test_the_flash_of_an_rp2040_is_read_by_words() -> None:

@@ -68,6 +68,7 @@ CHIPS = {
     "olimex_stm32_h405": _stm32("STM32F405xx", "f4", "USART2"),
     "stm32f746g_disco": _stm32("STM32F746xx", "f7", "USART1"),
     "stm32vldiscovery": _stm32("STM32F100xB", "f1", "USART1"),
+    "xiao_nrf52840": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
 }
 
 

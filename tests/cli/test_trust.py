@@ -250,8 +250,8 @@ def test_a_store_that_is_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ('[fvp]\nprogram = "bin/FVP_x"', 'fvp.program: "bin/FVP_x" is no name of an FVP'),
-        ('[fvp]\nprogram = "sh"', 'fvp.program: "sh" is no name of an FVP'),
+        ('[fvp]\nprogram = "bin/FVP_x"', 'fvp.program: "bin/FVP_x" is not the name of an FVP'),
+        ('[fvp]\nprogram = "sh"', 'fvp.program: "sh" is not the name of an FVP'),
         ('[qemu]\nmachine = "mps2-an386,firmware=x"', "qemu.machine: "),
         ('[qemu]\nmachine = "-D"', "qemu.machine: "),
         ('[qemu]\nmachine = "x"\nargs = ["-netdev", "tap,script=./x"]', "qemu.args: -netdev is not allowed"),

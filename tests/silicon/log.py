@@ -52,6 +52,7 @@ SVD = {
     "rpi_pico_w": "rp2040",
     "stm32f746g_disco": "STM32F7x6",
     "stm32vldiscovery": "STM32F100xx",
+    "xiao_nrf52840": "nrf52840",
     "xiao_rp2040": "rp2040",
     "xiao_rp2350": "RP2350",
 }

@@ -37,6 +37,7 @@ _UNDOCUMENTED = {
     },
     "nucleo_h743zi": {0x5C00_1000: "RM0433 60.5.8: DBGMCU is in no SVD file"},
     "nucleo_l4r5zi": {0x4000_7080: "RM0432 5.4.25: the SVD file is older than PWR_CR5"},
+    "xiao_nrf52840": {0x4000_0558: _OLD_NRF52},
 }
 """Addresses at which a chip has a register that its SVD file has not, and why that is right."""
 
@@ -48,6 +49,7 @@ _RESERVED = {
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},
     "nrf54l15dk": {"GLOBAL_SPIM20_S.PSEL.MOSI": _PINS, "GLOBAL_SPIM20_S.PSEL.DCX": _PINS},
     "nucleo_h743zi": {"AXI.AXI_TARG7_FN_MOD": "ST's SystemInit writes 1, too"},
+    "xiao_nrf52840": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
 }
 """Registers of which reserved bits are changed, and why that is right."""
 

@@ -27,12 +27,12 @@ def show_drive(board: Board, port: str) -> None:
     except serial.SerialException as error:
         hint = "hold BOOTSEL while you plug the board in"
         raise FlashError(f"the port cannot be opened: {error}", where=port, hint=hint) from error
-    (name,) = board.flash_with.target("uf2") if board.flash_with else ("",)
+    names = board.flash_with.target("uf2") if board.flash_with else ()
     deadline = time.monotonic() + _SECONDS
-    while not drives_of(name):
+    while not any(map(drives_of, names)):
         if time.monotonic() > deadline:
             raise FlashError(
-                f"no drive {name} is mounted {_SECONDS:g} s after the board was asked for it",
+                f"no drive {' or '.join(names)} is mounted {_SECONDS:g} s after the board was asked for it",
                 where=port,
                 hint="mount it, or hold BOOTSEL while you plug the board in",
             )

@@ -24,9 +24,9 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "it needs OpenOCD of Raspberry Pi (or one later than 0.12); or use --runner uf2",
     ),
     (
-        r"drives \S+ are mounted",
+        r"drives .+ are mounted",
         "the board shows no drive, or several do",
-        "hold BOOTSEL while you plug the board in, mount its drive, and connect one board only",
+        "hold BOOTSEL while you plug it in, or press reset twice; mount its drive; connect one board only",
     ),
     (
         r"No DFU capable USB device|No device found on \S+|No serial ports? available|SAM-BA operation",

@@ -125,8 +125,9 @@ TABLE: Mapping[str, Runner] = {
     # In a process of its own that can be ended: the drive may go while the file is copied.
     "uf2": Runner(
         ".uf2",
-        (("{python}", "-P", "-m", "crtgen.device.flash.with_uf2", "--board-id", "{target}", "{image}"),),
+        (("{python}", "-P", "-m", "crtgen.device.flash.with_uf2", "{target}", "{image}"),),
         (),
+        target=("--board-id", "{}"),
     ),
     # To the boot loader over USB, whether or not its drive is mounted.
     "picotool": Runner(

@@ -14,12 +14,15 @@ __all__ = ["main"]
 def main() -> int:
     """Copy the file; 0 if it went well."""
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--board-id", required=True, help="Board-ID in the drive's INFO_UF2.TXT")
+    parser.add_argument(
+        "--board-id", required=True, action="append", help="a Board-ID that the drive's INFO_UF2.TXT may have"
+    )
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args()
-    drives = drives_of(arguments.board_id)
+    drives = [drive for board_id in arguments.board_id for drive in drives_of(board_id)]
     if len(drives) != 1:
-        print(f"{len(drives) or 'no'} drives {arguments.board_id} are mounted", file=sys.stderr)
+        names = " or ".join(arguments.board_id)
+        print(f"{len(drives) or 'no'} drives {names} are mounted", file=sys.stderr)
         return 1
     target = drives[0] / arguments.file.name
     try:

@@ -92,6 +92,20 @@ def test_uf2_is_copied_to_the_drive_of_the_boot_loader(
     assert copied.pop().read_bytes() == b"the image"
 
 
+@pytest.mark.parametrize("board_id", ["nRF52840-SeeedXiaoSense-v1", "Seeed_XIAO_nRF52840"])
+def test_a_boot_loader_may_have_one_of_several_names(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, board_id: str
+) -> None:
+    image.with_suffix(".uf2").write_bytes(b"the image")
+    drive = tmp_path / "media" / "XIAO-SENSE"
+    drive.mkdir(parents=True)
+    (drive / "INFO_UF2.TXT").write_text(f"UF2 Bootloader 0.6.1\r\nBoard-ID: {board_id}\r\n")
+    monkeypatch.setenv("CRTGEN_MEDIA", str(tmp_path / "media"))
+    assert job(image, "xiao_nrf52840").runners[0] == "uf2"
+    flash(job(image, "xiao_nrf52840"), "uf2")
+    assert (drive / "zephyr.uf2").read_bytes() == b"the image"
+
+
 def test_a_drive_that_waits_for_a_file_is_preferred(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ def test_the_number_of_a_probe_is_no_command(
     (tmp_path / "openocd").write_text(f"#!/bin/sh\ntouch {tmp_path}/STARTED\n")
     (tmp_path / "openocd").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(UsageError, match=f"the number of the probe is not given .*{EVIL}"):
+    with pytest.raises(UsageError, match=f"the number of the probe cannot be passed .*{EVIL}"):
         start_device(image, NUCLEO, site=Site(runner="openocd"))
     assert not (tmp_path / "STARTED").exists()
 

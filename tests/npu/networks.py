@@ -1,19 +1,36 @@
 """Networks on the model of the NPU: compiled by Vela, executed, their outputs as arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from crtgen.compiler.byoc.ethos_u.network import network_of
 from crtgen.compiler.byoc.ethos_u.vela import CompiledStream, compile_network
-from crtgen.network.ir import Array, Graph
+from crtgen.network.ir import Array, Graph, Node, Value
 from crtgen.npu.config import Config
 from crtgen.npu.model import Npu
 
 _ALIGN = 16  # a DMA reads up to a multiple of it, into what aligns the next value
 
-__all__ = ["on_npu", "regions_of"]
+__all__ = ["beside", "on_npu", "regions_of"]
+
+
+def beside(graphs: Sequence[Graph]) -> Graph:
+    """Return several graphs as one, in which names begin with the number of theirs."""
+    values: list[Value] = []
+    nodes: list[Node] = []
+    inputs: list[str] = []
+    outputs: list[str] = []
+    for i, graph in enumerate(graphs):
+        values += [replace(value, name=f"{i} {name}") for name, value in graph.values.items()]
+        for node in graph.nodes:
+            reads, makes = ([f"{i} {name}" for name in names] for names in (node.inputs, node.outputs))
+            nodes.append(Node(f"{i} {node.name}", node.op, tuple(reads), tuple(makes)))
+        inputs += [f"{i} {name}" for name in graph.inputs]
+        outputs += [f"{i} {name}" for name in graph.outputs]
+    return Graph.build("beside", values, nodes, inputs, outputs)
 
 
 def regions_of(

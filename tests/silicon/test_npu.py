@@ -99,6 +99,7 @@ def test_every_output_is_as_recorded() -> None:
         assert [verdict.difference for verdict in verdicts] == [None] * len(verdicts)
         assert device.runs >= 3
         assert not device.interrupts  # the driver cleared it
+    assert len(_symbols("crt_npu_for_ethos_u55_128")) == 1, "which tells an FVP its NPU"
 
 
 def test_another_configuration() -> None:

@@ -66,7 +66,7 @@ enum npu_register {
 
 #define ALIGNED UINT32_C(15)
 #define STOP UINT32_C(0xFFFF0000) /* the last command of a stream */
-#define RESET_LOOKS UINT32_C(1000000)
+#define RESET_LOOKS UINT32_C(100000)
 
 struct crt_npu_failure crt_npu_failure;
 int32_t (*crt_npu_instead)(const struct crt_npu_job *job);

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 
 from crtgen.base.child import run_to_end
 from crtgen.base.errors import BuildError, ToolMissingError
@@ -25,7 +26,7 @@ from crtgen.compiler.byoc.ethos_u.regions import RegionPiece, translated
 from crtgen.npu.config import Config
 from crtgen.npu.errors import StreamError
 
-__all__ = ["CompiledStream", "compile_network", "left_to_the_core", "vela_version"]
+__all__ = ["CompiledStream", "compile_network", "left_to_the_core", "run_vela", "vela_version"]
 
 _PACKAGE = "ethos-u-vela"
 _KNOWN = "5.2."
@@ -80,14 +81,15 @@ def vela_version() -> str:
     return found
 
 
-def left_to_the_core(network: bytes, config: Config) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def left_to_the_core(network: bytes, config: Config) -> Mapping[str, str]:
     """Return the reason for each operator that Vela does not take, by the name of its output."""
     with TemporaryFolder() as folder:
         log = _run(folder, network, config, "--show-cpu-operations")
     reasons = {name: _first(text) for _, name, text in _REFUSED.findall(log)}
-    return {
-        name: reasons.get(name, f"Vela leaves {kind} to the core") for kind, name in _ON_CORE.findall(log)
-    }
+    return MappingProxyType(
+        {name: reasons.get(name, f"Vela leaves {kind} to the core") for kind, name in _ON_CORE.findall(log)}
+    )
 
 
 def _first(text: str) -> str:
@@ -97,7 +99,6 @@ def _first(text: str) -> str:
     return f"Vela: {reason}"
 
 
-@lru_cache(maxsize=64)
 def compile_network(
     network: bytes,
     config: Config,
@@ -113,17 +114,21 @@ def compile_network(
 
     Raises ``BuildError`` if Vela fails, or leaves a part of it.
     """
+    mode = _SRAM_ONLY if constants_in_ram else _SHARED
+    return _compiled(*run_vela(network, config, "Size" if small else "Performance", mode), first)
+
+
+@lru_cache(maxsize=64)
+def run_vela(network: bytes, config: Config, aim: str, mode: str) -> tuple[Mapping[str, AnyArray], int, str]:
+    """Return Vela's arrays for a network, its estimate of cycles, and its log."""
     with TemporaryFolder() as folder:
         options = ("--separate-io-regions", "--cop-format", "COP2", "--output-format", "raw")
-        aim = ("--optimise", "Size" if small else "Performance")
-        mode = _SRAM_ONLY if constants_in_ram else _SHARED
-        log = _run(folder, network, config, *options, *aim, mode=mode)
+        log = _run(folder, network, config, *options, "--optimise", aim, mode=mode)
         files = sorted((folder / "out").glob("*.npz"))
         if len(files) != 1:
             raise BuildError("Vela left a part of these layers to the core", where=config.name, log=log)
         arrays = read_arrays(files[0], "Vela's output", needed=_ARRAYS, only=_ARRAYS)
-        cycles = _cycles(folder / "out")
-    return _compiled(arrays, cycles, log, first)
+        return arrays, _cycles(folder / "out"), log
 
 
 def _run(folder: Path, network: bytes, config: Config, *options: str, mode: str = _SHARED) -> str:

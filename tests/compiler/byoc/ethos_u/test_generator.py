@@ -104,12 +104,12 @@ def test_a_call_has_at_most_six_values() -> None:
 
 
 def test_equal_regions_share_a_stream_that_is_compiled_once() -> None:
-    vela.compile_network.cache_clear()
+    vela.run_vela.cache_clear()
     graph, _ = partition(_chain(), [_npu()], fallback=True)
     for node in graph.nodes:
         if isinstance(node.op, External):
             node.op.generator.generate(node.op.subgraph, Target())
-    assert vela.compile_network.cache_info().misses == 1
+    assert vela.run_vela.cache_info().misses == 1
 
 
 def test_if_vela_fails_each_layer_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:

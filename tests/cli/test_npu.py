@@ -1,11 +1,13 @@
 """An image with an NPU from the command line, in QEMU."""
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from crtgen import api
@@ -16,6 +18,7 @@ from crtgen.compiler.byoc import read_generator
 from crtgen.compiler.tuned import CORE, KernelChoice, Tuned, layer_digest
 from crtgen.device.run import fvp
 from crtgen.lab.measure.fit import boards_for
+from tests.npu.shaped import SHAPED
 from tests.proof.checker.test_npu import two_calls
 from tests.support import ROOT, nightly, require_tool
 
@@ -79,6 +82,32 @@ def test_what_does_not_go_with_an_npu_is_refused(
     result = crtgen(*arguments)
     assert result.exit_code in (2, 3)
     assert text in " ".join(result.output.split())
+
+
+def test_the_page_says_what_each_command_does() -> None:
+    page = (ROOT / "docs" / "npu.md").read_text()
+    rows = page[page.index("| command | with `--npu` |") :].partition("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall("`([a-z]+)`", row.split("|")[1])]
+    group = typer.main.get_command(app)
+    takes = [
+        name
+        for name, command in group.commands.items()  # type: ignore[attr-defined]
+        if any("--npu" in parameter.opts for parameter in command.params)
+    ]
+    assert sorted(named) == sorted(takes)
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SHAPED)
+def test_networks_in_known_shapes(tmp_path: Path, name: str) -> None:
+    """A MobileNetV2, a SSD and one of int16, all MACs on the NPU."""
+    model = tmp_path / "net.tflite"
+    model.write_bytes(SHAPED[name]())
+    found = json.loads(crtgen("verify", model, *_NPU, "--cases", "2", "--json").stdout)
+    assert found["failed"] == 0
+    report = json.loads(crtgen("inspect", model, *_NPU, "--json").stdout)
+    assert report["npu"]["macs"] == report["macs"]
 
 
 def test_inspect_shows_both() -> None:

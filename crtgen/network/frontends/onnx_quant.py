@@ -2,7 +2,7 @@
 
 Both forms, QDQ and QOperator, become QOperator's: what is between DequantizeLinear and QuantizeLinear becomes
 a layer that reads and writes integers, each with a scale and a zero point. A QuantizeLinear that ends no such
-layer stays, and what precedes it is computed in float32.
+layer stays, and what precedes it is computed in float32, but for sums of quantised numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,28 +26,13 @@ from crtgen.network.frontends.onnx_edges import (
 from crtgen.network.frontends.onnx_exported import with_sum, with_turned_weights
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.network.frontends.onnx_lookup import lookup, results
+from crtgen.network.frontends.onnx_moved import MOVED, with_moved_numbers
 from crtgen.network.frontends.onnx_pairs import is_one
+from crtgen.network.frontends.onnx_real_sums import real_sums
 from crtgen.network.frontends.onnx_signed import signed
 from crtgen.network.frontends.onnx_weights import with_quantised_weights
 
 __all__ = ["with_integer_layers"]
-
-# Operators that take their first input's elements to other places, or the greatest of them.
-_MOVED = (
-    "DepthToSpace",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "Identity",
-    "MaxPool",
-    "Reshape",
-    "Slice",
-    "SpaceToDepth",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-)
 
 _APART = 1e-5
 _SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
@@ -69,11 +54,15 @@ def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
     Raises ``ValueError`` with the node whose numbers are no quantisation.
     """
     graph = with_turned_weights(decomposed(with_quantised_weights(with_constants(graph))))
+    graph = with_moved_numbers(graph)
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:
         try:
-            found = _layer(links, node) if node.code == QUANTIZE and links.is_whole(Edge.of(node)) else None
+            if node.code == QUANTIZE:
+                found = _layer(links, node) if links.is_whole(Edge.of(node)) else None
+            else:
+                found = real_sums(links, node)
         except ValueError as error:
             raise ValueError(f"{node.code} ({node.place}): {error}") from error
         nodes += [node] if found is None else found
@@ -318,7 +307,7 @@ def _step(links: Links, x: Edge, weights: Edge | None) -> npt.NDArray[np.float32
 
 # Conversion of the operator before a QuantizeLinear to integers.
 _WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (
-    (_MOVED, _moved),
+    (MOVED, _moved),
     (("Concat",), _joined),
     (("Where",), _chosen),
     (("Pad",), _padded),

@@ -1,8 +1,9 @@
 """Weights of an `.onnx` file that are quantised when the network runs: computed here, once.
 
-Quantisation-aware training in PyTorch, Brevitas and NNCF leaves the weights as float32 behind QuantizeLinear,
-often with a Clip to fewer bits, and a DequantizeLinear reads the result. Nothing of that depends on an input.
-As constants of eight bits they are the weights of an integer layer, as in files of other exporters.
+Quantisation-aware training in PyTorch and NNCF leaves the weights as float32 behind QuantizeLinear, often
+with a Clip to fewer bits, and a DequantizeLinear reads the result; Brevitas leaves the Clip, of integers.
+Nothing of that depends on an input. As constants of eight bits they are the weights of an integer layer, as
+in files of other exporters.
 
 Example: ``w -> QuantizeLinear -> Clip(-7, 7) -> DequantizeLinear -> Conv`` becomes
 ``w' -> DequantizeLinear -> Conv`` with ``w' = clip(rint(w / scale) + zero, -7, 7)``,
@@ -12,22 +13,22 @@ which is what ONNX Runtime computes at each run.
 from dataclasses import replace
 
 from crtgen.base import budget
-from crtgen.network.frontends.onnx_edges import QUANTIZE
+from crtgen.network.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.network.frontends.onnx_fold import compute
 
 __all__ = ["with_quantised_weights"]
 
-# Operators that exporters put before or behind the QuantizeLinear of a constant.
+# Operators that exporters put around the QuantizeLinear of a constant, or before its DequantizeLinear.
 _AROUND = ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Compute each QuantizeLinear of constants, and the moves and clamps around it.
+    """Compute each QuantizeLinear of constants, and what is around it or before DequantizeLinear.
 
     Raises ``ValueError`` with the node that cannot be computed.
     """
-    wanted = _read_by_quantize(graph)
+    wanted = _read_by_either(graph)
     tensors, made, nodes = dict(graph.tensors), set[str](), []
     for node in graph.nodes:
         result = node.outputs[0]
@@ -47,11 +48,11 @@ def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
     return replace(graph, tensors=tensors, nodes=tuple(nodes))
 
 
-def _read_by_quantize(graph: OnnxFileGraph) -> set[str]:
-    # Names from which a QuantizeLinear follows by operators that are computed with it.
+def _read_by_either(graph: OnnxFileGraph) -> set[str]:
+    # Names from which a QuantizeLinear or DequantizeLinear follows by operators that are computed with it.
     found: set[str] = set()
     node: FileNode
     for node in reversed(graph.nodes):
-        if node.code == QUANTIZE or (node.code in _AROUND and node.outputs[0] in found):
+        if node.code in (QUANTIZE, DEQUANTIZE) or (node.code in _AROUND and node.outputs[0] in found):
             found.update(node.inputs[:1])
     return found

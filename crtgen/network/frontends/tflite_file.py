@@ -37,6 +37,10 @@ _OPERATORS = {v: k for k, v in vars(tflite.BuiltinOperator).items() if not k.sta
 _TABLES = {v: k for k, v in vars(tflite.BuiltinOptions).items() if not k.startswith("_")}
 _DTYPES = {d.name: d for d in DType}
 
+# Stands for a channel's scale of 0, which converters write for weights that are all 0. TFLite's multiplier of
+# such a channel is 0, and that of so small a scale, too: its outputs are the zero point, whatever the bias.
+_NO_SCALE = 2.0**-100
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileTensor(NamedTensor):
@@ -252,6 +256,8 @@ class _TfliteReader:
         if count > 1 and not (0 <= axis < len(shape) and shape[axis] == count):
             raise self._corrupt(f"{label} has {count} scales on axis {axis} of {shape_text(shape)}")
         scales = self._numbers(quant, "Scale", count)
+        if count > 1:
+            scales = tuple(s or _NO_SCALE for s in scales)
         zero_points = self._numbers(quant, "ZeroPoint", count) or (0,) * count
         if not all(0 < s < math.inf for s in scales):
             raise self._corrupt(f"{label} has a scale that is not positive and finite")

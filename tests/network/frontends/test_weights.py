@@ -1,5 +1,6 @@
 """Grouped and transposed convolutions, weights of four bits, against TFLite Micro."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -164,3 +165,47 @@ def test_weights_on_another_type_are_refused() -> None:
         UnsupportedError, match="weights of FLOAT32 on INT8; supported: INT8 on INT8; INT8 on INT16"
     ):
         load_tflite(model.to_bytes())
+
+
+def _dense(
+    x: Tensor, constants: list[Tensor], y: Tensor, before: list[Operator], more: list[Tensor]
+) -> Model:
+    """A fully connected layer of ``w`` and ``b``, which operators ``before`` may compute."""
+    options = Options("FullyConnectedOptions", KeepNumDims=True, FusedActivationFunction=1)
+    operators = [*before, Operator("FULLY_CONNECTED", ["x", "w", "b"], ["y"], options)]
+    return Model([x, *constants, *more, y], operators, ["x"], ["y"])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+def test_a_bias_of_the_outputs_rank(dtype: str) -> None:
+    x, y = _image("x", (1, 2, 3, 5), dtype), _image("y", (1, 2, 3, 4), dtype, 2.0)
+    w, b = _weights((4, 5), dtype, False, 3)
+    _check(_dense(x, [w, replace(b, shape=[1, 1, 1, 4])], y, [], []), dtype)
+
+
+@pytest.mark.parametrize("computed", [("w",), ("b",), ("w", "b")])
+def test_weights_and_biases_that_are_computed(computed: tuple[str, ...]) -> None:
+    """Some converters compute a recurrent layer's bias within the loop."""
+    x, y = _image("x", (2, 3, 5), "float32"), _image("y", (2, 3, 4), "float32")
+    before, tensors, more = list[Operator](), list[Tensor](), list[Tensor]()
+    for tensor in _weights((4, 5), "float32", False, 3):
+        name = str(tensor.name)
+        if name in computed:
+            more.append(replace(tensor, name=f"{name}0"))
+            before.append(Operator("TANH", [f"{name}0"], [name]))
+            tensor = replace(tensor, data=None)
+        tensors.append(tensor)
+    _check(_dense(x, tensors, y, before, more), "float32")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_a_channel_without_a_scale_is_the_zero_point(dtype: str) -> None:
+    """Converters write a scale of 0 where all weights of a channel are 0; the bias does not count then."""
+    x, y = _image("x", (1, 4, 5, 3), dtype), _image("y", (1, 4, 5, 6), dtype, 3.0)
+    w, b = _weights((6, 1, 1, 3), dtype, True, 5)
+    scales = [s if n != 2 else 0.0 for n, s in enumerate(w.scales or [])]
+    options = Options(
+        "Conv2DOptions", Padding=_VALID, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1
+    )
+    operator = Operator("CONV_2D", ["x", "w", "b"], ["y"], options)
+    _check(Model([x, replace(w, scales=scales), b, y], [operator], ["x"], ["y"]), dtype)

@@ -15,6 +15,7 @@ from crtgen.network.frontends.wide import wide_sums
 from crtgen.network.ir import Array, DType, Quant, Value, shape_text
 from crtgen.network.ops import (
     Activation,
+    Add,
     AveragePool2d,
     Concat,
     Conv2d,
@@ -31,6 +32,7 @@ from crtgen.network.ops import (
 from crtgen.network.ops.accumulate import Accumulate
 from crtgen.network.ops.attrs import NO_PADDING
 from crtgen.network.ops.fixedpoint import single
+from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.normalize import L2Pool2d
 from crtgen.network.ops.scheme import FLOAT32, INT8, INT16, Scheme
 
@@ -128,6 +130,7 @@ def _weights(
         return _TypedWeights(scheme, dtype, weights, quant, np.zeros(channels, scheme.biases.numpy), None)
     expected = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     given = layer.constant(place, "biases")
+    given = given.reshape(-1) if given.size == channels else given  # some have the rank of the output
     if x_at == 2 and scheme is INT16:  # of a transposed convolution, where 16 bits stand for 64
         expected, given = (scheme.biases, DType.INT16), given.astype(np.int64)
     if bias.dtype not in expected:
@@ -167,7 +170,7 @@ def _with_weights(layer: TfliteLayer, op: Conv2d | DepthwiseConv2d | FullyConnec
     same = made.array is weights.data and made.quant is weights.quant
     operands = (
         weights if same else Value.constant("weights", made.array, made.quant, made.dtype),
-        made.bias if bias is None else bias,
+        made.bias if bias is None or bias.shape != made.bias.shape else bias,
     )
     return Converted(op, (layer.x, *operands), ("weights", "bias"))
 
@@ -333,8 +336,28 @@ def _fully_connected(layer: TfliteLayer) -> Converted:
     shape = layer.tensor(1).shape
     if len(shape) != 2:
         raise ValueError(f"weights of shape {shape_text(shape)} instead of two dimensions")
+    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    computed = layer.tensor(1).data is None, bias is not None and bias.data is None
+    if any(computed) and (layer.x.dtype is DType.FLOAT32 or (computed[0] and bias is None)):
+        return _of_computed(layer, bias)
     op = FullyConnected(layer.activation(), bool(layer.option("KeepNumDims")))
     return _with_weights(layer, op)
+
+
+def _of_computed(layer: TfliteLayer, bias: FileTensor | None) -> Converted:
+    """Convert a layer whose weights or biases are computed at run time to a product of matrices and a sum."""
+    outputs, depth = layer.tensor(1).shape
+    rows, activation = prod(layer.x.shape) // max(depth, 1), layer.activation()
+    quant = layer.y.quant
+    x = Converted(Reshape((rows, depth)), (layer.x,), quant=layer.x.quant)
+    made = Converted(BatchMatMul(adj_y=True), (x, layer.tensor(1)), ("operand",), quant=quant)
+    if bias is not None:
+        flat = Converted(Reshape((outputs,)), (bias,))
+        made = Converted(Add(), (made, flat), ("operand",))
+    if activation is not Activation.NONE:
+        made = Converted(Relu(activation), (made,), quant=quant)
+    keeps = bool(layer.option("KeepNumDims"))
+    return Converted(Reshape((*layer.x.shape[:-1], outputs) if keeps else (rows, outputs)), (made,))
 
 
 def _nearly_alike(layer: TfliteLayer) -> bool:

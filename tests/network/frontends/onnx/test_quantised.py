@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from crtgen.base.errors import CorruptModelError
 from crtgen.boards.core import find_core
 from crtgen.network.frontends import load_onnx
-from crtgen.network.ir import DType, Graph
+from crtgen.network.ir import Array, DType, Graph
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
 from tests.compiler.kernels.program import Run, run_on_host, run_on_qemu
 from tests.network.frontends.onnx.quantised import (
@@ -176,7 +176,7 @@ def _trained(limit: int, way: str) -> bytes:
     constants |= {"ys": np.float32(0.05), "yz": np.int8(-3), "low": np.int8(-limit), "high": np.int8(limit)}
     constants |= {
         "b": (random.normal(size=4) * 0.1).astype(np.float32),
-        "w": whole if way == "int8" else real,
+        "w": whole if way in ("int8", "clipped") else real,
     }
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -187,9 +187,11 @@ def _trained(limit: int, way: str) -> bytes:
         constants["w"] = np.ascontiguousarray(real.transpose(1, 2, 3, 0))
         nodes.append(helper.make_node("Transpose", [name], ["wt"], perm=[3, 0, 1, 2]))
         name = "wt"
-    if way != "int8":
+    if way in ("float", "turned"):
         nodes.append(helper.make_node("QuantizeLinear", [name, "ws", "wz"], ["wq"], axis=0))
-        nodes.append(helper.make_node("Clip", ["wq", "low", "high"], ["wc"]))
+        name = "wq"
+    if way != "int8":
+        nodes.append(helper.make_node("Clip", [name, "low", "high"], ["wc"]))
         name = "wc"
     nodes += [
         helper.make_node("DequantizeLinear", [name, "ws", "wz"], ["wd"], axis=0),
@@ -204,10 +206,10 @@ def _trained(limit: int, way: str) -> bytes:
     return bytes(model.SerializeToString())
 
 
-@pytest.mark.parametrize("way", ["float", "turned", "int8"])
+@pytest.mark.parametrize("way", ["float", "turned", "clipped", "int8"])
 @pytest.mark.parametrize("limit", [127, 7])
 def test_weights_that_training_left_as_floats_are_quantised(limit: int, way: str) -> None:
-    """They become the integers that ONNX Runtime would compute at each run."""
+    """They become the integers that ONNX Runtime would compute at each run. Brevitas clips integers."""
     data = _trained(limit, way)
     graph = load_onnx(data)
     (layer,) = (node for node in graph.nodes if type(node.op).__name__ == "Conv2d")
@@ -221,14 +223,81 @@ def test_weights_that_training_left_as_floats_are_quantised(limit: int, way: str
 
 
 def test_layers_that_stay_float_are_named() -> None:
-    """Without a QuantizeLinear behind it, a layer has no integers to give."""
+    """A layer of real inputs has no integers to add up."""
     model = onnx.load_from_string(_trained(127, "int8"))
-    del model.graph.node[-2:]
-    model.graph.node[-1].output[0] = "y"
+    del model.graph.node[:2]
+    next(node for node in model.graph.node if node.op_type == "Conv").input[0] = "x"
     (note,) = load_onnx(model.SerializeToString()).notes
     assert note.startswith(
         "1 of 1 layers with weights are computed in float32 though the file is quantised: "
     )
+
+
+def _assert_near(found: Array, wanted: Array) -> None:
+    np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-5, atol=1e-5)
+
+
+def _real_end(code: str, kind: type, moved: bool, *, bias: str) -> bytes:
+    """A layer of quantised operands whose result stays real, behind a move of its input if ``moved``."""
+    random, is_conv = np.random.default_rng(5), code == "Conv"
+    weights = random.integers(-127, 128, (4, 3, 2, 2) if is_conv else (4, 12)).astype(np.int8)
+    scales = random.uniform(0.01, 0.03, 4).astype(np.float32)
+    steps = random.integers(-3000, 3000, 4).astype(np.int32)
+    constants = {"s": np.float32(0.02), "z": kind(100 if kind is np.uint8 else -9), "ws": scales}
+    constants |= {"w": weights if code != "MatMul" else weights.T.copy(), "b": steps, "bs": scales * 0.02}
+    constants |= {"wz": np.zeros(4, np.int8), "bz": np.zeros(4, np.int32)}
+    constants |= {
+        "shape": np.array([1, 3, 2, 2] if is_conv else [1, 12]),
+        "real": (steps * 0.001).astype("f4"),
+    }
+    axis = 1 if code == "MatMul" else 0
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=axis),
+    ]
+    if bias == "quantised":
+        nodes.append(helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], axis=0))
+    if moved:
+        nodes.append(helper.make_node("Reshape", ["d", "shape"], ["m"]))
+    given = [*(["m"] if moved else ["d"]), "wd", *({"quantised": ["bd"], "real": ["real"]}.get(bias, []))]
+    layer = helper.make_node(code, given, ["y"], name="layer")
+    layer.attribute.extend([helper.make_attribute("transB", 1)] if code == "Gemm" else [])
+    nodes.append(layer)
+    shape = ([1, 12] if is_conv else [1, 3, 2, 2]) if moved else ([1, 3, 5, 6] if is_conv else [1, 12])
+    ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, shape), ("y", 1, None))]
+    held = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    ("code", "bias"), [("Conv", "quantised"), ("Gemm", "real"), ("Gemm", "quantised"), ("MatMul", "none")]
+)
+def test_a_layer_whose_result_stays_real_has_sums_of_integers(
+    code: str, bias: str, kind: type, moved: bool
+) -> None:
+    data = _real_end(code, kind, moved, bias=bias)
+    graph = load_onnx(data)
+    assert graph.notes == ()
+    layers = [node for node in graph.nodes if node.op.macs(graph.signature(node)) > 12]
+    assert [graph.signature(node).x.dtype for node in layers] == [DType.INT8]
+    x = np.random.default_rng(1).normal(size=graph.values[graph.inputs[0]].shape).astype(np.float32)
+    _assert_near(graph.evaluate({graph.inputs[0]: x})["y"], expected(data, x))
+
+
+def test_weights_with_zero_points_of_their_own_stay_real() -> None:
+    """A zero point per output would want another sum of inputs for each."""
+    model = onnx.load_from_string(_real_end("Gemm", np.int8, False, bias="real"))
+    held = next(one for one in model.graph.initializer if one.name == "wz")
+    held.CopyFrom(numpy_helper.from_array(np.arange(4, dtype=np.int8), "wz"))
+    data = model.SerializeToString()
+    graph = load_onnx(data)
+    x = np.random.default_rng(1).normal(size=(1, 12)).astype(np.float32)
+    _assert_near(graph.evaluate({"x": x})["y"], expected(data, x))
 
 
 @pytest.mark.models

@@ -46,6 +46,12 @@ def test_sign() -> None:
     assert y.tolist() == [-1, 0, 0, 1, 1, -1]
 
 
+def test_sign_of_integers() -> None:
+    x = np.array([-(2**31), -1, 0, 1, 2**31 - 1], np.int32)
+    (y,) = _run("SIGN", [x], [((5,), "int32")])
+    assert y.tolist() == [-1, -1, 0, 1, 1]
+
+
 def test_pow() -> None:
     x, e = np.array([2, 0.5, 9, 3], np.float32), np.array([3, -1, 0.5, 0], np.float32)
     (y,) = _run("POW", [x, e], [((4,), "float32")])

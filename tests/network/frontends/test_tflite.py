@@ -187,7 +187,7 @@ _ONES = np.ones((1, 2), np.float32)
     ("data", "reason"),
     [
         (
-            _single("FULLY_CONNECTED", [Tensor(n, [1, 1], "float32") for n in "xwy"]),
+            _single("CONV_2D", [Tensor(n, [1, 1, 1, 1], "float32") for n in "xwy"]),
             "weights that are computed at run time",
         ),
         (

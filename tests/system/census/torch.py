@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime as ort
 
 _CASES = 1
-_SHAPES = {
+SHAPES = {
     "vit": (1, 3, 12, 12),
     "unet": (1, 3, 16, 16),
     "gru": (1, 7, 4),
@@ -118,17 +118,21 @@ def _others() -> dict[str, Any]:
     }
 
 
+def networks() -> dict[str, Any]:
+    """The networks with weights that depend on nothing but PyTorch's version."""
+    importlib.import_module("torch").manual_seed(0)
+    return {name: network.eval() for name, network in {**_images(), **_others()}.items()}
+
+
 def _main(folder: Path) -> None:
     torch = importlib.import_module("torch")
-    torch.manual_seed(0)
-    for name, network in {**_images(), **_others()}.items():
-        network.eval()
-        file, x, random = folder / f"torch_{name}.onnx", torch.randn(_SHAPES[name]), np.random.default_rng(3)
+    for name, network in networks().items():
+        file, x, random = folder / f"torch_{name}.onnx", torch.randn(SHAPES[name]), np.random.default_rng(3)
         options = {"dynamo": False} if name in _BY_SCRIPT else {"dynamo": True, "external_data": False}
         torch.onnx.export(network, (x,), file, **options)
         session, cases = ort.InferenceSession(file), dict[str, Any]()
         for case in range(_CASES):
-            given = random.normal(size=_SHAPES[name]).astype(np.float32)
+            given = random.normal(size=SHAPES[name]).astype(np.float32)
             (y,) = session.run(None, {session.get_inputs()[0].name: given})
             cases |= {f"case{case}_input0": given, f"case{case}_output0": y}
         np.savez_compressed(folder / f"torch_{name}.npz", **cases)

@@ -9,7 +9,7 @@ from crtgen.network.frontends.tflite_convert.layer import NUMBERS, PLAIN, Tflite
 from crtgen.network.ir import DType, shape_text
 from crtgen.network.ops import Reshape
 from crtgen.network.ops.arithmetic import Pow
-from crtgen.network.ops.compare import Greater, Less, Select
+from crtgen.network.ops.compare import Greater, Less, Maximum, Minimum, Select
 from crtgen.network.ops.fft import Rfft
 from crtgen.network.ops.function import Sqrt, Square
 from crtgen.network.ops.reduce import Sum
@@ -36,6 +36,9 @@ def _tile(layer: TfliteLayer) -> Converted:
 
 
 def _sign(layer: TfliteLayer) -> Converted:
+    if layer.x.dtype is DType.INT32:
+        below = Converted(Minimum(), (layer.x, np.array(np.int32(1))), ("one",))
+        return Converted(Maximum(), (below, np.array(np.int32(-1))), ("minus_one",))
     zero, one = np.float32(0), np.float32(1)
     above, below = (Converted(op, (layer.x, np.array(zero)), ("zero",)) for op in (Greater(), Less()))
     other = Converted(Select(), (below, np.array(-one), np.array(zero)))
@@ -103,7 +106,7 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
         ("scatter_nd",),
         types=frozenset((DType.INT32, d) for d in (DType.FLOAT32, DType.INT32)),
     ),
-    "SIGN": TfliteConverter(_sign, ("sign",), types=_REAL),
+    "SIGN": TfliteConverter(_sign, ("sign",), types=_REAL | same(DType.INT32)),
     "TILE": TfliteConverter(_tile, ("tile",), types=PLAIN),
     "TOPK_V2": TfliteConverter(_top_k, ("top_k", "topk"), types=NUMBERS),
 }

@@ -187,7 +187,14 @@ _ONES = np.ones((1, 2), np.float32)
     ("data", "reason"),
     [
         (
-            _single("CONV_2D", [Tensor(n, [1, 1, 1, 1], "float32") for n in "xwy"]),
+            _single(
+                "CONV_2D",
+                [Tensor(n, [1, 1, 1, 1], "float32") for n in "xwy"],
+                Options(
+                    "Conv2DOptions",
+                    **dict.fromkeys(("StrideH", "StrideW", "DilationHFactor", "DilationWFactor"), 1),
+                ),
+            ),
             "weights that are computed at run time",
         ),
         (

@@ -128,6 +128,7 @@ REAL = (
     "nrf52840dk",
     "nrf5340dk",
     "nrf54l15dk",
+    "nucleo_c031c6",
     "nucleo_f411re",
     "nucleo_f446re",
     "nucleo_f746zg",
@@ -136,9 +137,12 @@ REAL = (
     "nucleo_h563zi",
     "nucleo_h743zi",
     "nucleo_l4r5zi",
+    "nucleo_l552ze_q",
     "nucleo_u385rg_q",
     "nucleo_u575zi_q",
+    "nucleo_wb55rg",
     "nucleo_wba55cg",
+    "nucleo_wl55jc",
     "numaker_m55m1",
     "olimex_stm32_h405",
     "rpi_pico",
@@ -187,6 +191,8 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["rpi_pico2"] == (4096, 520)
     assert sizes["arduino_nano_33_ble"] == (928, 256)
     assert sizes["xiao_nrf52840"] == (820, 256)
+    assert sizes["nucleo_c031c6"] == (32, 12)
+    assert sizes["nucleo_wb55rg"] == (876, 192)
 
 
 def test_the_flash_of_an_rp2040_is_read_by_words() -> None:

@@ -9,7 +9,7 @@ import unicorn
 from unicorn import arm_const as arm
 from unicorn.unicorn_py3.unicorn import Uc
 
-from crtgen.boards import Board, all_boards, find_board
+from crtgen.boards import Board, all_boards, all_steps, find_board
 from crtgen.firmware.builder import binary, read_content
 from crtgen.firmware.project.protection import regions
 from tests.silicon.machine import Machine
@@ -264,3 +264,10 @@ def test_caches_that_a_boot_loader_left_on_lose_nothing(toy_image: Images) -> No
         last = max(at for at, address in enumerate(addresses) if address in drops[running])
         assert addresses.index(0xE000_EF50) > last  # ICIALLU: code is read from memory afterwards
     assert drops == {0: {0xE000_EF60}, 1 << 16: {0xE000_EF74}}
+
+
+@pytest.mark.parametrize("name", ["b_u585i_iot02a", "nucleo_l552ze_q", "nucleo_u575zi_q"])
+def test_flash_waits_before_the_clock_rises(name: str) -> None:
+    """A reset leaves them at 4 MHz, in a voltage range whose flash keeps up with 8 MHz (ST's LL drivers)."""
+    registers = [step.register for step in all_steps(find_board(name).start)]
+    assert registers.index("FLASH.ACR") < registers.index("RCC.CFGR1" if "u5" in name else "RCC.CFGR")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from crtgen.base.errors import UsageError
 from crtgen.compiler.byoc import CmsisNn
 from crtgen.firmware.builder.driver import BuildRun
+from tests.vela_server import VelaServer
 
 if find_spec("cmake"):  # its program in the package, not a script of Python that starts that
     from cmake import CMAKE_BIN_DIR
@@ -52,6 +54,16 @@ def _nothing_allowed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     monkeypatch.setattr("crtgen.cli.kept._images", lambda: images)
     monkeypatch.delenv("CRTGEN_TRUST", raising=False)
     monkeypatch.setattr("crtgen.base.folder._named", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _vela_is_started_once() -> Iterator[None]:
+    """Each process of the tests has one of Vela, if there is one."""
+    server, patch = VelaServer(), pytest.MonkeyPatch()
+    patch.setattr("crtgen.compiler.byoc.ethos_u.vela.run_to_end", server.run)
+    yield
+    patch.undo()
+    server.end()
 
 
 _VARIABLES = ("PATH", "CC", "CFLAGS", "ASFLAGS", "LDFLAGS")

@@ -77,16 +77,28 @@ def test_every_layer() -> None:
     assert checked > 150
 
 
-@pytest.mark.models
-@pytest.mark.parametrize("name", _NAMES)
-def test_kws_on_every_configuration(name: str) -> None:
-    _network("kws_int8", name, 2)
+_ON = {
+    "ethos-u55-32": "kws_int8",
+    "ethos-u55-64": "ad01_int8",
+    "ethos-u55-128": "vww_int8",
+    "ethos-u55-256": "ic01_int8",
+    "ethos-u65-256": "kws_int8",
+    "ethos-u65-512": "kws_int8",
+}
+"""A network for each configuration on a push; the nightly run has every pair."""
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("model", [m for m in INT8_MODELS if m != "kws_int8"])
-def test_networks(model: str) -> None:
-    _network(model, "ethos-u55-128", 2)
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (m, n) if _ON[n] == m else pytest.param(m, n, marks=pytest.mark.nightly)
+        for m in INT8_MODELS
+        for n in _NAMES
+    ],
+)
+def test_networks(model: str, name: str) -> None:
+    _network(model, name, 2)
 
 
 def _network(model: str, config: str, count: int) -> None:

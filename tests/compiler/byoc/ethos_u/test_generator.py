@@ -7,20 +7,29 @@ import numpy as np
 import pytest
 
 from crtgen import api
+from crtgen.base.child import run_to_end
 from crtgen.base.errors import BuildError, ToolMissingError, UsageError
 from crtgen.boards import find_board
 from crtgen.compiler.byoc import EthosU, find_generator, partition
 from crtgen.compiler.byoc.ethos_u import generator as made_by
 from crtgen.compiler.byoc.ethos_u import vela
+from crtgen.compiler.byoc.ethos_u.network import apart
 from crtgen.compiler.byoc.external import External
 from crtgen.compiler.kernels import Target
 from crtgen.network.ir import DType, Graph, Node, Quant, Value
 from crtgen.network.ops import Add, Elu, Relu, Reshape, Softmax
+from crtgen.npu.config import CONFIGS
 from tests.support import model_path
 
 pytest.importorskip("ethosu")
 
 _QUANT = Quant.tensor(0.05, 3)
+
+
+@pytest.fixture
+def willing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vela takes every layer that it is asked about; it is not started, which takes a second."""
+    monkeypatch.setattr(made_by, "left_to_the_core", lambda network, config: {})
 
 
 def _value(name: str, shape: Sequence[int] = (1, 4, 4, 8)) -> Value:
@@ -44,6 +53,7 @@ def _chain() -> Graph:
     return Graph.build("chain", values, nodes, ["a", "b"], ["e"])
 
 
+@pytest.mark.usefixtures("willing")
 def test_the_rest_stays_on_the_core() -> None:
     graph, rewrites = partition(_chain(), [_npu()], fallback=True)
     assert [type(node.op) for node in graph.nodes] == [External, Elu, External]
@@ -77,6 +87,7 @@ def test_levels_choose_between_time_and_memory() -> None:
     assert found["size"][1] < found["speed"][1]
 
 
+@pytest.mark.usefixtures("willing")
 def test_a_reshape_alone_is_no_work_for_the_npu() -> None:
     values = [_value("a"), _value("b", (1, 128))]
     graph = Graph.build("flat", values, [Node("flat", Reshape((1, 128)), ("a",), ("b",))], ["a"], ["b"])
@@ -92,6 +103,7 @@ def test_floats_have_a_reason() -> None:
     assert any("it computes with floats" in str(rewrite) for rewrite in rewrites)
 
 
+@pytest.mark.usefixtures("willing")
 def test_a_call_has_at_most_six_values() -> None:
     values = [_value(f"x{n}") for n in range(8)] + [_value(f"y{n}") for n in range(7)]
     nodes = [Node("n0", Add(), ("x0", "x1"), ("y0",))]
@@ -103,6 +115,7 @@ def test_a_call_has_at_most_six_values() -> None:
         assert len(node.inputs) + len(node.outputs) <= 6
 
 
+@pytest.mark.usefixtures("willing")
 def test_equal_regions_share_a_stream_that_is_compiled_once() -> None:
     vela.run_vela.cache_clear()
     graph, _ = partition(_chain(), [_npu()], fallback=True)
@@ -121,6 +134,14 @@ def test_if_vela_fails_each_layer_is_asked_about(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(made_by, "left_to_the_core", fails_on_two)
     graph, _ = partition(_chain(), [_npu()], fallback=True)
     assert sum(isinstance(node.op, External) for node in graph.nodes) == 2
+
+
+def test_vela_is_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other tests ask a process of it that is started once."""
+    monkeypatch.setattr(vela, "run_to_end", run_to_end)
+    (node,) = _chain().nodes[:1]
+    network = apart(_chain(), [node])
+    assert vela.left_to_the_core.__wrapped__(network, CONFIGS["ethos-u55-128"]) == {}
 
 
 def test_options() -> None:
@@ -145,6 +166,7 @@ def test_vela_has_to_be_there_in_a_version_that_is_known(monkeypatch: pytest.Mon
     assert "crtgen[npu]" in caught.value.hint
 
 
+@pytest.mark.usefixtures("willing")
 def test_the_reference_of_a_region_is_that_of_its_layers() -> None:
     graph, _ = partition(_chain(), [_npu()], fallback=True)
     random = np.random.default_rng(0)

@@ -7,6 +7,7 @@ help a user, the check is done here before.
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -218,13 +219,32 @@ def _give_slopes_axes(model: Any) -> None:
 
 def _check_types(model: Any) -> None:
     # ``InferenceError`` if types or shapes do not fit, unless it is an operator's own definition that the
-    # package finds at fault, as of MeanVarianceNormalization in version 1.23.
+    # package finds at fault, as of MeanVarianceNormalization in version 1.23. Shapes that a file states
+    # wrongly, as skl2onnx does for some models, are forgotten: ONNX Runtime takes no notice of them.
     try:
         shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except shape_inference.InferenceError as error:
+        if "existing shape differ" in str(error) and _forget_shapes(model):
+            return _check_types(model)
         named = re.findall(r"op_type:(\w+)", str(error))
         if not any(is_function(name) or name in _MISJUDGED for name in named):
             raise
+
+
+def _forget_shapes(model: Any) -> bool:
+    # Take from a model the shapes that follow from its inputs; return whether there was one.
+    stated = [
+        v for v in (*model.graph.value_info, *model.graph.output) if v.type.tensor_type.HasField("shape")
+    ]
+    before = [deepcopy(v.type.tensor_type.shape) for v in stated]
+    for value in stated:
+        value.type.tensor_type.ClearField("shape")
+    made = shape_inference.infer_shapes(model).graph
+    known = {v.name for v in (*made.value_info, *made.output) if v.type.tensor_type.HasField("shape")}
+    for value, shape in zip(stated, before, strict=True):
+        if value.name not in known:
+            value.type.tensor_type.shape.CopyFrom(shape)
+    return any(value.name in known for value in stated)
 
 
 def _opset(model: Any, where: str) -> int:

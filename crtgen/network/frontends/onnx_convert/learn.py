@@ -16,7 +16,7 @@ from crtgen.network.frontends.onnx_convert.layer import (
 from crtgen.network.ir import Array, DType
 from crtgen.network.ops import FullyConnected, Logistic, Mul, Softmax, Sub
 from crtgen.network.ops.arithmetic import Div
-from crtgen.network.ops.compare import Greater, Maximum
+from crtgen.network.ops.compare import Equal, Greater, Maximum, NotEqual, Select
 from crtgen.network.ops.function import Abs, Sqrt, Square
 from crtgen.network.ops.gather import Gather
 from crtgen.network.ops.reduce import ArgMax, ReduceMax, Sum
@@ -108,6 +108,24 @@ def _binarizer(layer: OnnxLayer) -> Converted:
     return cast(above, DType.FLOAT32)
 
 
+def _imputer(layer: OnnxLayer) -> Converted:
+    # Numbers that stand for missing ones are replaced, NaN unless the file names another.
+    values = _reals(layer, "imputed_value_floats", 0.0, layer.x.shape[-1])
+    missing = layer.real("replaced_value_float", 0.0)
+    given = (NotEqual(), layer.x) if np.isnan(missing) else (Equal(), number(missing))
+    is_missing = Converted(given[0], (layer.x, given[1]), ("missing",))
+    return Converted(Select(), (is_missing, values, layer.x), ("imputed", "given"))
+
+
+def _one_hot(layer: OnnxLayer) -> Converted:
+    # A row of zeros with a one at the place of the category; without a one for any other number.
+    categories = np.array(layer.attribute("cats_int64s") or [], np.int32)
+    if not categories.size:
+        raise RefusedOperator("categories that are words", "number the categories before training")
+    x = reshaped(cast(layer.x, DType.INT32), (*layer.x.shape, 1))
+    return cast(Converted(Equal(), (x, categories), ("categories",)), DType.FLOAT32)
+
+
 def _zip_map(layer: OnnxLayer) -> Converted:
     raise RefusedOperator("dictionaries", "export with options={'zipmap': False}")
 
@@ -115,9 +133,11 @@ def _zip_map(layer: OnnxLayer) -> Converted:
 CONVERTERS: Mapping[str, OnnxConverter] = {
     "ai.onnx.ml.ArrayFeatureExtractor": OnnxConverter(_feature, ("feature",), _LABELS),
     "ai.onnx.ml.Binarizer": OnnxConverter(_binarizer, ("binarizer",)),
+    "ai.onnx.ml.Imputer": OnnxConverter(_imputer, ("imputer",)),
     "ai.onnx.ml.LinearClassifier": OnnxConverter(_classifier, ("classifier",), whole=2),
     "ai.onnx.ml.LinearRegressor": OnnxConverter(_regressor, ("regressor",)),
     "ai.onnx.ml.Normalizer": OnnxConverter(_normalizer, ("normalizer",)),
+    "ai.onnx.ml.OneHotEncoder": OnnxConverter(_one_hot, ("one_hot",), _LABELS),
     "ai.onnx.ml.Scaler": OnnxConverter(_scaler, ("scaler",)),
     "ai.onnx.ml.ZipMap": OnnxConverter(_zip_map, ("zip_map",)),
 }

@@ -1,9 +1,9 @@
 """Families of chips whose start is known without a board: the internal oscillator, a UART and its pins.
 
 A CMSIS pack says nothing of either. The addresses are those of ST's reference manuals (RM0008, RM0090,
-RM0385, RM0444, RM0440, RM0351, RM0433); tests run a chip of each family on its SVD file. Every chip of these
-families has both USARTs at these addresses, with these pins where its package brings them out: embassy's
-stm32-data says so of 702 chips.
+RM0385, RM0444, RM0440, RM0351, RM0433, RM0490, RM0438, RM0453); tests run a chip of each family on its SVD
+file. Every chip of these families has both USARTs at these addresses, with these pins where its package
+brings them out: embassy's stm32-data says so of 789 chips.
 """
 
 import re
@@ -164,6 +164,63 @@ _G0 = Family(
     openocd="target/stm32g0x.cfg",
 )
 
+_C0 = Family(
+    "STM32C0",
+    "STM32C0",
+    "stm32_v2",
+    12 * _MHZ,
+    (
+        _change("RCC.CR", 0x4002_1000, 0x100, 0, "HSI48, whatever a boot loader left"),
+        _wait("RCC.CR", 0x4002_1000, 0x400, 0x400),
+        RegisterStep("RCC.CFGR", 0x4002_1008, "write", 0xFFFF_FFFF, 0),
+        _wait("RCC.CFGR", 0x4002_1008, 0x38, 0),
+        _change("RCC.CR", 0x4002_1000, 0x1000, 0x2800, "a quarter of it: 12 MHz, as after a reset"),
+    ),
+    _G0.ports,
+    _G0.pins,
+    _G0.gpio,
+    "RCC.IOPENR",
+    0x4002_1034,
+    openocd="target/stm32c0x.cfg",
+)
+
+_L5 = Family(
+    "STM32L5",
+    "STM32L5",
+    "stm32_v2",
+    16 * _MHZ,
+    (
+        _change("FLASH.ACR", 0x4002_2000, 0x2, 0xD, "2 wait states, enough in each voltage range"),
+        *_back(0x4002_1000, 0x100, 0x400, 0x08, 1, (0xC, 0x4), _HSI16),
+    ),
+    {
+        "USART1": UartPort(0x4001_3800, 61, "RCC.APB2ENR", 0x4002_1060, 1 << 14),
+        "USART2": UartPort(0x4000_4400, 62, "RCC.APB1ENR1", 0x4002_1058, 1 << 17),
+    },
+    _COMMON,
+    0x4202_0000,
+    "RCC.AHB2ENR",
+    0x4002_104C,
+    openocd="target/stm32l5x.cfg",
+)
+
+_WL = Family(
+    "STM32WL",
+    "STM32WL(E|5)",
+    "stm32_v2",
+    16 * _MHZ,
+    _back(0x5800_0000, 0x100, 0x400, 0x08, 1, (0xC, 0x4), _HSI16),
+    {
+        "USART1": UartPort(0x4001_3800, 36, "RCC.APB2ENR", 0x5800_0060, 1 << 14),
+        "USART2": UartPort(0x4000_4400, 37, "RCC.APB1ENR1", 0x5800_0058, 1 << 17),
+    },
+    _COMMON,
+    0x4800_0000,
+    "RCC.AHB2ENR",
+    0x5800_004C,
+    openocd="target/stm32wlx.cfg",
+)
+
 _H7 = Family(
     "STM32H742, H743, H750 and H753, which have no SMPS",
     "STM32H7(42|43|50|53)",
@@ -206,6 +263,9 @@ FAMILIES = (
     _l4("STM32G4", "STM32G4", "target/stm32g4x.cfg"),
     _l4("STM32L4 and L4+", "STM32L4", "target/stm32l4x.cfg"),
     _H7,
+    _C0,
+    _L5,
+    _WL,
 )
 
 

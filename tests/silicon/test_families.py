@@ -22,10 +22,15 @@ CHIPS = {
     "STM32G474RE": ("Cortex-M4", "0x80000", "0x20000000", "0x20000", "STM32G474xx"),
     "STM32L475VG": ("Cortex-M4", "0x100000", "0x20000000", "0x18000", "STM32L4x5"),
     "STM32H743ZI": ("Cortex-M7", "0x200000", "0x24000000", "0x80000", "STM32H743x"),
+    "STM32C031C6": ("Cortex-M0+", "0x8000", "0x20000000", "0x3000", "STM32C031"),
+    "STM32L552ZE": ("Cortex-M33", "0x80000", "0x20000000", "0x40000", "STM32L552"),
+    "STM32WL55JC": ("Cortex-M4", "0x40000", "0x20000000", "0x10000", "STM32WL5x_CM4"),
     "STM32H745ZI": ("Cortex-M7", "0x100000", "0x24000000", "0x80000", ""),
     "STM32F429BOOT": ("Cortex-M4", "0x100000", "0x20000000", "0x20000", ""),
 }
 """Core, flash, where the RAM is, its size, and the SVD file."""
+
+FPU = ("Cortex-M4", "Cortex-M7")
 
 OFTEN = [("STM32F103C8", ""), ("STM32F411RE", "PA9,PA10")]
 """Of all pairs of chip and pins, those that are built on every push: each kind of pins, and of UART."""
@@ -35,7 +40,7 @@ OFTEN = [("STM32F103C8", ""), ("STM32F411RE", "PA9,PA10")]
 def pack(tmp_path: Path) -> Path:
     """What a pack of ST's says of these chips."""
     devices = "".join(
-        f'<device Dname="{name}"><processor Dcore="{core}" Dfpu="{int(core >= "Cortex-M4")}"/>'
+        f'<device Dname="{name}"><processor Dcore="{core}" Dfpu="{int(core in FPU and "WL" not in name)}"/>'
         f'<memory id="IROM1" start="{"0x90000000" if "BOOT" in name else "0x08000000"}" size="{flash}"/>'
         f'<memory id="IRAM1" start="{ram}" size="{size}"/></device>'
         for name, (core, flash, ram, size, _) in CHIPS.items()

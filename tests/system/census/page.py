@@ -34,6 +34,7 @@ _SECTIONS: Mapping[str, tuple[str, str]] = {
     "runtime": ("ONNX Runtime 1.32: its quantiser and optimiser", "ONNX Runtime"),
     "torch": ("PyTorch 2.13, both exporters to ONNX", "ONNX Runtime"),
     "brevitas": ("Brevitas 0.13, trained with quantisation", "ONNX Runtime"),
+    "pt2e": ("PyTorch 2.14, pt2e quantisation, exported to ONNX", "ONNX Runtime"),
     "litert": ("litert-torch 0.10", "TensorFlow Lite's reference kernels"),
     "onnx2tf": ("onnx2tf 1.29, TensorFlow Lite 2.21", "TensorFlow Lite's reference kernels"),
     "sklearn": ("scikit-learn 1.9, skl2onnx", "ONNX Runtime"),

@@ -15,7 +15,6 @@ from crtgen.base.files import seen
 from crtgen.boards import CR2032, Board, Duty, Energy, find_board
 from crtgen.cli import choices, kept, options
 from crtgen.cli.output import note
-from crtgen.compiler.byoc import THE_BOARDS
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import ModelInfo
 from crtgen.firmware.project import read_manifest
@@ -86,6 +85,9 @@ class Coding:
         place: Sequence[str] = (),
     ) -> "api.Compiled":
         """Compile for a board, and print the notes on how the models were read."""
+        # Importing the compiler takes most of a second, which a model that was kept does not need.
+        from crtgen.compiler.byoc import THE_BOARDS
+
         for line in self.notes(models):
             note(line)
         compiled = api.compile(models, board, say=say, **self.request(place))

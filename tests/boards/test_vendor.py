@@ -58,6 +58,7 @@ CHIPS = {
     "bbc_microbit": _nordic("NRF51", "nrf51.h", "UART0", "UART0_IRQn"),
     "disco_l475_iot1": _stm32("STM32L475xx", "l4", "USART1"),
     "ek_ra8m1": RENESAS,
+    "feather_nrf52840": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
     "netduinoplus2": _stm32("STM32F405xx", "f4", "USART1"),
     "nrf52840dk": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
     "nrf5340dk": _nordic("NRF5340_XXAA_APPLICATION", "nrf5340_application.h", "UARTE0_S", "SERIAL0_IRQn"),

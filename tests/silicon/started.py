@@ -28,6 +28,7 @@ _PINS = "Nordic's drivers, too, write the number of the pin, over reserved bits 
 _UNDOCUMENTED = {
     "arduino_nano_33_ble": {0x4000_0558: _OLD_NRF52},
     "bbc_microbit_v2": {0x4000_0558: _OLD_NRF52},
+    "feather_nrf52840": {0x4000_0558: _OLD_NRF52},
     "nrf52840dk": {0x4000_0558: _OLD_NRF52},
     "nrf5340dk": {0x00FF_0130: "Nordic's MDK reads the variant of the chip there"},
     "nrf54l15dk": {
@@ -45,6 +46,7 @@ _RESERVED = {
     "arduino_nano_33_ble": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "arduino_uno_r4_minima": {"SYSTEM.SCKDIVCR": "Renesas' FSP: BCLK's bits are those of PCLKB"},
     "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
+    "feather_nrf52840": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf52840dk": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},
     "nrf54l15dk": {"GLOBAL_SPIM20_S.PSEL.MOSI": _PINS, "GLOBAL_SPIM20_S.PSEL.DCX": _PINS},

@@ -1,7 +1,8 @@
 """Vela in a process that is started once.
 
-Most of a short run of Vela is Python's imports. So tests have one process of it, which forks for each run: the
-child does what ``python -m ethosu.vela`` does. An order is a line of JSON, an answer a line with the exit code.
+Most of a short run of Vela is Python's imports. So tests have one process of it, which forks for each run:
+the child does what ``python -m ethosu.vela`` does. An order is a line of JSON, an answer a line with the exit
+code.
 
 usage: python -m tests.vela_server
 """

@@ -18,6 +18,7 @@ from crtgen.compiler.byoc import read_generator
 from crtgen.compiler.tuned import CORE, KernelChoice, Tuned, layer_digest
 from crtgen.device.run import fvp
 from crtgen.lab.measure.fit import boards_for
+from crtgen.lab.measure.verification import cases_of, verify_cases
 from tests.npu.shaped import SHAPED
 from tests.proof.checker.test_npu import two_calls
 from tests.support import ROOT, nightly, require_tool
@@ -82,6 +83,23 @@ def test_what_does_not_go_with_an_npu_is_refused(
     result = crtgen(*arguments)
     assert result.exit_code in (2, 3)
     assert text in " ".join(result.output.split())
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+def test_several_models_share_a_driver_and_an_arena(tmp_path: Path) -> None:
+    """And one of them has layers on both."""
+    calls = tmp_path / "calls.tflite"
+    calls.write_bytes(two_calls())
+    models = [api.load_network(path) for path in (_DIGITS, calls)]
+    npu = [read_generator("ethos-u:config=ethos-u55-128")]
+    compiled = api.compile(models, "mps3_an547", generators=npu, fallback=True)
+    image = compiled.generate("server").build()
+    assert [report.npu["calls"] for report in image.reports if report.npu] == [1, 2]
+    with image.run() as session:
+        first, second = session.models
+        cases = {**cases_of([first], _DIGITS, None, 3), **cases_of([second], calls, None, 3)}
+        assert [verdict.difference for verdict in verify_cases(session, cases)] == [None] * 6
 
 
 def test_the_page_says_what_each_command_does() -> None:

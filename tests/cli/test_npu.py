@@ -72,7 +72,6 @@ def test_an_archive_takes_the_driver_along(tmp_path: Path) -> None:
         (["verify", _DIGITS, "--npu-driver", "arm"], "--npu-driver is for --npu"),
         (["verify", _DIGITS, "--board", "host", "--npu", "ethos-u55-128"], "the board has no NPU"),
         (["verify", _DIGITS, *_NPU, "--place", "arena=dtcm"], "the NPU does not reach the memory dtcm"),
-        (["slot", _DIGITS, "--slot", "a", *_NPU], "a model in a slot cannot use the NPU"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -13,6 +13,9 @@ __all__ = ["interface_file", "make_slot", "slot_image"]
 # Bytes of the stack, more than twice what crt_layer_done and the reading of the timer take.
 _PROFILER = 256
 
+# Bytes of the stack, more than twice what the firmware's driver of an NPU takes, or its mailbox in QEMU.
+_DRIVER = 512
+
 
 def make_slot(
     compiled: Compiled, slot: str, *, version: int = 1, toolchain: str | None = None, say: Say = silent
@@ -43,13 +46,17 @@ def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
         work=slots.work,
         work_size=-(-image.size.sizes.ram // 4) * 4,
         stack=_stack(image),
-        core=core_bits(board.core),
+        core=core_bits(board.core, npu=_has_npu(image)),
         entry=start,
         stateful=info.state > 0,
         inputs=inputs,
         outputs=outputs,
         code=binary(content),
     )
+
+
+def _has_npu(image: Image) -> bool:
+    return any(symbol.name == "crt_npu_run" for symbol in image.size.sizes.symbols)
 
 
 def _stack(image: Image) -> int:
@@ -63,7 +70,7 @@ def _stack(image: Image) -> int:
         unknown = ", ".join((*stack.unknown, *sorted(left))[:3]) or "recursion"
         where = image.built.manifest.name
         raise UnsupportedError(f"the stack that a run takes is unknown: {unknown}", where=where)
-    return stack.worst + (_PROFILER if profile else 0)
+    return stack.worst + (_PROFILER if profile else 0) + (_DRIVER if _has_npu(image) else 0)
 
 
 def interface_file(compiled: Compiled, image: SlotImage) -> str:

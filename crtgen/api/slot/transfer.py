@@ -21,7 +21,7 @@ _REASONS = {
     -34: "does not fit, or is cut short",
     -35: "damaged",
     -36: "not signed by the key of the firmware",
-    -37: "needs instructions that the core does not have",
+    -37: "needs instructions that the core does not have, or an NPU that the firmware does not use",
     -38: "made for another place",
     -39: "takes too much of the stack",
     -40: "older than the firmware allows",

@@ -65,8 +65,14 @@ class SlotTensor:
         return head + struct.pack(f"<{len(self.shape)}I", *self.shape) + name
 
 
-def core_bits(core: Core) -> int:
-    """Return the features that code for a core requires: ``CRT_CORE_...`` of ``crt/slot.h``."""
+_NPU = 256  # CRT_CORE_NPU
+
+
+def core_bits(core: Core, *, npu: bool = False) -> int:
+    """Return the features that code for a core requires: ``CRT_CORE_...`` of ``crt/slot.h``.
+
+    With ``npu`` it uses an NPU, too.
+    """
     has = (
         not core.narrow,
         core.dsp,
@@ -76,7 +82,7 @@ def core_bits(core: Core) -> int:
         core.arch.startswith("armv8"),
         core.mve,
     )
-    return sum(bit << number for number, bit in enumerate(has))
+    return sum(bit << number for number, bit in enumerate(has)) | _NPU * npu
 
 
 def header_bytes(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) -> int:

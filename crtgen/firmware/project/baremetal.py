@@ -123,6 +123,7 @@ class _SlotImageView:
 
     board: str
     model: str
+    has_npu: bool
     slot: Slot
     header: int
     reserved: int
@@ -223,6 +224,7 @@ def slot_files(firmware: FirmwareRequest) -> dict[str, str]:
     view = _SlotImageView(
         board=firmware.board.name,
         model=info.name,
+        has_npu=firmware.has_npu,
         slot=slots.find(firmware.options.slot),
         header=header_bytes(*tensors),
         reserved=SIGNATURE_BYTES,

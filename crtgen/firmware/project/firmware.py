@@ -227,13 +227,13 @@ class FirmwareRequest:
         if self.board.npu is None:
             hint = "leave --npu out, add [npu] to the board's file, or --type library"
             raise UsageError("the board has no NPU", where=where, hint=hint)
-        if self.type == "slot":
-            raise UsageError("a model in a slot cannot use the NPU", where=where, hint="leave --npu out")
         place, npu = self.request.place, self.board.npu
-        places = (
+        places: tuple[tuple[str, str], ...] = (
             ("arena", place.get("arena", self.board.data)),
             ("weights", place.get("weights", self.board.code)),
         )
+        if self.type == "slot":
+            places = self._memories_of_slot()
         for part, memory in places:
             if npu.reaches and memory not in npu.reaches:
                 raise UsageError(
@@ -241,6 +241,14 @@ class FirmwareRequest:
                     where=where,
                     hint=f"it reaches {', '.join(npu.reaches)}: --place {part}={npu.reaches[-1]}",
                 )
+
+    def _memories_of_slot(self) -> tuple[tuple[str, str], ...]:
+        # Where a slot has its arena and its weights.
+        slots = self.board.slots
+        if slots is None:
+            return ()
+        work = next(m.name for m in self.board.memories if m.origin <= slots.work < m.end)
+        return ("arena", work), ("weights", slots.find(self.options.slot).memory)
 
     def _check_cores(self) -> None:
         # The second core must be started by this project, or by the program that uses the library.

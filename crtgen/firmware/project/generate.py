@@ -57,6 +57,7 @@ class _BuildView:
     core_flags: str
     shared_arena: int
     has_slots: bool
+    has_npu: bool
     entry: str
     blocks: int
     model_sources: tuple[str, ...]
@@ -275,6 +276,7 @@ def _build_view(firmware: FirmwareRequest, files: tuple[str, ...]) -> _BuildView
         core_flags=" ".join(firmware.board.core.gcc_flags),
         shared_arena=firmware.shared_arena,
         has_slots=firmware.options.slots,
+        has_npu=firmware.has_npu,
         entry="crt_slot_run" if firmware.type == "slot" else "crt_reset",
         blocks=firmware.blocks if firmware.type == "server" else 0,
         model_sources=_model_sources(firmware, files),

@@ -3,6 +3,9 @@
 
 #include <crt/crc32.h>
 #include <crt/error.h>
+#ifdef CRT_NPU
+#include <crt/npu.h>
+#endif
 
 #include <stddef.h>
 #include <string.h>
@@ -42,6 +45,9 @@ static uint32_t crt_slot_core(void)
 #if __ARM_ARCH >= 8
     core |= CRT_CORE_V8;
 #endif
+#endif
+#ifdef CRT_NPU
+    core |= CRT_CORE_NPU;
 #endif
     return core;
 }
@@ -156,6 +162,11 @@ int32_t crt_slot_open(const struct crt_slot_place *place, struct crt_slot *slot)
         if (slot->entry->model->reset != NULL) {
             slot->entry->model->reset();
         }
+#ifdef CRT_NPU
+        if ((slot->header->core & CRT_CORE_NPU) != 0u) {
+            *slot->entry->npu = crt_npu_run;
+        }
+#endif
     }
     return error;
 }
@@ -174,7 +185,7 @@ const char *crt_slot_reason(int32_t error)
     case CRT_SLOT_UNSIGNED:
         return "it has no signature of a key that this firmware trusts";
     case CRT_SLOT_CORE:
-        return "it needs instructions that this core does not have";
+        return "it needs instructions that this core does not have, or an NPU";
     case CRT_SLOT_ELSEWHERE:
         return "it was linked for another place or other working memory";
     case CRT_SLOT_STACK:

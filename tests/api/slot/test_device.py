@@ -20,7 +20,9 @@ from crtgen.base.errors import RemoteError, UsageError
 from crtgen.base.text import DeviceText
 from crtgen.boards import Board, find_board, name_board
 from crtgen.cli.app import app
+from crtgen.compiler.byoc import read_generator
 from crtgen.compiler.codegen.slot_image import SlotImage
+from crtgen.compiler.request import RequestFields
 from crtgen.device.local_boards import LocalBoard
 from crtgen.device.rpc.client import Client
 from crtgen.device.run import Site
@@ -29,6 +31,7 @@ from crtgen.lab.measure.verification import verify
 from crtgen.lab.sweep.address import content_digest
 from crtgen.lab.sweep.job import Job, run_job
 from crtgen.network.ir import Array, Value
+from tests.proof.checker.test_npu import two_calls
 from tests.support import ROOT, model_path, models_dir, nightly, require_rp2040js, require_tool
 
 pytestmark = pytest.mark.qemu
@@ -126,6 +129,32 @@ def test_a_model_is_exchanged_tried_and_given_up() -> None:
         state = client.slots()
         assert state is not None
         assert state.active == 1
+
+
+@pytest.mark.nightly
+def test_a_model_in_a_slot_uses_the_npu_by_the_firmwares_driver(tmp_path: Path) -> None:
+    """Firmware without a driver refuses it, and a model without an NPU runs beside one."""
+    pytest.importorskip("ethosu")
+    path, board = tmp_path / "calls.tflite", find_board("mps3_an547")
+    path.write_bytes(two_calls())
+    npu: RequestFields = {"generators": [read_generator("ethos-u:config=board")], "fallback": True}
+    digits, calls = crtgen.load(DIGITS), crtgen.load(path)
+    assert isinstance(digits, Model)
+    assert isinstance(calls, Model)
+    image = make_slot(calls.compile(board=board, **npu), "ram")
+    assert image.core & 256
+    with _device(digits.compile(board=board, **npu)) as client:
+        push(client, image)
+        _assert_exact(client, calls, 3)
+        push(client, make_slot(calls.compile(board=board), "ram"))
+        _assert_exact(client, calls)
+        push(client, image)
+        _assert_exact(client, calls)
+    with (
+        _device(digits.compile(board=board)) as client,
+        pytest.raises(RemoteError, match="this core does not have, or an NPU"),
+    ):
+        push(client, image)
 
 
 def test_bad_images_are_refused_and_the_model_runs_on() -> None:

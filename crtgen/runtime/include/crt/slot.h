@@ -30,6 +30,7 @@
 #define CRT_CORE_V8 32u   /* Armv8-M */
 #define CRT_CORE_V81 64u  /* Armv8.1-M */
 #define CRT_CORE_HOST 128u /* no Cortex-M at all */
+#define CRT_CORE_NPU 256u  /* an NPU, through the firmware's driver */
 
 /* Header of an image. All addresses are those of the device. */
 struct crt_slot_header {
@@ -51,6 +52,8 @@ struct crt_slot_header {
 };
 
 /* Entry of an image. `run` is <model>_run, and the places are <model>_input_places and _output_places. */
+struct crt_npu_job;
+
 struct crt_slot_entry {
     const struct crt_model *model;
     void (*run)(void);
@@ -59,6 +62,9 @@ struct crt_slot_entry {
 
     /* With CRT_PROFILE, the firmware stores here the function to call after each layer; otherwise NULL. */
     void (**layer_done)(uint16_t layer);
+
+    /* Only of an image with CRT_CORE_NPU: the firmware stores its driver here. */
+    int32_t (**npu)(const struct crt_npu_job *job);
 };
 
 /*
@@ -98,7 +104,7 @@ enum crt_slot_error {
     CRT_SLOT_SIZE = -34,      /* its size is larger than the slot, or smaller than a header */
     CRT_SLOT_DAMAGED = -35,   /* the CRC does not match, or some bytes cannot be read */
     CRT_SLOT_UNSIGNED = -36,  /* the signature is missing or wrong */
-    CRT_SLOT_CORE = -37,      /* it has instructions that this core lacks */
+    CRT_SLOT_CORE = -37,      /* it has instructions that this core lacks, or wants an NPU */
     CRT_SLOT_ELSEWHERE = -38, /* it was linked for another place, or its working memory is missing or misaligned */
     CRT_SLOT_STACK = -39,     /* a run takes more stack than it may */
     CRT_SLOT_OLD = -40,       /* its version is below the least version */

@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of firmware is a test on each target."""
+    """Repeat each test of firmware on every target."""
     if "firmware" in metafunc.fixturenames:
         targets = metafunc.config.getoption("--crtgen-target") or _TARGETS[:2]
         metafunc.parametrize("firmware", list(dict.fromkeys(targets)), indirect=True)

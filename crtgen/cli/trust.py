@@ -130,8 +130,8 @@ def _request(path: Path) -> _Request:
         read_manifest(path)
         asks = ("is a project, whose CMake files run what they say when it is built",)
         return _Request(path, asks, accept=lambda: trust.claim(path))
-    hint = f"archives, libraries, hardware maps (.yaml), sweeps, stores, projects and {SETTINGS} do"
-    raise UsageError("such a file needs no permission", where=str(path), hint=hint)
+    hint = f"archives, libraries, hardware maps (.yaml), sweeps, stores, projects and {SETTINGS} need one"
+    raise UsageError("this file needs no permission", where=str(path), hint=hint)
 
 
 def _agree(requests: Sequence[_Request], yes: bool) -> None:

@@ -104,7 +104,7 @@ class StreamWriter:
         self.each(items, write)
 
     def each(self, items: Iterable[_T], write: Callable[[_T], None]) -> None:
-        """The items alone, without their count."""
+        """Write the items, without their count in front."""
         for item in items:
             write(item)
 

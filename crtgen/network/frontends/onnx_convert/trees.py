@@ -135,7 +135,7 @@ class _Ensemble:
         return np.array(self.layer.attribute("base_values") or [], np.float32)
 
     def always(self, target: int) -> bool:
-        """Return whether every input gives a score to the target: a tree has it in all leaves."""
+        """Return whether the target gets a score for every input: some tree has it in all leaves."""
         return any(
             all(any(t == target for t, _ in leaf.scores) for leaf in leaves) for leaves in self._leaves()
         )

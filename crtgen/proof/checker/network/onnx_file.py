@@ -217,7 +217,7 @@ class OnnxFile:
     # ---- what layers ask
 
     def variables(self) -> list[Variable]:
-        """None: nothing lives from run to run."""
+        """Return none: these networks keep nothing from one run to the next."""
         return []
 
     def shape(self, tensor: int) -> tuple[int, ...]:

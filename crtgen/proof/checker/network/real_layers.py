@@ -101,7 +101,10 @@ def _cells(values: Iterable[tuple[Value, int]]) -> list[tuple[Symbol, int]]:
 
 
 class RealLayer(Layer):
-    """A layer of sums within limits. Equal sums have one symbol. ``outputs`` are their numbers by key."""
+    """A float layer whose outputs are sums, clamped to ``limits``.
+
+    Equal sums share one symbol. ``outputs`` lists the outputs that have a key.
+    """
 
     def prepare(self) -> list[Value]:
         self.limits: Limits = (-np.inf, np.inf)

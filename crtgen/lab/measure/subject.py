@@ -122,7 +122,7 @@ def _real(stored: Array, value: Value) -> npt.NDArray[np.float64]:
 def runs_in(pipeline: JoinedPipeline, samples: Array, where: str) -> list[Array]:
     """Return the samples of each run; ``where`` names their file in errors.
 
-    Raises ``UsageError`` if the samples are of another type or shape, or if the gate lets none through.
+    Raises ``UsageError`` if the samples are of another type or shape, or too few to fill the first window.
     """
     if samples.dtype != pipeline.samples.dtype.numpy or samples.shape[1:] != pipeline.samples.shape[1:]:
         wanted = pipeline.samples

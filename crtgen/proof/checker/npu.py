@@ -48,6 +48,7 @@ DRIVER = "crt_npu_run"
 
 _SAMPLES = 2
 _REGIONS, _SCRATCH = 8, 1
+_ALIGN = 16
 _MOST_BYTES = 1 << 26
 # r1 to r3, r12 and LR, which a callee may change; r0 is the status.
 _CHANGED = (1, 2, 3, 12, 14)
@@ -93,9 +94,7 @@ class NpuCalls:
         if m.memory.undo:
             raise Refusal("a call of the NPU in a branch that depends on an input")
         stream, config, regions = _job(m)
-        read = {
-            r.number: [m.memory.byte(r.first + i) for i in range(r.size)] for r in regions if not r.is_written
-        }
+        read = {r.number: _contents(m.memory, r) for r in regions if not r.is_written}
         given = frozenset(s for part in read.values() for byte in part if (s := _symbol(byte)))
         tensors: dict[int, int] = {}
         try:
@@ -205,6 +204,19 @@ class NpuCalls:
                 self.network.trust(made)
                 layers |= made.keys()
         return sorted(layers)
+
+
+def _contents(memory: WordMemory, region: _JobRegion) -> list[Byte]:
+    # The NPU reads multiples of 16 bytes: the last ones may be behind the arena, where anything may be.
+    found: list[Byte] = []
+    for i in range(region.size):
+        try:
+            found.append(memory.byte(region.first + i))
+        except Refusal:
+            if i <= region.size - _ALIGN:
+                raise
+            found.append(WordByte(unknown(), 0))
+    return found
 
 
 def _unknown(read: Mapping[int, Sequence[Byte]]) -> int:

@@ -15,7 +15,7 @@ from crtgen.proof.checker.npu import driver_stack
 from crtgen.proof.printed import as_dict, lines_of
 from crtgen.proof.refute import refute
 from tests.proof.checker.mutations import flipped
-from tests.support import require_tool
+from tests.support import model_path, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
 pytest.importorskip("ethosu")
@@ -119,6 +119,20 @@ def test_there_is_no_header_of_a_time_that_nobody_knows(built: tuple[Path, Path]
     assert done.exit_code == 2
     assert "the worst case of the NPU's time is not known" in " ".join(done.output.split())
     assert not header.exists()
+
+
+@pytest.mark.models
+@pytest.mark.nightly
+def test_an_input_at_the_end_of_the_arena(tmp_path: Path) -> None:
+    """Of 490 bytes, of which the NPU reads 496."""
+    model = model_path("kws_int8")
+    npu = read_generator("ethos-u:config=board")
+    built = (
+        api.load(model).compile("mps3_an547", generators=[npu], fallback=True).generate("standalone").build()
+    )
+    found = prove(built.path, model)
+    assert found.holds, lines_of(found)
+    assert sum(len(call.layers) for call in found.trusted) > 10
 
 
 def test_the_command_says_it(built: tuple[Path, Path]) -> None:

@@ -26,6 +26,8 @@ float32. "exact" is equal to the last bit.
   and then.
 - Dynamic range: TensorFlow Lite quantises activations at run time, crtgen computes with floats on int8
   weights.
+- pt2e quantises what layers read, not what they write: convolutions of few inputs, whose results stay real,
+  are computed in float32, since that takes no longer.
 
 """
 

@@ -28,7 +28,7 @@ def _main(folder: Path) -> None:
         prepared = steps.prepare_pt2e(exported, quantizer)
         for _ in range(_CALIBRATED):
             prepared(torch.randn(shape))
-        file = folder / f"pt2e_{name}_qdq.onnx"
+        file = folder / f"pt2e_{name}.onnx"
         made = steps.convert_pt2e(prepared)
         torch.onnx.export(made, (torch.randn(shape),), file, dynamo=True, external_data=False)
         session, x = (

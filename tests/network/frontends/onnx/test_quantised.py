@@ -240,14 +240,14 @@ def _assert_near(found: Array, wanted: Array) -> None:
 def _real_end(code: str, kind: type, moved: bool, *, bias: str) -> bytes:
     """A layer of quantised operands whose result stays real, behind a move of its input if ``moved``."""
     random, is_conv = np.random.default_rng(5), code == "Conv"
-    weights = random.integers(-127, 128, (4, 3, 2, 2) if is_conv else (4, 12)).astype(np.int8)
+    weights = random.integers(-127, 128, (4, 3, 3, 3) if is_conv else (4, 12)).astype(np.int8)
     scales = random.uniform(0.01, 0.03, 4).astype(np.float32)
     steps = random.integers(-3000, 3000, 4).astype(np.int32)
     constants = {"s": np.float32(0.02), "z": kind(100 if kind is np.uint8 else -9), "ws": scales}
     constants |= {"w": weights if code != "MatMul" else weights.T.copy(), "b": steps, "bs": scales * 0.02}
     constants |= {"wz": np.zeros(4, np.int8), "bz": np.zeros(4, np.int32)}
     constants |= {
-        "shape": np.array([1, 3, 2, 2] if is_conv else [1, 12]),
+        "shape": np.array([1, 3, 3, 3] if is_conv else [1, 12]),
         "real": (steps * 0.001).astype("f4"),
     }
     axis = 1 if code == "MatMul" else 0
@@ -264,7 +264,7 @@ def _real_end(code: str, kind: type, moved: bool, *, bias: str) -> bytes:
     layer = helper.make_node(code, given, ["y"], name="layer")
     layer.attribute.extend([helper.make_attribute("transB", 1)] if code == "Gemm" else [])
     nodes.append(layer)
-    shape = ([1, 12] if is_conv else [1, 3, 2, 2]) if moved else ([1, 3, 5, 6] if is_conv else [1, 12])
+    shape = ([1, 27] if is_conv else [1, 3, 2, 2]) if moved else ([1, 3, 5, 6] if is_conv else [1, 12])
     ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, shape), ("y", 1, None))]
     held = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
     graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], held)

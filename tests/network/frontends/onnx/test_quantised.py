@@ -1,7 +1,9 @@
 """Quantised networks of ONNX: equal to ONNX Runtime, by the references, on a host and on Cortex-M."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from crtgen.base.errors import CorruptModelError
 from crtgen.boards.core import find_core
 from crtgen.network.frontends import load_onnx
+from crtgen.network.frontends.onnx_moved import MOVED
 from crtgen.network.ir import Array, DType, Graph
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
 from tests.compiler.kernels.program import Run, run_on_host, run_on_qemu
@@ -287,6 +290,71 @@ def test_a_layer_whose_result_stays_real_has_sums_of_integers(
     assert [graph.signature(node).x.dtype for node in layers] == [DType.INT8]
     x = np.random.default_rng(1).normal(size=graph.values[graph.inputs[0]].shape).astype(np.float32)
     _assert_near(graph.evaluate({graph.inputs[0]: x})["y"], expected(data, x))
+
+
+_MOVES: dict[str, tuple[tuple[int, ...], dict[str, Any], Sequence[tuple[int, ...]]]] = {
+    "DepthToSpace": ((1, 8, 3, 2), {"blocksize": 2}, []),
+    "Expand": ((1, 1, 3), {}, [(2, 4, 3)]),
+    "Flatten": ((2, 3, 4), {"axis": 1}, []),
+    "Gather": ((3, 5), {"axis": 1}, [(4, 0, 2)]),
+    "Identity": ((3, 5), {}, []),
+    "MaxPool": ((1, 2, 5, 6), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]}, []),
+    "Reshape": ((2, 3, 4), {}, [(4, 6)]),
+    "Slice": ((4, 6), {}, [(1, 5), (3, 0), (0, 1), (1, -2)]),
+    "SpaceToDepth": ((1, 2, 4, 6), {"blocksize": 2}, []),
+    "Squeeze": ((2, 1, 6), {}, [(1,)]),
+    "Tile": ((2, 3), {}, [(2, 3)]),
+    "Transpose": ((2, 3, 4), {"perm": [2, 0, 1]}, []),
+    "Unsqueeze": ((2, 6), {}, [(0,)]),
+}
+"""The shape of an input, attributes, and constants of moves."""
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("code", MOVED)
+def test_moves_before_a_layer_move_integers(code: str, kind: type) -> None:
+    shape, attributes, constants = _MOVES[code]
+    held: dict[str, Array] = {f"c{n}": np.array(numbers, np.int64) for n, numbers in enumerate(constants)}
+    move = helper.make_node(code, ["d", *held], ["m"], **attributes)
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    depth = _moved_shape(move, shape, held)[-1]
+    weights = np.random.default_rng(2).integers(-127, 128, (depth, 4)).astype(np.int8)
+    held |= {"s": np.array(0.03, np.float32), "z": np.array(7, kind), "w": weights}
+    held |= {"ws": np.array(0.01, np.float32), "wz": np.array(0, np.int8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        move,
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"]),
+        helper.make_node("MatMul", ["m", "wd"], ["y"], name="layer"),
+    ]
+    data = _of_nodes(nodes, shape, held)
+    graph = load_onnx(data)
+    assert graph.notes == ()
+    _assert_near(graph.evaluate({"x": x})["y"], _as_written(data, x))
+
+
+def _as_written(data: bytes, x: Array) -> Array:
+    # Without optimisation: of some of these, ONNX Runtime makes a MatMulNBits that quantises its input anew.
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (y,) = onnxruntime.InferenceSession(data, options).run(None, {"x": x})
+    return np.asarray(y)
+
+
+def _of_nodes(nodes: list[Any], shape: tuple[int, ...], held: Mapping[str, Array]) -> bytes:
+    ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, shape), (nodes[-1].output[0], 1, None))]
+    constants = [numpy_helper.from_array(v, n) for n, v in held.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(onnx.shape_inference.infer_shapes(model, data_prop=True).SerializeToString())
+
+
+def _moved_shape(move: Any, shape: tuple[int, ...], held: Mapping[str, Array]) -> tuple[int, ...]:
+    # The shape that a move gives, by ONNX Runtime.
+    alone = helper.make_node(move.op_type, ["x", *list(move.input)[1:]], ["m"])
+    alone.attribute.extend(move.attribute)
+    return expected(_of_nodes([alone], shape, held), np.zeros(shape, np.float32)).shape
 
 
 def test_weights_with_zero_points_of_their_own_stay_real() -> None:

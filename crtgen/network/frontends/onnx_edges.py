@@ -173,6 +173,12 @@ class Links:
         types = [zero.dtype for zero in zeros if zero is not None]
         return self.quant(first) == self.quant(second) and len(set(types)) == 1
 
+    def new_name(self, name: str) -> str:
+        """Return a name that no tensor has yet, ``name`` if possible."""
+        while name in self.tensors:
+            name += "_"
+        return name
+
     def add_like(self, name: str, model: str) -> None:
         self.tensors[name] = replace(self.tensors[model], key=name, name=name, data=None)
 

@@ -67,7 +67,7 @@ def _exchanged(links: Links, node: FileNode) -> list[FileNode] | None:
     given = all(links.data(name) is not None for name in node.inputs[1:] if name)
     if source is None or not given or any(node.outputs[1:]) or result in links.outputs:
         return None
-    numbers, model = f"{result}.numbers", links.tensors[source.numbers]
+    numbers, model = links.new_name(f"{result}.numbers"), links.tensors[source.numbers]
     links.add_like(numbers, result)
     links.tensors[numbers] = replace(
         links.tensors[numbers], dtype=model.dtype, type_name=model.type_name, quant=model.quant

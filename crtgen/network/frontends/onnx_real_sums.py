@@ -41,12 +41,14 @@ def real_sums(links: Links, node: FileNode) -> list[FileNode] | None:
     if x is None or weights is None or bias is None:
         return None
     numbers, zero, scales = weights
-    if numbers[0].size * 255 * 255 >= _MOST or not _pays(node, numbers):
+    room = _MOST - numbers[0].size * 255 * 255
+    if room <= 0 or not _pays(node, numbers):
         return None
     result, is_conv = node.outputs[0], node.code == "Conv"
     factors = (links.quant(x).scale * scales).astype(np.float32)
-    start = _steps(bias, factors)
-    sums, scaled = f"{result}.sums", result if start is not None else f"{result}.scaled"
+    start = _steps(bias, factors, room)
+    sums = links.new_name(f"{result}.sums")
+    scaled = result if start is not None else links.new_name(f"{result}.scaled")
     links.add_like(sums, result)
     links.tensors[sums] = replace(links.tensors[sums], dtype=DType.INT32, type_name=DType.INT32.name)
     inputs = (
@@ -88,18 +90,20 @@ def _pays(node: FileNode, numbers: Array) -> bool:
     return node.code != "Conv" or (numbers[0].size >= _LEAST and int(node.attributes.get("group", 1)) == 1)
 
 
-def _steps(bias: Real, factors: Real) -> npt.NDArray[np.int32] | None:
-    # A bias as steps of the sums, empty without one; None if it is not a multiple of them.
+def _steps(bias: Real, factors: Real, room: int) -> npt.NDArray[np.int32] | None:
+    # A bias as steps of the sums, empty without one; None if it is not a multiple of them below ``room``.
     if not bias.size:
         return np.zeros(0, np.int32)
-    steps = bias.astype(np.float64) / factors.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = bias.astype(np.float64) / factors.astype(np.float64)
     whole = np.rint(steps)
-    if not (np.abs(whole) < _MOST / 2).all() or not (np.abs(steps - whole) <= _APART * np.abs(whole)).all():
+    if not (np.abs(whole) < room).all() or not (np.abs(steps - whole) <= _APART * np.abs(whole)).all():
         return None
     return whole.astype(np.int32)
 
 
 def _named(links: Links, name: str, data: Array) -> str:
+    name = links.new_name(name)
     links.tensors[name] = constant(name, data)
     return name
 
@@ -111,7 +115,9 @@ def _weights(links: Links, node: FileNode) -> tuple[Array, Array, Real] | None:
         return None
     numbers, scale = links.data(edge.numbers), links.data(edge.scale)
     zero = links.data(edge.zero) if edge.zero else np.zeros((), np.int8)
-    if numbers is None or scale is None or zero is None or numbers.ndim not in _RANKS[node.code]:
+    if numbers is None or scale is None or zero is None:
+        return None
+    if numbers.ndim not in _RANKS[node.code] or not numbers.size:
         return None
     first = node.code == "Conv" or bool(node.attributes.get("transB", 0))
     axis = 0 if first else numbers.ndim - 1

@@ -334,6 +334,20 @@ def test_moves_before_a_layer_move_integers(code: str, kind: type) -> None:
     _assert_near(graph.evaluate({"x": x})["y"], _as_written(data, x))
 
 
+def test_names_that_are_taken_stay_other_tensors() -> None:
+    model = onnx.load_from_string(_real_end("Gemm", np.int8, True, bias="quantised"))
+    taken = ("y.sums", "y.weights", "y.factors", "y.start", "m.numbers")
+    for name, next_name in zip(taken, (*taken[1:], "last"), strict=True):
+        model.graph.node.append(helper.make_node("Neg", [name], [next_name]))
+    model.graph.node.insert(0, helper.make_node("Abs", ["x"], ["y.sums"]))
+    model.graph.output.append(helper.make_tensor_value_info("last", 1, None))
+    data = onnx.shape_inference.infer_shapes(model).SerializeToString()
+    x = np.random.default_rng(1).normal(size=(1, 3, 2, 2)).astype(np.float32)
+    found = load_onnx(data).evaluate({"x": x})
+    _assert_near(found["y"], expected(_real_end("Gemm", np.int8, True, bias="quantised"), x))
+    np.testing.assert_array_equal(found["last"], -np.abs(x))
+
+
 def _as_written(data: bytes, x: Array) -> Array:
     # Without optimisation: of some of these, ONNX Runtime makes a MatMulNBits that quantises its input anew.
     options = onnxruntime.SessionOptions()

@@ -26,7 +26,8 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"drives .+ are mounted",
         "the board shows no drive, or several do",
-        "hold BOOTSEL while you plug it in, or press reset twice; mount its drive; connect one board only",
+        "hold BOOTSEL while you plug the board in, or press reset twice; "
+        "mount its drive; connect one board only",
     ),
     (
         r"No DFU capable USB device|No device found on \S+|No serial ports? available|SAM-BA operation",

@@ -33,11 +33,29 @@ _FORMS: Mapping[str, _RealForm] = {
     "com.microsoft.QLinearReduceMean": _RealForm("ReduceMean", lambda node: True),
 }
 
+_AVERAGES = ("AveragePool", "com.microsoft.QLinearAveragePool")
+
+
+def _without_ceil(node: FileNode, graph: OnnxFileGraph) -> FileNode:
+    # An average that rounds the number of its windows up, without that if they divide the image anyway.
+    # PyTorch writes ``ceil_mode`` for each pooling that has it.
+    image = graph.tensors[node.inputs[0]].shape[2:]
+    if not node.attributes.get("ceil_mode") or any(node.attributes.get("pads", ())):
+        return node
+    taps = node.attributes.get("kernel_shape", ())
+    strides = node.attributes.get("strides", (1,) * len(taps))
+    if not len(image) == len(taps) == len(strides) or set(node.attributes.get("dilations", ())) - {1}:
+        return node
+    if any(n < k or s < 1 or (n - k) % s for n, k, s in zip(image, taps, strides, strict=True)):
+        return node
+    return replace(node, attributes={k: v for k, v in node.attributes.items() if k != "ceil_mode"})
+
 
 def decomposed(graph: OnnxFileGraph) -> OnnxFileGraph:
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     opset = max((node.opset for node in graph.nodes if "." not in node.code), default=1)
     for node in graph.nodes:
+        node = _without_ceil(node, graph) if node.code in _AVERAGES else node
         form = _FORMS.get(node.code)
         if form is None or not form.is_one(node) or len(node.inputs) < 4:
             nodes.append(node)

@@ -119,6 +119,16 @@ def test_averages_over_padding(dtype: Any, counted: int) -> None:
     _equal(model, x)
 
 
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize(("length", "name"), [(8, "average_pool2d"), (9, "quantize")])
+def test_averages_whose_windows_are_rounded_up(dtype: Any, length: int, name: str) -> None:
+    """Windows that divide the image are averages of integers all the same."""
+    x, others = _numbers(dtype, 1, 4, length, 6), _quants(dtype, x=0.0371, y=0.0251)
+    attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}
+    model = _model("QLinearAveragePool", x, others, ["x", "xs", "xz", "ys", "yz"], **attributes)
+    assert name in [node.op.name for node in _equal(model, x).nodes]
+
+
 def _static(net: Net, activations: QuantType, weights: QuantType) -> bytes:
     logging.disable(logging.WARNING)
     try:

@@ -101,7 +101,7 @@ def test_what_is_around_a_pipeline_breaks_no_other_rule(tmp_path: Path, text: st
 _SOURCES = sorted(file for folder in ("src", "npu") for file in (runtime_dir() / folder).glob("*.c"))
 _IN_CI = ("crt_modules", "crt_npu", "crt_server", "crt_time")
 _ARM = ROOT / "tests" / "compiler" / "byoc" / "ethos_u"
-"""Where Arm's header is for crt_npu_arm.c."""
+"""The folder of Arm's header, which crt_npu_arm.c includes."""
 
 
 @pytest.mark.parametrize("name", [n if n in _IN_CI else nightly(n) for n in (s.stem for s in _SOURCES)])

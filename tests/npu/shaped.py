@@ -122,7 +122,7 @@ class _Shaped:
 
 
 _BLOCKS = ((1, 8, 1, 1), (6, 8, 2, 2), (6, 16, 2, 2), (6, 24, 2, 2), (6, 32, 1, 1), (6, 56, 2, 2))
-"""Of MobileNetV2 with a third of its channels: expansion, channels, repetitions, stride."""
+"""Blocks of MobileNetV2 with a third of its channels: expansion, channels, repetitions, stride."""
 
 
 def mobilenet_v2(side: int = 96) -> bytes:

@@ -28,7 +28,7 @@ from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.network.frontends.onnx_lookup import lookup, results
 from crtgen.network.frontends.onnx_moved import MOVED, with_moved_numbers
 from crtgen.network.frontends.onnx_pairs import is_one
-from crtgen.network.frontends.onnx_real_sums import real_sums
+from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM, real_sums
 from crtgen.network.frontends.onnx_signed import signed
 from crtgen.network.frontends.onnx_weights import with_quantised_weights
 
@@ -238,11 +238,8 @@ def _is_layer(node: FileNode) -> bool:
     # True if an integer layer supports the node's attributes; with others, ONNX Runtime computes in float32.
     if node.code == "AveragePool":
         return is_plain_average(node)
-    given = {name: node.attributes.get(name, default) for name, default in _GEMM.items()}
-    return node.code != "Gemm" or given == _GEMM
-
-
-_GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+    given = {name: node.attributes.get(name, default) for name, default in PLAIN_GEMM.items()}
+    return node.code != "Gemm" or given == PLAIN_GEMM
 
 
 def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:

@@ -20,11 +20,13 @@ from crtgen.network.frontends.onnx_edges import DEQUANTIZE, EIGHT, Links
 from crtgen.network.frontends.onnx_file import FileNode, constant
 from crtgen.network.ir import Array, DType
 
-__all__ = ["real_sums"]
+__all__ = ["PLAIN_GEMM", "real_sums"]
+
+PLAIN_GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+"""Attributes of a Gemm that adds up products, and a bias."""
 
 _CODES = {"Conv": "ConvInteger", "Gemm": "MatMulInteger", "MatMul": "MatMulInteger"}
 _RANKS = {"Conv": (3, 4), "Gemm": (2,), "MatMul": (2,)}
-_PLAIN = {"alpha": 1.0, "beta": 1.0, "transA": 0}
 _MOST = 1 << 31
 _APART = 1e-6
 _LEAST = 16
@@ -34,7 +36,7 @@ Real = npt.NDArray[np.float32]
 
 def real_sums(links: Links, node: FileNode) -> list[FileNode] | None:
     """Return the nodes that compute a layer by sums of integers; None if its operands are not quantised."""
-    if node.code not in _CODES or any(node.attributes.get(n, v) != v for n, v in _PLAIN.items()):
+    if node.code not in _CODES or any(node.attributes.get(n, v) != v for n, v in PLAIN_GEMM.items()):
         return None
     x, weights = links.activation(node.inputs[0]), _weights(links, node)
     bias = _bias(links, node)

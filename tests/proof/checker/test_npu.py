@@ -124,7 +124,7 @@ def test_there_is_no_header_of_a_time_that_nobody_knows(built: tuple[Path, Path]
 @pytest.mark.models
 @pytest.mark.nightly
 def test_an_input_at_the_end_of_the_arena(tmp_path: Path) -> None:
-    """Of 490 bytes, of which the NPU reads 496."""
+    """An input of 490 bytes, of which the NPU reads 496."""
     model = model_path("kws_int8")
     npu = read_generator("ethos-u:config=board")
     built = (

@@ -42,6 +42,7 @@ __all__ = [
     "is_claimed",
     "made",
     "place_of",
+    "read_marked",
     "remembers",
     "require",
 ]
@@ -119,6 +120,16 @@ class Seal:
             return True
         wanted = self.mark(parts)
         return bool(wanted) and hmac.compare_digest(wanted.encode(), found.encode(errors="replace"))
+
+
+def read_marked(path: Path) -> bytes | None:
+    """Return the content of a file behind its first line, which is its mark; None without the file, or if the
+    mark does not fit.
+    """
+    if not path.is_file():
+        return None
+    mark, _, content = files.read(path).partition(b"\n")
+    return content if Seal(path).fits([content], mark.decode(errors="replace")) else None
 
 
 def remembers() -> bool:

@@ -9,7 +9,7 @@ image is used only if none of them has changed. Its first line is the user's mar
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from crtgen.firmware.builder import TOOLCHAINS, BuiltImage, find_toolchain
 from crtgen.firmware.project import read_manifest, toolchains_of
 from crtgen.firmware.project.manifest import MANIFEST
 
-__all__ = ["KeptImage", "cache_folder", "entry"]
+__all__ = ["KeptImage", "by_age", "cache_folder", "entry"]
 
 _CONTENT = "kept.json"
 # Images that are kept, the newest: about 30 MB.
@@ -98,11 +98,8 @@ class KeptImage:
         return api.Image(built, size, known=content.reports)
 
     def _content(self) -> _Content | None:
-        path = self.folder / _CONTENT
-        if not path.is_file():
-            return None
-        found, _, text = files.read(path).partition(b"\n")
-        if not trust.Seal(path).fits([text], found.decode(errors="replace")):
+        text = trust.read_marked(self.folder / _CONTENT)
+        if text is None:
             return None
         try:
             return _ADAPTER.validate_json(text)
@@ -138,10 +135,15 @@ def _is(path: str, digest: str) -> bool:
 
 
 def _remove_old(folder: Path) -> None:
-    # Remove all but the newest. One that another process removes meanwhile is none of ours.
+    # Remove all but the newest.
+    for path in by_age(folder.glob(f"*/{_CONTENT}"))[:-_MOST]:
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def by_age(paths: Iterable[Path]) -> list[Path]:
+    """Sort files, the oldest first, without those that another process removes meanwhile."""
     found = {}
-    for path in folder.glob(f"*/{_CONTENT}"):
+    for path in paths:
         with suppress(FileNotFoundError):
-            found[path.parent] = path.stat().st_mtime
-    for path in sorted(found, key=found.__getitem__)[:-_MOST]:
-        shutil.rmtree(path, ignore_errors=True)
+            found[path] = path.stat().st_mtime
+    return sorted(found, key=found.__getitem__)

@@ -16,7 +16,7 @@ from crtgen import api
 from crtgen.base import files, trust
 from crtgen.base.errors import UsageError
 from crtgen.base.resources import code_digest
-from crtgen.cli.kept import cache_folder
+from crtgen.cli.kept import by_age, cache_folder
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.lab.measure.drift import usual
 
@@ -43,10 +43,8 @@ def limits_of(file: Path, layers: Sequence[str], compiled: "api.Compiled") -> Dr
 
 
 def _read(path: Path) -> DriftReference | None:
-    if not path.is_file():
-        return None
-    mark, _, text = files.read(path).partition(b"\n")
-    if not trust.Seal(path).fits([text], mark.decode(errors="replace")):
+    text = trust.read_marked(path)
+    if text is None:
         return None
     try:
         return _ADAPTER.validate_json(text)
@@ -63,6 +61,5 @@ def _write(path: Path, reference: DriftReference) -> None:
     with suppress(UsageError):
         files.make_directory(path.parent)
         files.write(path, [mark.encode(), b"\n", text], durable=False)
-        kept = sorted(path.parent.glob("*.json"), key=lambda each: each.stat().st_mtime)
-        for old in kept[:-_MOST]:
+        for old in by_age(path.parent.glob("*.json"))[:-_MOST]:
             files.remove(old)

@@ -177,7 +177,7 @@ def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
 
 
 def ranges(graph: Graph) -> str:
-    """Return the real numbers that each quantised value can be, as a line from the least to the greatest."""
+    """Draw the range of each quantised value in real numbers, as a line from the least to the greatest."""
     rows = []
     for value in graph.values.values():
         quant = value.quant

@@ -109,11 +109,13 @@ def _binarizer(layer: OnnxLayer) -> Converted:
 
 
 def _imputer(layer: OnnxLayer) -> Converted:
-    # Numbers that stand for missing ones are replaced, NaN unless the file names another.
+    # The number that stands for a missing one, often NaN, is replaced.
     values = _reals(layer, "imputed_value_floats", 0.0, layer.x.shape[-1])
     missing = layer.real("replaced_value_float", 0.0)
-    given = (NotEqual(), layer.x) if np.isnan(missing) else (Equal(), number(missing))
-    is_missing = Converted(given[0], (layer.x, given[1]), ("missing",))
+    if np.isnan(missing):
+        is_missing = Converted(NotEqual(), (layer.x, layer.x), ("again",))
+    else:
+        is_missing = Converted(Equal(), (layer.x, number(missing)), ("missing",))
     return Converted(Select(), (is_missing, values, layer.x), ("imputed", "given"))
 
 

@@ -83,7 +83,7 @@ def _saturated_left(v: Any, n: int) -> Any:
 
 
 def input_radius(bits: int, shift: int) -> int:
-    """Return the greatest input that counts (CalculateInputRadius), for so many integer bits."""
+    """Return the input from which on results stay the same (TFLite's CalculateInputRadius)."""
     top = ((1 << bits) - 1) << (31 - bits)
     return top // (1 << shift) if shift >= 0 else top << -shift
 

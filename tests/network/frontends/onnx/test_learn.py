@@ -54,8 +54,7 @@ def test_it_is_what_onnx_runtime_computes(code: str, x: Array, attributes: dict[
 
 def _runs() -> list[Run]:
     graphs = [load_onnx(_model(code, x, **given)) for code, x, given in _CASES]
-    inputs = [x for _, x, _ in _CASES]
-    return [Run(f"case{n}", graph, {"x": inputs[n]}) for n, graph in enumerate(graphs)]
+    return [Run(f"case{n}", graph, {"x": _CASES[n][1]}) for n, graph in enumerate(graphs)]
 
 
 def _check(printed: list[bytes]) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from crtgen import api
 from crtgen.cli.app import app
+from crtgen.cli.kept import by_age
 from tests.support import ROOT
 
 pytestmark = pytest.mark.cc
@@ -169,3 +170,11 @@ def test_what_is_kept_runs_without_the_compiler(
         )
         last.append(done.stdout.splitlines()[-1])
     assert last == [f"0 {heavy}", "0 []"]
+
+
+def test_files_are_sorted_by_age_without_those_that_are_gone(tmp_path: Path) -> None:
+    old, new, gone = (tmp_path / name for name in ("old", "new", "gone"))
+    for path, when in ((new, 2_000_000_000), (old, 1_000_000_000)):
+        path.touch()
+        os.utime(path, (when, when))
+    assert by_age([new, gone, old]) == [old, new]

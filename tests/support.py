@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import pytest
+from click.testing import CliRunner
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
@@ -102,6 +103,13 @@ def _run(command: Sequence[str], folder: Path) -> None:
     """From the folder to which the cache takes paths to be relative."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def check_schema(name: str, *files: Path) -> None:
+    """Hold files against a schema that check-jsonschema brings along."""
+    checker = pytest.importorskip("check_jsonschema")
+    done = CliRunner().invoke(checker.main, ["--builtin-schema", name, *map(str, files)])
+    assert done.exit_code == 0, done.output
 
 
 def nightly(*values: object) -> Any:

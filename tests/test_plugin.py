@@ -47,7 +47,7 @@ def test_a_test_runs_on_host_and_emulator(suite: pytest.Pytester) -> None:
 
 def test_a_target_that_is_not_there_is_skipped(suite: pytest.Pytester) -> None:
     suite.makepyfile(TESTS.format(board="nucleo_l4r5zi"))
-    result = suite.runpytest_subprocess("-rs", "--crtgen-target", "board")
+    result = suite.runpytest_inprocess("-rs", "--crtgen-target", "board")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*no nucleo_l4r5zi is connected*"])
 
@@ -60,7 +60,7 @@ def test_wrong_outputs_fail_with_case_and_place(suite: pytest.Pytester) -> None:
     cases["case2_output0"][0, 1] ^= 4
     np.savez(Path("digits.npz"), **cases)
     suite.makepyfile(TESTS.format(board="mps2_an386"))
-    result = suite.runpytest_subprocess("--crtgen-target", "host")
+    result = suite.runpytest_inprocess("--crtgen-target", "host")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*digits.tflite on host*", "*case2: output probabilities[[]0, 1[]]: expected*"]
@@ -82,7 +82,7 @@ def test_three_targets(suite: pytest.Pytester) -> None:
         arguments = ["flash", str(project.directory), "--runner", "gdb", "--gdb-server", gdb]
         assert CliRunner().invoke(app, arguments).exit_code == 0
         targets = [word for target in ("host", "emulator", "board") for word in ("--crtgen-target", target)]
-        result = suite.runpytest_subprocess("-v", "--junitxml=r.xml", *targets, "--crtgen-port", serial)
+        result = suite.runpytest_inprocess("-v", "--junitxml=r.xml", *targets, "--crtgen-port", serial)
     result.assert_outcomes(passed=3)
     text = Path("r.xml").read_text()
     assert all(f'name="test_digits[{target}]"' in text for target in ("host", "emulator", "board"))
@@ -109,7 +109,7 @@ def test_firmware_of_ones_own_is_listened_to(suite: pytest.Pytester, tmp_path: P
     require_tool("qemu-system-arm")
     image = build_toy("mps2_an386", "standalone", tmp_path, samples={"toy": [X]})
     suite.makepyfile(OWN.format(image=str(image)))
-    result = suite.runpytest_subprocess("-v", "-p", "no:cacheprovider")
+    result = suite.runpytest_inprocess("-v", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*test_own[[]emulator[]] PASSED*"])
     result.stdout.fnmatch_lines(["*did not come within 0.5 s; the last line was: finished: 0 failed*"])
@@ -117,6 +117,6 @@ def test_firmware_of_ones_own_is_listened_to(suite: pytest.Pytester, tmp_path: P
 
 def test_own_firmware_of_a_board_that_nothing_simulates_is_skipped(suite: pytest.Pytester) -> None:
     suite.makepyfile("def test_own(dut):\n    dut('x.elf', board='nucleo_l4r5zi')\n")
-    result = suite.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    result = suite.runpytest_inprocess("-rs", "-p", "no:cacheprovider")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*nothing simulates nucleo_l4r5zi: --crtgen-target board*"])

@@ -113,16 +113,21 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.qemu
-def test_first_steps_in_a_checkout(checkout: Path) -> None:
-    """A checkout with settings of its own is still crtgen's: the same steps work a second time."""
+def test_first_steps(folder: Path) -> None:
     require_tool("qemu-system-arm")
-    crtgen = (sys.executable, "-m", "crtgen")
-    type_commands("first-steps.md", *crtgen)
-    assert (checkout / "crtgen.lock.json").exists()
-    arguments = ["run", "demo/digits.tflite", "--board", "mps2_an386", "--input", "demo/digit.npz"]
-    code, shown, output = _typed(crtgen, arguments)
-    assert code == 0, output
-    assert "[7] 0.996094" in shown
+    type_commands("first-steps.md")
+    assert (folder / "crtgen.lock.json").exists()
+
+
+@pytest.mark.qemu
+def test_first_steps_in_a_checkout(checkout: Path) -> None:
+    """A checkout with settings of its own is still crtgen's: a command works after ``init`` there, too."""
+    require_tool("qemu-system-arm")
+    run = ["run", "demo/digits.tflite", "--board", "mps2_an386", "--input", "demo/digit.npz"]
+    for arguments, shown in ((["init", "demo/digits.tflite"], "crtgen.toml"), (run, "[7] 0.996094")):
+        code, found, output = _typed((sys.executable, "-m", "crtgen"), arguments)
+        assert code == 0, output
+        assert shown in found
     assert not (checkout / "tests").exists(), "it is the copy that ran"
 
 
@@ -223,6 +228,7 @@ def test_the_example_is_built_and_tested(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
 
 
+@pytest.mark.nightly
 def test_the_site_is_built(tmp_path: Path) -> None:
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings")

@@ -3,28 +3,52 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
 
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
 from tests.support import ROOT
 
 
-def _messages() -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each message of an error that is raised."""
+@dataclass
+class Found:
+    """By place: texts of errors that are raised, docstrings; files with a ``UsageError`` that has no hint."""
+
+    messages: list[tuple[str, str]] = field(default_factory=list)
+    docstrings: list[tuple[str, str]] = field(default_factory=list)
+    without_hint: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """All files are parsed once."""
+    made = Found()
     for path in sorted((ROOT / "crtgen").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call) or not node.exc.args:
-                continue
-            message = node.exc.args[0]
-            if isinstance(message, ast.Constant | ast.JoinedStr):
-                text = ast.unparse(message).removeprefix("f").strip("\"'")
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+            if isinstance(node, ast.Raise):
+                made.messages += ((f"{name}:{node.lineno}", text) for text in _message(node))
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "UsageError":
+                if "hint" not in {keyword.arg for keyword in node.keywords}:
+                    made.without_hint.append(name)
+            elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                place = f"{name}: {getattr(node, 'name', 'module')}"
+                made.docstrings += [(place, text)] if (text := ast.get_docstring(node)) else []
+    return made
 
 
-def test_messages_do_not_begin_with_a_pronoun() -> None:
+def _message(node: ast.Raise) -> Iterator[str]:
+    if isinstance(node.exc, ast.Call) and node.exc.args:
+        message = node.exc.args[0]
+        if isinstance(message, ast.Constant | ast.JoinedStr):
+            yield ast.unparse(message).removeprefix("f").strip("\"'")
+
+
+def test_messages_do_not_begin_with_a_pronoun(found: Found) -> None:
     """``it`` makes the reader look for a subject; the file, the option or the layer is named."""
-    messages = list(_messages())
-    assert len(messages) > 600
-    assert [each for each in messages if re.match(r"(it|its|they|their)\b", each[1])] == []
+    assert len(found.messages) > 600
+    assert [each for each in found.messages if re.match(r"(it|its|they|their)\b", each[1])] == []
 
 
 def test_a_class_of_errors_has_its_usual_hint() -> None:
@@ -34,42 +58,22 @@ def test_a_class_of_errors_has_its_usual_hint() -> None:
     assert UsageError("x").hint == ""
 
 
-def test_what_a_user_did_wrong_comes_with_a_next_step() -> None:
+def test_what_a_user_did_wrong_comes_with_a_next_step(found: Found) -> None:
     """Corrupt and unsupported files have a usual hint; each ``UsageError`` needs one of its own.
 
     Exempt are two that pass on a message of which the words say what is expected.
     """
-    found = []
-    for path in sorted((ROOT / "crtgen").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "UsageError":
-                continue
-            if "hint" not in {keyword.arg for keyword in node.keywords}:
-                found.append(str(path.relative_to(ROOT)))
-    assert found == ["crtgen/base/toml.py", "crtgen/cli/app.py"]
+    assert found.without_hint == ["crtgen/base/toml.py", "crtgen/cli/app.py"]
 
 
 _RIDDLES = re.compile(r"(What|How|Whether|Of|By|For|Where|As|The same|So many|In place of)\b")
 
 
-def test_docstrings_do_not_begin_with_a_riddle() -> None:
+def test_docstrings_do_not_begin_with_a_riddle(found: Found) -> None:
     """A verb or a noun phrase says more: ``Return ...``, ``Bytes of ...``."""
-    found = []
-    for path in sorted((ROOT / "crtgen").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                continue
-            if _RIDDLES.match(ast.get_docstring(node) or ""):
-                found.append(f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}")
-    assert found == []
+    assert [place for place, text in found.docstrings if _RIDDLES.match(text)] == []
 
 
-def test_there_are_few_docstrings() -> None:
+def test_there_are_few_docstrings(found: Found) -> None:
     """One that restates the name and the signature of a class or a function is deleted."""
-    found = 0
-    for path in sorted((ROOT / "crtgen").rglob("*.py")):
-        nodes = ast.walk(ast.parse(path.read_text()))
-        found += sum(
-            isinstance(n, ast.ClassDef | ast.FunctionDef) and bool(ast.get_docstring(n)) for n in nodes
-        )
-    assert found <= 3400
+    assert sum(not place.endswith(": module") for place, _ in found.docstrings) <= 3400

@@ -19,7 +19,7 @@ from crtgen.firmware.project.baremetal import platform_files
 from tests.firmware.project.toy import METADATA, toy
 from tests.silicon.log import SVD
 from tests.silicon.started import check_registers
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, few, nightly, require_tool
 from tools.boards import PAGE, page
 
 BARE = [board for board in all_boards() if "baremetal" in board.platforms]
@@ -174,14 +174,14 @@ def check_header(board: Board, data: bytes) -> None:
         assert data[0x400:0x410] == b"\xff" * 12 + b"\xfe\xff\xff\xff"
 
 
-_FAMILIES = {(b.uart and b.uart.kind, b.timer and b.timer.kind, b.boot): b for b in BARE}
-"""A board for each way to have a serial port, a clock and a boot ROM."""
+_EACH = few(BARE, lambda b: (f"{b.uart and b.uart.kind} line", b.timer and b.timer.kind, f"by {b.boot}"), 1)
+"""A board with each kind of serial port, one with each kind of clock, and one for each boot ROM."""
 
 
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     "board",
-    [pytest.param(b, id=b.name, marks=() if b in _FAMILIES.values() else pytest.mark.nightly) for b in BARE],
+    [pytest.param(b, id=b.name, marks=() if b in _EACH else pytest.mark.nightly) for b in BARE],
 )
 def test_the_demo_is_built_for_every_board(board: Board) -> None:
     """Bare metal: vectors and headers are where the chip looks, and the sizes are those of the table.
@@ -209,7 +209,7 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("toolchain", ["gcc", "zig"])
+@pytest.mark.parametrize("toolchain", ["gcc", nightly("zig")])
 def test_an_image_loads_nothing_but_its_sections(monkeypatch: pytest.MonkeyPatch, toolchain: str) -> None:
     """With large pages, linkers load the headers of the file below the first section: over a boot loader."""
     require_tool("arm-none-eabi-gcc")

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typer.testing import CliRunner, Result
 from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli.app import app
 from crtgen.lab.measure.lock import Lock, read_lock, write_lock
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, check_schema, require_tool
 
 runner = CliRunner()
 
@@ -93,11 +91,8 @@ def test_what_init_refuses(folder: Path, arguments: list[str], message: str) -> 
     ],
 )
 def test_files_of_ci_are_as_their_schema_says(folder: Path, ci: str, name: str, schema: str) -> None:
-    pytest.importorskip("check_jsonschema")
     assert crtgen("init", "--ci", ci).exit_code == 0
-    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(folder / name)]
-    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout
+    check_schema(schema, folder / name)
     text = (folder / name).read_text()
     assert "crtgen check" in text
     assert "crtgen test --junit crtgen.xml" in text

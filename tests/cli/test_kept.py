@@ -153,7 +153,6 @@ def test_what_is_kept_runs_without_the_compiler(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CCACHE_DISABLE", "1")
     heavy = ["compiler.kernels.engine.kernel", "compiler.plan.plan", "network.ops", "network.frontends"]
     script = (
         "import sys\n"

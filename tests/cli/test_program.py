@@ -163,33 +163,6 @@ def test_the_version_is_an_answer_without_the_compiler() -> None:
     assert done.stdout.splitlines() == [f"crtgen {__version__}", "[]"]
 
 
-BLOCKED = """
-import sys
-import serial.tools.list_ports  # which has files of its own for Windows
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name in ("fcntl", "termios", "pwd", "grp", "resource"):
-            raise ImportError(name)
-sys.meta_path.insert(0, Blocker())
-for name in ("fcntl", "termios", "pwd", "grp", "resource", "tty"):
-    sys.modules.pop(name, None)
-sys.argv = ["crtgen", *sys.argv[1:]]
-from crtgen.__main__ import main
-main()
-"""
-
-
-def test_nothing_needs_posix_to_inspect_and_generate(tmp_path: Path) -> None:
-    """As on Windows, where Python lacks these modules."""
-    model = str(ROOT / "demo" / "digits.tflite")
-    for words in (["inspect", model], ["generate", model, str(tmp_path / "out"), "--board", "host"]):
-        done = subprocess.run(
-            [sys.executable, "-c", BLOCKED, *words], capture_output=True, text=True, timeout=120
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "out" / "CMakeLists.txt").is_file()
-
-
 def test_help_comes_at_once_and_without_an_argument() -> None:
     """Commands are loaded when they are called: most of what a start costs is behind some of them."""
     program = "import sys\nfrom crtgen.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n"

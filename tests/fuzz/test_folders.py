@@ -4,18 +4,20 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 import typer
 
 from crtgen.cli.app import app
 from tests.fuzz.folders import COMMANDS, Leftovers, fuzz_folders
 from tests.fuzz.kernel import escapes, traced
-from tests.support import ROOT
+from tests.support import ROOT, nightly
 
 
-def test_hostile_clones_under_the_kernel() -> None:
-    outcome = fuzz_folders(seed=0, inputs=len(COMMANDS))
+@pytest.mark.parametrize("inputs", [4, nightly(len(COMMANDS))])
+def test_hostile_clones_under_the_kernel(inputs: int) -> None:
+    outcome = fuzz_folders(seed=0, inputs=inputs)
     assert not outcome.found, "\n".join(wrong for _, wrong in outcome.found.values())
-    assert outcome.inputs == len(COMMANDS)
+    assert outcome.inputs == inputs
     assert outcome.accepted
 
 

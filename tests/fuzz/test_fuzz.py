@@ -26,7 +26,7 @@ FOUND = Path(__file__).parent / "found"
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_a_short_run(name: str) -> None:
-    outcome = fuzz(TARGETS[name], seed=0, inputs=_INPUTS.get(name, 100))
+    outcome = fuzz(TARGETS[name], seed=0, inputs=_INPUTS.get(name, 60))
     assert not outcome.found, "\n".join(wrong for _, wrong in outcome.found.values())
 
 
@@ -88,6 +88,7 @@ def test_a_fuzzer_sees(tmp_path: Path, action: Callable[[bytes, Path], bool], sa
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+@pytest.mark.nightly
 @pytest.mark.cc
 def test_killed_commands_leave_nothing() -> None:
     outcome = kill_commands(seed=0, inputs=1)

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.build import SANITIZE, TRAPPED, compile_program, zig
+from tests.support import nightly
 
 pytestmark = pytest.mark.cc
 
 
 @pytest.mark.parametrize(
-    ("compiler", "extra"), [("gcc", ()), ("clang", ()), ("gcc", ("-DCRT_SLOTS", "-DCRT_RECORD=2"))]
+    ("compiler", "extra"), [("gcc", ()), nightly("clang", ()), ("gcc", ("-DCRT_SLOTS", "-DCRT_RECORD=2"))]
 )
 def test_fuzz(tmp_path: Path, compiler: str, extra: tuple[str, ...]) -> None:
     """Clang's UBSan finds what gcc's does not; zig has one, too, where clang is not installed."""

@@ -98,7 +98,7 @@ def test_gcc(tmp_path: Path, core: str) -> None:
     assert all(name.startswith(("crt_", "TVM")) for name in defined), defined
 
 
-@pytest.mark.parametrize("core", [nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")])
+@pytest.mark.parametrize("core", map(nightly, ("cortex-m0plus", "cortex-m4", "cortex-m55")))
 def test_zig_without_a_c_library(tmp_path: Path, core: str) -> None:
     """Our own memory functions and headers take the place of the C library's."""
     abi = "eabi" if CORES[core].fpu == "none" else "eabihf"

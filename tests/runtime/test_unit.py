@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.build import SANITIZE, TRAPPED, compile_program, vectors_header, zig
+from tests.support import nightly
 
 pytestmark = pytest.mark.cc
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "zig"])
+@pytest.mark.parametrize("compiler", ["gcc", nightly("zig")])
 def test_units(tmp_path: Path, compiler: str) -> None:
     """The C checks: golden vectors whole, byte by byte and in random splits among them."""
     (tmp_path / "vectors.h").write_text(vectors_header())

@@ -108,6 +108,7 @@ def test_another_configuration() -> None:
         assert device.runs == 0
 
 
+@pytest.mark.nightly
 def test_a_reset_that_does_not_end() -> None:
     with _session(is_stuck=True) as (session, _, device):
         assert "failed with code -22" in _failure(session)

@@ -74,7 +74,7 @@ class _Product:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "seed"), [(60, 0), nightly(2500, 1), nightly(2500, 2), nightly(2500, 3), nightly(2500, 4)]
+    ("cuts", "seed"), [(30, 0), nightly(2500, 1), nightly(2500, 2), nightly(2500, 3), nightly(2500, 4)]
 )
 def test_a_model_runs_after_each_cut(made: _Made, cuts: int, seed: int) -> None:
     """The power goes at erasings and writes of slots and of the log, and while the next start mends it."""

@@ -99,7 +99,7 @@ def test_the_same_model_gives_the_same_elf(tmp_path: Path) -> None:
     require_tool("arm-none-eabi-gcc")
     images = []
     for name in ("one", "two"):
-        generated = crtgen.load(model_path("kws_int8")).compile("mps2_an386").generate()
+        generated = crtgen.load(model_path("kws_int8")).compile("mps2_an386").generate("standalone")
         images.append(generated.extract(tmp_path / name).build().path.read_bytes())
     assert images[0] == images[1]
 

@@ -27,7 +27,7 @@ from crtgen.cli.app import app
 from crtgen.device.run.rp2040 import start_rp2040
 from crtgen.lab.measure.cases import read_cases
 from crtgen.lab.measure.layers import verify_layers
-from tests.support import ROOT, require_rp2040js, require_tool
+from tests.support import ROOT, nightly, require_rp2040js, require_tool
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(400)]
 
@@ -110,7 +110,7 @@ def _on_a_pico(image: Path) -> Iterator[tuple[Any, Callable[[], None]]]:
         device.close()
 
 
-@pytest.mark.parametrize("board", ["mps2_an386", "rpi_pico"])
+@pytest.mark.parametrize("board", ["mps2_an386", nightly("rpi_pico")])
 def test_a_failure_in_the_field_is_found_on_the_desk(board: str, tmp_path: Path) -> None:
     if board == "rpi_pico":
         require_rp2040js()

@@ -23,6 +23,7 @@ def test_models_become_images_and_a_simulator_is_refused_by_name(tmp_path: Path)
     require_tool("qemu-system-arm")
     project = str(tmp_path / "project")
     for command in (
+        ("inspect", DIGITS),
         ("fit", DIGITS, "--board", "nucleo_l4r5zi"),
         ("generate", DIGITS, project, "--board", "mps2_an386"),
         ("build", project),

@@ -390,7 +390,7 @@ def test_what_is_in_the_slots_is_told_by_name(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [nightly(1), 2])
 def test_a_simulated_pico_is_out_of_its_flash_while_that_is_written(cores: int) -> None:
     """The simulator ends if a core fetches from the flash meanwhile; both compute afterwards."""
     require_rp2040js()

@@ -59,7 +59,7 @@ def test_models(model: str, board: str) -> None:
 
 @pytest.mark.qemu
 @pytest.mark.models
-@pytest.mark.parametrize("toolchain", ["gcc", "zig"])
+@pytest.mark.parametrize("toolchain", ["gcc", nightly("zig")])
 def test_with_cmake_alone(tmp_path: Path, toolchain: str) -> None:
     """The object links with either toolchain's code, without a warning."""
     require_tool("arm-none-eabi-gcc")
@@ -103,7 +103,7 @@ def test_layers_report_to_the_runtime() -> None:
 
 @pytest.mark.qemu
 @pytest.mark.models
-@pytest.mark.parametrize("share_arena", [True, False])
+@pytest.mark.parametrize("share_arena", [True, nightly(False)])
 def test_two_models(share_arena: bool) -> None:
     require_tool("qemu-system-arm")
     names = ("hello_world_int8", "kws_int8")

@@ -9,7 +9,7 @@ import crtgen
 from crtgen.compiler.codegen import generate_c
 from crtgen.lab.measure.cases import read_cases
 from tests.compiler.codegen.models import two_layers
-from tests.support import model_path, require_tool
+from tests.support import model_path, nightly, require_tool
 
 
 def _twins(name: str) -> list[crtgen.Model]:
@@ -36,7 +36,7 @@ def test_two_models() -> None:
 
 @pytest.mark.qemu
 @pytest.mark.models
-@pytest.mark.parametrize("target", ["c", "llvm"])
+@pytest.mark.parametrize("target", ["c", nightly("llvm")])
 def test_an_image_of_twins(target: str) -> None:
     require_tool("qemu-system-arm")
     if target == "llvm":

@@ -93,8 +93,8 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
 @pytest.mark.parametrize(
     ("machine", "name", "other", "least"),
     [
-        ("mps2-an385", "cortex-m0plus", "cortex-m3", 30),
-        ("mps2-an385", "cortex-m3", "host", 25),
+        nightly("mps2-an385", "cortex-m0plus", "cortex-m3", 30),
+        nightly("mps2-an385", "cortex-m3", "host", 25),
         ("mps2-an386", "cortex-m4", "host", 200),
         ("mps3-an547", "cortex-m55", "cortex-m4", 100),
     ],
@@ -102,7 +102,10 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
 def test_what_another_core_has_not(
     tmp_path: Path, machine: str, name: str, other: str, least: int, each: int
 ) -> None:
-    """Code of which another core, or the host, runs not the same; all that an M0+ has an M3 has, too."""
+    """Code of which another core, or the host, runs not the same; all that an M0+ has an M3 has, too.
+
+    On a push ``test_random.py`` runs layers on M0+ and M3.
+    """
     both = zip(_cases(), _planned(name), _planned(other), strict=True)
     items = [(case, planned) for case, planned, (_, plain) in both if planned[1] != plain]
     own = [

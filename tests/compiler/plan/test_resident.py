@@ -11,7 +11,7 @@ from crtgen.compiler.kernels import Target
 from crtgen.compiler.plan import FreeMemory, Plan, Resident, place_constants, plan_model
 from crtgen.network.frontends import load
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
-from tests.support import INT8_MODELS, ROOT, model_path
+from tests.support import INT8_MODELS, ROOT, model_path, nightly
 
 FLASH = FlashReads(wait_states=5, width=8, code_cache=1024, data_cache=256, ahead=True)
 ENDLESS = 1 << 30
@@ -72,7 +72,12 @@ def test_no_other_choice_saves_more() -> None:
 @pytest.mark.models
 @pytest.mark.parametrize(
     ("board", "optimize"),
-    [("nucleo_l4r5zi", "speed"), ("rpi_pico", "size"), ("nucleo_h743zi", "size"), ("ek_ra8m1", "speed")],
+    [
+        nightly("nucleo_l4r5zi", "speed"),
+        ("rpi_pico", "size"),
+        nightly("nucleo_h743zi", "size"),
+        ("ek_ra8m1", "speed"),
+    ],
 )
 @pytest.mark.parametrize("name", INT8_MODELS)
 def test_arenas_do_not_grow_and_no_run_takes_longer(name: str, board: str, optimize: str) -> None:

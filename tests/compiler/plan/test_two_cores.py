@@ -179,7 +179,7 @@ def test_threads_do_not_race(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("board", ["mps2_an521", "musca_b1"])
+@pytest.mark.parametrize("board", ["mps2_an521", nightly("musca_b1")])
 @pytest.mark.parametrize("name", ["", nightly("kws_int8"), nightly("ad01_int8"), nightly("vww_int8")])
 def test_two_cores_of_qemu(tmp_path: Path, name: str, board: str) -> None:
     """Two Cortex-M33: the second one computes its halves, or the run would end in a trap.

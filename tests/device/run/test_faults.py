@@ -155,7 +155,8 @@ def test_a_core_dump_opens_in_gdb(tmp_path: Path) -> None:
     ],
 )
 def test_a_watchdog_ends_a_run_without_end(tmp_path: Path, board: str) -> None:
-    project = toy_project(board, "server", body="for (;;) {}")
+    waits = 'for (;;) __asm volatile("wfi");'  # no instruction is simulated meanwhile
+    project = toy_project(board, "server", body=waits)
     name = "platform/platform.h"
     quick = project.sources[name].replace(b"CRT_WATCHDOG_SECONDS 60u", b"CRT_WATCHDOG_SECONDS 1u")
     assert quick != project.sources[name]

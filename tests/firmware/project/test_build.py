@@ -118,6 +118,7 @@ def test_a_host_project_builds_with_the_computers_compiler(tmp_path: Path) -> No
     assert build_toy("host", "server", tmp_path).is_file()
 
 
+@pytest.mark.nightly
 @pytest.mark.cc
 @pytest.mark.usefixtures("compiled_anew")
 def test_two_places_give_the_same_host_program(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 import crtgen
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board, find_board
-from tests.support import ROOT, model_path, require_tool, symbol_table
+from tests.support import ROOT, model_path, nightly, require_tool, symbol_table
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -140,13 +140,13 @@ def small(model: crtgen.Model, options: Mapping[str, Any], fields: Mapping[str, 
         ({}, {}),
         ({"record": 4}, {}),
         ({"rtt": True}, {}),
-        ({"profile": True}, {}),
+        nightly({"profile": True}, {}),
         ({"target": "llvm"}, {}),
         ({"share_arena": False}, {"keep_inputs": True}),
-        ({}, {"executor": "graph"}),
+        nightly({}, {"executor": "graph"}),
         ({}, {"cores": 2}),
         ({}, {"place": {"kernels": "ram"}}),
-        ({}, {"optimize": "size"}),
+        nightly({}, {"optimize": "size"}),
     ],
 )
 def test_a_small_ram_is_filled_and_never_overfilled(options: Any, fields: Any) -> None:

@@ -19,7 +19,7 @@ from crtgen.lab.measure.drift import DriftWindow
 from crtgen.lab.measure.evaluation import Classified, Evaluation, Threshold
 from crtgen.lab.measure.targets import TargetOutcome
 from tests.lab.html.browser import check_shown
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, nightly, require_tool
 
 pytest.importorskip("vl_convert")
 
@@ -140,8 +140,9 @@ def test_a_verification_that_went_wrong(planned: Study) -> None:
     assert "error: x.npz: no case" in page
 
 
-@pytest.mark.parametrize("width", [360, 1600])
-@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize(
+    ("width", "dark"), [nightly(360, True), (360, False), (1600, True), nightly(1600, False)]
+)
 def test_a_browser_shows_it(width: int, dark: bool, planned: Study, tmp_path: Path) -> None:
     check_shown(render_page(planned), tmp_path, width, dark)
 

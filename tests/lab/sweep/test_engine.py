@@ -118,6 +118,7 @@ def test_no_worker_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
         outcomes(client, tasks(3), figures)
 
 
+@pytest.mark.nightly
 def test_workers_that_are_killed_in_mid_job(tmp_path: Path) -> None:
     """Their jobs run again, alone; one that kills whoever runs it fails, and no other."""
 

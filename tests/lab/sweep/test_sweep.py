@@ -39,7 +39,7 @@ def test_from_the_file_to_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "wrong.tflite").write_bytes(b"no network")
     file, store, table = (tmp_path / name for name in ("sweep.toml", "s.db", "t.csv"))
     file.write_text('models = ["*.tflite"]\nboards = ["mps2_an386", "host"]\ncases = 1\n')
-    command = ("sweep", file, "--store", store, "--workers", 2)
+    command = ("sweep", file, "--store", store, "--workers", 1)
     found = crtgen(*command, "--export", table, code=1)
     assert (found["done"], found["failed"], found["waiting"]) == (2, 2, 0)
     jobs = {(job["model"], job["board"]): job for job in found["jobs"]}

@@ -9,6 +9,7 @@ import pytest
 from crtgen.base.errors import UsageError
 from crtgen.network.features import Features, like
 from tests.network.pipeline.files import given
+from tests.support import nightly
 
 Shorts = npt.NDArray[np.int16]
 
@@ -37,8 +38,8 @@ def test_settings_that_differ_are_named() -> None:
 @pytest.mark.parametrize(
     ("preset", "changes"),
     [
-        ("python-speech-features", {"deltas": (1, 1), "per": "window"}),
-        ("kaldi-fbank", {"deltas": (4,), "per": "window", "high": 7600.0}),
+        nightly("python-speech-features", {"deltas": (1, 1), "per": "window"}),
+        nightly("kaldi-fbank", {"deltas": (4,), "per": "window", "high": 7600.0}),
         ("librosa-mel", {"log": "pcen", "floor": 1e-6, "pcen_gain": 0.8, "pcen_power": 0.25}),
     ],
 )

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import time
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,14 @@ from crtgen.network.ops import all_cases
 from tests.network.ops import oracle
 from tests.support import model_path
 
-_CASES = (c for c in all_cases() if not c.name.endswith(("_onnx", "_larq", "_features", "_uint8")))
-_SMALL = {c.name: oracle.model(c.graph()) for c in _CASES}
+_OTHERS = ("_onnx", "_larq", "_features", "_uint8")
+_CASES = {case.name: case for case in all_cases() if not case.name.endswith(_OTHERS)}
 _MODELS = ("hello_world_int8", "kws_int8", "ic01_float32")
+
+
+@cache
+def _small(name: str) -> bytes:
+    return oracle.model(_CASES[name].graph())
 
 
 def _load(data: bytes) -> None:
@@ -29,7 +35,7 @@ def _load(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["conv2d_same_s2_relu", "strided_slice_backward", "pad_value"])
 def test_no_prefix_of_a_small_model_loads(name: str) -> None:
-    data = _SMALL[name]
+    data = _small(name)
     for end in range(len(data)):
         with pytest.raises(CorruptModelError):
             load_tflite(data[:end])
@@ -44,9 +50,9 @@ def test_prefixes_of_a_real_model(name: str) -> None:
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(sorted(_SMALL)), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1))
+@given(st.sampled_from(sorted(_CASES)), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1))
 def test_random_bytes_in_small_models(name: str, flips: list[tuple[int, int]]) -> None:
-    data = bytearray(_SMALL[name])
+    data = bytearray(_small(name))
     for position, value in flips:
         data[position % len(data)] = value
     _load(bytes(data))

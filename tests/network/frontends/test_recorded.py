@@ -12,6 +12,7 @@ from crtgen.network.passes import DEFAULT_PASSES, run_passes
 from tests.compiler.kernels.program import Run, check_outputs, run_on_host, run_on_qemu
 from tests.network.frontends.recorded import MODELS, RECORDED, drawn
 from tests.network.ops.oracle import assert_same
+from tests.support import nightly
 
 
 def expected(name: str) -> Array:
@@ -59,7 +60,7 @@ def test_the_generated_code_computes_the_same(tmp_path: Path) -> None:
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("machine", "core"),
-    [("mps2-an385", "cortex-m0plus"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
+    [nightly("mps2-an385", "cortex-m0plus"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
 )
 def test_the_generated_code_computes_the_same_on(machine: str, core: str, tmp_path: Path) -> None:
     made = runs()

@@ -159,7 +159,7 @@ def assert_equal_channels(graph: Graph, multiple: int, count: int, seed: int = 0
     return tuple(certificates.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(graphs(), st.integers(1, 4))
 def test_random_networks(graph: Graph, multiple: int) -> None:
     assert_equal_channels(graph, multiple, 8)

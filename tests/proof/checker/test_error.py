@@ -58,7 +58,7 @@ def within(name: str, board: str, reach: float, folder: Path, runs: int) -> tupl
 
 @pytest.mark.qemu
 @pytest.mark.models
-@pytest.mark.parametrize("board", [M4, M55])
+@pytest.mark.parametrize("board", [M4, nightly(M55)])
 @pytest.mark.parametrize("runs", [100, nightly(1000)])
 def test_random_inputs(board: str, runs: int, tmp_path: Path) -> None:
     worst, proof = within("hello_world_float", board, 6.3, tmp_path, runs)
@@ -270,7 +270,7 @@ def exact_outputs(network: RealNetwork, x: Any) -> Any:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("board", [M4, M55])
+@pytest.mark.parametrize("board", [nightly(M4), M55])
 def test_images(board: str, tmp_path: Path) -> None:
     """Convolutions, sums of tensors, means and what moves: boards are within the bound, which is near."""
     require_tool("arm-none-eabi-gcc")

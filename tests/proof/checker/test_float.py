@@ -93,6 +93,7 @@ def image_word(image: DecodedImage, address: int) -> int:
     return int.from_bytes(data[:4], "little")
 
 
+@pytest.mark.nightly
 def test_registers_that_are_not_kept(built: Built, tmp_path: Path) -> None:
     """VPOP becomes an addition to the stack pointer of as much."""
     image = read_image(built(M55))

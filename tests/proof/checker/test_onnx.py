@@ -115,7 +115,7 @@ def place(image: DecodedImage, function: str, name: str, which: int) -> int:
         ("mps2_an386", "dense_", "vcvtr", 0, 2, 7),  # cut towards zero
         nightly("mps2_an386", "dense_", "vcvtr", 0, 3, 4),  # nothing that an M4 knows
         nightly("mps3_an547", "quantize_", "movw", 3, 2, 0),  # the scale of the input
-        ("mps3_an547", "quantize_", "vfma", 0, 2, 0),  # another register
+        nightly("mps3_an547", "quantize_", "vfma", 0, 2, 0),  # another register
         nightly("mps3_an547", "dequantize_", "movw", 0, 2, 0),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_changed_bit_is_rejected(
 @pytest.mark.parametrize(
     ("kind", "scales", "zeros"),
     [
-        (np.int8, *SUMS[0]),
+        nightly(np.int8, *SUMS[0]),
         nightly(np.int8, *SUMS[1]),
         nightly(np.uint8, *SUMS[0]),
         (np.uint8, *SUMS[1]),

@@ -93,6 +93,7 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
     assert sum(most for _, most in functions.values()) < proof.instructions[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.qemu
 def test_an_image_by_clang_is_proven() -> None:
     """LLD calls the segment of the stack read-only: it has no bytes in the file."""
@@ -110,6 +111,7 @@ def test_a_store_beyond_the_frame_is_rejected(digits_on_m0plus: Path, tmp_path: 
     assert "outside of arena and stack" in prove(changed, DIGITS).stopped
 
 
+@pytest.mark.nightly
 def test_a_carry_of_long_products_is_compared(digits_on_m0plus: Path, tmp_path: Path) -> None:
     """What libgcc's multiplication adds for a carry between halves, which few products have."""
     image = read_image(digits_on_m0plus)
@@ -120,6 +122,7 @@ def test_a_carry_of_long_products_is_compared(digits_on_m0plus: Path, tmp_path: 
     assert all(missing == 0 for _, missing in states(proof)[:-1])
 
 
+@pytest.mark.nightly
 @pytest.mark.models
 def test_ad01_on_m55(tmp_path: Path) -> None:
     """No branch depends on an input, so that the count is exact."""
@@ -196,7 +199,6 @@ def symbol(path: Path, name: str) -> int:
 @pytest.mark.parametrize(
     ("name", "offset", "bit"),
     [
-        ("__tvm_param__digits_conv2d_weights", 5, 0),
         ("__tvm_param__digits_fully_connected_weights", 77, 3),
         ("digits_max_pool2d", 6, 1),
         ("digits_compute", 24, 2),

@@ -10,7 +10,6 @@ import pytest
 from crtgen.network.frontends import load_onnx
 from crtgen.network.ir import Array, Graph
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
-from demo.train import load
 from tests.compiler.kernels.program import Run, run_on_host
 from tests.support import ROOT
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:  # loading scikit-learn takes seconds, and workers that run ot
 
 
 def test_the_demonstration_reads_digits() -> None:
+    from demo.train import load  # it takes scikit-learn along
+
     graph, _ = run_passes(load_onnx(ROOT / "demo" / "digits.onnx"), DEFAULT_PASSES)
     _, _, images, labels = load()
     outputs = [

@@ -15,8 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from random import Random
 from shutil import copytree, ignore_patterns
 
@@ -192,6 +194,8 @@ def main() -> None:
         copytree(
             ROOT, copy, ignore=ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "node_modules")
         )
+        # By digests of sources: a file that is changed and changed back within a second is compiled anew.
+        compile_dir(copy / "crtgen", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         chosen = draw(given.count, given.seed, given.under)
         for tests in {tuple(near(mutant.file)) for mutant in chosen}:
             if not passes(copy, tests):

@@ -16,7 +16,7 @@ from crtgen.compiler.plan import lifetimes, make_plan
 from crtgen.network.ir import Graph
 from crtgen.network.ops import all_cases
 from tests.compiler.codegen.models import two_layers
-from tests.support import nightly
+from tests.support import few, nightly
 
 _TURNS = re.compile(r"for \((?:int32_t )?(\w+) = (\d+); \1 < (\d+); \1(?:\+\+| \+= (\d+))\)")
 _IDLE = re.compile(r"[+-] 0(?![\w.])|[*/] 1(?![\w.])|(?<![\w.])1 \* |(?<![\w.])0 [*/%] | % 1(?![\w.])")
@@ -57,31 +57,38 @@ def test_packed_words_are_hexadecimal_and_weights_signed() -> None:
 _ONES = ["cortex-m4", *map(nightly, ("host", "cortex-m0plus", "cortex-m55"))]
 
 
+_SOME, _ALL = 2, 10_000
+_EACH = pytest.mark.parametrize(
+    ("level", "each"), [("speed", _SOME), nightly("speed", _ALL), nightly("size", _ALL)]
+)
+"""Cases of each operator and type."""
+
+
 @cache
-def _sources(core: str, level: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The C of every case of every operator."""
+def _sources(core: str, level: str, each: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
     target = Target(HOST if core == "host" else CORES[core], level)
-    return tuple((case.name, tuple(_lines(case.graph(), target))) for case in all_cases())
+    cases = few(all_cases(), lambda case: [(type(case.op), case.sig.y.dtype)], each)
+    return tuple((case.name, tuple(_lines(case.graph(), target))) for case in cases)
 
 
-@pytest.mark.parametrize("level", ["speed", nightly("size")])
+@_EACH
 @pytest.mark.parametrize("core", _ONES)
-def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str, level: str) -> None:
+def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str, level: str, each: int) -> None:
     found = [
         (name, line.strip())
-        for name, lines in _sources(core, level)
+        for name, lines in _sources(core, level, each)
         for line in lines
         if _turns(line) < 2 or _IDLE.search(line)
     ]
     assert not found
 
 
-@pytest.mark.parametrize("level", ["speed", nightly("size")])
+@_EACH
 @pytest.mark.parametrize("core", _ONES)
-def test_blocks_end_where_their_first_lines_begin(core: str, level: str) -> None:
+def test_blocks_end_where_their_first_lines_begin(core: str, level: str, each: int) -> None:
     """What rewrites them relies on it: a brace in the first column ends a function."""
     wrong = set[str]()
-    for name, lines in _sources(core, level):
+    for name, lines in _sources(core, level, each):
         depth = 0
         for line in lines:
             depth += line.count("{") - line.count("}")

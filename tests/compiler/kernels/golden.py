@@ -47,6 +47,7 @@ class Digest:
 
     def add(self, kernel: Kernel) -> None:
         self.kernels += 1
+        assert all(const.data.nbytes == const.nbytes for const in kernel.consts), kernel.design
         for name, text in texts(kernel).items():
             self.parts[name].update(text if isinstance(text, bytes) else text.encode())
 

@@ -14,6 +14,7 @@ from crtgen.network.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Pa
 from crtgen.network.ops.attrs import Activation
 from crtgen.network.ops.case import int8s, int16s, make, weights_and_bias
 from tests.compiler.kernels.harness import MACHINES, Job, run_jobs
+from tests.support import nightly
 
 
 def _with_weights(case: Case, low: int, share: float = 0.1) -> Case:
@@ -62,7 +63,7 @@ def _cases() -> Iterator[tuple[Case, str]]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7", "cortex-m33"])
+@pytest.mark.parametrize("core", ["cortex-m4", nightly("cortex-m7"), nightly("cortex-m33")])
 @pytest.mark.parametrize("level", ["speed", "balanced"])
 def test_outputs(tmp_path: Path, core: str, level: str) -> None:
     jobs = []

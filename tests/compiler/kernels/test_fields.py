@@ -14,6 +14,7 @@ from crtgen.network.ops import Case, DepthwiseConv2d, Padding
 from crtgen.network.ops.attrs import Activation
 from crtgen.network.ops.case import in_four_bits, int8s, make, weights_and_bias
 from tests.compiler.kernels.harness import MACHINES, Job, run_jobs
+from tests.support import nightly
 
 
 def _case(
@@ -70,7 +71,7 @@ def _kernel(case: Case, core: str, level: str = "speed") -> Kernel:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33"])
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", nightly("cortex-m7"), nightly("cortex-m33")])
 def test_outputs(tmp_path: Path, core: str) -> None:
     """In place, too, and at the ends of memory, as the harness runs all."""
     kernels = ((case, _kernel(case, core, level)) for case in _cases() for level in ("speed", "size"))

@@ -45,7 +45,10 @@ def test_every_variant_is_right(tmp_path: Path, core: str, each: int) -> None:
 
 @pytest.mark.parametrize("core", ["cortex-m0plus", nightly("cortex-m55")])
 def test_each_candidate_has_a_name_of_its_own(core: str) -> None:
-    for case in all_cases():
+    cases = few(
+        all_cases(), lambda case: [(type(case.op), case.sig.y.dtype)], 10_000 if core == "cortex-m55" else 2
+    )
+    for case in cases:
         found = _of(case, core)
         assert len({candidate.key for candidate in found}) == len(found)
         assert {c.variant.split()[0] for c in found} <= set(VARIANTS)

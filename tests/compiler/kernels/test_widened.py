@@ -11,6 +11,7 @@ from crtgen.network.ir import Quant
 from crtgen.network.ops import Case, DepthwiseConv2d, Padding
 from crtgen.network.ops.case import int8s, int16s, make, weights_and_bias
 from tests.compiler.kernels.harness import MACHINES, Job, run_jobs
+from tests.support import nightly
 
 
 def _case(window: int, channels: int, stride: int = 1, wide: bool = False, multiplier: int = 1) -> Case:
@@ -39,7 +40,7 @@ def _kernel(case: Case, core: str, design: str, optimize: str = "speed") -> Kern
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("optimize", ["speed", "size"])
-@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
+@pytest.mark.parametrize("core", ["cortex-m4", nightly("cortex-m33")])
 def test_outputs(tmp_path: Path, core: str, optimize: str) -> None:
     made = [(case, _kernel(case, core, "dsp_depthwise_any, widened", optimize)) for case in _cases()]
     jobs = [Job(case, kernel) for case, kernel in made if kernel is not None]

@@ -51,10 +51,7 @@ def _node(request: pytest.FixtureRequest) -> None:
         ),
         ("digits", "stm32vldiscovery"),
         nightly("kws_int8", "lm3s6965evb"),
-        ("kws_int8", "netduinoplus2"),
-        nightly("kws_int8", "rpi_pico"),
-        nightly("ad01_int8", "netduinoplus2"),
-        ("ad01_int8", "rpi_pico"),
+        *(nightly(name, b) for name in ("kws_int8", "ad01_int8") for b in ("netduinoplus2", "rpi_pico")),
     ],
 )
 def test_networks_on_simulated_chips(model: str, board: str) -> None:

@@ -62,8 +62,8 @@ def broken_off(action: Callable[[], object], number: int, how: str) -> bool:
 @pytest.mark.parametrize(
     ("start", "step"),
     [
-        ("nothing", 29),
-        ("another type", 29),
+        ("nothing", 58),
+        ("another type", 58),
         ("an edit", 1),
         pytest.param("nothing", 1, marks=pytest.mark.nightly),
         pytest.param("another type", 1, marks=pytest.mark.nightly),

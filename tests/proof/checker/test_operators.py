@@ -80,7 +80,7 @@ if shutil.which("arm-none-eabi-gcc") and " 14." in find_toolchain("gcc").version
 
 LSTMS = {case.name for case in CASES if case.name.startswith("lstm")}
 _REPEATED = {"tanh_int16_0.00024"} | LSTMS - {"lstm_int16"}
-LONG = {"mps2_an386": _REPEATED | {"softmax_fine"}, "mps3_an547": _REPEATED}
+LONG = dict.fromkeys(("mps2_an386", "mps3_an547"), _REPEATED | {"softmax_fine"})
 """Left to the night: test_lstm.py proves lstm_int8 on both cores, and digits has a softmax."""
 
 

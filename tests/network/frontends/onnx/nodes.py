@@ -4,6 +4,8 @@
 refused; with ``--page`` it writes docs/onnx.md.
 """
 
+import os
+import pickle
 import sys
 import warnings
 from collections import Counter
@@ -163,9 +165,23 @@ class Outcome:
 @cache
 def node_tests() -> tuple[NodeTest, ...]:
     """All of them, in the order of the package."""
+    return tuple(map(_read, _collected()))
+
+
+def _collected() -> list[Any]:
+    """The package computes its tests when they are asked for, in seconds: they are kept for the next run."""
+    kept = ROOT / ".pytest_cache" / "d" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.pickle"
+    if kept.is_file():
+        found: list[Any] = pickle.loads(kept.read_bytes())
+        return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(_read(case) for case in collect_testcases(None))
+        found = collect_testcases(None)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    own = kept.with_suffix(f".{os.getpid()}")
+    own.write_bytes(pickle.dumps(found))
+    own.replace(kept)
+    return found
 
 
 def _read(case: Any) -> NodeTest:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from crtgen.base.errors import UsageError
-from crtgen.boards.board import MAILBOX_SIZE, RUNNERS, Board
+from crtgen.boards.board import MAILBOX_SIZE, NPU_WINDOW, RUNNERS, Board
 from crtgen.boards.chip import BOOTS, all_steps
 from crtgen.boards.slots import FLASH_DRIVERS
 
@@ -162,9 +162,10 @@ def _mailbox_has_room(board: Board) -> Iterator[Finding]:
     shared = board.qemu.memory
     if shared.size < MAILBOX_SIZE or shared.origin % MAILBOX_SIZE:
         yield "qemu.memory", f"it has to start at a multiple of {MAILBOX_SIZE} and have as many bytes"
+    end = shared.origin + MAILBOX_SIZE + (NPU_WINDOW if board.npu else 0)
     for memory in board.memories:
-        if memory.origin < shared.end and shared.origin < memory.end:
-            yield "qemu.memory", f"it overlaps memory.{memory.name}"
+        if memory.origin < end and shared.origin < memory.end:
+            yield "qemu.memory", f"the mailbox at its start overlaps memory.{memory.name}"
 
 
 def _real_board_can_be_reached(board: Board) -> Iterator[Finding]:
@@ -268,7 +269,7 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "Zephyr runs on boards, not on the host": _zephyr_is_for_boards,
     "a board has one simulator": _one_simulator,
     "the NPU reaches memories of the board": _npu_reaches_memories,
-    "what QEMU shares is apart from the memories": _mailbox_has_room,
+    "the mailbox in the memory that QEMU shares is apart from the memories": _mailbox_has_room,
     "a board that nothing simulates can be flashed and talked to": _real_board_can_be_reached,
     "each runner knows what it calls the board": _runners_have_targets,
     "slots lie in memories, behind the firmware": _slots_have_room,

@@ -214,8 +214,8 @@ Place = Annotated[
     list[str] | None,
     _project(
         metavar="PART=MEMORY",
-        help="Put arena, weights or kernels into this memory of the board. Without weights, those that "
-        "the core waits for are copied to free RAM.",
+        help="Put arena, weights, kernels or npu (an NPU's scratch memory) into this memory of the board. "
+        "Without weights, those that the core waits for are copied to free RAM.",
     ),
 ]
 Stack = Annotated[

@@ -7,7 +7,7 @@ from typing import TypedDict
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board
 from crtgen.boards.board import FlashReads
-from crtgen.compiler.byoc import Generator
+from crtgen.compiler.byoc import EthosU, Generator
 from crtgen.compiler.kernels import Target
 from crtgen.compiler.level import Level, find_level
 from crtgen.compiler.tuned import Tuned
@@ -21,8 +21,8 @@ EXECUTORS = ("aot", "graph")
 FEEDS = ("rows",)
 """Ways in which an image may arrive instead of being in memory."""
 
-PARTS = ("arena", "kernels", "weights")
-"""Parts of a model that can be placed in a memory of the board."""
+PARTS = ("arena", "kernels", "npu", "weights")
+"""Parts of a model that can be placed in a memory of the board; ``npu`` is the scratch memory of an NPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Request:
     ``sliding``: the networks run on overlapping windows, and a run gets only the new part of the window. At
     the level ``size``, less is kept from run to run and more is computed.
 
-    ``place`` maps ``arena``, ``weights`` or ``kernels`` to a memory of the board; parts without an entry are
-    with the other data or code.
+    ``place`` maps ``arena``, ``weights``, ``kernels`` or ``npu`` to a memory of the board; parts without an
+    entry are with the other data or code, and the scratch memory of an NPU is in the arena.
 
     ``tuned`` are entries of tune files: if one matches the model, board and level, layers get the kernels
     that it names.
@@ -96,11 +96,17 @@ class Request:
         if name not in memories:
             has = f"it has {', '.join(memories)}" if memories else "leave --place out: it is for bare metal"
             raise UsageError(f"the board has no memory {name}", where=self.board.name, hint=has)
-        if part == "arena" and memories[name].kind != "ram":
+        if part in ("arena", "npu") and memories[name].kind != "ram":
+            what = "the arena" if part == "arena" else "the NPU's scratch memory"
             raise UsageError(
-                f"the arena is written, but {name} is flash",
+                f"{what} is written, but {name} is flash",
                 where=self.board.name,
                 hint="name a memory of the kind ram",
+            )
+        if part == "npu" and not any(isinstance(generator, EthosU) for generator in self.generators):
+            raise UsageError(
+                f"--place npu={name} is for the scratch memory of an NPU, and no layer goes to one",
+                hint="add --npu, for example --npu ethos-u55-128, or remove it",
             )
 
     @property

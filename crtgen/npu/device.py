@@ -20,7 +20,7 @@ from crtgen.npu.model import Npu
 __all__ = ["Bus", "NpuDevice"]
 
 _ID, _STATUS, _CMD, _RESET, _QREAD, _PROT, _CONFIG = 0x0, 0x4, 0x8, 0xC, 0x18, 0x24, 0x28
-_QBASE, _QSIZE, _BASEP = 0x10, 0x20, 0x80
+_QBASE, _QSIZE, _REGIONCFG, _BASEP = 0x10, 0x20, 0x3C, 0x80
 _RUN, _CLEAR = 1 << 0, 1 << 1
 _IRQ, _BUS_ERROR, _RESETTING, _PARSE_ERROR, _END = 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5
 _REGIONS = 8
@@ -74,6 +74,11 @@ class NpuDevice:
     def _address(self, offset: int) -> int:
         return self._registers.get(offset, 0) | self._registers.get(offset + 4, 0) << 32
 
+    def _is_read_only(self, region: int) -> bool:
+        # The second port of a U55 cannot write.
+        port = self._registers.get(_REGIONCFG, 0) >> 2 * region & 3
+        return not self.config.product and port >= 2
+
     def _run(self) -> None:
         self.runs += 1
         self.failure = None
@@ -83,7 +88,8 @@ class NpuDevice:
         if stream is None or size > stream.size:
             self._status = _IRQ | _BUS_ERROR
             return
-        npu = Npu(self.config, {n: memory for n, memory in regions.items() if memory is not None})
+        there = {n: memory for n, memory in regions.items() if memory is not None}
+        npu = Npu(self.config, there, frozenset(filter(self._is_read_only, there)))
         status, read = _END, size
         try:
             npu.run(stream[:size].tobytes())

@@ -164,11 +164,11 @@ def test_inspect_shows_all_that_is_asked_for() -> None:
 def test_inspect_tells_programs_the_graph_and_where_values_lie() -> None:
     data = as_json("inspect", DIGITS)
     assert data["graph"].startswith("graph digits")
-    place = {"shape": [1, 8, 8, 1], "dtype": "int8", "offset": 288, "bytes": 64}
+    place = {"shape": [1, 8, 8, 1], "dtype": "int8", "offset": 288, "bytes": 64, "part": ""}
     assert data["arena"]["image"] == {**place, "first": 0, "last": 1}
     layer = next(layer for layer in data["layers"] if layer["name"] == "conv2d_1")
     assert (layer["macs"], layer["weights_bytes"]) == (18432, 1216)
-    assert layer["scratch"] == {"offset": 0, "bytes": 624}
+    assert layer["scratch"] == {"offset": 0, "bytes": 624, "part": ""}
 
 
 def test_the_command_after_compile_names_a_model_of_several(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def crtgen(*args: str | Path) -> Result:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--executor", "graph"],
+        ["--executor", "graph", "--place", "npu=ddr"],
         nightly(["--keep-inputs"]),
         nightly(["--place", "arena=ram"]),
         nightly(["--target", "llvm"]),
@@ -50,6 +50,18 @@ def test_every_output_is_as_recorded(options: list[str]) -> None:
     result = crtgen("verify", _DIGITS, *_NPU, *options, "--expect", _CASES, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["failed"] == 0
+
+
+@pytest.mark.qemu
+def test_a_u65_works_in_a_second_memory() -> None:
+    """Feature maps are in the arena, in the slower memory; what it works on is in the faster one."""
+    place = ("--place", "arena=ddr", "--place", "npu=ram")
+    npu = ("--board", "mps3_an547", "--npu", "ethos-u65-256")
+    result = crtgen("verify", _DIGITS, *npu, *place, "--expect", _CASES, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["failed"] == 0
+    drawn = crtgen("inspect", _DIGITS, *npu, *place, "--arena").stdout
+    assert re.search(r"^part of the arena in npu [\d,]+ bytes, the least possible$", drawn, re.MULTILINE)
 
 
 @pytest.mark.qemu
@@ -72,6 +84,23 @@ def test_an_archive_takes_the_driver_along(tmp_path: Path) -> None:
         (["verify", _DIGITS, "--npu-driver", "arm"], "--npu-driver is for --npu"),
         (["verify", _DIGITS, "--board", "host", "--npu", "ethos-u55-128"], "the board has no NPU"),
         (["verify", _DIGITS, *_NPU, "--place", "arena=dtcm"], "the NPU does not reach the memory dtcm"),
+        (["verify", _DIGITS, *_NPU, "--place", "npu=dtcm"], "it reaches code, ram, ddr: --place npu=ddr"),
+        (["verify", _DIGITS, *_NPU, "--place", "npu=code"], "scratch memory is written, but code is flash"),
+        (["verify", _DIGITS, *_NPU[:2], "--place", "npu=ddr"], "no layer goes to one"),
+        (
+            [
+                "inspect",
+                _DIGITS,
+                *_NPU[:2],
+                "--codegen",
+                "ethos-u:config=ethos-u55-128,memory=Dedicated_Sram",
+            ],
+            "the second bus port of a U55 cannot write",
+        ),
+        (
+            ["inspect", _DIGITS, *_NPU[:2], "--codegen", "ethos-u:config=ethos-u65-256,memory=Sram"],
+            "known: Shared_Sram, Sram_Only, Dedicated_Sram",
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -283,3 +312,20 @@ def test_another_configuration_than_the_boards_is_noted(tmp_path: Path) -> None:
     assert "is an ethos-u55-128: only simulators run what is for ethos-u65-256" in " ".join(
         result.output.split()
     )
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("kind", ["server", "standalone"])
+def test_the_estimated_ram_is_exact(kind: str) -> None:
+    """The arena's size is no multiple of 8, as the alignment of the driver's variables behind it."""
+    compiled = api.load(_DIGITS).compile(
+        "mps3_an547",
+        generators=[read_generator("ethos-u:config=ethos-u55-128")],
+        fallback=True,
+        place={"npu": "ddr"},
+    )
+    arena = compiled.plans[0].arena
+    assert -(-arena // 4) % 2 == 1
+    expected = compiled.footprint(kind)
+    assert compiled.generate(kind).build().size.sizes.ram == expected.ram
+    assert expected.memories["ddr"] == compiled.plans[0].parts["npu"].size

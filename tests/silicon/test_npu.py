@@ -60,23 +60,24 @@ class _MachineBus:
 
 def _board() -> Board:
     """MPS3 with a core that Unicorn has, and without the mailbox of QEMU."""
-    small = {"ram": 1 << 19, "code": 1 << 19}
+    small = {"ram": 1 << 19, "code": 1 << 19, "ddr": 1 << 19}
     board = find_board("mps3_an547")
     memories = tuple(replace(m, size=small.get(m.name, m.size)) for m in board.memories)
     return replace(board, core=find_core("cortex-m33"), qemu=None, memories=memories, slots=None)
 
 
 @cache
-def _image() -> Image:
-    npu = read_generator("ethos-u:config=ethos-u55-128")
-    compiled = api.load(_DIGITS).compile(_board(), generators=[npu], fallback=True)
+def _image(config: str = "ethos-u55-128", scratch: str = "") -> Image:
+    npu = read_generator(f"ethos-u:config={config}")
+    place = {"npu": scratch} if scratch else {}
+    compiled = api.load(_DIGITS).compile(_board(), generators=[npu], fallback=True, place=place)
     return compiled.generate("server").build()
 
 
 @contextmanager
-def _session(**flaws: Any) -> Iterator[tuple[Session, Machine, NpuDevice]]:
+def _session(image: Image | None = None, **flaws: Any) -> Iterator[tuple[Session, Machine, NpuDevice]]:
     """The image behind its start, with an NPU; ``config`` is another one than the image is for."""
-    image = _image()
+    image = image or _image()
     machine = Machine(_board(), image.path, None)
     config = CONFIGS[flaws.pop("config", "ethos-u55-128")]
     device = machine.npu = NpuDevice(config, _MachineBus(machine), **flaws)
@@ -100,6 +101,29 @@ def test_every_output_is_as_recorded() -> None:
         assert device.runs >= 3
         assert not device.interrupts  # the driver cleared it
     assert len(_symbols("crt_npu_for_ethos_u55_128")) == 1, "which tells an FVP its NPU"
+
+
+@pytest.mark.parametrize("config", ["ethos-u55-128", "ethos-u65-256"])
+def test_scratch_in_another_memory(config: str) -> None:
+    """A U55 has all of it there, a U65 a part; the arena's bytes behind the model's values are left alone."""
+    image = _image(config, "ddr")
+    with _session(image, config=config) as (session, machine, device):
+        assert all(v.difference is None for v in verify(session, _DIGITS, _CASES, 2))
+        assert device.failure is None
+        (ddr,) = (m for m in machine.board.memories if m.name == "ddr")
+        with image.path.open("rb") as file:
+            symbols = {s.name: s for s in symbol_table(ELFFile(file)).iter_symbols()}
+        place, size = (symbols["digits_arena_npu"][key] for key in ("st_value", "st_size"))
+        assert ddr.origin <= place < place + size <= ddr.end
+        assert any(machine.uc.mem_read(place, size)), "the NPU worked there"
+
+
+def test_a_u55_cannot_write_through_its_second_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _session() as (session, _, device):
+        write = device.write
+        monkeypatch.setattr(device, "write", lambda at, value: write(at, 0xAAAA if at == 0x3C else value))
+        assert "failed with code -2" in _failure(session)
+        assert device.failure is not None
 
 
 def test_another_configuration() -> None:

@@ -53,6 +53,7 @@ def _report(
         pj_per_cycle=board.energy.pj_per_cycle if board.energy else None,
         silicon=sum(silicon_range(board.core)) / 2,
         flash_bytes=image.sizes.library_flash if image else None,
+        parts=dict(plan.parts) if plan else {},
     )
 
 
@@ -98,17 +99,19 @@ def _states(plan: Plan) -> Iterator[ArenaPlace]:
 
 
 def _place(graph: Graph, life: Lifetime) -> ArenaPlace:
-    place = ArenaPlace(life.name, life.slot.offset, life.slot.size, life.first, life.last)
+    slot = life.slot
+    place = ArenaPlace(life.name, slot.offset, slot.size, life.first, life.last, part=slot.part)
     if life.is_scratch:
         return place
     value = graph.values[life.name]
     return ArenaPlace(
         name=life.name,
-        offset=life.slot.offset,
-        nbytes=life.slot.size,
+        offset=slot.offset,
+        nbytes=slot.size,
         first=life.first,
         last=life.last,
         shape=value.shape,
         dtype=value.dtype,
         alias_of=life.alias_of,
+        part=slot.part,
     )

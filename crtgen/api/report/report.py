@@ -1,12 +1,12 @@
 """The structure of a report, and its form in JSON."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
 
 from crtgen.compiler.codegen.module import Interface, OperatorInfo
-from crtgen.compiler.plan import ArenaSlot
+from crtgen.compiler.plan import ArenaPart, ArenaSlot
 from crtgen.firmware.builder import SizeReport
 from crtgen.network.ir import DType
 
@@ -19,7 +19,8 @@ class ArenaPlace:
 
     ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and the number of steps plus
     one is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has none, and has the name
-    of its layer. ``alias_of`` is the value that this one shows in another shape.
+    of its layer. ``alias_of`` is the value that this one shows in another shape. ``part`` is the part of the
+    arena in which it is, if it is not in the arena itself.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ArenaPlace:
     shape: tuple[int, ...] = ()
     dtype: DType | None = None
     alias_of: str = ""
+    part: str = ""
 
     @property
     def is_scratch(self) -> bool:
@@ -44,6 +46,7 @@ class ArenaPlace:
             "bytes": self.nbytes,
             "first": self.first,
             "last": self.last,
+            "part": self.part,
         }
 
 
@@ -122,7 +125,9 @@ class ReportedLayer:
             "inputs": None if self.inputs is None else list(self.inputs),
             "outputs": None if self.outputs is None else list(self.outputs),
             "shape": None if self.shape is None else list(self.shape),
-            "scratch": None if scratch is None else {"offset": scratch.offset, "bytes": scratch.size},
+            "scratch": None
+            if scratch is None
+            else {"offset": scratch.offset, "bytes": scratch.size, "part": scratch.part},
             "operators": [asdict(operator) for operator in self.operators],
         }
 
@@ -136,11 +141,12 @@ class Report:
     """Everything known about a model on a board; sizes in bytes, None where unknown.
 
     ``state_bytes`` are kept from run to run, beside the arena. From the plan: the ``graph`` as text, and the
-    places in the ``arena`` and of the ``states``. From a built image: the sizes of its parts. From a run:
-    ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
-    ``cycles_estimated`` is the sum over the layers; chips with such a core took ``silicon`` times as many.
-    ``pj_per_cycle`` is the energy of a cycle, in picojoules. ``flash_bytes`` are the models' code and
-    constants, in any firmware; ``image_flash_bytes`` is the whole image.
+    places in the ``arena`` and of the ``states``; ``parts`` are the pieces of the arena in other memories.
+    From a built image: the sizes of its parts. From a run: ``instructions`` and ``cycles`` (where the device
+    counts them) and ``seconds`` of an inference. ``cycles_estimated`` is the sum over the layers; chips with
+    such a core took ``silicon`` times as many. ``pj_per_cycle`` is the energy of a cycle, in picojoules.
+    ``flash_bytes`` are the models' code and constants, in any firmware; ``image_flash_bytes`` is the whole
+    image.
     """
 
     model: str
@@ -166,11 +172,14 @@ class Report:
     pj_per_cycle: float | None = None
     silicon: float = 1.0
     flash_bytes: int | None = None
+    parts: Mapping[str, ArenaPart] = field(default_factory=dict)
 
     @property
     def ram_bytes(self) -> int:
-        """Bytes of RAM that the model needs in any firmware: arena and states, without the stack."""
-        return self.arena_bytes + self.state_bytes
+        """Bytes of RAM that the model needs in any firmware: arena with its parts, and states, without the
+        stack.
+        """
+        return self.arena_bytes + sum(part.size for part in self.parts.values()) + self.state_bytes
 
     @property
     def image_flash_bytes(self) -> int | None:
@@ -257,6 +266,10 @@ class Report:
             "layers": [layer.to_dict() for layer in self.layers],
             "graph": self.graph,
             "arena": arena,
+            "arena_parts": {
+                name: {"bytes": part.size, "lower_bound": part.lower_bound, "optimal": part.optimal}
+                for name, part in self.parts.items()
+            },
             "states": states,
             "image": _image(self.image) if self.image else None,
         }

@@ -77,6 +77,7 @@ def external(op: External, sig: Signature, target: Target) -> Kernel:
         view=_View(made.body.rstrip("\n")),
         consts=made.consts,
         scratch=made.scratch,
+        apart=made.apart,
         inplace=made.inplace,
         includes=made.includes,
         support=made.support.strip("\n") + "\n" if made.support else "",

@@ -29,8 +29,9 @@ class Generated:
     """The code of a subgraph.
 
     ``body`` are the statements of its function. They find the subgraph's inputs as ``x0``, ``x1`` ..., its
-    outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch``, if there are bytes of it, and
-    ``device``, if the generator has a handle of one.
+    outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch``, if there are bytes of it,
+    ``apart``, if there are bytes of scratch in a memory of their own, and ``device``, if the generator has a
+    handle of one.
     ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
     ``libraries`` among others. ``inplace`` says which inputs an output may overwrite: see ``InPlace``,
     which counts the subgraph's inputs here. With ``fails`` the body returns an ``int32_t``: 0, or the error
@@ -41,6 +42,7 @@ class Generated:
     body: str
     consts: tuple[Const, ...] = ()
     scratch: int = 0
+    apart: int = 0
     support: str = ""
     includes: tuple[str, ...] = ()
     libraries: tuple[SourceLibrary, ...] = ()

@@ -1,13 +1,16 @@
-"""The arena of a model in C: its symbol, the constants for its offsets, and its map."""
+"""The arena of a model in C: its symbol, the constants for its offsets, and its map.
+
+A part of the arena in another memory is an array of its own, whose name ends with that of the part.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from crtgen.compiler.codegen.names import arena_macro, arena_symbol, c_identifier, comment, unique_identifiers
-from crtgen.compiler.plan import Bar, Lifetime, Plan, Step, chart, lifetimes
+from crtgen.compiler.plan import ArenaSlot, Bar, Lifetime, Plan, Step, chart, lifetimes
 from crtgen.network.ir import shape_text
 
-__all__ = ["Arena", "ArenaView", "PlaceView"]
+__all__ = ["Arena", "ArenaPartView", "ArenaView", "PlaceView"]
 
 # Columns of the map: its lines stand in a comment.
 _CHART = 40
@@ -23,10 +26,24 @@ class PlaceView:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaPartView:
+    """A part of the arena in another memory, of ``size`` bytes: the array ``symbol``, the ``macro`` for its
+    start, and the lines of its map.
+    """
+
+    name: str
+    symbol: str
+    macro: str
+    size: int
+    chart: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ArenaView:
     """An arena of ``size`` bytes: the array ``symbol``, and the ``macro`` for its start.
 
-    ``places`` are the constants for its offsets, ``chart`` the lines of its map.
+    ``places`` are the constants for its offsets, ``chart`` the lines of its map; ``parts`` are in other
+    memories.
     """
 
     symbol: str
@@ -34,27 +51,38 @@ class ArenaView:
     size: int
     places: tuple[PlaceView, ...] = ()
     chart: tuple[str, ...] = ()
+    parts: tuple[ArenaPartView, ...] = ()
 
 
 class Arena:
     """Names of the places in a model's arena.
 
     ``outside`` has the C addresses of values elsewhere. The arena of a subgraph begins at ``base`` in the
-    model's, and its names begin with ``prefix``.
+    model's, or in the part ``part`` of it, and its names begin with ``prefix``.
     """
 
     def __init__(
-        self, model: str, plan: Plan, outside: Mapping[str, str], base: int = 0, prefix: str = ""
+        self,
+        model: str,
+        plan: Plan,
+        outside: Mapping[str, str],
+        base: int = 0,
+        prefix: str = "",
+        part: str = "",
     ) -> None:
         self.model = model
         self.inner: list[Arena] = []
         self.states: list[PlaceView] = []
         self._plan, self._outside, self._base = plan, outside, base
-        self._macro = arena_macro(model)
-        steps = (step.name for step in plan.steps if step.scratch is not None)
+        self._part = part
         self._prefix = prefix or model
         self._values = _constants(f"{self._prefix}_AT", plan.slots)
-        self._scratch = _constants(f"{self._prefix}_SCRATCH", steps)
+        self._scratch = _constants(
+            f"{self._prefix}_SCRATCH", (step.name for step in plan.steps if step.scratch is not None)
+        )
+        self._apart = _constants(
+            f"{self._prefix}_APART", (step.name for step in plan.steps if step.apart is not None)
+        )
 
     @classmethod
     def of(cls, model: str, plan: Plan) -> "Arena":
@@ -70,43 +98,67 @@ class Arena:
 
     def within(self, step: Step, plan: Plan, outside: Mapping[str, str]) -> "Arena":
         """Make the arena of a subgraph that a step runs: the step's scratch memory."""
-        base = self._base + (step.scratch.offset if step.scratch is not None else 0)
+        slot = step.scratch or ArenaSlot(0, 0)
+        base, part = self._base + slot.offset, slot.part or self._part
         prefix = f"{self._prefix}_{c_identifier(plan.graph.name)}{len(self.inner)}"
-        self.inner.append(Arena(self.model, plan, outside, base, prefix))
+        self.inner.append(Arena(self.model, plan, outside, base, prefix, part))
         return self.inner[-1]
 
     def value(self, name: str) -> str:
         if name in self._plan.homes:
             return self._outside[self._plan.homes[name]]
-        return f"{self._macro} + {self._values[name]}"
+        return self._address(self._plan.slots[name], self._values[name])
 
     def home(self, name: str) -> str:
         return self._outside[name]
 
     def scratch(self, step: Step) -> str:
         """Return the address of a step's scratch memory, in C; empty if it has none."""
-        return f"{self._macro} + {self._scratch[step.name]}" if step.scratch is not None else ""
+        return self._address(step.scratch, self._scratch[step.name]) if step.scratch is not None else ""
+
+    def apart(self, step: Step) -> str:
+        """Return the address of a step's memory in the part of the NPU, in C; empty if it has none."""
+        return self._address(step.apart, self._apart[step.name]) if step.apart is not None else ""
 
     def view(self) -> ArenaView:
         """Return the arena with all its places; those of subgraphs come last."""
+        return ArenaView(
+            symbol=arena_symbol(self.model),
+            macro=arena_macro(self.model),
+            size=self._plan.arena,
+            places=tuple(self._places()),
+            chart=self._chart(""),
+            parts=tuple(
+                ArenaPartView(
+                    name,
+                    arena_symbol(self.model, name),
+                    arena_macro(self.model, name),
+                    part.size,
+                    self._chart(name),
+                )
+                for name, part in self._plan.parts.items()
+            ),
+        )
+
+    def _chart(self, part: str) -> tuple[str, ...]:
         bars = (
             Bar(life.slot.offset, life.first, life.last, self._constant(life), life.slot.size)
             for life in self._lives()
-            if not life.alias_of
+            if not life.alias_of and life.slot.part == part
         )
-        return ArenaView(
-            symbol=arena_symbol(self.model),
-            macro=self._macro,
-            size=self._plan.arena,
-            places=tuple(self._places()),
-            chart=tuple(line.rstrip() for line in chart(bars, _CHART)),
-        )
+        return tuple(line.rstrip() for line in chart(bars, _CHART, len(self._plan.steps)))
+
+    def _address(self, slot: ArenaSlot, constant: str) -> str:
+        return f"{arena_macro(self.model, slot.part or self._part)} + {constant}"
 
     def _lives(self) -> list[Lifetime]:
-        return sorted(lifetimes(self._plan), key=lambda life: (life.slot.offset, life.first))
+        lives = lifetimes(self._plan)
+        return sorted(lives, key=lambda life: (life.slot.part, life.slot.offset, life.first))
 
     def _constant(self, life: Lifetime) -> str:
-        return (self._scratch if life.is_scratch else self._values)[life.name]
+        if not life.is_scratch:
+            return self._values[life.name]
+        return (self._apart if life.is_apart else self._scratch)[life.name]
 
     def _places(self) -> Iterator[PlaceView]:
         for life in self._lives():
@@ -120,6 +172,7 @@ class Arena:
         what = f"{life.slot.size} bytes of scratch of {life.name}"
         if value is not None and not life.is_scratch:
             what = f"{life.name}, {shape_text(value.shape)} {value.dtype.value}"
+        what += f", in the part {life.slot.part}" if life.slot.part else ""
         return PlaceView(self._constant(life), self._base + life.slot.offset, comment(what))
 
 

@@ -227,7 +227,7 @@ class _Generator:
         about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
         places = [f"(void *)({arena.value(v.name)})" for v in values]
-        scratch = [arena.scratch(step)] if step.scratch is not None else []
+        scratch = list(filter(None, (arena.scratch(step), arena.apart(step))))
         rows = []
         if step.kernel.fed:
             places[0], rows = "rows", [f"{self.name}_taken", "count"]
@@ -318,6 +318,7 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
     parts += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
     parts += [f"const {c.c_type} *{c.name}" for c in kernel.consts]
     parts += ["uint8_t *scratch"] if kernel.scratch else []
+    parts += ["uint8_t *apart"] if kernel.apart else []
     parts += ["int32_t first", "int32_t count"] if kernel.fed else []
     parts += ["void *device"] if kernel.module is not None and kernel.module.handle else []
     return ", ".join(parts)

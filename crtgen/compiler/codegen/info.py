@@ -28,6 +28,7 @@ def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> Model
         macs=sum(map(plan.macs, plan.steps)),
         layers=tuple(layers),
         state=plan.state_bytes,
+        parts={name: part.size for name, part in plan.parts.items()},
     )
 
 

@@ -216,7 +216,8 @@ class SharedFunction:
 class ModelInfo:
     """Facts about a compiled model for sessions, reports and metadata files.
 
-    ``arena``, ``lower_bound``, ``weights`` and ``state`` (kept from run to run) are bytes.
+    ``arena``, ``lower_bound``, ``weights`` and ``state`` (kept from run to run) are bytes, and so are the
+    ``parts`` of the arena in other memories: see ``Plan.parts``.
     """
 
     name: str
@@ -230,6 +231,7 @@ class ModelInfo:
     macs: int
     layers: tuple[LayerInfo, ...]
     state: int = 0
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_c_names("a model", (self.name,))

@@ -87,13 +87,16 @@ def param_symbol(*words: str) -> str:
     return PARAM + "_".join(words)
 
 
-def arena_symbol(model: str) -> str:
-    return model + ARENA
+def arena_symbol(model: str, part: str = "") -> str:
+    """Return the C name of a model's arena, or of a part of it in another memory."""
+    return model + ARENA + (f"_{c_identifier(part)}" if part else "")
 
 
-def arena_macro(model: str) -> str:
-    """Return the macro for the address of the first byte of a model's arena, behind its guard."""
-    return arena_symbol(model).upper()
+def arena_macro(model: str, part: str = "") -> str:
+    """Return the macro for the address of the first byte of a model's arena, behind its guard, or of a part
+    of it.
+    """
+    return arena_symbol(model, part).upper()
 
 
 def symbol_stem(name: str) -> str:

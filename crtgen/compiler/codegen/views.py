@@ -116,11 +116,12 @@ class PackedView:
         """
         scratch = arena.scratch(step)
         tensors = (f"data[{i}]" for i in range(len(values)))
+        arguments = (*tensors, *layer.consts, scratch, arena.apart(step), layer.device)
         return cls(
             symbol=symbol,
             text=comment(f"{step.item.operator} {step.name}"),
             kernel=layer.function,
-            arguments=", ".join(filter(None, (*tensors, *layer.consts, scratch, layer.device))),
+            arguments=", ".join(filter(None, arguments)),
             nbytes=tuple(value.nbytes for value in values),
             scratch=scratch,
             scratch_size=step.scratch.size if step.scratch is not None else 0,

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from crtgen.compiler.plan.fit import check_fit
     from crtgen.compiler.plan.lifetime import Lifetime, lifetimes
     from crtgen.compiler.plan.plan import Branch, Call, Plan, RowLoop, Step, WhileLoop
-    from crtgen.compiler.plan.planner import make_plan
+    from crtgen.compiler.plan.planner import Spread, make_plan
     from crtgen.compiler.plan.resident import FreeMemory, Resident, place_constants
     from crtgen.compiler.plan.row_loops import loop_over_rows
-    from crtgen.compiler.plan.slot import ArenaSlot
+    from crtgen.compiler.plan.slot import NPU_PART, ArenaPart, ArenaSlot
 
 __all__ = [
+    "NPU_PART",
+    "ArenaPart",
     "ArenaSlot",
     "Bar",
     "Branch",
@@ -26,6 +28,7 @@ __all__ = [
     "Plan",
     "Resident",
     "RowLoop",
+    "Spread",
     "Step",
     "WhileLoop",
     "chart",

@@ -19,20 +19,26 @@ __all__ = ["check_plan"]
 _NOBODY = -1
 
 
-_ARENA = ""
+# A memory: ``arena`` with the name of a part (none for the arena itself), or ``home`` with a name.
+_Memory = tuple[str, str]
 
 
 class _Paper:
-    """Memory on paper: an owner's number for each byte of the arena and of each home; each value's number."""
+    """Memory on paper: an owner's number for each byte of the arena, of its parts and of each home; each
+    value's number.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.owner: dict[str, npt.NDArray[np.int32]] = {_ARENA: np.full(plan.arena, _NOBODY, np.int32)}
+        self.owner: dict[_Memory, npt.NDArray[np.int32]] = {}
+        for part, size in (("", plan.arena), *((name, part.size) for name, part in plan.parts.items())):
+            self.owner["arena", part] = np.full(size, _NOBODY, np.int32)
         for name, home in plan.homes.items():
             nbytes = plan.graph.values[name].nbytes
-            if home in self.owner and len(self.owner[home]) != nbytes:
-                raise self.fail(f"{name} has {nbytes} bytes, its home {len(self.owner[home])}")
-            self.owner[home] = np.full(nbytes, _NOBODY, np.int32)
+            memory = "home", home
+            if memory in self.owner and len(self.owner[memory]) != nbytes:
+                raise self.fail(f"{name} has {nbytes} bytes, its home {len(self.owner[memory])}")
+            self.owner[memory] = np.full(nbytes, _NOBODY, np.int32)
         self.number: dict[str, int] = {}
 
     def fail(self, what: str) -> CrtgenError:
@@ -42,24 +48,30 @@ class _Paper:
             hint="this is a defect of crtgen: please report it with the model",
         )
 
-    def slot(self, value: str) -> tuple[str, ArenaSlot]:
+    def slot(self, value: str) -> tuple[_Memory, ArenaSlot]:
         # In which memory a value is, and where.
         nbytes = self.plan.graph.values[value].nbytes
         if value in self.plan.homes:
-            return self.plan.homes[value], ArenaSlot(0, nbytes)
+            return ("home", self.plan.homes[value]), ArenaSlot(0, nbytes)
         if value not in self.plan.slots:
             raise self.fail(f"{value} has no place")
         slot = self.plan.slots[value]
         if slot.size != nbytes:
             raise self.fail(f"{value} has {slot.size} bytes")
-        self.inside(value, slot)
-        return _ARENA, slot
+        return self.inside(value, slot), slot
 
-    def inside(self, what: str, slot: ArenaSlot) -> None:
+    def inside(self, what: str, slot: ArenaSlot) -> _Memory:
+        # The memory of a slot, which is aligned and inside of it.
+        memory = "arena", slot.part
+        if memory not in self.owner:
+            raise self.fail(f"{what} is in {slot.part}, of which the plan has no part")
+        size = len(self.owner[memory])
         if slot.offset % self.plan.align:
             raise self.fail(f"{what} at {slot.offset} is not aligned to {self.plan.align}")
-        if slot.offset < 0 or slot.offset + slot.size > self.plan.arena:
-            raise self.fail(f"{what} leaves the arena of {self.plan.arena} bytes")
+        if slot.offset < 0 or slot.offset + slot.size > size:
+            place = f"the part {slot.part}" if slot.part else "the arena"
+            raise self.fail(f"{what} leaves {place} of {size} bytes")
+        return memory
 
     def owners(self, value: str) -> npt.NDArray[np.int32]:
         # The owners of the bytes where a value is.
@@ -83,8 +95,7 @@ class _Paper:
 def check_plan(plan: Plan) -> None:
     """Raise ``CrtgenError`` unless every read finds what was written, aligned and inside the arena."""
     paper = _Paper(plan)
-    if not plan.lower_bound <= plan.arena:
-        raise paper.fail(f"the arena of {plan.arena} is below the bound of {plan.lower_bound}")
+    _bounds(paper)
     computed = [node.name for step in plan.steps for node in step.item.nodes]
     if sorted(computed) != sorted(node.name for node in plan.graph.nodes):
         raise paper.fail("the steps of the plan are not the nodes of the graph")
@@ -104,7 +115,16 @@ def check_plan(plan: Plan) -> None:
         paper.read(name, "the end of the run")
     for home, name in plan.copied:
         paper.read(name, f"the copy to {home}")
-        paper.owner.get(home, paper.owner[_ARENA][:0])[:] = _NOBODY
+        paper.owner.get(("home", home), np.empty(0, np.int32))[:] = _NOBODY
+
+
+def _bounds(paper: _Paper) -> None:
+    plan = paper.plan
+    if not plan.lower_bound <= plan.arena:
+        raise paper.fail(f"the arena of {plan.arena} is below the bound of {plan.lower_bound}")
+    for name, part in plan.parts.items():
+        if not part.lower_bound <= part.size:
+            raise paper.fail(f"the part {name} of {part.size} is below the bound of {part.lower_bound}")
 
 
 def _step(paper: _Paper, step: Step) -> None:
@@ -119,7 +139,10 @@ def _step(paper: _Paper, step: Step) -> None:
         return
     _overlaps(paper, step)
     _shares(paper, step)
-    _scratch(paper, step, inputs)
+    _scratch(paper, step, inputs, step.scratch, step.kernel.scratch)
+    _scratch(paper, step, inputs, step.apart, step.kernel.apart)
+    if step.scratch and step.apart and _meet(_of(step.scratch), _of(step.apart)):
+        raise paper.fail(f"the two scratch buffers of {step.name} meet")
     for name in step.outputs:
         paper.write(name)
 
@@ -153,16 +176,20 @@ def _cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
-    if (step.scratch.size if step.scratch else 0) != step.kernel.scratch:
+def _scratch(paper: _Paper, step: Step, inputs: list[str], slot: ArenaSlot | None, needed: int) -> None:
+    if (slot.size if slot else 0) != needed:
         raise paper.fail(f"{step.name} has not the scratch memory that it needs")
-    if step.scratch is None:
+    if slot is None:
         return
-    paper.inside(f"the scratch of {step.name}", step.scratch)
+    memory = paper.inside(f"the scratch of {step.name}", slot)
     for name in (*inputs, *step.outputs):
-        if _meet(paper.slot(name), (_ARENA, step.scratch)):
+        if _meet(paper.slot(name), (memory, slot)):
             raise paper.fail(f"{name} meets the scratch of {step.name}")
-    paper.owner[_ARENA][step.scratch.offset : step.scratch.offset + step.scratch.size] = _NOBODY
+    paper.owner[memory][slot.offset : slot.offset + slot.size] = _NOBODY
+
+
+def _of(slot: ArenaSlot) -> tuple[_Memory, ArenaSlot]:
+    return ("arena", slot.part), slot
 
 
 def _overlaps(paper: _Paper, step: Step) -> None:
@@ -180,7 +207,7 @@ def _overlaps(paper: _Paper, step: Step) -> None:
                 raise paper.fail(f"{step.name} may not overwrite {name}")
 
 
-def _meet(a: tuple[str, ArenaSlot], b: tuple[str, ArenaSlot]) -> bool:
+def _meet(a: tuple[_Memory, ArenaSlot], b: tuple[_Memory, ArenaSlot]) -> bool:
     (one, first), (other, second) = a, b
     beside = first.offset + first.size <= second.offset or second.offset + second.size <= first.offset
     return one == other and not beside

@@ -17,18 +17,19 @@ class Bar:
     nbytes: int
 
 
-def chart(bars: Iterable[Bar], width: int) -> tuple[str, ...]:
-    """Return a line of headings, then one per bar, by offset; the moments take at most ``width`` columns.
+def chart(bars: Iterable[Bar], width: int, steps: int) -> tuple[str, ...]:
+    """Return a line of headings, then one per bar, by offset; the moments of a run of ``steps`` take at most
+    ``width`` columns.
 
     Steps count from 1; ``in`` is before the first and ``out`` after the last.
     """
     rows = sorted(bars)
     margin = max((len(row.label) for row in rows), default=0)
-    moments = max((row.last for row in rows), default=0) + 1
+    moments = steps + 2
     column = -(-moments // width)
-    steps = "one column per step" if column == 1 else f"{column} steps per column"
+    scale = "one column per step" if column == 1 else f"{column} steps per column"
     return (
-        f"{'offset':>10} {'bytes':>10}  {'alive':<9} {'value':<{margin}}  {steps}",
+        f"{'offset':>10} {'bytes':>10}  {'alive':<9} {'value':<{margin}}  {scale}",
         *(_line(row, margin, moments, column) for row in rows),
     )
 

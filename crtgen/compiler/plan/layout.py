@@ -53,7 +53,7 @@ How it is used, and what was dropped
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from random import Random
 
@@ -61,7 +61,15 @@ from crtgen.base import budget
 from crtgen.compiler.plan.order import overlap
 from crtgen.compiler.plan.places import Liveness
 
-__all__ = ["Problem", "arena_of", "find_needs", "find_problem", "lay_first_fit", "lay_heuristically"]
+__all__ = [
+    "Problem",
+    "arena_of",
+    "find_needs",
+    "find_problem",
+    "lay_first_fit",
+    "lay_heuristically",
+    "problem_of_part",
+]
 
 CLIMB = 400
 """Random changes of the order that ``lay_heuristically`` tries."""
@@ -97,6 +105,37 @@ class Problem:
     def lower_bound(self) -> int:
         """A size in bytes that no arena can be below; a layout that meets it is optimal."""
         return max(self.needs)
+
+
+def problem_of_part(
+    problem: Problem, liveness: Liveness, order: Sequence[int], items: Sequence[int]
+) -> Problem:
+    """Return the problem of ``items`` alone, as if the others were in another memory.
+
+    ``liveness`` and ``order`` are those of ``problem``. Items keep their order and are numbered from 0; an
+    output can overwrite an input only if both are among them. Steps have no scratch in the result: its items
+    are told apart by their position.
+    """
+    number = {item: n for n, item in enumerate(items)}
+    gaps = {
+        (number[i], number[j]): gap for (i, j), gap in problem.gaps.items() if i in number and j in number
+    }
+    tasks = tuple(
+        replace(
+            task, leads={(o, i): lead for (o, i), lead in task.leads.items() if o in number and i in number}
+        )
+        for task in liveness.tasks
+    )
+    apart = Liveness(liveness.places, tasks)
+    needs = _needs(apart, order, problem.sizes, problem.spans, problem.align, frozenset(items))
+    return Problem(
+        tuple(problem.sizes[i] for i in items),
+        tuple(problem.spans[i] for i in items),
+        gaps,
+        {},
+        problem.align,
+        tuple(needs),
+    )
 
 
 def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Problem:
@@ -192,14 +231,16 @@ def _needs(
     sizes: Sequence[int],
     spans: Sequence[tuple[int, int]],
     align: int,
+    only: frozenset[int] | None = None,
 ) -> Iterator[int]:
-    """Yield the lower bound of each moment, in bytes.
+    """Yield the lower bound of each moment, in bytes; with ``only``, for these items alone.
 
     Offsets are aligned, so every item takes whole units of ``align``, except the topmost one, which needs no
     padding behind it.
     """
     units = tuple(-(-size // align) for size in sizes)
-    for moment, live in enumerate(_live(spans, len(order) + 2)):
+    for moment, every in enumerate(_live(spans, len(order) + 2)):
+        live = every if only is None else [i for i in every if i in only]
         need = sum(units[i] for i in live)
         if 1 <= moment <= len(order):
             dying = frozenset(i for i in live if spans[i][1] == moment)

@@ -11,10 +11,11 @@ __all__ = ["Lifetime", "lifetimes"]
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A place in the arena, with the first and last moment at which it holds its data.
+    """A place in the arena or a part of it, with the first and last moment at which it holds its data.
 
     Moments are steps, counted from 1; 0 is before the first step, and the number of steps plus one is after
-    the last. ``name`` is that of the value, or of the step whose scratch memory it is. A value that shows
+    the last. ``name`` is that of the value, or of the step whose scratch memory it is; the memory that an NPU
+    wants apart ``is_apart``, too. A value that shows
     another one in a new shape has the same place at the same time: ``alias_of`` names that one.
     """
 
@@ -24,6 +25,7 @@ class Lifetime:
     last: int
     is_scratch: bool = False
     alias_of: str = ""
+    is_apart: bool = False
 
 
 def lifetimes(plan: Plan) -> tuple[Lifetime, ...]:
@@ -42,6 +44,8 @@ def _lifetimes(plan: Plan) -> Iterator[Lifetime]:
             spans.setdefault(roots[name], [moment, moment])
         if step.scratch is not None:
             yield Lifetime(step.name, step.scratch, moment, moment, is_scratch=True)
+        if step.apart is not None:
+            yield Lifetime(step.name, step.apart, moment, moment, is_scratch=True, is_apart=True)
     kept = plan.graph.inputs if plan.kept_inputs else ()
     for name in (*(n for n in plan.graph.lasting if n in roots), *kept):
         spans[roots[name]][1] = len(plan.steps) + 1

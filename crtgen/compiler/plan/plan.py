@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from crtgen.compiler.kernels import RowStage
 from crtgen.compiler.kernels.engine.kernel import Kernel
-from crtgen.compiler.plan.slot import ArenaSlot
+from crtgen.compiler.plan.slot import ArenaPart, ArenaSlot
 from crtgen.network.ir import Graph, Node, Signature, Value
 
 __all__ = [
@@ -198,12 +198,14 @@ class Outside:
 class Step:
     """One item of the schedule at its place in the order.
 
-    ``scratch`` is where its working memory is, if it needs any.
+    ``scratch`` is where its working memory is, if it needs any, and ``apart`` where its working memory in
+    the part of the NPU is.
     """
 
     item: Item
     kernel: Kernel
     scratch: ArenaSlot | None = None
+    apart: ArenaSlot | None = None
 
     @property
     def name(self) -> str:
@@ -228,6 +230,9 @@ class Plan:
     says that the inputs still hold their data after a run. ``needs`` are the bytes that each step alone
     needs. ``outside`` are values outside of the arena, and ``homes`` has the home of each value that has one.
     ``states`` are the homes of values that live from run to run, in memory of the model's own.
+
+    ``parts`` are pieces of the arena in other memories, by name: a memory of the board, or ``NPU_PART``. Then
+    ``arena``, ``lower_bound`` and ``optimal`` are about the rest.
     """
 
     graph: Graph
@@ -242,6 +247,7 @@ class Plan:
     states: Mapping[str, ArenaSlot] = field(default_factory=dict)
     outside: Outside = field(default_factory=Outside)
     homes: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, ArenaPart] = field(default_factory=dict)
 
     @property
     def fed(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from crtgen.boards.board import FlashReads
 from crtgen.compiler.kernels import Kernel, Parts, Target, on_two_cores, select
 from crtgen.compiler.kernels.rows.row_loop import row_loop
 from crtgen.compiler.plan.plan import Branch, Call, Plan, RowLoop, RowStream, Step, WhileLoop
-from crtgen.compiler.plan.planner import make_plan
+from crtgen.compiler.plan.planner import Spread, make_plan
 from crtgen.network.ir import Graph
 from crtgen.network.passes import Rewrite
 
@@ -165,6 +165,7 @@ def _placed(plan: Plan, chosen: Mapping[str, tuple[Kernel, str]]) -> Resident:
         keep_inputs=plan.kept_inputs,
         align=plan.align,
         outside=plan.outside,
+        spread=Spread.of(plan),
     )
     before = {step.name: step.kernel for step in plan.steps}
     made = make(kernels={**before, **{name: kernel for name, (kernel, _) in chosen.items()}})

@@ -34,7 +34,7 @@ GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 _LIBRARY = ("model", "weights")
 
-_ARENA = re.compile(r"(^|_)arena(\.\d+)?$")
+_ARENA = re.compile(r"(^|_)arena(_(?!state|recorded|image)\w+)?(\.\d+)?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from crtgen.base.errors import CorruptModelError, UnsupportedError
-from crtgen.compiler.codegen.arena import ArenaView
+from crtgen.compiler.codegen.arena import ArenaPartView, ArenaView
 from crtgen.compiler.codegen.generate import RUNTIME_VERSION
 from crtgen.compiler.codegen.module import (
     Argument,
@@ -141,6 +141,7 @@ class ExecutorTables:
     pool: int
     consumes_inputs: bool
     code: str = ""
+    parts: tuple[ArenaPartView, ...] = ()
 
     @property
     def symbol(self) -> str:
@@ -148,7 +149,7 @@ class ExecutorTables:
 
     @property
     def arena(self) -> ArenaView:
-        return ArenaView(arena_symbol(self.name), arena_macro(self.name), self.pool)
+        return ArenaView(arena_symbol(self.name), arena_macro(self.name), self.pool, parts=self.parts)
 
     @property
     def index_type(self) -> str:

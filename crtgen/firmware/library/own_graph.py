@@ -129,6 +129,7 @@ class _OwnGraphBuilder:
             pool=self.plan.arena,
             consumes_inputs=not self.plan.kept_inputs,
             code=render("graph_layers.c.j2", name=self.name, functions=functions),
+            parts=self.arena.view().parts,
         )
 
 

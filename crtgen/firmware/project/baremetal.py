@@ -21,7 +21,7 @@ from crtgen.boards import (
     Watchdog,
     all_steps,
 )
-from crtgen.compiler.codegen.names import ARENA, KERNELS, PARAM
+from crtgen.compiler.codegen.names import ARENA, KERNELS, PARAM, arena_symbol
 from crtgen.compiler.codegen.render import render
 from crtgen.compiler.codegen.slot_image import SIGNATURE_BYTES, SlotTensor, header_bytes
 from crtgen.firmware.project.firmware import FirmwareRequest
@@ -246,7 +246,16 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
     is_server = firmware.listens
     slots = board.slots if firmware.options.slots else None
     mailbox = board.mailbox if firmware.type == "server" else None
-    placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
+    placed = tuple(
+        _place(board, part, memory)
+        for part, memory in sorted(firmware.request.place.items())
+        if part in _PARTS
+    )
+    placed += tuple(
+        _part(part, memory)
+        for part in sorted(firmware.parts)
+        if (memory := firmware.memory_of_part(part)) != board.data
+    )
     placed += tuple(_resident(board, memory, names) for memory, names in sorted(firmware.resident.items()))
     holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
     return _BareMetalView(
@@ -377,6 +386,12 @@ def _place(board: Board, part: str, memory: str) -> _PlaceView:
         load=board.code if copied else "",
         attribute=" (NOLOAD)" if part == "arena" else "",
     )
+
+
+def _part(part: str, memory: str) -> _PlaceView:
+    # A part of the arena in a memory of its own.
+    name = arena_symbol("", part)
+    return _PlaceView(name.removeprefix("_"), (f"*(.bss.*{name})",), memory, load="", attribute=" (NOLOAD)")
 
 
 def _resident(board: Board, memory: str, symbols: Sequence[str]) -> _PlaceView:

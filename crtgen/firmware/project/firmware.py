@@ -8,6 +8,7 @@ from crtgen.boards import Board, Memory
 from crtgen.compiler.byoc import ARM_DRIVER, DRIVERS, ETHOS_U
 from crtgen.compiler.codegen.drift import DriftReference
 from crtgen.compiler.codegen.module import CModule, ModelInfo
+from crtgen.compiler.plan import NPU_PART
 from crtgen.compiler.request import Request
 from crtgen.firmware.library import BACKEND_FILE
 from crtgen.firmware.project.mlperftiny import BenchmarkView, benchmark
@@ -170,10 +171,28 @@ class FirmwareRequest:
         needed = min(max(one, _most(self.storages)) + _SLACK, _LARGEST)
         arenas = self.shared_arena or sum(info.arena for info in self.models)
         beside = arenas * ("arena" not in self.request.place) + sum(info.state for info in self.models)
+        beside += sum(
+            size for part, size in self.parts.items() if self.memory_of_part(part) == self.board.data
+        )
         buffers = (options.stack or 0) + (options.receive_buffer or 0)
         left = self.board.ram - beside - buffers - _BESIDE
         twice = min(2 * one + _SLACK, _LARGEST)
         return max(needed, twice) if not self.board.ram or twice <= left else needed
+
+    def memory_of_part(self, part: str) -> str:
+        """Return the memory of the board for a part of an arena: see ``Plan.parts``."""
+        if part == NPU_PART:
+            return self.request.place.get("npu", self.board.data)
+        return part if any(memory.name == part for memory in self.board.memories) else self.board.data
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes of the parts of all arenas, by part."""
+        found: dict[str, int] = {}
+        for info in self.models:
+            for part, size in info.parts.items():
+                found[part] = found.get(part, 0) + size
+        return found
 
     def _check_place(self) -> None:
         where, hint = self.board.name, "leave it out, or generate a program for bare metal"
@@ -181,7 +200,7 @@ class FirmwareRequest:
             raise UsageError(
                 f"--place is not supported on the platform {self.platform}", where=where, hint=hint
             )
-        if self.type == "library":
+        if self.type == "library" and set(self.request.place) - {"npu"}:
             raise UsageError(
                 "--place needs a linker script, which a library does not have", where=where, hint=hint
             )
@@ -234,12 +253,15 @@ class FirmwareRequest:
         )
         if self.type == "slot":
             places = self._memories_of_slot()
+        if "npu" in place:
+            places += (("scratch memory of the NPU", place["npu"]),)
         for part, memory in places:
             if npu.reaches and memory not in npu.reaches:
                 raise UsageError(
                     f"the NPU does not reach the memory {memory}, in which the {part} would be",
                     where=where,
-                    hint=f"it reaches {', '.join(npu.reaches)}: --place {part}={npu.reaches[-1]}",
+                    hint=f"it reaches {', '.join(npu.reaches)}: "
+                    f"--place {part.split()[-1].lower()}={npu.reaches[-1]}",
                 )
 
     def _memories_of_slot(self) -> tuple[tuple[str, str], ...]:

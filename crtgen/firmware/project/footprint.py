@@ -92,6 +92,7 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
     weights = sum(map(constants_bytes, plans))
     arenas = [firmware.shared_arena] if firmware.shared_arena else [info.arena for info in models]
     arena = sum(size + _GUARD * is_server for size in arenas if size)
+    apart = _apart(firmware)
     state = sum(info.state for info in models)
     ram += state
     if is_server:
@@ -103,6 +104,8 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
     flash, ram = flash + npu_flash, ram + npu_ram
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
+    if firmware.has_npu and firmware.type != "library":
+        ram += -(-(-beside // 4) * 4) % _NPU_ALIGN  # the driver's variables come behind the arena
     ram += -(ram + beside) % ALIGN[firmware.type]
     if firmware.type != "library" and firmware.platform == "baremetal" and firmware.board.is_usb:
         ram += _USB_RAM
@@ -116,13 +119,22 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
         type=firmware.type,
         platform=firmware.platform,
         flash=flash + weights + kernels,
-        ram=ram + arena + sum(copied.values()) + sum(resident.values()),
+        ram=ram + arena + sum(apart.values()) + sum(copied.values()) + sum(resident.values()),
         stack=stack,
         weights=weights,
-        arena=arena,
+        arena=arena + sum(apart.values()),
         state=state,
-        memories=_memories(firmware, parts, copied, resident, flash, ram + stack),
+        memories=_memories(firmware, parts, copied, [resident, apart], flash, ram + stack),
     )
+
+
+def _apart(firmware: FirmwareRequest) -> dict[str, int]:
+    # Bytes of the arenas' parts, by the memory; empty for a core without a board.
+    found: dict[str, int] = {}
+    for part, size in firmware.parts.items():
+        memory = firmware.memory_of_part(part)
+        found[memory] = found.get(memory, 0) + -(-size // _COPIED) * _COPIED
+    return found
 
 
 def _resident(firmware: FirmwareRequest) -> dict[str, int]:
@@ -184,6 +196,7 @@ def _chip(board: Board) -> int:
 
 # Bytes of the NPU's driver, of its variables, of its port in a program and in QEMU, of a clock there, and of
 # each call beside the figures of a kernel.
+_NPU_ALIGN = 8
 _NPU, _NPU_RAM, _NPU_PORT, _NPU_MAILBOX, _NPU_CLOCK, _NPU_CALL = 572, 20, 40, 416, 8, 64
 
 
@@ -231,7 +244,7 @@ def _memories(
     firmware: FirmwareRequest,
     parts: Mapping[str, int],
     copied: Mapping[str, int],
-    resident: Mapping[str, int],
+    others: Sequence[Mapping[str, int]],
     flash: int,
     ram: int,
 ) -> dict[str, int]:
@@ -242,7 +255,7 @@ def _memories(
     found = dict.fromkeys((memory.name for memory in board.memories), 0)
     for part, size in parts.items():
         found[place.get(part, board.data if part == "arena" else board.code)] += size
-    for memory, size in resident.items():
+    for memory, size in (item for sizes in others for item in sizes.items()):
         found[memory] += size
     found[board.code] += flash + sum(copied.values())
     found[board.data] += ram

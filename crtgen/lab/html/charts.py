@@ -63,7 +63,7 @@ def arena(report: Report) -> str:
             f" steps {place.first} to {place.last}",
         }
         for place in report.arena or ()
-        if not place.alias_of
+        if not place.alias_of and not place.part
     ]
     steps = max((place.last for place in report.arena or ()), default=0) + 1
     for row in rows:

@@ -141,6 +141,12 @@ class DecodedImage:
         """
         return self.span("crt_shared_arena" if "crt_shared_arena" in self.symbols else f"{name}_arena")
 
+    def arenas(self, name: str) -> dict[str, tuple[int, int]]:
+        """Return a model's arena and the parts of it in other memories, by the name of the part."""
+        first = f"{name}_arena_"
+        parts = sorted(symbol for symbol in self.symbols if symbol.startswith(first) and self.sizes[symbol])
+        return {"": self.arena(name), **{part.removeprefix(first): self.span(part) for part in parts}}
+
     def span(self, name: str) -> tuple[int, int]:
         if name not in self.symbols:
             raise Refusal(f"the image has no symbol {name}")

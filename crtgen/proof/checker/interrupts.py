@@ -79,7 +79,7 @@ def _ran(image: DecodedImage, name: str, entry: int) -> "_Handler":
 class _Handler(StartingCore):
     def __init__(self, image: DecodedImage, name: str) -> None:
         super().__init__(image, {}, image.constant)
-        own = [image.arena(name), *variables(image, name)]
+        own = [*image.arenas(name).values(), *variables(image, name)]
         own.append((image.symbols["crt_stack_bottom"], image.symbols["crt_stack_top"]))
         for first, end in _without([(s.address, s.end) for s in image.segments if s.is_written], own):
             self.memory.allow(first, end)

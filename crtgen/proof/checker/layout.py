@@ -33,7 +33,7 @@ def places(image: DecodedImage, name: str, which: str, count: int) -> list[int]:
 
     If the image arrives by rows, it is in an array of its own.
     """
-    memories = [image.arena(name)]
+    memories = list(image.arenas(name).values())
     memories += [image.span(f"{name}_image")] if which == "input" and f"{name}_image" in image.symbols else []
     first, end = image.span(f"{name}_{which}_tensors")
     data = image_bytes(image, first, end - first)
@@ -66,7 +66,9 @@ def allow(machine: Machine, name: str) -> None:
     if missing:
         raise Refusal(f"the image has no symbol {missing[0]}")
     bottom, top = (image.symbols[n] for n in ("crt_stack_bottom", "crt_stack_top"))
-    own = {"the stack": (bottom, top), "the arena": image.arena(name)}
+    own = {"the stack": (bottom, top)}
+    for part, span in image.arenas(name).items():
+        own[f"the part {part} of the arena" if part else "the arena"] = span
     own |= {f"the variable at {first:#x}": (first, end) for first, end in variables(image, name)}
     for what, (first, end) in own.items():
         if not image.is_variable(first, end):

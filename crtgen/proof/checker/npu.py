@@ -76,6 +76,7 @@ class _JobRegion:
     first: int
     size: int
     is_written: bool
+    is_scratch: bool
 
     @property
     def end(self) -> int:
@@ -85,15 +86,17 @@ class _JobRegion:
 class NpuCalls:
     """Runs the calls of the NPU of one run of the network. ``made`` lists them."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, apart: tuple[int, int]) -> None:
+        """``apart`` is the first address and the end of scratch memory beside the arena."""
         self.network = network
+        self.apart = apart
         self.made: list[TrustedCall] = []
 
     def call(self, m: Machine) -> None:
         """Execute ``crt_npu_run`` for the job at r0: its outputs become symbols, its scratch unknown."""
         if m.memory.undo:
             raise Refusal("a call of the NPU in a branch that depends on an input")
-        stream, config, regions = _job(m)
+        stream, config, regions = _job(m, self.apart)
         read = {r.number: _contents(m.memory, r) for r in regions if not r.is_written}
         given = frozenset(s for part in read.values() for byte in part if (s := _symbol(byte)))
         tensors: dict[int, int] = {}
@@ -133,7 +136,7 @@ class NpuCalls:
             _executed(stream, config, regions, self._numbers(read, sample)) for sample in range(_SAMPLES)
         ]
         for region in regions:
-            if region.is_written and region.number != _SCRATCH:
+            if region.is_written and not region.is_scratch:
                 wanted = tuple(result[region.number].tobytes() for result in results)
                 yield region.number, self._tensor(region, wanted, given, _unknown(read))
 
@@ -250,7 +253,7 @@ def _executed(
     return memory
 
 
-def _job(m: Machine) -> tuple[bytes, int, list[_JobRegion]]:
+def _job(m: Machine, apart: tuple[int, int]) -> tuple[bytes, int, list[_JobRegion]]:
     # Stream, configuration and regions of a ``struct crt_npu_job``.
     words = []
     for i in range(4 + 2 * _REGIONS):
@@ -260,7 +263,13 @@ def _job(m: Machine) -> tuple[bytes, int, list[_JobRegion]]:
         words.append(word)
     start, size, config, written = words[:4]
     regions = [
-        _JobRegion(i, base, size, bool(written >> i & 1))
+        _JobRegion(
+            i,
+            base,
+            size,
+            bool(written >> i & 1),
+            i == _SCRATCH or (apart[0] <= base and base + size <= apart[1]),
+        )
         for i, (base, size) in enumerate(zip(words[4::2], words[5::2], strict=True))
         if size
     ]

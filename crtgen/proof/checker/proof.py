@@ -318,7 +318,7 @@ class _ProofRun:
     ) -> None:
         self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
-        self.npu = NpuCalls(network)
+        self.npu = NpuCalls(network, image.arenas(name).get("npu", (0, 0)))
         if DRIVER in image.symbols:
             self.machine.instead[image.symbols[DRIVER]] = self.npu.call
         limit = _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN

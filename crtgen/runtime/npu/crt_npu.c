@@ -57,10 +57,9 @@ enum npu_register {
 #define STATE_NON_SECURE (UINT32_C(1) << 1)
 
 /*
- * Bus ports: regions 0 (constants) and the stream are read through port 1, the others through port 0, which is the
- * one that can write. 32 reads and 16 writes may be outstanding.
+ * The stream is read through the second bus port, as the constants are; the job says it for each region. The second
+ * port of a U55 cannot write. 32 reads and 16 writes may be outstanding.
  */
-#define REGION_PORTS UINT32_C(0x00000002)
 #define STREAM_PORT UINT32_C(2)
 #define AXI_LIMIT ((UINT32_C(31) << 16) | (UINT32_C(15) << 24))
 
@@ -178,7 +177,7 @@ static void npu_set_address(volatile uint32_t *npu, uint32_t at, uintptr_t addre
 static void npu_start(volatile uint32_t *npu, const struct crt_npu_job *job)
 {
     npu[NPU_QCONFIG] = STREAM_PORT;
-    npu[NPU_REGIONCFG] = REGION_PORTS;
+    npu[NPU_REGIONCFG] = job->ports;
     for (uint32_t i = 0; i < 4u; i++) {
         npu[(uint32_t)NPU_AXI_LIMIT0 + i] = AXI_LIMIT;
     }

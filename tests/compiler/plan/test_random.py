@@ -1,12 +1,13 @@
 """Random networks: every plan is checked, and tiny ones are compared with brute force."""
 
 from itertools import permutations
+from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from crtgen.compiler.kernels.engine.kernel import InPlace
-from crtgen.compiler.plan import Plan, Step, make_plan
+from crtgen.compiler.plan import Plan, Spread, Step, make_plan
 from tests.compiler.plan.fakes import Net, kernel, node
 
 SIZES = st.sampled_from([1, 4, 7, 16, 30, 33, 64, 100])
@@ -43,6 +44,30 @@ def test_every_plan_is_right_and_not_below_its_bound(net: Net, keep: bool, align
     plan = make_plan(net.graph, net.kernels, keep_inputs=keep, align=align)
     assert plan.lower_bound <= plan.arena
     assert plan.optimal or plan.lower_bound < plan.arena
+
+
+@settings(max_examples=150, deadline=None)
+@given(nets(), st.booleans(), st.sampled_from([1, 16]), st.sampled_from([2, 3]), st.randoms())
+def test_every_plan_in_several_memories_is_right(
+    net: Net, keep: bool, align: int, memories: int, random: Random
+) -> None:
+    """``make_plan`` proves each plan byte by byte; here values and scratch are spread at random."""
+    names = ["", "fast", "slow"][:memories]
+    values = {name: random.choice(names) for name in net.graph.values}
+    scratch = {n.name: random.choice(names) for n in net.graph.nodes}
+    plan = make_plan(net.graph, net.kernels, keep_inputs=keep, align=align, spread=Spread(values, scratch))
+    whole = make_plan(net.graph, net.kernels, keep_inputs=keep, align=align)
+    assert plan.lower_bound <= plan.arena
+    assert set(plan.parts) <= set(names)
+    for part in plan.parts.values():
+        assert part.lower_bound <= part.size
+        assert part.optimal or part.lower_bound < part.size
+    assert (
+        max(plan.arena, *(part.size for part in plan.parts.values()), 0) <= whole.arena or not whole.optimal
+    )
+    for step in plan.steps:
+        if step.scratch is not None:
+            assert step.scratch.part == scratch[step.name]
 
 
 @settings(max_examples=60, deadline=None)

@@ -113,7 +113,7 @@ def test_what_fits_is_built_for_a_board_that_is_too_small_for_the_server(board: 
 
 def test_advice_names_another_memory() -> None:
     board = find_board("mps3_an547")
-    sizes = {"code": 1 << 20, "itcm": 1 << 20, "ram": 60 * 1024, "dtcm": 64 * 1024}
+    sizes = {"code": 1 << 20, "itcm": 1 << 20, "ram": 60 * 1024, "dtcm": 64 * 1024, "ddr": 0}
     board = replace(board, memories=tuple(replace(m, size=sizes[m.name]) for m in board.memories))
     found = Fits(_model("vww_int8")).on(board)
     assert found.fits

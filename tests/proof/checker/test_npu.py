@@ -15,7 +15,7 @@ from crtgen.proof.checker.npu import driver_stack
 from crtgen.proof.printed import as_dict, lines_of
 from crtgen.proof.refute import refute
 from tests.proof.checker.mutations import flipped
-from tests.support import model_path, require_tool
+from tests.support import ROOT, model_path, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
 pytest.importorskip("ethosu")
@@ -82,6 +82,20 @@ def test_what_the_npu_computes_is_named(proof: Proof) -> None:
     said = as_dict(proof)
     assert (said["proven"], said["proven_but_for_npu"]) == (False, True)
     assert [call["operators"] for call in said["trusted"]] == [("FULLY_CONNECTED",)] * 2
+
+
+def test_scratch_in_another_memory_is_no_output() -> None:
+    """The arena's part for the NPU is not compared with a tensor of the network."""
+    require_tool("arm-none-eabi-gcc")
+    model = ROOT / "demo" / "digits.tflite"
+    npu = read_generator("ethos-u:config=ethos-u65-256")
+    place = {"arena": "ddr", "npu": "ram"}
+    compiled = api.load(model).compile("mps3_an547", generators=[npu], fallback=True, place=place)
+    assert compiled.plans[0].parts["npu"].size
+    image = compiled.generate("standalone").build()  # removed with its object
+    found = prove(image.path, model)
+    assert found.holds, lines_of(found)
+    assert len(found.trusted) == 1
 
 
 def test_the_stack_has_the_drivers(built: tuple[Path, Path], proof: Proof) -> None:

@@ -9,6 +9,9 @@ stream. A region is one call of the driver in the straight-line code, its scratc
 inputs and outputs regions of the NPU's memory that lie where our plan has them. So everything else stays as
 it is: registry, linked parameters, archives, several models in one image.
 
+Memories. Scratch is in the arena, or with ``--place npu=MEMORY`` in a part of it in that memory. A U65 then
+gets both (Vela's ``Dedicated_Sram``): feature maps in the arena, and a smaller place to work in that memory.
+
 The invariant. A region's stream reads the region's inputs and writes its outputs and its scratch, and nothing
 else. It is checked when it is generated: the stream is decoded with crtgen's own tables, and refused if it
 names another region.
@@ -27,7 +30,16 @@ from crtgen.base.resources import runtime_dir
 from crtgen.boards import Board
 from crtgen.compiler.byoc.ethos_u.layers import WRITERS, why_not
 from crtgen.compiler.byoc.ethos_u.network import apart, network_of
-from crtgen.compiler.byoc.ethos_u.vela import CompiledStream, compile_network, left_to_the_core, vela_version
+from crtgen.compiler.byoc.ethos_u.vela import (
+    DEDICATED,
+    SHARED,
+    SRAM_ONLY,
+    CompiledStream,
+    VelaMemory,
+    compile_network,
+    left_to_the_core,
+    vela_version,
+)
 from crtgen.compiler.byoc.generator import Generated, Generator, Pattern
 from crtgen.compiler.kernels.engine.kernel import Const, Target
 from crtgen.compiler.kernels.engine.sources import DeviceContext, SourceLibrary
@@ -43,8 +55,9 @@ THE_BOARDS = "board"
 """The name of a configuration that stands for the one in the board's file."""
 
 _ALIGN = 16
-_CONSTANTS, _SCRATCH = 0, 1
+_CONSTANTS, _SCRATCH, _FAST = 0, 1, 2
 _REGIONS = 8
+_SECOND_PORT = 2  # of the NPU to the bus
 _MARK = """\
 /* The register CONFIG of the NPU that the streams are for; tools find its name in the image. */
 extern const uint32_t crt_npu_for_{0};
@@ -95,11 +108,19 @@ class EthosU(Generator):
     explains: ClassVar[bool] = True
     sized: ClassVar[bool] = True
 
-    def __init__(self, config: Config | None, driver: str = "", *, constants_in_ram: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config | None,
+        driver: str = "",
+        memory: VelaMemory | None = None,
+        *,
+        is_apart: bool = False,
+    ) -> None:
         """Without a configuration it is that of the board. ``driver`` is a key of ``DRIVERS``; without one it
-        is Arm's on boards that only Zephyr starts, otherwise crtgen's.
+        is Arm's on boards that only Zephyr starts, otherwise crtgen's. Without ``memory`` Vela's mode follows
+        from the board's memories. If it ``is_apart``, all scratch is in a part of the arena of its own.
         """
-        self._config, self.driver, self._in_ram = config, driver, constants_in_ram
+        self._config, self.driver, self._memory, self._is_apart = config, driver, memory, is_apart
         self._reasons: dict[tuple[int, int], str] = {}
 
     @property
@@ -115,21 +136,31 @@ class EthosU(Generator):
             raise UsageError("the board has no NPU", where=board.name, hint=hint)
         if config is None and board.npu is not None:
             config = find_config(board.npu.config)
-        memory = place.get("weights", board.code if board.memories else "")
-        in_ram = bool(memory) and board.memory(memory).kind == "ram"
         on_zephyr = bool(board.memories) and board.platforms[0] == "zephyr"
         driver = self.driver or (ARM_DRIVER if on_zephyr else OWN_DRIVER)
-        return EthosU(config, driver, constants_in_ram=in_ram)
+        is_apart = "npu" in place and place["npu"] != place.get("arena", board.data)
+        memory = self._memory or _memory(config, board, place, is_apart)
+        if memory.mode == DEDICATED and config is not None and not config.product:
+            raise UsageError(
+                f"{DEDICATED} is for a U65: the second bus port of a U55 cannot write, so all of its scratch "
+                "memory is behind the first",
+                where=config.name,
+                hint=f"{SHARED}, which is the default; --place npu=MEMORY says in which memory scratch is",
+            )
+        return EthosU(config, driver, memory, is_apart=is_apart and memory.mode != DEDICATED)
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        cls.refuse_unknown(options, ["config", "driver"], "its options are config and driver")
+        cls.refuse_unknown(
+            options, ["config", "driver", "memory"], "its options are config, driver and memory"
+        )
         if "config" not in options:
             raise UsageError(f"{cls.name} needs a configuration", hint="for example --npu ethos-u55-128")
         driver = options.get("driver", "")
         if driver not in ("", *DRIVERS):
             raise UsageError(f"{driver} is not a driver of the NPU", hint=f"known: {', '.join(DRIVERS)}")
-        return cls(None if options["config"] == THE_BOARDS else find_config(options["config"]), driver)
+        config = None if options["config"] == THE_BOARDS else find_config(options["config"])
+        return cls(config, driver, _mode(options["memory"]) if "memory" in options else None)
 
     def runs_on(self, board: Board) -> bool:
         return board.npu is not None and (self._config is None or self._config.name == board.npu.config)
@@ -147,9 +178,16 @@ class EthosU(Generator):
     def reason(self, op: Op, sig: Signature) -> str:
         return why_not(op, sig) or self._reasons.get(_key(op, sig), "")
 
+    @property
+    def _first(self) -> int:
+        # The first region for inputs and outputs.
+        own = DRIVERS[self.driver or OWN_DRIVER].first
+        is_dedicated = self._memory is not None and self._memory.mode == DEDICATED
+        return max(own, _FAST + 1) if is_dedicated else own
+
     def reason_as_a_whole(self, subgraph: Graph) -> str:
         count = len(subgraph.inputs) + len(subgraph.outputs)
-        most = _REGIONS - DRIVERS[self.driver or OWN_DRIVER].first
+        most = _REGIONS - self._first
         return f"it has {count} inputs and outputs; the NPU has pointers for {most}" * (count > most)
 
     def not_worth(self, subgraph: Graph) -> str:
@@ -159,10 +197,11 @@ class EthosU(Generator):
         small = target.optimize in ("size", "ram")
         network = network_of(subgraph)
         driver = DRIVERS[self.driver or OWN_DRIVER]
-        compiled = compile_network(
-            network, self.config, small=small, constants_in_ram=self._in_ram, first=driver.first
-        )
+        memory = self._memory or VelaMemory()
+        compiled = compile_network(network, self.config, small=small, memory=memory, first=self._first)
         _check(subgraph, compiled, self.config)
+        scratch, fast = (-(-size // _ALIGN) * _ALIGN for size in (compiled.scratch, compiled.fast))
+        apart = scratch if self._is_apart else fast
         payload = driver.payload(compiled)
         stream = np.frombuffer(payload, np.uint32)
         constants = np.frombuffer(compiled.constants, np.uint8)
@@ -170,15 +209,34 @@ class EthosU(Generator):
         if constants.size:
             consts.append(Const.of("constants", constants, _ALIGN))
         return Generated(
-            body=_body(subgraph, compiled, self.config, len(payload)),
+            body=_body(subgraph, compiled, self.config, len(payload), is_apart=self._is_apart),
             consts=tuple(consts),
-            scratch=-(-compiled.scratch // _ALIGN) * _ALIGN,
+            scratch=0 if self._is_apart else scratch,
+            apart=apart,
             support=_MARK.format(_symbol(self.config), self.config.word),
             includes=("crt/npu.h",),
             libraries=(_library(driver.source),),
             fails=True,
             estimate=compiled.cycles,
         )
+
+
+def _mode(name: str) -> VelaMemory:
+    if name not in (SHARED, SRAM_ONLY, DEDICATED):
+        known = f"known: {SHARED}, {SRAM_ONLY}, {DEDICATED}"
+        raise UsageError(f"{name} is not one of Vela's modes of memory", where=ETHOS_U, hint=known)
+    return VelaMemory(name)
+
+
+def _memory(config: Config | None, board: Board, place: Mapping[str, str], is_apart: bool) -> VelaMemory:
+    # Vela's mode of memory that follows from the board's memories.
+    if is_apart and config is not None and config.product:
+        memory = board.memory(place["npu"])
+        # What is left to variables and the stack, if they are there, is not known yet.
+        return VelaMemory(DEDICATED, memory.size // (2 if memory.name == board.data else 1))
+    weights = place.get("weights", board.code if board.memories else "")
+    in_ram = bool(weights) and board.memory(weights).kind == "ram"
+    return VelaMemory(SRAM_ONLY if in_ram else SHARED)
 
 
 def _key(op: Op, sig: Signature) -> tuple[int, int]:
@@ -221,7 +279,9 @@ def _check(subgraph: Graph, compiled: CompiledStream, config: Config) -> None:
             where=config.name,
             hint="install the version of Vela that crtgen knows: pip install 'crtgen[npu]'",
         )
-    known = {_CONSTANTS, _SCRATCH, *compiled.inputs, *compiled.outputs}
+    known = {_CONSTANTS, _SCRATCH, *compiled.inputs, *compiled.outputs} | (
+        {_FAST} if compiled.fast else set()
+    )
     for command in commands(compiled.stream):
         external = not (command.name.startswith("DMA0") and command.parameter & 0x100)
         if command.name.endswith("_REGION") and external and command.parameter & 7 not in known:
@@ -232,12 +292,13 @@ def _check(subgraph: Graph, compiled: CompiledStream, config: Config) -> None:
             )
 
 
-def _regions(subgraph: Graph, compiled: CompiledStream) -> Sequence[tuple[int, str, int]]:
+def _regions(subgraph: Graph, compiled: CompiledStream, is_apart: bool) -> Sequence[tuple[int, str, int]]:
     # Number, C expression and bytes of each region that has memory.
     values = subgraph.values
-    size = -(-compiled.scratch // _ALIGN) * _ALIGN
+    scratch, fast = (-(-size // _ALIGN) * _ALIGN for size in (compiled.scratch, compiled.fast))
     found = [(_CONSTANTS, "constants", len(compiled.constants))] if compiled.constants else []
-    found += [(_SCRATCH, "scratch", size)] if size else []
+    found += [(_SCRATCH, "apart" if is_apart else "scratch", scratch)] if scratch else []
+    found += [(_FAST, "apart", fast)] if fast else []
     found += [
         (r, f"x{i}", -(-values[n].nbytes // _ALIGN) * _ALIGN)
         for i, (r, n) in enumerate(zip(compiled.inputs, subgraph.inputs, strict=True))
@@ -249,9 +310,13 @@ def _regions(subgraph: Graph, compiled: CompiledStream) -> Sequence[tuple[int, s
     return sorted(found)
 
 
-def _body(subgraph: Graph, compiled: CompiledStream, config: Config, size: int) -> str:
-    regions = _regions(subgraph, compiled)
-    written = sum(1 << r for r in {_SCRATCH, *compiled.outputs} if r in [region for region, _, _ in regions])
+def _body(subgraph: Graph, compiled: CompiledStream, config: Config, size: int, *, is_apart: bool) -> str:
+    regions = _regions(subgraph, compiled, is_apart)
+    scratch = {region for region, what, _ in regions if what in ("scratch", "apart")}
+    written = sum(1 << region for region in {*scratch, *compiled.outputs})
+    # Constants come through the second port. So does what is in the slower memory, if there is a faster one.
+    slow = {_CONSTANTS} if not compiled.fast else {r for r, what, _ in regions if what != "apart"}
+    ports = sum(_SECOND_PORT << 2 * region for region in slow)
     lines = [f"    [{region}] = {{(uintptr_t){what}, {size}u}}," for region, what, size in regions]
     return "\n".join(
         [
@@ -263,6 +328,7 @@ def _body(subgraph: Graph, compiled: CompiledStream, config: Config, size: int) 
             "        .regions = {",
             *(f"        {line}" for line in lines),
             "        },",
+            f"        .ports = {ports:#06x}u,",
             "    };",
             "    return crt_npu_run(&job);",
         ]

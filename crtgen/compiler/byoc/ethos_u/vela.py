@@ -26,15 +26,28 @@ from crtgen.compiler.byoc.ethos_u.regions import RegionPiece, translated
 from crtgen.npu.config import Config
 from crtgen.npu.errors import StreamError
 
-__all__ = ["CompiledStream", "compile_network", "left_to_the_core", "run_vela", "vela_version"]
+__all__ = [
+    "DEDICATED",
+    "SHARED",
+    "SRAM_ONLY",
+    "CompiledStream",
+    "VelaMemory",
+    "compile_network",
+    "left_to_the_core",
+    "run_vela",
+    "vela_version",
+]
+
+SHARED, SRAM_ONLY, DEDICATED = "Shared_Sram", "Sram_Only", "Dedicated_Sram"
+"""Vela's names of where constants and scratch are: constants in flash, scratch in the SRAM; both in the
+SRAM; both in a slower memory, with a part of the SRAM to work in.
+"""
 
 _PACKAGE = "ethos-u-vela"
 _KNOWN = "5.2."
-_SCRATCH, _FAST = 1, 2  # the same memory
+_SCRATCH, _FAST = 1, 2  # the same memory, except with DEDICATED
 _ARCH = 0xFFFF0000  # of the register ID, the revision of the architecture
 _TIME_LIMIT = 900.0
-# Vela's names of where constants and feature maps are.
-_SHARED, _SRAM_ONLY = "Shared_Sram", "Sram_Only"
 _HINT = "pip install 'crtgen[npu]'"
 _ARRAYS = (
     *("cmd_data", "weight_data", "weight_region", "scratch_size", "scratch_region"),
@@ -47,10 +60,20 @@ _REFUSED = re.compile(r"operator: (\w+), ofm: '([^']*)'\n((?: *-? ?[^\n]+\n)*?)(
 _ON_CORE = re.compile(r"^ +CPU: (\w+) = (.+?) \(outputs", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class VelaMemory:
+    """One of Vela's modes of memory. With ``DEDICATED``, a stream uses at most ``most`` bytes of the SRAM, or
+    as many as Vela thinks right if it is 0.
+    """
+
+    mode: str = SHARED
+    most: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledStream:
-    """Vela's product: constants are in region 0, ``scratch`` bytes in region 1, ``inputs`` and ``outputs``
-    are the regions of each.
+    """Vela's product: constants are in region 0, ``scratch`` bytes in region 1, ``fast`` bytes of the SRAM in
+    region 2, ``inputs`` and ``outputs`` are the regions of each.
 
     ``config`` and ``arch`` are the registers CONFIG and ID of the NPU that it is for. ``cycles`` is Vela's
     estimate of one run.
@@ -59,6 +82,7 @@ class CompiledStream:
     stream: bytes
     constants: bytes
     scratch: int
+    fast: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     config: int
@@ -104,7 +128,7 @@ def compile_network(
     config: Config,
     *,
     small: bool = False,
-    constants_in_ram: bool = False,
+    memory: VelaMemory = VelaMemory(),
     first: int = _SCRATCH + 1,
 ) -> CompiledStream:
     """Return the stream for a network, for speed, or with ``small`` for little scratch.
@@ -114,16 +138,18 @@ def compile_network(
 
     Raises ``BuildError`` if Vela fails, or leaves a part of it.
     """
-    mode = _SRAM_ONLY if constants_in_ram else _SHARED
-    return _compiled(*run_vela(network, config, "Size" if small else "Performance", mode), first)
+    found = run_vela(network, config, "Size" if small else "Performance", memory)
+    return _compiled(*found, first, memory.mode == DEDICATED)
 
 
 @lru_cache(maxsize=64)
-def run_vela(network: bytes, config: Config, aim: str, mode: str) -> tuple[Mapping[str, AnyArray], int, str]:
+def run_vela(
+    network: bytes, config: Config, aim: str, memory: VelaMemory
+) -> tuple[Mapping[str, AnyArray], int, str]:
     """Return Vela's arrays for a network, its estimate of cycles, and its log."""
     with TemporaryFolder() as folder:
         options = ("--separate-io-regions", "--cop-format", "COP2", "--output-format", "raw")
-        log = _run(folder, network, config, *options, "--optimise", aim, mode=mode)
+        log = _run(folder, network, config, *options, "--optimise", aim, memory=memory)
         files = sorted((folder / "out").glob("*.npz"))
         if len(files) != 1:
             raise BuildError("Vela left a part of these layers to the core", where=config.name, log=log)
@@ -131,15 +157,19 @@ def run_vela(network: bytes, config: Config, aim: str, mode: str) -> tuple[Mappi
         return arrays, _cycles(folder / "out"), log
 
 
-def _run(folder: Path, network: bytes, config: Config, *options: str, mode: str = _SHARED) -> str:
+def _run(
+    folder: Path, network: bytes, config: Config, *options: str, memory: VelaMemory = VelaMemory()
+) -> str:
     vela_version()
     file = folder / "network.tflite"
     file.write_bytes(network)
     system = "Ethos_U65_Embedded" if config.product else "Ethos_U55_High_End_Embedded"
-    memory = ("--config", "Arm/vela.ini", "--system-config", system, "--memory-mode", mode)
+    system = "Ethos_U65_High_End" if memory.mode == DEDICATED else system  # the one with a RAM outside
+    where = ("--config", "Arm/vela.ini", "--system-config", system, "--memory-mode", memory.mode)
+    most = ("--arena-cache-size", str(memory.most)) if memory.mode == DEDICATED and memory.most else ()
     command = [sys.executable, "-m", "ethosu.vela", str(file), "--accelerator-config", config.name]
     code, log = run_to_end(
-        [*command, *memory, *options, "--output-dir", str(folder / "out")],
+        [*command, *where, *most, *options, "--output-dir", str(folder / "out")],
         time_limit=_TIME_LIMIT,
         directory=folder,
     )
@@ -149,7 +179,9 @@ def _run(folder: Path, network: bytes, config: Config, *options: str, mode: str 
     return log
 
 
-def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int) -> CompiledStream:
+def _compiled(
+    arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int, is_dedicated: bool
+) -> CompiledStream:
     data = arrays["cmd_data"].tobytes()
     if len(data) < _HEADER.size:
         raise BuildError("Vela's stream has no header", log=log)
@@ -158,8 +190,10 @@ def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int)
         raise BuildError("the header of Vela's stream is unknown to crtgen", log=log)
     inputs = _pieces(arrays, "input", first)
     outputs = _pieces(arrays, "output", first + len(inputs))
-    scratch = int(arrays["scratch_size"]) + int(arrays["scratch_fast_size"])
-    merged = [RegionPiece(_FAST, 0, scratch, _SCRATCH)] if scratch else []
+    scratch, fast = int(arrays["scratch_size"]), int(arrays["scratch_fast_size"])
+    if not is_dedicated:
+        scratch, fast = scratch + fast, 0
+    merged = [RegionPiece(_FAST, 0, scratch, _SCRATCH)] if scratch and not is_dedicated else []
     try:
         stream = translated(data[_HEADER.size :], [*inputs, *outputs, *merged])
     except (ValueError, StreamError) as error:
@@ -168,6 +202,7 @@ def _compiled(arrays: Mapping[str, AnyArray], cycles: int, log: str, first: int)
         stream=stream,
         constants=arrays["weight_data"].tobytes(),
         scratch=scratch,
+        fast=fast,
         inputs=tuple(piece.becomes for piece in inputs),
         outputs=tuple(piece.becomes for piece in outputs),
         config=words[9],

@@ -190,7 +190,9 @@ class Kernel:
     They are shared as any other; their consts and their scratch are the business of the kernel, which
     passes them on.
 
-    ``scratch`` is bytes of working memory in the arena while the layer runs. ``work`` is what the code does
+    ``scratch`` is bytes of working memory in the arena while the layer runs. ``apart`` is bytes of working
+    memory of an NPU in a memory of its own; the function then has a parameter ``uint8_t *apart`` behind
+    ``scratch``. ``work`` is what the code does
     in a run; from it ``priced`` finds the ``cost`` for a ``target``, by which designs are compared.
     ``design`` is the name shown to the user.
 
@@ -213,6 +215,7 @@ class Kernel:
     view: Any
     consts: tuple[Const, ...] = ()
     scratch: int = 0
+    apart: int = 0
     inplace: tuple[InPlace, ...] = ()
     work: Work = field(default_factory=Work)
     target: Target | None = None

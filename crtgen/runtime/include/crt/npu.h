@@ -43,6 +43,7 @@ struct crt_npu_job {
     uint32_t config; /* the register CONFIG of the NPU that the stream was compiled for */
     uint32_t written;
     struct crt_npu_region regions[CRT_NPU_REGIONS];
+    uint32_t ports; /* two bits for each region: 0 and 1 go through the first bus port, 2 and 3 through the second */
 };
 
 /* The last failure: the register STATUS, and how many bytes of the stream the NPU had read. */

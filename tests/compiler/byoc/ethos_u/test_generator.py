@@ -1,6 +1,7 @@
 """Which layers go to the NPU, and what they become."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from crtgen import api
 from crtgen.base.child import run_to_end
 from crtgen.base.errors import BuildError, ToolMissingError, UsageError
+from crtgen.base.formats.tflite_writer import Operator, TfliteModel, TfliteTensor
 from crtgen.boards import find_board
 from crtgen.compiler.byoc import EthosU, find_generator, partition
 from crtgen.compiler.byoc.ethos_u import generator as made_by
@@ -19,6 +21,7 @@ from crtgen.compiler.kernels import Target
 from crtgen.network.ir import DType, Graph, Node, Quant, Value
 from crtgen.network.ops import Add, Elu, Relu, Reshape, Softmax
 from crtgen.npu.config import CONFIGS
+from crtgen.npu.stream import commands
 from tests.support import model_path
 
 pytest.importorskip("ethosu")
@@ -172,3 +175,47 @@ def test_the_reference_of_a_region_is_that_of_its_layers() -> None:
     random = np.random.default_rng(0)
     inputs = {name: random.integers(-128, 128, (1, 4, 4, 8), np.int8) for name in "ab"}
     np.testing.assert_array_equal(graph.evaluate(inputs)["e"], _chain().evaluate(inputs)["e"])
+
+
+@pytest.mark.models
+def test_a_small_sram_makes_a_u65_work_in_both_memories() -> None:
+    """Vela's Dedicated_Sram: a part of the scratch is in the slower memory, and no more than allowed in the
+    faster one.
+    """
+    model = api.load(model_path("vww_int8"))
+    board = find_board("mps3_an547")
+    memories = tuple(replace(m, size=24 << 10) if m.name == "dtcm" else m for m in board.memories)
+    npu = find_generator("ethos-u", {"config": "ethos-u65-256"})
+    compiled = model.compile(
+        replace(board, memories=memories), generators=[npu], fallback=True, place={"npu": "dtcm"}
+    )
+    (plan,) = compiled.plans
+    (step,) = plan.steps
+    assert step.scratch is not None
+    assert step.apart is not None
+    assert 0 < step.apart.size == plan.parts["npu"].size <= 24 << 10
+    files = compiled.modules[0].files
+    text = "".join(files[name] for name in files if name.endswith(".c"))
+    assert "[1] = {(uintptr_t)scratch" in text
+    assert "[2] = {(uintptr_t)apart" in text
+    assert ".ports = 0x028a" in text, "all but the SRAM through the second port"
+
+
+@pytest.mark.usefixtures("willing")
+def test_a_call_with_a_second_memory_has_at_most_five_values() -> None:
+    npu = find_generator("ethos-u", {"config": "ethos-u65-256", "memory": "Dedicated_Sram"})
+    values = [_value(name) for name in "abcdef"]
+    graph = Graph.build("six", values, [], list("abcdef"), ["a"])
+    assert npu.reason_as_a_whole(graph) == "it has 7 inputs and outputs; the NPU has pointers for 5"
+
+
+def test_tanh_and_logistic_of_int16_are_functions_of_the_npu() -> None:
+    """If a later Vela writes a table instead, they need not stay on the core."""
+    for code, function in (("TANH", 3), ("LOGISTIC", 4)):
+        tensors = [
+            TfliteTensor(name, (1, 4, 4, 8), "int16", [scale], [0])
+            for name, scale in (("x", 1 / 4096), ("y", 1 / 32768))
+        ]
+        network = TfliteModel(tensors, [Operator(code, ["x"], ["y"])], ["x"], ["y"]).to_bytes()
+        found = vela.compile_network(network, CONFIGS["ethos-u55-128"])
+        assert [c.parameter for c in commands(found.stream) if c.name == "ACTIVATION"] == [function]

@@ -180,6 +180,7 @@ def test_an_evening_with_sounds(folder: Path) -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", ["recording.md", "slots.md"])
 def test_pages_that_need_a_device(page: str, folder: Path) -> None:
     """A device of QEMU runs in the background, as the page says."""

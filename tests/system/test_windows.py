@@ -22,14 +22,12 @@ def test_models_become_images_and_a_simulator_is_refused_by_name(tmp_path: Path)
     require_tool("arm-none-eabi-gcc")
     require_tool("qemu-system-arm")
     project = str(tmp_path / "project")
-    for command in (
-        ("inspect", DIGITS),
-        ("fit", DIGITS, "--board", "nucleo_l4r5zi"),
-        ("generate", DIGITS, project, "--board", "mps2_an386"),
-        ("build", project),
-    ):
-        done = crtgen(*command)
-        assert done.returncode == 0, done.stderr
+    fit, generate = ("fit", DIGITS, "--board", "nucleo_l4r5zi"), ("generate", DIGITS, project)
+    done = crtgen(
+        "inspect", DIGITS, "+", *fit, "+", *generate, "--board", "mps2_an386", "+", "build", project
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "project" / "build" / "firmware.elf").is_file()
     done = crtgen("run", DIGITS, "--board", "mps2_an386", "--input", str(ROOT / "demo" / "digit.npz"))
     assert done.returncode == UnsupportedError.exit_code, done.stderr
     text = " ".join(done.stderr.split())

@@ -1,6 +1,6 @@
 """A crtgen without what Windows lacks: the modules, functions and constants of POSIX are taken away.
 
-``python -m tests.system.windows fit model.tflite`` runs the command. Line ends and names that differ in case
+``python -m tests.system.windows inspect net.tflite + fit net.tflite`` runs both commands. Line ends and names that differ in case
 only have tests of their own.
 """
 
@@ -44,4 +44,10 @@ if __name__ == "__main__":
     pretend()
     from crtgen.cli.app import main
 
-    main()
+    for words in " ".join(sys.argv[1:]).split(" + "):
+        sys.argv[1:] = words.split()
+        try:
+            main()
+        except SystemExit as end:
+            if end.code:
+                raise

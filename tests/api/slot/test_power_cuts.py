@@ -11,7 +11,7 @@ from tests.support import compile_each, require_tool
 pytestmark = pytest.mark.cc
 
 _SOURCES = ("crt_slot.c", "crt_slots.c", "crt_crc32.c")
-_SEEDS, _SEEDS_SANITIZED = 450, 20
+_SEEDS, _SEEDS_SANITIZED = 225, 20
 """A seed is a flash of some sizes, what torn writes leave there, and a second cut behind each first one."""
 
 
@@ -32,7 +32,7 @@ def _run(program: Path, seeds: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("flags", "seeds", "least"), [(("-O2",), _SEEDS, 100_000), (SANITIZE, _SEEDS_SANITIZED, 4_000)]
+    ("flags", "seeds", "least"), [(("-O2",), _SEEDS, 50_000), (SANITIZE, _SEEDS_SANITIZED, 4_000)]
 )
 def test_a_model_runs_after_each_cut(tmp_path: Path, flags: tuple[str, ...], seeds: int, least: int) -> None:
     """The power is cut at every erasing and every write of some updates, and then once more.

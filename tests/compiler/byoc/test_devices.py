@@ -26,7 +26,7 @@ BOARDS = [
     pytest.param("host", "c", marks=pytest.mark.cc),
     pytest.param("host", "llvm", marks=pytest.mark.cc),
     pytest.param("mps2_an386", "c", marks=pytest.mark.qemu),
-    pytest.param("mps3_an547", "llvm", marks=pytest.mark.qemu),
+    pytest.param("mps3_an547", "llvm", marks=[pytest.mark.qemu, pytest.mark.nightly]),
 ]
 
 

@@ -31,7 +31,7 @@ MODELS = (
     ("kws_int8", "mps3_an547"),
     nightly("ad01_int8", "mps2_an386"),
     nightly("ic01_int8", "mps3_an547"),
-    ("vww_int8", "mps2_an505"),
+    nightly("vww_int8", "mps2_an505"),
     ("hello_world_int8", "mps2_an385"),
     ("hello_world_float", "mps2_an386"),
 )

@@ -37,15 +37,16 @@ def _paired(graph: Graph, target: Target) -> Plan:
     return make_plan(graph, halves)
 
 
-def _runs(target: Target) -> list[tuple[Run, Plan]]:
-    """Of every case with a layer that can be cut."""
+def _runs(target: Target, each: int) -> list[tuple[Run, Plan]]:
+    """Of cases with a layer that can be cut: so many of each operator and type, then of each design."""
     runs = []
-    for case in all_cases():
+    for case in few(all_cases(), lambda case: [(type(case.op), case.sig.y.dtype)], 4 * each):
         graph, inputs = case.graph(), case.inputs(1)
         plan = _paired(graph, target)
         if any(step.kernel.shares for step in plan.steps):
             runs.append((Run(case.name, graph, {name: inputs[name] for name in graph.inputs}), plan))
-    return runs
+    assert len(runs) > 100
+    return few(runs, _designs, each)
 
 
 def _designs(pair: tuple[Run, Plan]) -> set[str]:
@@ -72,9 +73,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> None:
 @_EACH
 def test_halves_on_this_computer(tmp_path: Path, everything: None, each: int) -> None:
     """One core computes both, with sanitizers."""
-    runs = _runs(Target(cores=2))
-    assert len(runs) > 200
-    runs = few(runs, _designs, each)
+    runs = _runs(Target(cores=2), each)
     _check(runs, run_plans_on_host(tmp_path, runs))
 
 
@@ -89,9 +88,7 @@ def test_halves_on_this_computer(tmp_path: Path, everything: None, each: int) ->
 )
 @_EACH
 def test_halves_on_boards(tmp_path: Path, everything: None, machine: str, core: str, each: int) -> None:
-    runs = _runs(Target(core=find_core(core), cores=2))
-    assert len(runs) > 200
-    runs = few(runs, _designs, each)
+    runs = _runs(Target(core=find_core(core), cores=2), each)
     _check(runs, run_plans_on_qemu(tmp_path, runs, machine, find_core(core)))
 
 

@@ -117,7 +117,8 @@ static void bad_call(void)
     assert not loop.is_constant
 
 
-def test_evidence_is_about_bare_metal() -> None:
+def test_evidence_is_about_bare_metal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crtgen.lab.measure.fit.all_boards", lambda: (find_board("mps2_an386"),))
     found = study(DIGITS, [find_board("mimxrt1050_evk")])
     with pytest.raises(UnsupportedError, match="evidence is about an image on bare metal"):
         evidence.collect(DIGITS, found, "mimxrt1050_evk")

@@ -128,7 +128,6 @@ def test_a_lock_that_cannot_be_written(tmp_path: Path) -> None:
 
 _ON_A_PUSH = {
     ("ad01_int8", "mps2_an386", "size"),
-    ("ic01_int8", "mps3_an547", "size"),
     ("marvin", "mps2_an386", "speed"),
 }
 """Others are counted by ``tests/compiler/kernels/test_instructions.py``, with limits of its own."""

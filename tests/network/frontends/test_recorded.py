@@ -60,7 +60,11 @@ def test_the_generated_code_computes_the_same(tmp_path: Path) -> None:
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("machine", "core"),
-    [nightly("mps2-an385", "cortex-m0plus"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
+    [
+        nightly("mps2-an385", "cortex-m0plus"),
+        nightly("mps2-an386", "cortex-m4"),
+        ("mps3-an547", "cortex-m55"),
+    ],
 )
 def test_the_generated_code_computes_the_same_on(machine: str, core: str, tmp_path: Path) -> None:
     made = runs()

@@ -36,7 +36,7 @@ def proof_of(data: bytes, board: str, folder: Path, old: str = "", new: str = ""
     return prove(built.path, model)
 
 
-@pytest.mark.parametrize("board", [M4, M55])
+@pytest.mark.parametrize("board", [M4, nightly(M55)])
 @pytest.mark.parametrize("name", [*FEW, *(nightly(n) for n in MODELS if n not in FEW)])
 def test_safe(name: str, board: str, tmp_path: Path) -> None:
     proof = proof_of(MODELS[name]().data, board, tmp_path)

@@ -90,22 +90,25 @@ def _lift(multiplier: int, zero_point: int, ends: tuple[int, int], steps: tuple[
     # multiplier / 2**31) - (sum < 0)`` plus a constant that makes 0 the zero point.
     levels, reached = steps
     low, high = ends
-    offsets = _offsets(multiplier, int(1 - reached.min()))[:, None]
+    first, before = (np.clip(acc, low, high) for acc in (reached, reached - 1))
+    none = np.zeros(1, np.int64)
 
-    def high_word(acc: Int64) -> Int64:
-        lifted = acc + offsets
-        return saturating_rounding_doubling_high_mul(lifted, multiplier) - (lifted < 0)
+    def is_exact(offset: int) -> bool:
+        def level(acc: Int64) -> Int64:
+            lifted = acc + offset
+            return saturating_rounding_doubling_high_mul(lifted, multiplier) - (lifted < 0) + zero_point
 
-    none = high_word(np.zeros(1, np.int64)) - zero_point
-    at, before = (high_word(np.clip(acc, low, high)) - none for acc in (reached, reached - 1))
-    right = ((at >= levels) | (reached > high)) & ((before < levels) | (reached <= low))
-    exact = offsets[right.all(axis=1)]
-    return int(exact[0, 0]) if exact.size else None
+        start = level(none) - zero_point
+        at, below = (level(acc) - start for acc in (first, before))
+        right = ((at >= levels) | (reached > high)) & ((below < levels) | (reached <= low))
+        return bool(right.all())
+
+    return next((each for each in _offsets(multiplier, int(1 - reached.min())) if is_exact(each)), None)
 
 
-def _offsets(multiplier: int, least: int) -> Int64:
+def _offsets(multiplier: int, least: int) -> list[int]:
     # None, and those that are nearest to a whole number of steps, from the ``least`` one that will do.
     several = np.arange(max(least, 0), max(least, 0) + _OFFSETS, dtype=np.int64)
     part = (several * multiplier) & ((1 << _BITS) - 1)
     order = np.argsort(np.minimum(part, (1 << _BITS) - part), kind="stable")
-    return np.append(0, several[order[:_NEAREST]])
+    return [0, *several[order[:_NEAREST]].tolist()]

@@ -48,34 +48,41 @@ class Coding:
     code that is verified is the code that is shipped.
     """
 
+    # written by tools/options.py
     optimize: options.Optimize = "balanced"
-    codegen: options.Codegen = None
-    cmsis_nn: options.CmsisNn = None
-    fallback: options.Fallback = False
-    npu: options.Npu = ""
-    npu_driver: options.NpuDriver = ""
     executor: options.Executor = "aot"
     keep_inputs: options.KeepInputs = False
+    fallback: options.Fallback = False
+    cores: options.Cores = 1
+    feed: options.Feed = ""
+    # end
+    codegen: options.Codegen = None
+    cmsis_nn: options.CmsisNn = None
+    npu: options.Npu = ""
+    npu_driver: options.NpuDriver = ""
     fold: options.Fold = True
     sliding: options.Slides = None
     tune: options.Tune = None
-    cores: options.Cores = 1
-    feed: options.Feed = ""
 
     def request(self, place: Sequence[str] = ()) -> "RequestFields":
-        return {
+        found: RequestFields = {
+            # written by tools/options.py
             "optimize": self.optimize,
-            "keep_inputs": self.keep_inputs,
-            "passes": choices.passes(self.fold),
             "executor": self.executor,
+            "keep_inputs": self.keep_inputs,
+            "fallback": self.fallback,
+            "cores": self.cores,
+            "feed": self.feed,
+            # end
+            "passes": choices.passes(self.fold),
             "generators": choices.generators(self.codegen, self.cmsis_nn, self.npu, self.npu_driver),
-            "fallback": self.fallback or bool(self.npu),
             "place": choices.places(place),
             "sliding": choices.sliding(self.sliding),
             "tuned": choices.tuned(self.tune),
-            "cores": self.cores,
-            "feed": self.feed,
         }
+        if self.npu:
+            found["fallback"] = True
+        return found
 
     def compile_for(
         self,

@@ -132,6 +132,7 @@ class Request:
 class RequestFields(TypedDict, total=False):
     """The fields of a ``Request`` beside the board, as keywords of ``compile``."""
 
+    # written by tools/options.py
     optimize: str
     executor: str
     keep_inputs: bool
@@ -143,3 +144,4 @@ class RequestFields(TypedDict, total=False):
     tuned: Sequence[Tuned]
     cores: int
     feed: str
+    # end

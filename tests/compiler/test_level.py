@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
@@ -10,9 +9,9 @@ import crtgen
 from crtgen.base.errors import UsageError
 from crtgen.compiler.codegen import llvm_compile
 from crtgen.compiler.level import LEVELS
-from crtgen.compiler.request import Request, RequestFields
-from crtgen.firmware.project import OptionFields, ProjectOptions, read_manifest
+from crtgen.firmware.project import read_manifest
 from tests.support import ROOT, model_path, nightly, require_tool
+from tools import options
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 EXPECTED = {"speed": ("-O2", False), "balanced": ("-O2", False), "size": ("-Os", True), "ram": ("-O2", False)}
@@ -65,11 +64,25 @@ def test_an_unknown_level_is_refused() -> None:
     assert caught.value.hint == "known: speed, balanced, size, ram"
 
 
-def test_keywords_are_the_fields() -> None:
-    """Of ``compile`` those of the request, of ``generate`` those of the options."""
-    request, options = get_type_hints(Request), get_type_hints(ProjectOptions)
-    assert get_type_hints(RequestFields) == {name: request[name] for name in request if name != "board"}
-    assert get_type_hints(OptionFields) == {name: options[name] for name in options if name != "type"}
+def test_what_repeats_options_is_up_to_date() -> None:
+    """If this fails: ``python tools/options.py``."""
+    assert options.stale() == {}
+
+
+def test_a_new_option_goes_to_commands_and_sweeps() -> None:
+    (field,) = options.declared("class Request:\n    turns: int = 3\n", "Request")
+    source = "class A:\n    # written by tools/options.py\n    old: str\n    # end\n    more: int"
+    lines = [line(field) for _, parts in options.PARTS for _, line in parts]
+    assert lines == [
+        "turns: int",
+        "turns: int",
+        "turns: options.Turns = 3",
+        '"turns": self.turns,',
+        "turns: int = 3",
+        "turns=options.turns,",
+    ]
+    made = "class A:\n    # written by tools/options.py\n    turns: int\n    # end\n    more: int"
+    assert options.updated(source, [lines[:1]]) == made
 
 
 _BOARDS = ("mps2_an385", "mps2_an386", "mps3_an547", "nucleo_l4r5zi")

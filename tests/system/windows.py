@@ -1,7 +1,7 @@
 """A crtgen without what Windows lacks: the modules, functions and constants of POSIX are taken away.
 
-``python -m tests.system.windows inspect net.tflite + fit net.tflite`` runs both commands. Line ends and names that differ in case
-only have tests of their own.
+``python -m tests.system.windows inspect net.tflite + fit net.tflite`` runs both commands. Line ends and
+names that differ in case only have tests of their own.
 """
 
 import os

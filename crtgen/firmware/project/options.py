@@ -105,6 +105,7 @@ class ProjectOptions:
 class OptionFields(TypedDict, total=False):
     """The fields of ``ProjectOptions`` beside the type, as keywords of ``Compiled.generate``."""
 
+    # written by tools/options.py
     platform: str
     framework: str
     target: str
@@ -119,3 +120,4 @@ class OptionFields(TypedDict, total=False):
     slots: bool
     slot: str
     record: int
+    # end

@@ -38,15 +38,17 @@ class JobOptions:
     ``toolchain`` is empty for the first one that is found.
     """
 
+    # written by tools/options.py
     optimize: str = "balanced"
     executor: str = "aot"
-    fold: bool = True
-    codegen: tuple[str, ...] = ()
     fallback: bool = False
-    place: tuple[str, ...] = ()
-    toolchain: str = ""
     cores: int = 1
     feed: str = ""
+    # end
+    fold: bool = True
+    codegen: tuple[str, ...] = ()
+    place: tuple[str, ...] = ()
+    toolchain: str = ""
 
     def label(self) -> str:
         plain = JobOptions(self.optimize)
@@ -198,14 +200,16 @@ def _compiled(job: Job, model: Path, contents: Mapping[str, bytes]) -> api.Compi
     board = own_board(job, contents[job.own_board]) if job.own_board else find_board(job.board)
     return api.load(model, trust=job.trust).compile(
         board,
+        # written by tools/options.py
         optimize=options.optimize,
         executor=options.executor,
-        passes=DEFAULT_PASSES if options.fold else WITHOUT_FOLDING,
-        generators=tuple(map(read_generator, options.codegen)),
         fallback=options.fallback,
-        place=dict(pair.partition("=")[::2] for pair in options.place),
         cores=options.cores,
         feed=options.feed,
+        # end
+        passes=DEFAULT_PASSES if options.fold else WITHOUT_FOLDING,
+        generators=tuple(map(read_generator, options.codegen)),
+        place=dict(pair.partition("=")[::2] for pair in options.place),
     )
 
 

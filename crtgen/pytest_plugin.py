@@ -40,7 +40,6 @@ _BOARD = "mps2_an386"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the plugin."""
     group = parser.getgroup("crtgen", "models on Cortex-M")
     group.addoption(
         "--crtgen-target",
@@ -54,7 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Repeat each test of firmware on every target."""
     if "firmware" in metafunc.fixturenames:
         targets = metafunc.config.getoption("--crtgen-target") or _TARGETS[:2]
         metafunc.parametrize("firmware", list(dict.fromkeys(targets)), indirect=True)

@@ -24,8 +24,7 @@ __all__ = ["Extracted", "GeneratedProject", "Image", "Say", "open_project", "req
 Say = Callable[[str], None]
 
 
-def silent(_: str) -> None:
-    """Say nothing."""
+def silent(_: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

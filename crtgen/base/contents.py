@@ -22,7 +22,6 @@ class Contents(Mapping[str, T]):
 
     @classmethod
     def of(cls, contents: Mapping[str, T]) -> "Contents[T]":
-        """Wrap contents; objects of this class are kept as they are."""
         return contents if isinstance(contents, Contents) else cls(contents)
 
     def pieces(self, name: str) -> Iterator[T]:

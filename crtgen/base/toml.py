@@ -50,7 +50,6 @@ class TomlTable:
         return key in self._content
 
     def section(self, key: str) -> "TomlTable | None":
-        """Return the table below a key, or None."""
         content = self.get(key, table, None)
         return None if content is None else TomlTable(self._file, f"{self._path}{key}.", content, self.digest)
 

@@ -31,7 +31,6 @@ class Energy:
 
     @property
     def asleep_uw(self) -> float:
-        """``sleep_uw``, or the assumed value."""
         return ASSUMED_SLEEP_UW if self.sleep_uw is None else self.sleep_uw
 
     @property

@@ -35,8 +35,6 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class UartPort:
-    """A UART: its registers and interrupt, and the register and bits that enable its clock."""
-
     base: int
     irq: int
     enable: str
@@ -270,7 +268,6 @@ FAMILIES = (
 
 
 def family_of(chip: str) -> Family | None:
-    """Return the family of a chip's name; None if it is not in the table."""
     return next((family for family in FAMILIES if re.match(family.names, chip, re.IGNORECASE)), None)
 
 

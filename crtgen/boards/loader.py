@@ -262,7 +262,6 @@ def _serial(table: TomlTable) -> Serial:
 
 
 def parse_slots(table: TomlTable) -> Slots | None:
-    """Parse the sections ``slots`` and ``slot.<name>``; None if there are none."""
     about = table.section("slots")
     places = tuple(_slot(name, section) for name, section in table.sections("slot"))
     if about is None:

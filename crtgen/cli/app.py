@@ -73,8 +73,6 @@ _WITHOUT = ("init", "trust", "doctor")
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, as Typer makes them of the modules of this package."""
-
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
 
@@ -222,7 +220,6 @@ def _not_raised(swallowed: "sys.UnraisableHookArgs") -> None:
 
 
 def main() -> None:
-    """Entry point of the program ``crtgen``."""
     end_like_an_exit()
     if "--json" not in sys.argv:
         app()

@@ -89,8 +89,6 @@ def command(
 
 
 class _Days(NamedTuple):
-    """Battery life of each report in days, and its assumptions."""
-
     each: Sequence[float | None]
     notes: Sequence[str]
 

@@ -70,7 +70,6 @@ def sliding(given: tuple[str, str] | None) -> "Sliding | None":
 
 
 def slotted(board: Board) -> Board:
-    """Return the board with the slots of crtgen.toml, if there are any."""
     settings = current_settings()
     if settings is None or settings.slots is None:
         return board

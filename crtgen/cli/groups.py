@@ -91,7 +91,6 @@ class Coding:
         say: api.Say,
         place: Sequence[str] = (),
     ) -> "api.Compiled":
-        """Compile for a board, and print the notes on how the models were read."""
         # Importing the compiler takes most of a second, which a model that was kept does not need.
         from crtgen.compiler.byoc import THE_BOARDS
 
@@ -114,8 +113,6 @@ class Coding:
 
 @dataclass(frozen=True, slots=True)
 class Compiling(Coding):
-    """Options that decide a model's code for one named board."""
-
     board: options.Board = "mps2_an386"
 
     def compile(
@@ -131,8 +128,6 @@ class Compiling(Coding):
 
 @dataclass(frozen=True, slots=True)
 class Battery:
-    """Energy of a run and battery life."""
-
     every: options.Every = None
     cell: options.Cell = CR2032
     power: options.Power = None
@@ -188,8 +183,6 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Options about a model's file or an exported library."""
-
     shape: options.Shape = None
     params: options.ParamsFile = None
     graph_json: options.GraphFile = None
@@ -197,11 +190,9 @@ class Files:
     channels: options.Channels = ""
 
     def load(self, path: Path, trust: bool = False) -> "api.Model | api.Imported":
-        """Read a model, an archive or a library."""
         return api.load(path, trust=trust or trust_of(path), **self._options())
 
     def load_network(self, path: Path) -> "api.Model":
-        """Read the network of a model, or of an archive that crtgen wrote."""
         return api.load_network(path, **self._options())
 
     def loaded(self, path: Path) -> Loaded:
@@ -249,7 +240,6 @@ class Generating:
     def options(
         self, share_arena: bool | None = None, registry: bool = False, framework: str = "", slot: str = ""
     ) -> "OptionFields":
-        """Return the fields of a project's options, beside its type."""
         pool, blocks = choices.pool_size(self.pool)
         return {
             "platform": self.platform or "",
@@ -351,8 +341,6 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """Options of flashing and of the connection to a device."""
-
     fvp_path: options.FvpPath = None
     port: options.Port = None
     baud: options.Baud = None
@@ -363,7 +351,6 @@ class Connecting:
     push: options.Push = None
 
     def site(self) -> "Site":
-        """Return the ``Site`` that these options describe."""
         from crtgen.device.run import Site
 
         return Site(
@@ -379,7 +366,6 @@ class Connecting:
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the fields of its groups as parameters."""
     signature = inspect.signature(command)
     annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     groups = {name: a for name, a in annotations.items() if isinstance(a, type) and is_dataclass(a)}

@@ -76,12 +76,9 @@ def _images() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class KeptImage:
-    """One image in the cache, or its future place."""
-
     folder: Path
 
     def find(self) -> api.Image | None:
-        """Return the kept image if its files and everything it was made from are unchanged."""
         content = self._content()
         if content is None:
             return None

@@ -43,12 +43,10 @@ _WIDEST = 10_000
 
 
 def on_log(line: str) -> None:
-    """Print a line of the device's log."""
     log.print(f"device: {line}")
 
 
 def note(line: str) -> None:
-    """Print a note, which is not part of the result."""
     log.print(line, soft_wrap=True)
 
 

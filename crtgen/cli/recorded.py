@@ -19,8 +19,6 @@ __all__ = ["Heard", "Recorded", "recorded_by"]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A loaded pipeline that recordings are read for."""
-
     pipeline: JoinedPipeline
     loaded: Loaded
 
@@ -37,7 +35,6 @@ class Recorded:
         return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
 
     def heard(self, outputs: Sequence[Array]) -> "Heard | None":
-        """Find the events in the outputs of runs; None for a pipeline without a decision."""
         if self.pipeline.decision is None:
             return None
         return Heard(self.pipeline, self.pipeline.decision.names, events_of(self.pipeline, outputs))
@@ -45,8 +42,6 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The events of a recording, and the names of the labels."""
-
     pipeline: JoinedPipeline
     names: Sequence[str]
     events: Sequence[Event]
@@ -56,7 +51,6 @@ class Heard:
         return {"events": [asdict(self._real(event)) for event in self.events]}
 
     def show(self, console: Console) -> None:
-        """Print a line for each event, and for each box."""
         pipeline = self.pipeline
         for event in map(self._real, self.events):
             at = f"frame {event.sample // pipeline.hop}" if pipeline.is_camera else ""
@@ -85,7 +79,6 @@ class Heard:
 
 
 def recorded_by(source: Path, files: Files) -> Recorded | None:
-    """Apply the pipeline in a file to recordings; None if it is no pipeline."""
     loaded = files.loaded(source)
     pipeline = loaded.model.pipeline
     return None if pipeline is None else Recorded(pipeline, loaded)

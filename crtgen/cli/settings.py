@@ -278,7 +278,6 @@ def _in_folder(settings: Settings, name: str, value: Any) -> Any:
 
 
 def asks_of(settings: Settings) -> list[str]:
-    """List what a ``crtgen.toml`` asks for that needs consent."""
     named = (ask for name, value in settings.options.items() for ask in _asks(settings, name, value))
     archives = (
         f"trusts the code in {model.file} of {model.trust}" for model in settings.models if model.trust
@@ -333,7 +332,6 @@ def _told(check: Callable[[], None]) -> None:
 
 
 def cases_file(source: Path, expect: Path | None) -> Path | None:
-    """Return the file of cases: the named one, or that of the model in ``crtgen.toml``."""
     settings = current_settings() if expect is None else None
     return next((m.expect for m in settings.models if m.file == source), None) if settings else expect
 

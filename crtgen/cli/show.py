@@ -41,7 +41,6 @@ def number(value: int | None) -> str:
 
 
 def days_text(days: float | None) -> str:
-    """Format days, with one decimal if there are few."""
     return "" if days is None else f"{days:,.1f}" if days < 10 else f"{days:,.0f}"
 
 
@@ -79,7 +78,6 @@ def _counts(row: ReportedLayer | ReportedOperator, numbers: Sequence[str]) -> li
 
 
 def print_layers(console: Console, report: Report, *numbers: str) -> None:
-    """Print the layers under a line that names the model and the board."""
     console.print(f"\n{report.model} on {report.board}")
     console.print(layer_table(report, *numbers))
 
@@ -103,7 +101,6 @@ def npu_text(report: Report) -> str:
 
 
 def print_npu(console: Console, reports: Sequence[Report]) -> None:
-    """Print a line for each model that uses an NPU."""
     for report in reports:
         text = npu_text(report)
         if text:
@@ -111,7 +108,6 @@ def print_npu(console: Console, reports: Sequence[Report]) -> None:
 
 
 def figures_table(reports: Sequence[Report], days: Sequence[float | None] = ()) -> Rows:
-    """Make a row of figures for each model, with battery life in ``days`` if that was asked for."""
     counted = [
         name for name in ("instructions", "cycles") if any(getattr(r, name) is not None for r in reports)
     ]

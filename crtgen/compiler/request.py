@@ -115,7 +115,6 @@ class Request:
 
     @property
     def target(self) -> Target:
-        """The target that kernels are chosen for."""
         return Target(
             self.board.core,
             self.optimize,

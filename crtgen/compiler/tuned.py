@@ -137,7 +137,6 @@ class Tuned:
 
 
 def find_tuned(entries: Sequence[Tuned], model: str, board: str, optimize: str) -> Tuned | None:
-    """Return the tune entry of a model on a board at a level, if there is one."""
     return next((entry for entry in entries if entry.key == (model, board, optimize)), None)
 
 

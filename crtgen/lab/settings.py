@@ -132,7 +132,6 @@ def read_settings(folder: Path) -> Settings | None:
 
 
 def current_settings() -> Settings | None:
-    """Return the settings in force, or None."""
     folder = current_folder()
     return None if folder is None else read_settings(folder)
 

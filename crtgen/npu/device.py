@@ -33,8 +33,7 @@ class Bus(Protocol):
         memory.
         """
 
-    def written(self) -> None:
-        """Learn that views may have been written."""
+    def written(self) -> None: ...
 
 
 class NpuDevice:
@@ -52,7 +51,6 @@ class NpuDevice:
 
     @property
     def interrupts(self) -> bool:
-        """True while the interrupt is raised."""
         return bool(self._status & _IRQ)
 
     def read(self, offset: int) -> int:

@@ -39,8 +39,6 @@ def signed16(value: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """An element type: signed or not, of ``size`` bytes."""
-
     signed: bool
     size: int
 
@@ -50,7 +48,6 @@ class Type:
         return (-(1 << bits - 1), (1 << bits - 1) - 1) if self.signed else (0, (1 << bits) - 1)
 
     def number(self, bits: int) -> int:
-        """Return 16 bits of a register as a number: sign-extended if the type is signed."""
         return signed16(bits) if self.signed else bits
 
     def __str__(self) -> str:
@@ -204,7 +201,6 @@ class NpuState:
         return self.get("OFM_HEIGHT_M1") + 1, self.get("OFM_WIDTH_M1") + 1, self.get("OFM_DEPTH_M1") + 1
 
     def map(self, name: str) -> FeatureMap:
-        """Return the map whose registers begin with ``name``: IFM, IFM2 or OFM."""
         form = self.get(f"{name}_PRECISION") >> 6 & 3
         if form > 1:
             raise ValueError(f"{name}_PRECISION has the layout {form}, which is reserved")

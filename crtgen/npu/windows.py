@@ -198,7 +198,6 @@ def _scales(state: NpuState, outputs: int) -> tuple[Int64, Int64, Int64]:
 
 
 def pool(state: NpuState, mode: int) -> None:
-    """Execute POOL: the greatest, the average, or the sum of all channels."""
     image = _image(state)
     check_elements("the output", (*image.output, image.values.shape[2]))
     state.spend(image.output[0] * image.output[1] * image.values.shape[2] * prod(image.window.size))

@@ -142,7 +142,6 @@ def _interrupts(proof: Proof) -> str:
 
 
 def as_dict(proof: Proof) -> dict[str, Any]:
-    """Return a dict for JSON."""
     return {
         "model": proof.model,
         "architecture": proof.architecture,

@@ -76,4 +76,4 @@ def test_docstrings_do_not_begin_with_a_riddle(found: Found) -> None:
 
 def test_there_are_few_docstrings(found: Found) -> None:
     """One that restates the name and the signature of a class or a function is deleted."""
-    assert sum(not place.endswith(": module") for place, _ in found.docstrings) <= 3400
+    assert sum(not place.endswith(": module") for place, _ in found.docstrings) <= 3000

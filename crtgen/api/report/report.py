@@ -38,7 +38,6 @@ class ArenaPlace:
         return self.dtype is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON, without the name."""
         return {
             "shape": list(self.shape),
             "dtype": self.dtype.value if self.dtype else None,
@@ -108,7 +107,6 @@ class ReportedLayer:
 
     @property
     def operators(self) -> tuple[ReportedOperator, ...]:
-        """Operators of the model that the layer computes: one, or those of a row loop."""
         figures = (self.ticks, self.instructions, self.cycles_estimated)
         if not self.loop:
             return (ReportedOperator(self.name, self.operator, self.kernel, self.macs, *figures),)

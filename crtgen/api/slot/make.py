@@ -30,7 +30,6 @@ def make_slot(
 
 
 def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
-    """Return the slot image of a built project of type ``slot``, with its header."""
     manifest, slots = image.built.manifest, board.slots
     (info,) = manifest.models
     assert slots is not None

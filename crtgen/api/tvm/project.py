@@ -171,17 +171,14 @@ class Handler:
         return {"timeouts": asdict(opened.timeouts())}
 
     def close_transport(self) -> None:
-        """Stop the device, if one runs."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None
 
     def read_transport(self, n: int, timeout_sec: float | None) -> bytes:
-        """Read 1 to ``n`` bytes from the device."""
         return self._opened().read(n, timeout_sec)
 
     def write_transport(self, data: bytes, timeout_sec: float | None) -> None:
-        """Send bytes to the device."""
         self._opened().write(data, timeout_sec)
 
     def _opened(self) -> Transport:

@@ -93,7 +93,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def write_example_json(graphs: Sequence[ExampleGraph]) -> str:
-    """Return the text of subgraphs, the counterpart of ``read_example_json``."""
     return "".join(
         f"{graph.name}\n" + "".join(_line(i, node) for i, node in enumerate(graph.nodes)) for graph in graphs
     )

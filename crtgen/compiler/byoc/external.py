@@ -61,7 +61,6 @@ class _View:
 
 @design(External, weights=None)
 def external(op: External, sig: Signature, target: Target) -> Kernel:
-    """Return the kernel with the generator's code, which is planned as any layer is."""
     made = op.generator.generate(op.subgraph, target)
     names = [const.name for const in made.consts]
     for name in names:

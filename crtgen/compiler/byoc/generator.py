@@ -96,11 +96,9 @@ class Generator(ABC):
         return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
 
     def on_board(self, board: Board, place: Mapping[str, str]) -> "Generator":
-        """Return the generator for a board, and the memories in which parts of the model are."""
         return self
 
     def runs_on(self, board: Board) -> bool:
-        """Return whether a board has the device that its code is for."""
         return True
 
     def prepare(self, graph: Graph) -> None:  # noqa: B027

@@ -97,7 +97,6 @@ class Arena:
         return made
 
     def within(self, step: Step, plan: Plan, outside: Mapping[str, str]) -> "Arena":
-        """Make the arena of a subgraph that a step runs: the step's scratch memory."""
         slot = step.scratch or ArenaSlot(0, 0)
         base, part = self._base + slot.offset, slot.part or self._part
         prefix = f"{self._prefix}_{c_identifier(plan.graph.name)}{len(self.inner)}"
@@ -121,7 +120,6 @@ class Arena:
         return self._address(step.apart, self._apart[step.name]) if step.apart is not None else ""
 
     def view(self) -> ArenaView:
-        """Return the arena with all its places; those of subgraphs come last."""
         return ArenaView(
             symbol=arena_symbol(self.model),
             macro=arena_macro(self.model),

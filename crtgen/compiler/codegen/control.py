@@ -31,8 +31,6 @@ class Subgraph:
 
 @dataclass(frozen=True, slots=True)
 class CopyView:
-    """Copy of ``nbytes`` from one address to another, both in C."""
-
     to: str
     source: str
     nbytes: int
@@ -65,7 +63,6 @@ def arenas_within(step: Step, arena: Arena) -> Iterator[tuple[Plan, Arena]]:
 def control_layer(
     index: int, step: Step, plan: Plan, arena: Arena, blocks: Sequence[Subgraph]
 ) -> tuple[LayerView, LayerInfo]:
-    """Make one layer of the model from control flow; its operators are those of its subgraphs."""
     sig, is_loop = plan.signature(step), isinstance(step.item, WhileLoop)
     asked = blocks[0].arena.value(blocks[0].plan.graph.outputs[0]) if is_loop else arena.value(sig.x.name)
     starts = zip(step.outputs, step.inputs, strict=False) if is_loop else ()

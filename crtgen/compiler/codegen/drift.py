@@ -25,8 +25,6 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class WatchedLayer:
-    """The output of a layer: its number in the order of execution, and its offset in the arena."""
-
     name: str
     number: int
     offset: int

@@ -53,7 +53,6 @@ class Externals:
             self.found[kernel.module].kernels.append((kernel, view))
 
     def layer(self, about: LayerInfo, step: Step, values: Sequence[Value]) -> LayerInfo:
-        """Return the layer; for a subgraph, with its registry entry and its device."""
         module = step.kernel.module
         if module is None:
             return about

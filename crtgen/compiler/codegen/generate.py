@@ -110,7 +110,6 @@ def generate_c(
 
 
 def interface_header(plan: Plan, name: str, digest: bytes) -> str:
-    """Return the header ``<name>_interface.h`` for firmware that runs the model from a slot."""
     generator = _Generator(plan, name, (), False)
     layers = tuple(generator.views())
     view = generator.view(model_info(plan, name, generator.infos), layers)

@@ -39,7 +39,6 @@ def _interfaces(graph: Graph, names: Sequence[str]) -> tuple[Interface, ...]:
 
 
 def loop_operators(graph: Graph, step: Step) -> Iterator[OperatorInfo]:
-    """Yield the operators of a loop over rows, each with its share of the time."""
     if not isinstance(step.item, RowLoop):
         return
     parts = [part for whole in step.kernel.parts for part in _parts(whole)]

@@ -134,8 +134,6 @@ class OperatorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An output of a layer in the arena: ``offset`` in bytes."""
-
     name: str
     offset: int
     shape: tuple[int, ...]

@@ -88,7 +88,6 @@ def param_symbol(*words: str) -> str:
 
 
 def arena_symbol(model: str, part: str = "") -> str:
-    """Return the C name of a model's arena, or of a part of it in another memory."""
     return model + ARENA + (f"_{c_identifier(part)}" if part else "")
 
 

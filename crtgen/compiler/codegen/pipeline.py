@@ -15,8 +15,6 @@ __all__ = ["pipeline_files"]
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """A label's name, as the end of a macro and as a C string."""
-
     macro: str
     text: str
 

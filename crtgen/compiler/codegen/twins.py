@@ -19,7 +19,6 @@ _LEAST = 64  # bytes of a constant that is worth a comparison
 
 
 def layers_with_twins(plan: Plan) -> frozenset[str]:
-    """Return the names of layers that read a constant equal to one of another layer."""
     reads = {step.name: frozenset(_digests(inner, step)) for inner in _plans(plan) for step in inner.steps}
     uses = Counter(digest for found in reads.values() for digest in found)
     return frozenset(name for name, found in reads.items() if any(uses[digest] > 1 for digest in found))

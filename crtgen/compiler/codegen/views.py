@@ -111,9 +111,6 @@ class PackedView:
     def of(
         cls, arena: Arena, symbol: str, layer: LayerInfo, step: Step, values: Sequence[Value]
     ) -> "PackedView":
-        """Return the layer of a model with the constants, the scratch and the device of a run; ``values``
-        vary.
-        """
         scratch = arena.scratch(step)
         tensors = (f"data[{i}]" for i in range(len(values)))
         arguments = (*tensors, *layer.consts, scratch, arena.apart(step), layer.device)
@@ -187,7 +184,6 @@ class TensorView:
 
     @classmethod
     def of(cls, arena: Arena, role: str, index: int, argument: int, value: Interface) -> "TensorView":
-        """Return the view of the model's ``index``-th ``input`` or ``output``."""
         model = arena.model
         whole = value.quant if value.quant is not None and value.quant.axis is None else None
         zero = whole.zero_point if whole else 0
@@ -260,7 +256,6 @@ class ModelView:
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of inputs and outputs of a run in the black box."""
         return sum(-(-t.nbytes // 4) * 4 for t in self.arguments)
 
     @property
@@ -283,7 +278,6 @@ def dl_type(dtype: DType) -> str:
 
 
 def dl_numbers(dtype: DType) -> tuple[int, int, int]:
-    """Return the fields of a ``DLDataType``: code, bits and lanes."""
     kind, bits = _dl_kind(dtype)
     return _DL_KINDS[kind][1], bits, 1
 

@@ -251,7 +251,6 @@ def _needs(
 
 
 def arena_of(problem: Problem, offsets: Sequence[int]) -> int:
-    """Return the highest end of an item, in bytes, if the items are at ``offsets``."""
     return max((o + s for o, s in zip(offsets, problem.sizes, strict=True)), default=0)
 
 

@@ -100,8 +100,6 @@ class Call:
 
 @dataclass(frozen=True)
 class RowLoop:
-    """Consecutive stages; the last one makes ``rows`` rows of its output at a time."""
-
     stages: tuple[Stage, ...]
     rows: int
 

@@ -35,7 +35,6 @@ class Spread:
 
     @classmethod
     def of(cls, plan: Plan) -> "Spread":
-        """Return how a plan is spread."""
         return cls(
             {name: slot.part for name, slot in plan.slots.items() if slot.part},
             {step.name: step.scratch.part for step in plan.steps if step.scratch and step.scratch.part},

@@ -332,7 +332,6 @@ class _Loops:
         return kernel
 
     def outline(self, loop: RowLoop) -> Outline | None:
-        """Return the loop's outline, found without its kernel, or None."""
         return find_outline(self._described(loop), loop.rows, self._parts)
 
     def alike(self, outline: Outline) -> Kernel | None:

@@ -46,7 +46,6 @@ def status_words(fault: Fault) -> tuple[str, ...]:
 
 
 def address_of(fault: Fault) -> int | None:
-    """Return the address whose access failed, if the core knows it."""
     if fault.exception == GUARD:
         return fault.bfar
     if fault.cfsr & _MMFAR_VALID:

@@ -25,8 +25,6 @@ _PYOCD_MISSING = 127
 
 @dataclass(frozen=True, slots=True)
 class Flashed:
-    """Result of flashing: runner, complete output, seconds."""
-
     runner: str
     output: str
     seconds: float

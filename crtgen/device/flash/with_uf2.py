@@ -12,7 +12,6 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Copy the file; 0 if it went well."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument(
         "--board-id", required=True, action="append", help="a Board-ID that the drive's INFO_UF2.TXT may have"

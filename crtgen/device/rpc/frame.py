@@ -43,8 +43,6 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class CrcMismatch:
-    """A packet was complete, but its CRC is not the one of its bytes."""
-
     expected: int
     received: int
 
@@ -74,8 +72,6 @@ class Oversize:
 
 @dataclass(frozen=True, slots=True)
 class BadEscape:
-    """An invalid byte after FF."""
-
     byte: int
 
     def __str__(self) -> str:

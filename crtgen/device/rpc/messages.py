@@ -35,8 +35,6 @@ _U64 = struct.Struct("<Q")
 
 
 class Code(IntEnum):
-    """Code of a packet: a request, or a kind of answer."""
-
     SHUTDOWN = 1
     INIT_SERVER = 2
     CALL_FUNC = 3
@@ -66,8 +64,6 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class InitServer:
-    """The host's version; answered by a void Return."""
-
     version: str
     args: Args = ()
 
@@ -92,8 +88,6 @@ class RemoteException:
 
 @dataclass(frozen=True, slots=True)
 class CopyFromRemote:
-    """Ask for ``nbytes`` of a tensor."""
-
     tensor: Tensor
     nbytes: int
 
@@ -111,8 +105,6 @@ class CopyAck:
 
 @dataclass(frozen=True, slots=True)
 class SystemCall:
-    """A call of a fixed function of the device, with arguments; its codes start at 9."""
-
     code: Code
     args: Args = ()
 

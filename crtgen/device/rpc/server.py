@@ -32,7 +32,7 @@ _NDARRAY = object()
 
 
 class _RequestError(Exception):
-    """An exception that is sent instead of a result."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,6 @@ class ServedModel:
 
 
 class _MemoryPool:
-    """Memory of the device: blocks at addresses, each checked on every access."""
-
     def __init__(self, size: int) -> None:
         self.size = size
         self._blocks: dict[int, bytearray] = {}
@@ -326,5 +324,4 @@ class ServerStream:
     def write(self, data: bytes) -> None:
         self._inbox += self._server.receive(data)
 
-    def close(self) -> None:
-        """Do nothing: there is no resource to release."""
+    def close(self) -> None: ...

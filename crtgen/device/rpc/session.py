@@ -87,8 +87,6 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """A session began; an earlier one, if any, is gone."""
-
     session_id: int
 
 

@@ -217,7 +217,6 @@ class Reader:
         return self.sized(what).decode(errors="backslashreplace")
 
     def tensor(self) -> Tensor:
-        """Read a tensor; see ``pack_tensor``."""
         data, device_type, device_id, ndim, *dtype = self.unpack(_TENSOR, "a tensor")
         if not 0 <= ndim <= min(MOST_DIMENSIONS, 1 + (len(self._data) - self.offset) // 8):
             raise self.fail(f"a tensor cannot have {ndim} dimensions")

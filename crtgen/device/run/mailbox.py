@@ -38,7 +38,6 @@ _PAUSE = 0.001
 
 
 def has_mailbox(image: Path) -> bool:
-    """Return whether firmware uses a mailbox, that is, has the function that polls it."""
     return _has_symbol(image, _FUNCTION)
 
 

@@ -50,8 +50,6 @@ def check_pipes() -> None:
 
 
 class _DescriptorStream:
-    """A stream over file descriptors, which it owns."""
-
     flow_controlled = True
 
     def __init__(self, read_fd: int, write_fd: int, *, name: str, write_timeout: float) -> None:
@@ -187,8 +185,6 @@ class PtyStream(_DescriptorStream):
 
 
 class SocketStream(_DescriptorStream):
-    """A TCP or Unix socket; it owns the socket."""
-
     def __init__(
         self, connected: socket.socket, *, name: str = "socket", write_timeout: float = WRITE_TIMEOUT
     ) -> None:

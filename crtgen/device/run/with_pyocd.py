@@ -20,8 +20,6 @@ _STARTS = 5.0
 
 
 class RttChannels(Protocol):
-    """Lists of channels in pyOCD's control block, in both directions."""
-
     up_channels: Any
     down_channels: Any
 

@@ -83,7 +83,6 @@ def build_project(
 
 
 def built_image(directory: Path | str) -> BuiltImage | None:
-    """Return the last build of the project, or None."""
     root = Path(directory).resolve()
     manifest = read_manifest(root)
     path = root / "build" / manifest.artefact

@@ -31,7 +31,6 @@ class SizeReport:
     layers: Mapping[str, tuple[LayerSize, ...]]
 
     def rows(self) -> tuple[tuple[str, int], ...]:
-        """Lines for a table: label and bytes."""
         sizes = self.sizes
         rows = [("flash", sizes.flash)]
         rows += [(f"  {name}", group.flash) for name, group in sizes.groups.items() if group.flash]

@@ -19,7 +19,6 @@ class Checker:
         self.where = where
 
     def fail(self, reason: str) -> NoReturn:
-        """Raise ``CorruptModelError``."""
         raise CorruptModelError(reason, where=self.where)
 
     def keys(

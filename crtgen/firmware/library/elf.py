@@ -55,7 +55,6 @@ class ElfFile:
         return tuple(name.removeprefix("__") for name in pointers if name.startswith("__TVM"))
 
     def data(self, name: str) -> bytes | None:
-        """Return the content of an object, or None."""
         return next((s.data for s in self.symbols if s.name == name and s.is_defined), None)
 
 

@@ -52,7 +52,6 @@ class ExportedLibrary:
 
     @property
     def factory(self) -> ExecutorFactory | None:
-        """The executor with graph JSON and parameters, if the library holds one."""
         return self.root if isinstance(self.root, ExecutorFactory) else None
 
 

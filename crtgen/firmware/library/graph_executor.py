@@ -153,7 +153,6 @@ class ExecutorTables:
 
     @property
     def index_type(self) -> str:
-        """The narrowest C type of an index into the tensors, places, types and counts of arguments."""
         most = max(len(self.tensors), len(self.places), len(self.types), self.max_args + 1)
         return "uint8_t" if most <= 1 << 8 else "uint16_t"
 
@@ -197,7 +196,6 @@ def graph_module(
     functions: Collection[str],
     output_names: Sequence[str] = (),
 ) -> CModule:
-    """Return the executor as a module: its source, and what the metadata module has to know of it."""
     name = symbol_stem(name)
     tables = graph_tables(name, graph, params, functions, output_names)
     nodes = {node.name: node for node in graph.nodes}

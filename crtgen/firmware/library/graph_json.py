@@ -19,8 +19,6 @@ _OP_ATTRS = ("func_name", "num_inputs", "num_outputs", "flatten_data")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Output ``index`` of node ``node``."""
-
     node: int
     index: int
 

@@ -44,8 +44,6 @@ class Sid:
 
 @dataclass(frozen=True, slots=True)
 class TensorSize:
-    """An input or output: bytes and element type."""
-
     name: str
     size: int
     dtype: str
@@ -53,8 +51,6 @@ class TensorSize:
 
 @dataclass(frozen=True, slots=True)
 class MainFunction:
-    """Memory of the whole model on one device, in bytes."""
-
     device: int
     workspace_size_bytes: int
     constants_size_bytes: int
@@ -65,8 +61,6 @@ class MainFunction:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Workspace of one function on one device, in bytes."""
-
     device: int
     workspace_size_bytes: int
 

@@ -81,8 +81,6 @@ class CSource(Module):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LlvmModule(Module):
-    """An LLVM module: IR as text, or bitcode as bytes."""
-
     type_key: ClassVar[str] = "llvm"
     is_dso_exportable: ClassVar[bool] = True
     content: str | bytes

@@ -104,7 +104,6 @@ def check_core(where: str, name: str, data: bytes, core: Core) -> None:
 
 
 def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool) -> None:
-    """Refuse an object for another machine, and a shared library unless the image is ``hosted``."""
     elf = read_elf(data, f"{where}: {name}")
     name = "it" if name == where else name
     if elf.machine != machine:

@@ -50,8 +50,6 @@ _RUNTIME_HEADER = re.compile(r"^#include <(crt/\w+\.h)>", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class FunctionScratch:
-    """An operator function and the bytes of scratch memory that it needs."""
-
     function: str
     nbytes: int
 

@@ -79,8 +79,6 @@ class StreamReader:
 
 
 class StreamWriter:
-    """Appends values to a buffer: the counterpart of ``StreamReader``."""
-
     def __init__(self) -> None:
         self._parts = bytearray()
 

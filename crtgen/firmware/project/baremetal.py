@@ -88,8 +88,6 @@ class _TimerView:
 
 @dataclass(frozen=True, slots=True)
 class _SlotView:
-    """A slot of the firmware; its model may take ``stack`` bytes of the stack."""
-
     name: str
     origin: str
     size: int
@@ -183,7 +181,6 @@ class _ToolchainView:
 
 
 def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
-    """Return the files of ``platform/``, by name; the C sources among them are to be compiled."""
     view = _view(firmware)
     board = firmware.board
     uart, timer = _devices(board)

@@ -43,8 +43,6 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class _FlashView:
-    """The driver of a board's flash, as the templates of firmware with slots see it."""
-
     name: str
     board: str
     mpu: str
@@ -101,7 +99,6 @@ def _check_slots(firmware: FirmwareRequest) -> None:
 
 
 def field_files(firmware: FirmwareRequest) -> dict[str, bytes]:
-    """Return the files for ``model/``; none for a library without them."""
     if not has_field(firmware):
         return {}
     _check_field(firmware)

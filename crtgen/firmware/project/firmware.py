@@ -131,7 +131,6 @@ class FirmwareRequest:
 
     @property
     def benchmark(self) -> BenchmarkView | None:
-        """View for the benchmark's program; None for other programs."""
         return benchmark(self.models, self.board.name) if self.type == "mlperftiny" else None
 
     @property
@@ -180,7 +179,6 @@ class FirmwareRequest:
         return max(needed, twice) if not self.board.ram or twice <= left else needed
 
     def memory_of_part(self, part: str) -> str:
-        """Return the memory of the board for a part of an arena: see ``Plan.parts``."""
         if part == NPU_PART:
             return self.request.place.get("npu", self.board.data)
         return part if any(memory.name == part for memory in self.board.memories) else self.board.data

@@ -85,7 +85,6 @@ def around(core: str, flag: str, type: str) -> Around:
 
 
 def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
-    """Estimate firmware for a board other than this computer, from the plans of all its models."""
     models = firmware.models
     is_server = firmware.type == "server"
     flash, ram = _rest(firmware, plans)

@@ -33,7 +33,6 @@ class _HostView:
 
 
 def platform_files(firmware: FirmwareRequest) -> dict[str, str]:
-    """Return the files of ``platform/``, by name; the C sources among them are to be compiled."""
     view = _HostView(
         board=firmware.board.name,
         is_host=True,

@@ -99,7 +99,6 @@ class Manifest:
         return (f"{_FLAT}/",) if self.is_flat else _RENEWED
 
     def marked(self, unfinished: Mapping[str, tuple[str, ...]]) -> "Manifest":
-        """Return a copy for the time while the project is being written."""
         return replace(self, unfinished=unfinished)
 
 

@@ -86,7 +86,6 @@ def pattern(info: ModelInfo) -> tuple[Array, ...]:
 
 
 def checked_models(firmware: FirmwareRequest) -> tuple[CheckedModel, ...]:
-    """Each model with its inputs, and its outputs as ``firmware`` expects them."""
     slots = firmware.options.slots
     return tuple(_model(m, firmware.expected.get(m.info.name, ()), slots) for m in firmware.modules)
 

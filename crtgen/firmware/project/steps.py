@@ -9,8 +9,6 @@ __all__ = ["StepView", "registers", "step_view"]
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step as C: a statement, what is waited for, or the condition of the steps ``then``."""
-
     note: str
     statement: str = ""
     until: str = ""
@@ -19,7 +17,6 @@ class StepView:
 
 
 def step_view(step: RegisterStep) -> StepView:
-    """Return the C of a step, with the names that ``registers`` defines."""
     name = _name(step)
     found = f"({name} & {step.mask:#x}u)" if step.mask + 1 != 1 << step.bits else name
     if step.operation == "wait":

@@ -18,7 +18,6 @@ _ADDRESS = "localhost:1234"
 
 
 def vscode_files(firmware: FirmwareRequest, include_dirs: Iterable[str]) -> dict[str, bytes]:
-    """Return the files of a CMake project; ``include_dirs`` are those of its sources, below it."""
     found = {"tasks": _tasks(firmware), "c_cpp_properties": _names(firmware, include_dirs)}
     if firmware.type not in ("library", "slot") and (_qemu(firmware) or firmware.board.is_host):
         found["launch"] = _launch(firmware)

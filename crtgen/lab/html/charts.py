@@ -140,7 +140,6 @@ def flash(report: Report) -> str:
 
 
 def pareto(levels: Sequence[Report]) -> str:
-    """Instructions over flash, a point for each level of optimisation."""
     rows = [{"level": r.optimize, "flash": r.flash_bytes, "instructions": r.instructions} for r in levels]
     place = {
         "x": {"field": "flash", "type": "quantitative", "title": "bytes of flash", "scale": {"zero": False}},

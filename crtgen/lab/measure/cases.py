@@ -121,7 +121,6 @@ def read_inputs(
 
 
 def interface_of(value: Value) -> Interface:
-    """Return a value of a graph as an input or output of a model."""
     return Interface(value.name, value.name, value.shape, value.dtype, value.quant, value.nbytes)
 
 

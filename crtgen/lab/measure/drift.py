@@ -176,7 +176,6 @@ def _counts(
 
 
 def usual(path: Path, info: ModelInfo, plan: Plan, layers: Sequence[str] = ()) -> DriftReference:
-    """Return the reference of a network, of a file of usual runs, which watches these layers."""
     found = usual_runs(path, info, plan.graph)
     watched = usual_layers(info, plan, layers, found.inputs)
     return make_reference(info, found.inputs, found.outputs, watched, consecutive=found.consecutive)

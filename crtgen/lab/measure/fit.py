@@ -23,7 +23,6 @@ _SERIAL = 32
 
 
 def boards_for(generators: Sequence[Generator]) -> tuple[Board, ...]:
-    """Return all boards but this computer that have the devices for which the generators make code."""
     known = (board for board in all_boards() if not board.is_host)
     return tuple(board for board in known if all(each.runs_on(board) for each in generators))
 
@@ -175,7 +174,6 @@ class Fits:
         self._known: dict[tuple[Target, str], api.Compiled] = {}
 
     def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
-        """Return the model on a board; where it does not fit, with advice."""
         found = self._fit(board, choice)
         if found.fits and not found.server_short:
             return found

@@ -86,7 +86,6 @@ def verify_against_host(
     cases: Sequence[ReferenceRun],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[LayerVerdict, ...]:
-    """Compare an imported model's layers with a run of the same code on this computer."""
     info = session.model(model)
     runs = [case.inputs for case in cases]
     places = []

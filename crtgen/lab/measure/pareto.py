@@ -14,7 +14,6 @@ def _costs(figures: Report) -> tuple[int, int, int]:
 
 
 def front(results: Sequence[Report]) -> tuple[bool, ...]:
-    """Return for each result whether it is on the Pareto front of instructions, flash and RAM."""
     return undominated([_costs(r) for r in results])
 
 

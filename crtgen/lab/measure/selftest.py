@@ -120,9 +120,6 @@ def _shown(value: float | str | None) -> str:
 
 
 def build_selftest(board: Board, *, say: Callable[[str], None] = lambda text: None) -> Image:
-    """Return the image: the largest of the networks that the board has room for, and a model for each
-    probe.
-    """
     *larger, least = _NETWORKS
     for network in larger:
         try:

@@ -80,7 +80,6 @@ def verify_cases(
     cases: Mapping[str, Sequence[ReferenceRun]],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[Verdict, ...]:
-    """Verify cases that are loaded already, by the model's name."""
     verdicts = []
     for info in session.models:
         chosen = cases[info.name]

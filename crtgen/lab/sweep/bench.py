@@ -26,6 +26,5 @@ def dask_setup(worker: Worker) -> None:
 
 
 def unit_of_worker(worker: Worker) -> LocalBoard | None:
-    """Return the board of a worker; None if it has none."""
     found = worker.plugins.get(_NAME)
     return found.unit if isinstance(found, Bench) else None

@@ -106,9 +106,6 @@ def local_cluster(workers: int, units: Sequence[LocalBoard] = ()) -> Iterator["C
 
 @contextmanager
 def connected(scheduler: str) -> Iterator["Client"]:
-    """Yield a client of a scheduler, by its address or its file. Raises ``LinkTimeoutError`` if it is not
-    there.
-    """
     distributed = _distributed()
     try:
         client = distributed.Client(timeout=_START, **_place(scheduler))

@@ -220,7 +220,6 @@ def _boards() -> TemporaryFolder:
 
 
 def own_board(job: Job, content: bytes) -> Board:
-    """Return the board of a file; if this computer has the same file already, that board."""
     path = _boards().path / f"{job.board}.toml"
     for known in (_known_file(job.board), path):
         if known is not None and known.is_file() and known.read_bytes() == content:

@@ -38,16 +38,13 @@ class WorkerPool:
 
 
 class Watch:
-    """Is told how a sweep goes on; this one does nothing with it."""
-
     def begun(self, counts: Mapping[str, int]) -> None:
         """Report how many jobs wait, are done, and have failed already."""
 
     def running(self, dashboard: str) -> None:
         """Report that workers are there; ``dashboard`` is the address of Dask's page, or empty."""
 
-    def finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None:
-        """These jobs came to an end, and are in the store."""
+    def finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None: ...
 
 
 def run_sweep(

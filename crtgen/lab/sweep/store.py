@@ -138,8 +138,6 @@ class SweepInfo:
 
 
 class JobStore:
-    """A store in a file; a context manager that closes it."""
-
     def __init__(self, path: Path, *, adopted: bool = False) -> None:
         """Open the store, or create it.
 
@@ -318,7 +316,6 @@ class JobStore:
         return int(self._read("SELECT count(*) FROM job WHERE state != 'waiting'")[0][0])
 
     def rows(self, sweep: SweepInfo) -> Iterator[StoreRow]:
-        """Yield the jobs of a sweep, in the order in which they were first made."""
         columns = ", ".join(_COLUMNS)
         for values in self._read(
             f"SELECT {columns} FROM job JOIN member ON job = id WHERE sweep = ? ORDER BY id", (sweep.number,)

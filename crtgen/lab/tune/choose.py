@@ -81,7 +81,6 @@ def choose(
 
 
 def flash_of(layers: Sequence[TunableLayer], measured: Measured, chosen: Chosen) -> int:
-    """Bytes of the functions and constants of a choice."""
     functions = {f: size for layer in layers for f, size in _functions(layer, chosen[layer.name], measured)}
     return sum(measured[key].constants for key in chosen.items()) + sum(functions.values())
 

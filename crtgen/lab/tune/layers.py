@@ -27,8 +27,6 @@ class KernelFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunableLayer:
-    """A layer with a choice: its candidates, and the number of the one that it has without tuning."""
-
     name: str
     digest: str
     candidates: tuple[Candidate, ...]

@@ -47,7 +47,6 @@ class Limits:
     """True if kernels may decode their weights to be small."""
 
     def allow(self, report: Report) -> bool:
-        """Return whether an image is within the limits."""
         sizes = (self.flash, report.image_flash_bytes), (self.ram, report.image_ram_bytes)
         return all(limit is None or size is None or size <= limit for limit, size in sizes)
 

@@ -38,15 +38,12 @@ Shorts = npt.NDArray[np.int16]
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Weighted sums of neighbours: the operands of ``Resample``."""
-
     weights: Array
     first: Shorts
     widths: Shorts
 
     @classmethod
     def of(cls, spans: Sequence[tuple[int, Sequence[float]]], dtype: type[np.generic]) -> "Spans":
-        """Convert from the start and the weights of each sum."""
         weights = np.concatenate([np.array(weights) for _, weights in spans]).astype(dtype)
         first, widths = [start for start, _ in spans], [len(weights) for _, weights in spans]
         return cls(weights, np.array(first, np.int16), np.array(widths, np.int16))

@@ -175,7 +175,6 @@ class MelSettings:
         return has_block(self.fft) and abs(self.preemphasis) <= STEEPEST
 
     def on(self, *, fpu: bool) -> "MelSettings":
-        """Return the settings with the arithmetic for a core with an FPU, or without."""
         if self.arithmetic != "auto":
             return self
         return replace(self, arithmetic="float32" if fpu or not self.has_blocks else "int32")

@@ -62,8 +62,7 @@ class Steps(ABC):
     """Operators applied to values, one row of features each."""
 
     @abstractmethod
-    def rows(self, row: Callable[[], Handle]) -> Handle:
-        """Apply ``row`` to each frame."""
+    def rows(self, row: Callable[[], Handle]) -> Handle: ...
 
     @abstractmethod
     def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
@@ -88,12 +87,10 @@ class Steps(ABC):
         """Return the samples of the frame in int16, multiplied by a window of integers."""
 
     @abstractmethod
-    def peak(self) -> Handle:
-        """Return the greatest sample of the window, in float32."""
+    def peak(self) -> Handle: ...
 
     @abstractmethod
-    def greatest(self, value: Handle) -> Handle:
-        """Return the greatest number of all rows."""
+    def greatest(self, value: Handle) -> Handle: ...
 
     @abstractmethod
     def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
@@ -111,24 +108,19 @@ class Steps(ABC):
         """Return the numbers of each row from ``first`` to before ``end``."""
 
     @abstractmethod
-    def beside(self, *values: Handle) -> Handle:
-        """Join rows side by side."""
+    def beside(self, *values: Handle) -> Handle: ...
 
     @abstractmethod
-    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
-        """Apply an operator and return its outputs."""
+    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]: ...
 
     @abstractmethod
-    def constant(self, name: str, data: Array) -> Handle:
-        """Add a constant."""
+    def constant(self, name: str, data: Array) -> Handle: ...
 
     @abstractmethod
-    def state(self, key: str, initial: Array) -> Handle:
-        """Return a state with its initial value."""
+    def state(self, key: str, initial: Array) -> Handle: ...
 
     @abstractmethod
-    def become(self, key: str, value: Handle) -> None:
-        """Set a state for the next row."""
+    def become(self, key: str, value: Handle) -> None: ...
 
     def averaged(self, value: Handle, reach: int) -> Handle:
         """Return means over each row and ``reach`` rows before and after it; the ends are mirrored."""

@@ -91,7 +91,6 @@ class GraphBuilder:
         return GraphBuilder(self.where, self.refusals, self.shapes, True, self.has_plain, *shared)
 
     def input(self, tensor: NamedTensor, default: str, shape: tuple[int, ...] | None = None) -> str:
-        """Add an input, with the requested shape if there is one, and return its name."""
         name = identifier(tensor.name, default)
         asked = self.shapes.get(name) or self.shapes.get(tensor.name) if not self.is_inner else shape
         try:

@@ -15,9 +15,6 @@ Tensor = TypeVar("Tensor", bound=NamedTensor)
 
 
 def all_rows(package: str, path: Iterable[str]) -> Mapping[str, Any]:
-    """Collect the rows of the tables ``CONVERTERS`` of all modules of a package, by the names of
-    operators.
-    """
     modules = [import_module(f"{package}.{found.name}") for found in iter_modules(path)]
     return dict(sorted(item for m in modules for item in getattr(m, "CONVERTERS", {}).items()))
 

@@ -115,7 +115,6 @@ class Links:
         return cls(dict(graph.tensors), producers, readers, graph.outputs)
 
     def data(self, name: str) -> Array | None:
-        """Return a constant, or None if the name is not one."""
         return self.tensors[name].data if name else None
 
     def is_alone(self, name: str, *codes: str) -> bool:
@@ -153,7 +152,6 @@ class Links:
         return Edge.of(node) if node is not None and plain else None
 
     def activation(self, name: str) -> Edge | None:
-        """Return the edge of a computed tensor that is quantised per tensor; None otherwise."""
         edge = self.source(name)
         return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
 
@@ -174,7 +172,6 @@ class Links:
         return self.quant(first) == self.quant(second) and len(set(types)) == 1
 
     def new_name(self, name: str) -> str:
-        """Return a name that no tensor has yet, ``name`` if possible."""
         while name in self.tensors:
             name += "_"
         return name

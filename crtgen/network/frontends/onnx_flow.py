@@ -33,8 +33,7 @@ class OnnxFlow:
         self._scopes = 0
 
     @abstractmethod
-    def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
-        """Add the nodes of a graph on which an output depends."""
+    def nodes(self, file: OnnxFileGraph, tensors: Tensors, builder: GraphBuilder) -> None: ...
 
     def count(self) -> None:
         self._count += 1

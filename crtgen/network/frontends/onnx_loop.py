@@ -84,7 +84,6 @@ class LoopBody:
         self.counter = self._tensor("round", (), DType.INT64)
 
     def begin(self, captured: Sequence[NamedTensor]) -> None:
-        """Give the body its inputs; ``captured`` are tensors that it reads from outside."""
         if self.rounds.count() == 0:
             raise RefusedOperator("no round; supported: one or more")
         r, names = self.rounds, self.rounds.body.inputs

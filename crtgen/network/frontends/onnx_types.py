@@ -64,7 +64,6 @@ def type_name(number: int) -> str:
 
 
 def kind_of(number: int) -> OnnxType | None:
-    """Return the type with this number; None if no type holds its numbers."""
     return KINDS.get(type_name(number))
 
 

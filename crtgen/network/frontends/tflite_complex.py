@@ -12,7 +12,6 @@ _KNOWN = frozenset(("COMPLEX_ABS", "EXPAND_DIMS", "IMAG", "REAL", "RESHAPE", "RF
 
 
 def paired(graph: TfliteFileGraph) -> TfliteFileGraph:
-    """Return the graph with each complex number stored as a pair of real ones."""
     places = [i for i, tensor in enumerate(graph.tensors) if tensor.type_name == "COMPLEX64"]
     others = (op for op in graph.operators if op.code not in _KNOWN)
     foreign = {i for op in others for i in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}

@@ -37,7 +37,7 @@ _HINT = "compress the model again with tflite_micro's compression tools"
 
 
 class _Unknown(Exception):
-    """Raised for an unknown coding, with the reason."""
+    pass
 
 
 def decoded(graph: TfliteFileGraph, where: str) -> TfliteFileGraph:

@@ -38,7 +38,6 @@ def flow_fields() -> Mapping[str, tuple[str, ...]]:
 
 
 def needed(file: TfliteFileGraph) -> Sequence[FileOperator]:
-    """Return the operators that an output needs, or that change a state, in order."""
     wanted, kept = set(file.outputs), list[FileOperator]()
     for operator in reversed(file.operators):
         keeps = any(i is not None and file.tensors[i].is_variable for i in operator.inputs)
@@ -74,8 +73,7 @@ class TfliteFlow:
         self._count = 0
 
     @abstractmethod
-    def operators(self, number: int, builder: GraphBuilder) -> None:
-        """Add the operators of a subgraph that anything needs."""
+    def operators(self, number: int, builder: GraphBuilder) -> None: ...
 
     def count(self) -> None:
         """One operator more: files may name a subgraph many times."""

@@ -24,8 +24,6 @@ _MOST = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class TensorLookup:
-    """The buffer of a tensor's values, and the bits of an index."""
-
     values: int
     bits: int
 

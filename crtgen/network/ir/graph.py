@@ -21,8 +21,6 @@ Index: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Inputs and outputs of an operator, as values."""
-
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
@@ -103,7 +101,6 @@ class Op(ABC):
         return None
 
     def lengthened(self, axis: int, length: int) -> "Op":
-        """Return the operator for an output whose ``axis`` has another length."""
         return self
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:

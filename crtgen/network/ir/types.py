@@ -131,7 +131,6 @@ class Value:
 
     @classmethod
     def state(cls, name: str, initial: Array, quant: Quant | None = None) -> "Value":
-        """Make a state with the shape and type of its initial value."""
         return replace(cls.constant(name, initial, quant), is_state=True)
 
     @classmethod

@@ -64,7 +64,6 @@ class Accumulate(Op):
         return tuple(v.quant.zero_point if v.quant is not None else 0 for v in factors)
 
     def of_weights(self, sig: Signature) -> ConvParams:
-        """Return parameters that leave the sums of a layer unchanged."""
         return ConvParams.sums(-self.zero_points(sig)[0], sig.y.shape[-1])
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -93,7 +93,6 @@ class Softmax(_Unary):
         return self.exponents(sig)
 
     def exponents(self, sig: Signature) -> SoftmaxParams:
-        """Return the factor that turns differences of int8 inputs into exponents."""
         x = tensor_quant(sig.x)
         longest = 1 << _SOFTMAX_SUM_BITS
         depth = sig.x.shape[-1]
@@ -312,8 +311,6 @@ def _signed_multiplier(factor: float, bound: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LeakyRelu(Formula, _Unary, Tabulated):
-    """``x`` if positive, else ``alpha * x``."""
-
     name: ClassVar[str] = "leaky_relu"
 
     alpha: float = 0.2

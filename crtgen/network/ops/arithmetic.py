@@ -108,8 +108,6 @@ class Div(Elementwise, Clamping):
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv(Elementwise):
-    """``floor(x0 / x1)``."""
-
     name: ClassVar[str] = "floor_div"
     operands: ClassVar[int] = 2
 
@@ -121,8 +119,6 @@ class FloorDiv(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class FloorMod(Elementwise):
-    """Remainder of ``x0 / x1`` with the sign of ``x1``."""
-
     name: ClassVar[str] = "floor_mod"
     operands: ClassVar[int] = 2
 
@@ -135,8 +131,6 @@ class FloorMod(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Pow(Elementwise):
-    """``x0`` to the power ``x1``, as C's ``pow``."""
-
     name: ClassVar[str] = "pow"
     operands: ClassVar[int] = 2
 
@@ -161,8 +155,6 @@ class SquaredDifferenceParams:
 
 @dataclass(frozen=True, slots=True)
 class SquaredDifference(Formula, Elementwise):
-    """``(x0 - x1)**2``."""
-
     name: ClassVar[str] = "squared_difference"
     operands: ClassVar[int] = 2
 
@@ -206,8 +198,6 @@ class AddNParams:
 
 @dataclass(frozen=True, slots=True)
 class AddN(Formula, Elementwise):
-    """The sum of all inputs, which share one shape and one quantisation."""
-
     name: ClassVar[str] = "add_n"
     monotonic: ClassVar[bool] = True
 

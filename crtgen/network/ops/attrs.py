@@ -25,8 +25,6 @@ __all__ = [
 
 
 class Activation(Enum):
-    """The clamp fused into an operator's output."""
-
     NONE = "none"
     RELU = "relu"
     RELU6 = "relu6"
@@ -66,8 +64,6 @@ def _quantize(real: float, quant: Quant) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Rows and columns of padding around an image."""
-
     top: int = 0
     bottom: int = 0
     left: int = 0
@@ -137,13 +133,11 @@ def _outputs(length: int, taps: int, step: int, spread: int) -> int:
 
 
 def require(condition: bool, reason: str) -> None:
-    """Raise ``ValueError`` with ``reason`` unless ``condition``."""
     if not condition:
         raise ValueError(reason)
 
 
 def require_inputs(inputs: Sequence[Value], count: int) -> None:
-    """``ValueError`` unless there are ``count`` inputs."""
     require(len(inputs) == count, f"it has {len(inputs)} inputs instead of {count}")
 
 

@@ -118,8 +118,7 @@ class _Binary(Formula, Elementwise, Clamping):
         return np.clip(whole, *self.activation.whole_range(sig.y)).astype(whole.dtype)
 
     @abstractmethod
-    def _apply(self, a: Numbers, b: Numbers) -> Numbers:
-        """Return the result without activation."""
+    def _apply(self, a: Numbers, b: Numbers) -> Numbers: ...
 
     @abstractmethod
     def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr | None:
@@ -181,8 +180,6 @@ class _Sum(_Binary):
 
 @dataclass(frozen=True, slots=True)
 class Add(_Sum):
-    """``x0 + x1``."""
-
     name: ClassVar[str] = "add"
     monotonic: ClassVar[bool] = True
     sign: ClassVar[int] = 1
@@ -192,8 +189,6 @@ class Add(_Sum):
 
 @dataclass(frozen=True, slots=True)
 class Sub(_Sum):
-    """``x0 - x1``."""
-
     name: ClassVar[str] = "sub"
     sign: ClassVar[int] = -1
 
@@ -205,8 +200,6 @@ class Sub(_Sum):
 
 @dataclass(frozen=True, slots=True)
 class Mul(_Binary):
-    """``x0 * x1``."""
-
     name: ClassVar[str] = "mul"
 
     activation: Activation = Activation.NONE

@@ -37,8 +37,6 @@ class Bitwise(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class BitAnd(Bitwise):
-    """Bits that are set in both numbers."""
-
     name: ClassVar[str] = "bit_and"
     sign: ClassVar[str] = "&"
 
@@ -48,8 +46,6 @@ class BitAnd(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitOr(Bitwise):
-    """Bits that are set in at least one of the numbers."""
-
     name: ClassVar[str] = "bit_or"
     sign: ClassVar[str] = "|"
 
@@ -59,8 +55,6 @@ class BitOr(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitXor(Bitwise):
-    """Bitwise exclusive or."""
-
     name: ClassVar[str] = "bit_xor"
     sign: ClassVar[str] = "^"
 
@@ -70,8 +64,6 @@ class BitXor(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitNot(_Bits):
-    """Bits that are not set in the number."""
-
     name: ClassVar[str] = "bit_not"
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -85,55 +85,41 @@ class Comparison(Formula, Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Equal(Comparison):
-    """x0 == x1."""
-
     name: ClassVar[str] = "equal"
     sign: ClassVar[str] = "=="
 
 
 @dataclass(frozen=True, slots=True)
 class NotEqual(Comparison):
-    """x0 != x1."""
-
     name: ClassVar[str] = "not_equal"
     sign: ClassVar[str] = "!="
 
 
 @dataclass(frozen=True, slots=True)
 class Greater(Comparison):
-    """x0 > x1."""
-
     name: ClassVar[str] = "greater"
     sign: ClassVar[str] = ">"
 
 
 @dataclass(frozen=True, slots=True)
 class GreaterEqual(Comparison):
-    """x0 >= x1."""
-
     name: ClassVar[str] = "greater_equal"
     sign: ClassVar[str] = ">="
 
 
 @dataclass(frozen=True, slots=True)
 class Less(Comparison):
-    """x0 < x1."""
-
     name: ClassVar[str] = "less"
     sign: ClassVar[str] = "<"
 
 
 @dataclass(frozen=True, slots=True)
 class LessEqual(Comparison):
-    """x0 <= x1."""
-
     name: ClassVar[str] = "less_equal"
     sign: ClassVar[str] = "<="
 
 
 class Logical(Elementwise):
-    """An operator that combines two truth values."""
-
     __slots__ = ()
 
     operands: ClassVar[int] = 2
@@ -146,8 +132,6 @@ class Logical(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class LogicalAnd(Logical):
-    """True where both are."""
-
     name: ClassVar[str] = "logical_and"
     sign: ClassVar[str] = "&&"
 

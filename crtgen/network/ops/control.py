@@ -22,12 +22,10 @@ class ControlFlow(Op):
 
     @property
     @abstractmethod
-    def graphs(self) -> tuple[Graph, ...]:
-        """The graphs that it runs."""
+    def graphs(self) -> tuple[Graph, ...]: ...
 
     @abstractmethod
-    def with_graphs(self, graphs: Sequence[Graph]) -> "ControlFlow":
-        """Return the operator with other graphs of the same interfaces."""
+    def with_graphs(self, graphs: Sequence[Graph]) -> "ControlFlow": ...
 
     def attributes(self) -> str:
         return " ".join(f"{graph.name}={len(graph.nodes)} nodes" for graph in self.graphs)

@@ -124,7 +124,6 @@ class ConvParams:
         return cls(-x.zero_point, y.zero_point, low, high, multipliers, shifts, scheme, wide, exact)
 
     def finish(self, acc: Real) -> Array:
-        """Return the output for accumulators whose channels are last."""
         if self.factors is not None:
             scaled = rounded_product(acc.astype(np.int64), self.factors)
         else:
@@ -162,7 +161,6 @@ def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:
 
 
 def real_weights(weights: Value) -> Real:
-    """Return weights as real numbers: int8 times scale."""
     numbers = weights.array().astype(np.float64)
     if weights.quant is None:
         return numbers

@@ -21,7 +21,6 @@ def ask_for(op: Op, sig: Signature) -> None:
 
 
 def cost_of(graph: Graph) -> int:
-    """Return the operations of one run of a graph by its references."""
     return sum(_cost(node.op, graph.signature(node)) for node in graph.nodes)
 
 

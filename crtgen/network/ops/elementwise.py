@@ -54,5 +54,4 @@ def wrapped(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def is_quantised(value: Value) -> bool:
-    """Return whether its integers represent real values."""
     return value.quant is not None and not scheme_of(value).is_real

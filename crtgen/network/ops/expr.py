@@ -162,5 +162,4 @@ class Formula(Op):
         return (formula.of(arrays).astype(sig.y.dtype.numpy),)
 
     @abstractmethod
-    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array:
-        """Compute the output without a formula."""
+    def plain(self, sig: Signature, arrays: Sequence[Array]) -> Array: ...

@@ -164,18 +164,14 @@ def _transformer(dtype: DType) -> "_Transformer":
 
 
 class _Transformer(ABC):
-    """Transforms of rows, in the arithmetic of one type."""
-
     __slots__ = ()
 
     @property
     @abstractmethod
-    def dtype(self) -> DType:
-        """The type of the numbers."""
+    def dtype(self) -> DType: ...
 
     @abstractmethod
-    def _held(self, x: Array) -> Numbers:
-        """Return numbers in the type in which they are computed."""
+    def _held(self, x: Array) -> Numbers: ...
 
     @abstractmethod
     def _kept(self, x: Numbers) -> Numbers:
@@ -186,12 +182,10 @@ class _Transformer(ABC):
         """Return numbers divided so that sums cannot overflow."""
 
     @abstractmethod
-    def _product(self, a: Pair, b: Pair) -> Pair:
-        """Complex products."""
+    def _product(self, a: Pair, b: Pair) -> Pair: ...
 
     @abstractmethod
-    def _half(self, x: Numbers) -> Numbers:
-        """Half of a sum."""
+    def _half(self, x: Numbers) -> Numbers: ...
 
     def _scaled(self, x: Pair) -> Pair:
         # Input of an inverse transform's stages.
@@ -323,8 +317,6 @@ class _Transformer(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Fixed(_Transformer):
-    """Numbers with ``bits`` fractional bits and a sign."""
-
     bits: int
 
     @property

@@ -47,8 +47,6 @@ __all__ = [
 
 
 class RealFunction(Formula, Tabulated, Elementwise):
-    """A function of real numbers, applied to each element."""
-
     __slots__ = ()
 
     def formula(self, sig: Signature) -> Expr | None:
@@ -61,8 +59,7 @@ class RealFunction(Formula, Tabulated, Elementwise):
         return self._whole(sig, arrays[0].astype(np.int64))
 
     @abstractmethod
-    def _real(self, x: Numbers) -> Numbers:
-        """Return the function itself, on float64."""
+    def _real(self, x: Numbers) -> Numbers: ...
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
         # Integers, for the types that support them.
@@ -81,8 +78,6 @@ class AbsParams:
 
 @dataclass(frozen=True, slots=True)
 class Abs(RealFunction):
-    """Absolute value."""
-
     name: ClassVar[str] = "abs"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -144,8 +139,6 @@ class Rsqrt(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Neg(RealFunction):
-    """``-x``."""
-
     name: ClassVar[str] = "neg"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -154,8 +147,6 @@ class Neg(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Exp(RealFunction):
-    """``e**x``."""
-
     name: ClassVar[str] = "exp"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -174,8 +165,6 @@ class Log(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Sin(RealFunction):
-    """The sine of an angle in radians."""
-
     name: ClassVar[str] = "sin"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -184,8 +173,6 @@ class Sin(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Cos(RealFunction):
-    """The cosine of an angle in radians."""
-
     name: ClassVar[str] = "cos"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -194,8 +181,6 @@ class Cos(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Sqrt(RealFunction):
-    """The square root; NaN for negative numbers."""
-
     name: ClassVar[str] = "sqrt"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -204,8 +189,6 @@ class Sqrt(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Square(RealFunction):
-    """``x * x``."""
-
     name: ClassVar[str] = "square"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -214,8 +197,6 @@ class Square(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Floor(RealFunction):
-    """``floor(x)``."""
-
     name: ClassVar[str] = "floor"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -224,8 +205,6 @@ class Floor(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Ceil(RealFunction):
-    """``ceil(x)``."""
-
     name: ClassVar[str] = "ceil"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -264,8 +243,6 @@ class Atan(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Elu(RealFunction):
-    """``x`` if positive, else ``e**x - 1``."""
-
     name: ClassVar[str] = "elu"
     monotonic: ClassVar[bool] = True
 
@@ -293,7 +270,6 @@ class HardSwish(RealFunction):
         return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
 
     def parameters(self, sig: Signature) -> SwishParams:
-        """Return the integers of TFLite's 16-bit arithmetic."""
         return SwishParams.of(tensor_quant(sig.x), tensor_quant(sig.y))
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
@@ -324,8 +300,6 @@ class GeluTanh(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class LogicalNot(Elementwise):
-    """True where the input is false."""
-
     name: ClassVar[str] = "logical_not"
 
     def require_types(self, inputs: Sequence[Value]) -> None:

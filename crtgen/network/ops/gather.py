@@ -120,8 +120,6 @@ class DynamicSlice(Op):
 
 @dataclass(frozen=True, slots=True)
 class DynamicUpdateSlice(Op):
-    """``x, update, begin -> x`` with ``update`` written over it at ``begin``."""
-
     name: ClassVar[str] = "dynamic_update_slice"
 
     def infer(self, inputs: Sequence[Value]) -> Types:

@@ -49,7 +49,6 @@ class GridSample(Op):
         return (((*grid.shape[:-1], x.shape[-1]), DType.FLOAT32),)
 
     def borders(self, length: int) -> tuple[float, float]:
-        """Return the coordinates at both ends of an axis of that length."""
         return (0.0, length - 1.0) if self.corners else (-0.5, length - 0.5)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

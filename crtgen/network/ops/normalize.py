@@ -53,7 +53,6 @@ class CumSum(Op):
         return ((inputs[0].shape, inputs[0].dtype),)
 
     def sizes(self, sig: Signature) -> tuple[int, int, int]:
-        """Elements before the axis, along it, and behind it."""
         shape = sig.x.shape
         return prod(shape[: self.axis]), shape[self.axis], prod(shape[self.axis + 1 :])
 

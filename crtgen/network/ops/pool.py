@@ -141,8 +141,6 @@ class AveragePool2d(_Pool):
 
 @dataclass(frozen=True, slots=True)
 class MaxPool2d(_Pool):
-    """The maximum of a window, without padding."""
-
     name: ClassVar[str] = "max_pool2d"
 
     window: tuple[int, int]

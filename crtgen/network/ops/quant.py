@@ -93,8 +93,6 @@ class Quantize(Formula, Channelwise):
 
 @dataclass(frozen=True, slots=True)
 class Dequantize(Op):
-    """Quantised numbers to float32."""
-
     name: ClassVar[str] = "dequantize"
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:

@@ -45,8 +45,6 @@ class Cell(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """An activation function by its name in ``CURVES``, with the numbers that it has."""
-
     name: str
     alpha: float = 0.0
     beta: float = 0.0

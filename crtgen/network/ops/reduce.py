@@ -148,8 +148,6 @@ class Sum(Total):
 
 
 class Greatest(Reduction):
-    """The maximum or minimum, with unchanged quantisation."""
-
     __slots__ = ()
 
     monotonic: ClassVar[bool] = True
@@ -184,8 +182,6 @@ class ReduceMin(Greatest):
 
 @dataclass(frozen=True, slots=True)
 class All(Reduction):
-    """True if all elements along ``axes`` are true."""
-
     name: ClassVar[str] = "reduce_all"
 
     axes: tuple[int, ...]
@@ -215,8 +211,6 @@ class ArgReduction(Op):
 
 @dataclass(frozen=True, slots=True)
 class ArgMax(ArgReduction):
-    """Index of the greatest number."""
-
     name: ClassVar[str] = "arg_max"
     sign: ClassVar[str] = ">"
 
@@ -228,8 +222,6 @@ class ArgMax(ArgReduction):
 
 @dataclass(frozen=True, slots=True)
 class ArgMin(ArgReduction):
-    """Index of the least number."""
-
     name: ClassVar[str] = "arg_min"
     sign: ClassVar[str] = "<"
 

@@ -57,7 +57,6 @@ class Scheme:
         return self.low, self.high
 
     def every_number(self) -> Array:
-        """All numbers that a quantised tensor can hold, in order."""
         return np.arange(self.low, self.high + 1).astype(self.activations.numpy)
 
     def saturated(self, numbers: npt.ArrayLike, low: int | None = None, high: int | None = None) -> Array:
@@ -95,7 +94,6 @@ def scheme_of(value: Value) -> Scheme:
 
 
 def has_narrow_weights(x: Value, weights: Value) -> bool:
-    """Return whether weights have the narrower type of the input's scheme."""
     return any((s.activations, s.narrow_weights) == (x.dtype, weights.dtype) for s in SCHEMES)
 
 

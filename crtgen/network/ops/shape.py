@@ -20,8 +20,6 @@ __all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", 
 
 @dataclass(frozen=True, slots=True)
 class Reshape(Op):
-    """Change of shape or of quantisation, with the same elements in order."""
-
     name: ClassVar[str] = "reshape"
     monotonic: ClassVar[bool] = True
 

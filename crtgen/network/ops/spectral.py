@@ -239,8 +239,6 @@ def banded(matrix: npt.NDArray[np.floating[Any]]) -> Banded:
 
 
 class LogFloor(Enum):
-    """Lower limit of a logarithm's argument."""
-
     MAX = "max"
     """The greater of the number and the floor."""
     ADD = "add"

@@ -177,7 +177,6 @@ _NO_LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
 
 def stream_case(name: str, op: Op, x: Value, limits: Mapping[str, tuple[float, float]] = _NO_LIMITS) -> Case:
-    """Return a case with states of the shapes that the operator asks for."""
     memories: Sequence[Value]
     match op:
         case Delay():

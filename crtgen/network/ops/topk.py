@@ -39,7 +39,6 @@ class TopK(Op):
         return (shape, x.dtype), (shape, self.places)
 
     def sizes(self, sig: Signature) -> tuple[int, int, int]:
-        """Elements before the axis, along it, and behind it."""
         shape = sig.x.shape
         return prod(shape[: self.axis]), shape[self.axis], prod(shape[self.axis + 1 :])
 
@@ -68,6 +67,5 @@ def cases() -> Iterator[Case]:
 
 
 def topk_case(name: str, op: TopK, x: Value, limits: tuple[float, float] | None = None) -> Case:
-    """Make a layer on ``x``; ``limits`` bound its numbers."""
     outputs = tuple(Value(n, s, t) for n, (s, t) in zip(("y", "i"), op.infer([x]), strict=True))
     return Case(f"top_k_{name}_onnx", op, Signature((x,), outputs), {x.name: limits} if limits else {})

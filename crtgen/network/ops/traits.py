@@ -85,8 +85,7 @@ class Windowed(Op):
         return (1, 1)
 
     @abstractmethod
-    def taps(self, sig: Signature) -> tuple[int, int]:
-        """Return the numbers of rows and columns of taps of a window."""
+    def taps(self, sig: Signature) -> tuple[int, int]: ...
 
     @abstractmethod
     def padding_value(self, x: Value) -> int | None:
@@ -121,8 +120,7 @@ class Weighted(Op):
     slides: ClassVar[bool]
 
     @abstractmethod
-    def parameters(self, sig: Signature) -> Any:
-        """Return the integers of the quantised layer: ``ConvParams``."""
+    def parameters(self, sig: Signature) -> Any: ...
 
     @abstractmethod
     def sums(self, x: Real, w: Real, sig: Signature) -> Real:
@@ -149,8 +147,6 @@ class Channelwise(Op):
 
 
 class Tabulated(Channelwise):
-    """A function of single elements, for any shape."""
-
     __slots__ = ()
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:

@@ -27,8 +27,6 @@ __all__ = ["Change", "GraphLike", "Pass", "Rewrite", "Rule", "bypass", "run_pass
 
 
 class GraphLike(Protocol):
-    """The questions that a rule may ask of a graph, see ``Graph``."""
-
     @property
     def lasting(self) -> tuple[str, ...]: ...
 
@@ -93,7 +91,6 @@ class _Draft:
         return tuple(node for node in found if node is not None)
 
     def apply(self, change: Change) -> set[int]:
-        """Make a change; return the places of nodes that make or read a changed value."""
         touched = {*change.rename, *change.rename.values(), *(value.name for value in change.values)}
         self._values.update({value.name: value for value in change.values})
         for name, node in change.nodes.items():
@@ -161,8 +158,7 @@ class Pass(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
-        """Return the rewritten graph, and a note for each rewrite."""
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]: ...
 
     def run(self, graph: Graph) -> Graph:
         return self.rewrite(graph)[0]
@@ -174,11 +170,9 @@ class Rule(Pass):
     __slots__ = ()
 
     @abstractmethod
-    def match(self, graph: GraphLike, node: Node) -> Change | None:
-        """Return the rewrite at ``node``, or None."""
+    def match(self, graph: GraphLike, node: Node) -> Change | None: ...
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
-        """Return the graph without any place where the rule matches."""
         draft, rewrites = _Draft(graph), list[Rewrite]()
         queue = list(range(len(draft.nodes)))
         while queue:

@@ -36,8 +36,6 @@ class FoldConstants(Rule):
 
 @dataclass(frozen=True, slots=True)
 class RemoveDead(Rule):
-    """Remove nodes whose outputs are not used."""
-
     name: ClassVar[str] = "remove dead"
 
     def match(self, graph: GraphLike, node: Node) -> Change | None:
@@ -83,8 +81,6 @@ class ReshapeTransposes(Rule):
 
 @dataclass(frozen=True, slots=True)
 class MergeReshapes(Rule):
-    """Let a reshape of a reshape read the first one's input."""
-
     name: ClassVar[str] = "merge reshapes"
 
     def match(self, graph: GraphLike, node: Node) -> Change | None:

@@ -61,7 +61,6 @@ class Decider:
         return self.decision.labels or range(self.output.elements - (self.decision.gate is not None))
 
     def decide(self, scores: Array, sample: int) -> Event | None:
-        """Return the event of a run that ends at ``sample``, or None."""
         if self.decision.boxes is not None:
             return self._found(scores, sample)
         flat = np.asarray(scores).ravel()

@@ -57,7 +57,6 @@ def distance(steps: GraphSteps, x: Handle, clusters: Clusters) -> Handle:
 
 
 def with_gate(steps: GraphSteps, output: Handle, gate: Handle, label: int) -> Handle:
-    """Append the score of a second network to the scores: unchanged if both are stored alike."""
     if label >= gate.elements:
         raise UsageError(
             f"label {label} of {gate.elements}, counted from 0",

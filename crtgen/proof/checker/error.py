@@ -70,7 +70,6 @@ class Bounds:
         return max((self.error.get(v, 0.0) for v in values if isinstance(v, Symbol)), default=0.0)
 
     def result(self, outputs: int) -> Error:
-        """Return the bound, if ``outputs`` outputs were found in their places."""
         found = ((layer, layer.values or ()) for layer in self.network.sums)
         layers = tuple((layer.number, layer.name, self.of(v), self.size(v)) for layer, v in found)
         reason = self.network.unbounded or ("" if outputs else "no output was recognised")

@@ -24,7 +24,6 @@ def parts_of(e: Node) -> tuple[Node, ...]:
 
 
 def leaves(e: Node) -> list[LinearSum]:
-    """Return the sums on which an expression depends, each object once."""
     return list(_leaves(e))
 
 

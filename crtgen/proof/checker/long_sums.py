@@ -11,7 +11,6 @@ __all__ = ["as_long", "field", "field_across", "high_part", "long_add", "long_sh
 
 
 def as_long(low: Word, high: Word) -> LinearSum | None:
-    """Return the signed sum that two words represent."""
     if isinstance(low, int):
         return LinearSum(signed(high) << 32 | low, {}) if isinstance(high, int) else None
     if not isinstance(low, LinearSum) or not isinstance(high, WordOp):

@@ -32,8 +32,6 @@ Factor: TypeAlias = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _FactorProducts:
-    """The products in an expression by their two factors, and which of them each node depends on."""
-
     found: dict[frozenset[Factor], WordOp] = field(default_factory=dict)
     support: dict[int, frozenset[int]] = field(default_factory=dict)
 

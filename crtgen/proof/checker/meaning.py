@@ -187,7 +187,6 @@ _OF_ZERO = {"ls": (0, 1), "hi": (0, 0), "cs": (1, 1), "cc": (1, 0)}
 
 
 def apply(name: str, *args: Word) -> Word:
-    """Apply an operation to words: the value if all are numbers, otherwise an expression."""
     if name in _OF_ZERO and args[_OF_ZERO[name][0]] == 0:
         return _OF_ZERO[name][1]
     values = []

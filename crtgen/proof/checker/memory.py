@@ -117,7 +117,6 @@ class WordMemory:
                 self.parts[i] = which
 
     def allow_stack(self, bottom: int, top: int) -> None:
-        """Allow a run to use the addresses from ``bottom`` to ``top`` as its stack, which is empty."""
         self.allow(bottom, top)
         self.stack, self.floor = range(bottom >> 2, top >> 2), top
 
@@ -349,7 +348,6 @@ class WordMemory:
     # ---- both ways of a branch
 
     def merge(self, i: int, a: Content | None, b: Content | None, pick: Pick) -> None:
-        """Merge two contents of a word by the path taken."""
         if a is b:
             self.words[i] = a if a is not None else unknown()
             return

@@ -70,8 +70,6 @@ class TrustedCall:
 
 @dataclass(frozen=True, slots=True)
 class _JobRegion:
-    """Memory behind a base pointer, as the job says it."""
-
     number: int
     first: int
     size: int
@@ -84,8 +82,6 @@ class _JobRegion:
 
 
 class NpuCalls:
-    """Runs the calls of the NPU of one run of the network. ``made`` lists them."""
-
     def __init__(self, network: Network, apart: tuple[int, int]) -> None:
         """``apart`` is the first address and the end of scratch memory beside the arena."""
         self.network = network

@@ -114,12 +114,10 @@ def _alone(x: LinearSum) -> Symbol | None:
 
 
 def low_byte(x: Word) -> Byte:
-    """Return the byte that a byte store of the word would store."""
     return x & 255 if isinstance(x, int) else bytes_of(x)[0]
 
 
 def word_of(b: tuple[Byte, ...]) -> Word:
-    """Return the word of four bytes, in its simplest form."""
     b0, b1, b2, b3 = b
     if isinstance(b0, int) and isinstance(b1, int) and isinstance(b2, int) and isinstance(b3, int):
         return b0 | b1 << 8 | b2 << 16 | b3 << 24

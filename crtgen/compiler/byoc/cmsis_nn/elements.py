@@ -14,7 +14,6 @@ __all__ = ["activation", "add", "extreme", "left_shift", "mul", "pad", "softmax"
 
 
 def add(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_elementwise_add``."""
     p = layer.op.parameters(layer.sig)
     function = f"arm_elementwise_add_{layer.kind}"
     line = call(
@@ -28,7 +27,6 @@ def add(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def mul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_elementwise_mul``."""
     p = layer.op.parameters(layer.sig)
     function = f"arm_elementwise_mul_{layer.kind}"
     line = call(
@@ -62,7 +60,6 @@ def left_shift(params: object) -> int | None:
 
 
 def activation(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_nn_activation_s16``."""
     shift = left_shift(layer.op.parameters(layer.sig))
     kind = "ARM_TANH" if isinstance(layer.op, Tanh) else "ARM_SIGMOID"
     line = call("arm_nn_activation_s16", layer.names[0], "y0", layer.sig.y.elements, shift, kind)
@@ -70,7 +67,6 @@ def activation(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def softmax(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """Return a call of ``arm_softmax``; for int16 by two tables with interpolation."""
     p, shape = layer.op.parameters(layer.sig), layer.sig.y.shape
     rows, source = (prod(shape[:-1]), shape[-1]), layer.names[0]
     if isinstance(p, Softmax16Params):
@@ -84,7 +80,6 @@ def softmax(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def pad(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_pad_s8``."""
     op, shape = layer.op, layer.sig.x.shape
     none = (0,) * (4 - len(shape))
     lines = (

@@ -38,8 +38,6 @@ class CmsisConvParams(ctypes.Structure):
 
 
 class CmsisDepthwiseParams(ctypes.Structure):
-    """``cmsis_nn_dw_conv_params``."""
-
     _fields_: ClassVar = [
         (name, ctypes.c_int32)
         for name in ("input_offset", "output_offset", "ch_mult", "stride_w", "stride_h", "padding_w",
@@ -58,7 +56,6 @@ class CmsisLayer:
 
     @property
     def kind(self) -> str:
-        """Suffix of CMSIS-NN's functions for these types."""
         if any(value.dtype is DType.INT4 for value in self.sig.inputs):
             return "s4"
         return "s16" if self.sig.x.dtype is DType.INT16 else "s8"

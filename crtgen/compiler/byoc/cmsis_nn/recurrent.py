@@ -55,7 +55,6 @@ def _brought(to: str, name: str, state: Value) -> str:
 
 
 def lstm(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_lstm_unidirectional``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     hidden, cell, w, r, bias = sig.inputs[1:]
     batch, units = hidden.shape

@@ -54,8 +54,6 @@ def find_sources(path: str = "") -> Path:
 
 
 class CmsisSources:
-    """The files below ``root``, which is a copy of CMSIS-NN."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self._temporary: TemporaryFolder | None = None
@@ -92,7 +90,6 @@ class CmsisSources:
         return [name for name in dict.fromkeys(_CALL.findall(code)) if name not in inline]
 
     def library(self, functions: Sequence[str]) -> SourceLibrary:
-        """Return the functions with everything that they call, every header, and the licence."""
         waiting, files = list(functions), set[Path]()
         for name in functions:
             if name not in self._definitions:

@@ -56,7 +56,6 @@ class Transposed:
 
 
 def find_transposed(subgraph: Graph) -> Transposed | None:
-    """Recognise the chain of a subgraph; None for any other chain."""
     kinds = tuple(type(node.op) for node in subgraph.nodes)
     if kinds not in PATTERNS:
         return None
@@ -92,7 +91,6 @@ def _restored(blocks: Array, stride: tuple[int, int], outputs: int) -> Array:
 
 
 def transposed(made: Transposed, sources: CmsisSources, extension: str) -> CmsisCode:
-    """``arm_transpose_conv_wrapper_s8``."""
     p, outputs = made.params, len(made.bias)
     tiles = (*reversed(made.stride), *reversed(made.padding), 0, 0, 1, 1)
     params = _Params(p.input_offset, p.output_offset, *tiles, p.act_min, p.act_max)

@@ -22,7 +22,6 @@ __all__ = ["convolution", "depthwise", "pool"]
 
 
 def convolution(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_convolve_wrapper``."""
     op, p = layer.op, layer.op.parameters(layer.sig)
     params = CmsisConvParams(p.input_offset, p.output_offset, *reversed(op.stride), op.padding.left,
                          op.padding.top, *reversed(op.dilation), p.act_min, p.act_max)  # fmt: skip
@@ -36,7 +35,6 @@ def convolution(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def depthwise(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """``arm_depthwise_conv_wrapper``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     multiplier = sig.y.shape[3] // sig.x.shape[3]
     corner, clamp = (op.padding.left, op.padding.top), (p.act_min, p.act_max)
@@ -69,7 +67,6 @@ def _convolved(
 
 
 def per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
-    """Return the declaration of each channel's factors, and the constants that it names."""
     consts = (Const.of("multiplier", params.multipliers, 4), Const.of("shift", params.shifts, 4))
     pointers = ", ".join(f"(int32_t *)(uintptr_t){const.name}" for const in consts)
     return f"const cmsis_nn_per_channel_quant_params quant = {{{pointers}}};", consts
@@ -89,7 +86,6 @@ def _nested(params: ctypes.Structure) -> list[str]:
 
 
 def pool(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """Return a call of ``arm_avgpool`` or ``arm_max_pool``."""
     op, sig, p = layer.op, layer.sig, layer.op.parameters(layer.sig)
     average = isinstance(op, AveragePool2d)
     function = f"arm_avgpool_{layer.kind}" if average else f"arm_max_pool_{layer.kind}"

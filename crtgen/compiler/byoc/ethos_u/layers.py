@@ -70,7 +70,6 @@ class VelaLayer:
         self.operators.append(Operator(code, inputs, [output or self.output], options))
 
     def constant(self, numbers: Sequence[Any]) -> str:
-        """Add a constant of int32 that TFLite has as an input, and return its name."""
         data = np.array(numbers, np.int32)
         name = f"{self.output} constant {len(self.tensors)}"
         self.tensors.append(TfliteTensor(name, data.shape, "int32", data=data))

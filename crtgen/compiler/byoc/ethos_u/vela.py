@@ -146,7 +146,6 @@ def compile_network(
 def run_vela(
     network: bytes, config: Config, aim: str, memory: VelaMemory
 ) -> tuple[Mapping[str, AnyArray], int, str]:
-    """Return Vela's arrays for a network, its estimate of cycles, and its log."""
     with TemporaryFolder() as folder:
         options = ("--separate-io-regions", "--cop-format", "COP2", "--output-format", "raw")
         log = _run(folder, network, config, *options, "--optimise", aim, memory=memory)

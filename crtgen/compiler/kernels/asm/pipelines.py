@@ -60,7 +60,6 @@ class CorePipeline:
     timed: Callable[[Instruction], Timing]
 
     def demands(self, lines: Iterable[Instruction]) -> list["Demand"]:
-        """Return the demands of instructions. The end of a hardware loop takes no time."""
         return [_demand(line, self.timed) for line in lines if line.mnemonic not in ("le", "letp")]
 
     def cycles(self, lines: Sequence[Instruction], again: bool = False) -> int:
@@ -136,7 +135,6 @@ class Clock:
 
 
 def pipeline_of(core: Core) -> CorePipeline | None:
-    """Return the pipeline of a core, or None if it is not known."""
     return _PIPELINES.get(core.pipeline)
 
 

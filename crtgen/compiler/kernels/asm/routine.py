@@ -27,8 +27,6 @@ _NEAR = {True: (-252, 258), False: (-2044, 2050)}
 
 
 class Instruction(NamedTuple):
-    """A mnemonic and its operands; ``note`` is a comment."""
-
     mnemonic: str
     operands: tuple[str, ...]
     note: str = ""
@@ -69,7 +67,6 @@ class BasicBlock:
 
     @property
     def straight(self) -> tuple[Instruction, ...]:
-        """Instructions without the branch at the end."""
         return self.lines[: len(self.lines) - self.branches]
 
     @property
@@ -204,7 +201,6 @@ class Routine:
         return Runs((RoutineCall(1.0, self, rounds),))
 
     def prototype(self, symbol: str) -> str:
-        """Return the declaration in C, without semicolon."""
         return f"{self.returns} {symbol}({', '.join(self.parameters)})"
 
     @property

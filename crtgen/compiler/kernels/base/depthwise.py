@@ -26,8 +26,6 @@ _MOST_TAPS = {False: 9, True: 32}  # in registers; on the stack, where a byte's 
 
 @dataclass(frozen=True, slots=True)
 class RingView:
-    """A layer of the ring's window, row by row of outputs."""
-
     ring: DepthwiseView
     row: DepthwiseRow
 

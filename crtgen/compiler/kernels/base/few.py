@@ -23,7 +23,6 @@ _NEAR = 12  # inputs over which a branch with a condition reaches
 
 @design(FullyConnected, Conv2d, types=(DType.INT8,), needs="narrow", weights=(1, 2))
 def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Up to three outputs of one row; None for others."""
     unroll = max(min(target.steps(_UNROLL[target.optimize]), _NEAR) // 2 * 2, 2)
     return few_outputs("base few", op, sig, partial(_sums, unroll), _ordered)
 

@@ -52,7 +52,6 @@ class Whole:
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
 def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """One image without padding, one output for each channel; None for others, or if inexact."""
     _, w, b = sig.inputs
     window = WindowShape.of(op, sig)
     whole = (window.batch, window.taps_y, window.taps_x) == (1, window.height, window.width)

@@ -65,7 +65,6 @@ def clamp_all(k: ClampView) -> Routine:
 
 @design(Relu, types=(DType.INT8,), needs="dsp")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """Clamps without requantisation; None if the operator requantises."""
     if sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)

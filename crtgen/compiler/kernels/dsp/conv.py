@@ -75,7 +75,6 @@ class DspConvView:
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The matrix design for int8 and int16; None if inexact."""
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 

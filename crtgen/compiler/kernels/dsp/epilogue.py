@@ -190,7 +190,6 @@ def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lane
 
 
 def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
-    """Return the form ``rounded`` for ``lanes`` equal channels, or None."""
     form = solve_rounded(rescale)
     if form is None:
         return None

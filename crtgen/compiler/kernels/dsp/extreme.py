@@ -29,7 +29,6 @@ class ExtremeView:
 
 @design(Maximum, Minimum, types=(DType.INT8,), needs="dsp", weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | None:
-    """Operands of one shape, or one of them a single element; None otherwise."""
     sizes = [value.elements for value in sig.inputs]
     whole = [i for i, n in enumerate(sizes) if n == sig.y.elements]
     if len(whole) + sizes.count(1) < 2 or not whole:

@@ -21,7 +21,6 @@ _ROUND = {"speed": 16, "size": 4}  # words of weights in a round
 
 @design(FullyConnected, Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Compute up to three outputs of one row; None for others."""
     written = target.steps(_ROUND[target.optimize])
     return few_outputs("dsp few", op, sig, partial(_sums, written), _ordered)
 

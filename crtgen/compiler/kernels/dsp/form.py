@@ -51,8 +51,7 @@ class Form:
     def name(self, bits: int) -> str:
         raise NotImplementedError
 
-    def pin(self, t: Products) -> None:
-        """Take a register for a value that is needed throughout."""
+    def pin(self, t: Products) -> None: ...
 
     def steps(self, t: Products, count: int, fresh: bool) -> None:
         for pair in range(count // 2):
@@ -64,7 +63,6 @@ class Form:
             self.step(t, t.taps[0], fresh and count == 1)
 
     def step(self, t: Products, word: str, first: bool) -> None:
-        """Append two inputs of each pixel times a word of weights."""
         raise NotImplementedError
 
     def words(self, a: Int8, b: Int8, packing: Packing, steps: int) -> Words:

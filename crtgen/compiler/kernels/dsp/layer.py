@@ -12,8 +12,6 @@ __all__ = ["DspLayer"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DspLayer:
-    """Decisions about a layer, made before its code is written."""
-
     walk: Walk
     packing: Packing
     stream: WeightStream

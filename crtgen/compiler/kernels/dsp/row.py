@@ -54,11 +54,9 @@ class RowForm:
         raise NotImplementedError
 
     def sums(self, f: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the registers of the sums of several outputs, and of a single output."""
         raise NotImplementedError
 
-    def begin(self, t: "Outputs") -> None:
-        """Append the code before the loop."""
+    def begin(self, t: "Outputs") -> None: ...
 
     def step(self, t: "Outputs") -> None:
         """Append two words of inputs times their weights."""
@@ -77,7 +75,6 @@ class RowForm:
         raise NotImplementedError
 
     def apart(self, t: "Outputs") -> tuple[str, ...]:
-        """Append code that separates the sums of four outputs."""
         raise NotImplementedError
 
     def heads(self, start: Int64) -> Words:

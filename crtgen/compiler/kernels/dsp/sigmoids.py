@@ -25,7 +25,6 @@ _LAST = 255  # the place from which on the function has one value
 
 @design(Logistic, Tanh, types=(DType.INT16,), needs="dsp")
 def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
-    """Logistic and tanh of any number of elements."""
     p, logistic = op.parameters(sig), isinstance(op, Logistic)
     assert isinstance(p, Sigmoid16Params)
     routine = _sigmoids(sig.x.elements, p, logistic, 2 if target.optimize == "size" else 4)

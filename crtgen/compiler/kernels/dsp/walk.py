@@ -127,7 +127,6 @@ class Walk:
         return self.rows.bytes if self.rows else 0
 
     def work(self, work: Work, row: Runs | None = None) -> None:
-        """Add the work of loading and moving rows, if there are any; ``row`` is the work of loading one."""
         w, moves = self.rows, self.images * (self.height - 1)
         if w is None:
             return

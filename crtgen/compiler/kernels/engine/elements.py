@@ -85,7 +85,6 @@ def _overlays(sig: Signature) -> Sequence[InPlace]:
 
 
 def operands(sig: Signature) -> tuple[tuple[str, ...], tuple[Const, ...]]:
-    """Return the C names of all operands, and the arrays of the constant ones."""
     names, consts, variables = [], [], 0
     for i, value in enumerate(sig.inputs):
         if value.is_constant:

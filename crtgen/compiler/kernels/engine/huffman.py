@@ -104,7 +104,6 @@ class HuffmanCode:
         return np.append(packed, np.zeros(_BEYOND, np.uint16))
 
     def read(self, codes: Halfwords, count: int) -> Bytes:
-        """Decode ``count`` numbers as the device does."""
         table, shift = self.table.tolist(), 32 - self.bits
         made, hold, left, following = bytearray(count), 0, 0, iter(codes.tolist())
         for place in range(count):

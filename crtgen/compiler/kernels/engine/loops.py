@@ -25,7 +25,6 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def repeated_strides(value: Value, to: Value) -> tuple[int, ...]:
-    """Return the strides that read ``value`` along the axes of ``to``: 0 along broadcast axes."""
     own = zip(value.shape, strides_of(value.shape), strict=True)
     strides = tuple(0 if length == 1 else stride for length, stride in own)
     return (0,) * (len(to.shape) - len(strides)) + strides

@@ -29,8 +29,6 @@ _D = TypeVar("_D", bound=Design)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDesign:
-    """A design of an operator with its requirements, as given to ``design``."""
-
     function: Design
     types: tuple[DType, ...]
     needs: Feature | None

@@ -170,7 +170,6 @@ def _exact_sum(o: Operands, name: str, p: AddParams, order: tuple[int, ...], sti
 
 @design(Mul, types=(DType.INT8,), needs="mve", weights=None)
 def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
-    """Product of int8 values; None for others."""
     params, way = op.parameters(sig), walk(sig)
     offsets = (params.input1_offset, params.input2_offset)
     corners = np.multiply.outer(*(np.array([-128, 127], np.int64) + offset for offset in offsets))

@@ -64,7 +64,6 @@ class ChannelSums:
         return _ChannelsWriter.routine(self)
 
     def runs(self, calls: int, pairs: int) -> Runs:
-        """Return the runs of ``calls`` calls for ``pairs`` pairs of pixels together."""
         return self.routine.runs(pairs=pairs / calls) * calls
 
 

@@ -50,15 +50,12 @@ class PairsOfPixels(Protocol):
     """A micro-kernel: ``row(weights, y, x, end)`` for the pixels of a row, two at a time."""
 
     @property
-    def pixel_bytes(self) -> int:
-        """Bytes of a pixel's outputs."""
+    def pixel_bytes(self) -> int: ...
 
     @property
-    def routine(self) -> Routine:
-        """Its assembly."""
+    def routine(self) -> Routine: ...
 
-    def runs(self, calls: int, pairs: int) -> Runs:
-        """Return the runs of ``calls`` calls for ``pairs`` pairs of pixels together."""
+    def runs(self, calls: int, pairs: int) -> Runs: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +184,6 @@ class MveConvView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """The micro-kernel, the ring's copy and fill routines, and the gathering routine."""
         ring = (copy(), fill()) if self.ring else ()
         return (self.micro.routine, *ring, *((self.gather.routine,) if self.gather else ()))
 

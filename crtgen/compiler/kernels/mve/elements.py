@@ -96,7 +96,6 @@ class StoreForm:
 
 
 def walk(sig: Signature) -> Reading:
-    """Return the walk over the inputs of ``sig``, which repeat along axes of length 1."""
     strides = [*(repeated_strides(value, sig.y) for value in sig.inputs), strides_of(sig.y.shape)]
     loops = merge([Loop(n, tuple(s)) for n, *s in zip(sig.y.shape, *strides, strict=True)], len(strides))
     order = tuple(sorted(range(len(sig.inputs)), key=lambda i: -loops[-1].strides[i]))

@@ -48,7 +48,6 @@ class MveEpilogue:
 
     @property
     def is_shifted(self) -> bool:
-        """True if the form is TFLite's own."""
         return self.shift is None and not self.single and not self.is_sum
 
     @property

@@ -18,7 +18,6 @@ __all__ = ["few"]
 
 @design(FullyConnected, Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def few(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Up to three outputs of one row; None for others."""
     return few_outputs("mve few", op, sig, partial(_sums, unrolling(target)), _ordered)
 
 

@@ -44,7 +44,6 @@ _STEPS = 8  # float32 values on both sides
 
 @design(Add, Sub, Mul, types=(DType.FLOAT32,), needs="mve", weights=None)
 def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | None:
-    """float32 operands that may be repeated or constant; None for others."""
     way = walk(sig)
     kind = op.activation
     return elementwise("mve float", sig, target, way, lambda o: _arithmetic(o, op.name, way, kind), _FLOATS)
@@ -85,8 +84,6 @@ def _of_two(
 
 @design(Relu, types=(DType.FLOAT32,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """Clamp of float32; None for others."""
-
     def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs
         x = f.vector("elements")

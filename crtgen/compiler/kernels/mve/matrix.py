@@ -126,7 +126,6 @@ class MicroRow:
         return _MatrixWriter.routine(self)
 
     def runs(self, calls: int, pairs: int) -> Runs:
-        """Return the runs of ``calls`` calls for ``pairs`` pairs of pixels together."""
         return self.routine.runs(pairs=pairs / calls) * calls
 
 

@@ -56,7 +56,6 @@ class Ring:
         return self.rows * Runs.sum(calls)
 
     def fill_work(self, work: Work) -> None:
-        """Add the work of filling the padding at the sides, or all of it."""
         work.block("ring", 1)
         if self.by_sides:
             work.assembly += self._fill_sides

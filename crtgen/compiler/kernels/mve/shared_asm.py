@@ -92,8 +92,6 @@ def _clamp(f: Function, vectors: Sequence[str], spare: Sequence[str], limits: Se
 
 
 class SharedPair(Writer):
-    """``pair(weights, pair, table)``: two pixels of any convolution."""
-
     def __init__(self, k: MveSharedView) -> None:
         self.k = k
         self.f = f = Function(

@@ -35,8 +35,6 @@ class MveSharedView:
 
 @dataclass(frozen=True, slots=True)
 class SharedDenseView:
-    """A fully connected layer, with a table of its own."""
-
     clamped: bool
 
     @property

@@ -13,7 +13,6 @@ __all__ = ["SigmoidOf", "sigmoid"]
 
 @design(Logistic, Tanh, types=(DType.INT16,), needs="mve")
 def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | None:
-    """Logistic and tanh, four elements at a time."""
     p, logistic = op.parameters(sig), isinstance(op, Logistic)
     assert isinstance(p, Sigmoid16Params)
     places, slopes = sigmoid_places(logistic)

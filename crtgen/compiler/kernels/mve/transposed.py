@@ -17,7 +17,6 @@ __all__ = ["transposed"]
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def transposed(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Images, windows and outputs of width 1; None for others."""
     x, weights, bias = sig.inputs
     if any(n != 1 for n in (x.shape[2], weights.shape[2], sig.y.shape[2])) or op.padding.left > 0:
         return None

@@ -76,7 +76,6 @@ def _bytes(clamp: tuple[int, int]) -> StoreForm:
 
 @design(Quantize, types=(DType.INT8,), needs="mve")
 def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """int8 to int8; None for others."""
     params = op.parameters(sig)
     if not isinstance(params, RequantizeParams):
         return None
@@ -85,7 +84,6 @@ def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Relu, types=(DType.INT8,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
-    """Clamp of int8; None for others."""
     params = op.parameters(sig)
     limits = (params.act_min, params.act_max)
     if sig.x.quant == sig.y.quant:

@@ -40,7 +40,6 @@ class DetectionView:
 
 @design(DetectionPostProcess, weights=(2,))
 def detection(op: DetectionPostProcess, sig: Signature, target: Target) -> Kernel:
-    """Boxes and best scores in scratch, and which are left."""
     encodings, scores, anchors = sig.inputs
     boxes = encodings.shape[1]
     outputs = sig.outputs[1].elements

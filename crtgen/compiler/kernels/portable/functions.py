@@ -52,7 +52,6 @@ def real_function(op: RealFunction, sig: Signature, target: Target) -> Kernel:
 
 @design(Abs, types=(DType.INT16,))
 def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
-    """Absolute values of unquantised int16; None for others."""
     return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")]) if is_plain(sig.x) else None
 
 
@@ -169,7 +168,6 @@ def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
 
 @design(Comparison, weights=None)
 def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel | None:
-    """Compare plain numbers; None for quantised ones."""
     plain = sig.x.quant is None
     return elements(sig, op.name.replace("_", " "), [f"a {op.sign} b"]) if plain else None
 
@@ -236,7 +234,6 @@ def power(op: Pow, sig: Signature, target: Target) -> Kernel:
 
 @design(SquaredDifference, types=(DType.FLOAT32, DType.INT32), weights=None)
 def squared_difference(op: SquaredDifference, sig: Signature, target: Target) -> Kernel:
-    """Compute the square of a difference of float32, or of plain int32."""
     if sig.x.dtype is DType.FLOAT32:
         return elements(sig, "squared difference", ["(a - b) * (a - b)"])
     return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"])

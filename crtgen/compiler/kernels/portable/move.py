@@ -199,7 +199,6 @@ def _copy(block: BlockCopy, size: int) -> Copy:
 
 
 def split_run(loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], int]:
-    """Split off the innermost loop as a run of elements, if both sides are contiguous."""
     if loops[-1].strides == (1, 1):
         return merge(loops[:-1], 2), loops[-1].count
     return loops, 1

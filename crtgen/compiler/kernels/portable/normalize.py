@@ -74,7 +74,6 @@ class L2PoolView:
 
 @design(ArgReduction)
 def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
-    """Find the first of the greatest or least elements."""
     shape = sig.x.shape
     sizes = (prod(shape[: op.axis]), shape[op.axis], prod(shape[op.axis + 1 :]))
     view = ArgView(sig.x.dtype.c_name, *sizes, op.sign)
@@ -88,7 +87,6 @@ def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
 
 @design(CumSum, types=tuple(d for d in DType if d.is_integer and d is not DType.INT4))
 def whole_cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
-    """Running sum of unquantised integers; None for quantised ones."""
     if sig.x.quant is not None:
         return None
     bits, kind = max(32, 8 * sig.x.dtype.itemsize), sig.x.dtype
@@ -100,7 +98,6 @@ def whole_cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
 
 @design(CumSum, types=(DType.INT8, DType.FLOAT32))
 def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
-    """Compute sums or products of float32, or sums with TFLite's roundings."""
     if op.product or (sig.x.quant is None and not scheme_of(sig.x).is_real):
         real = scheme_of(sig.x).is_real
         return _cumulated(op, sig, "float", "1.0f", "sum", total="sum * term") if real else None

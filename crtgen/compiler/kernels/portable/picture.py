@@ -72,8 +72,6 @@ class BlendView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """``pixels`` of ``channels`` bytes; with several ``tables``, one for each channel."""
-
     op: ByteTable
     pixels: int
     channels: int

@@ -56,7 +56,6 @@ def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
 
 @design(Logistic, Tanh, types=(DType.INT16,))
 def sigmoid16(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
-    """Interpolate in a table of 256 places, for int16."""
     p = op.parameters(sig)
     table = Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
     assert isinstance(p, Sigmoid16Params)

@@ -32,8 +32,6 @@ class PartProduct:
 
 @dataclass(frozen=True, slots=True)
 class UnitStage:
-    """Matrix products, then ``lines`` of C for each ``unit``."""
-
     products: tuple[PartProduct, ...]
     lines: tuple[str, ...]
 

@@ -55,7 +55,6 @@ def total(op: Total, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Sum, types=_WHOLE)
 def whole_total(op: Sum, sig: Signature, target: Target) -> Kernel | None:
-    """Sum of unquantised integers; None for quantised ones."""
     if sig.x.quant is not None:
         return None
     kind, bits = sig.x.dtype, max(32, 8 * sig.x.dtype.itemsize)
@@ -84,7 +83,6 @@ def extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel
 
 @design(All)
 def every(op: All, sig: Signature, target: Target) -> Kernel:
-    """True if no element is false."""
     return _reduction(op, sig, "bool", "sum", "true", "sum && x")
 
 

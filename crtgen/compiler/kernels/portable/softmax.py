@@ -116,8 +116,6 @@ def shares_const() -> Const:
 
 @dataclass(frozen=True, slots=True)
 class RowsView:
-    """``rows`` of ``depth`` elements."""
-
     rows: int
     depth: int
 

@@ -127,7 +127,6 @@ def moments(op: Moments, sig: Signature, target: Target) -> Kernel:
 
 @design(Biquads, weights=(1,))
 def biquads(op: Biquads, sig: Signature, target: Target) -> Kernel:
-    """Make a pass over each row for each section."""
     rows, sections = sig.x.elements // sig.x.shape[-1], sig.inputs[1].shape[0]
     return Kernel(
         design="biquads",

@@ -100,7 +100,6 @@ class RowStage:
 
 
 def runs_by_rows(op: Op, sig: Signature) -> bool:
-    """Return whether an operator can be a stage at all, whatever its shape."""
     return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
 
 
@@ -140,7 +139,6 @@ def fill_of(op: Op, x: Value) -> int | None:
 
 
 def has_own_rows(window: WindowShape) -> bool:
-    """Return whether windows have rows of their own, all of them within the image."""
     return window.rows == window.stride_y and not window.padded_rows
 
 
@@ -155,7 +153,6 @@ def rows_per_call(windows: Sequence[WindowShape], last: int) -> list[int]:
 
 
 def span_of(window: WindowShape, rows: int) -> int:
-    """Return the number of image rows that ``rows`` rows of outputs depend on."""
     return (rows - 1) * window.stride_y + window.rows
 
 

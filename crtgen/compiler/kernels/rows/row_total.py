@@ -43,7 +43,6 @@ def sums_up(op: Op, sig: Signature) -> bool:
 
 
 def total_view(op: Op, sig: Signature, rows: int, sums: int) -> TotalView:
-    """Make the view of an operator that ``sums_up``, with its offsets in scratch."""
     assert isinstance(op, AveragePool2d | Mean)
     result = _average(op, sig) if isinstance(op, AveragePool2d) else mean_result(op, sig)
     return TotalView(sig.x.shape[3], rows, sums, result)

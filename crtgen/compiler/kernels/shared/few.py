@@ -24,8 +24,6 @@ _DEEPEST = 1 << 16  # products of int8 of which 32 bits hold the sum
 
 @dataclass(frozen=True, slots=True)
 class FewView:
-    """``outputs`` sums of a row, and their conversion."""
-
     outputs: int
     epilogue: Epilogue
 

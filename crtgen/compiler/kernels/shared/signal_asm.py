@@ -75,8 +75,6 @@ def energy_function(op: SpectrumEnergy, sig: Signature, no_alias: bool = False) 
 
 @dataclass(frozen=True, slots=True)
 class BankWeights:
-    """Weights of a filter bank: each group has ``widths`` of them from ``starts`` on."""
-
     weights: Whole
     unweights: Whole
     starts: Whole

@@ -156,8 +156,6 @@ def _bands(rows: int, numbers: int, count: int) -> Routine:
 
 
 class _Band:
-    """Appends the sum of ``steps`` products of numbers from ``at`` on."""
-
     def __init__(self, f: Function, weights: str) -> None:
         self.f, self.weights = f, weights
         self.at, self.steps, self.bits, self.left = f.cores(

@@ -44,7 +44,6 @@ class FloatLimits:
 
 
 def cut(items: Sequence[_T], count: int) -> list[Sequence[_T]]:
-    """Split items into pieces of ``count``; the last one has the remainder."""
     return [items[start : start + count] for start in range(0, len(items), count)]
 
 

@@ -30,8 +30,6 @@ Labels: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """An operand with a label and a length for each axis."""
-
     x: Operand
     labels: Labels
     shape: tuple[int, ...]

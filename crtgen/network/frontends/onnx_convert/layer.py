@@ -120,7 +120,6 @@ class OnnxConverter:
 
 
 def unary(op: Op) -> Convert:
-    """Make the converter of an operator with one input and fixed attributes."""
     return lambda layer: Converted(op, (layer.x,))
 
 

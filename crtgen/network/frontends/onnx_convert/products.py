@@ -36,7 +36,6 @@ def _matmul(layer: OnnxLayer) -> Converted:
 def multiplied(
     a: Operand, b: Operand, a_shape: tuple[int, ...], b_shape: tuple[int, ...], op: Op
 ) -> Converted:
-    """Multiply matrices of any rank by ``op``, which takes rank 2 and more."""
     left: Operand = a if len(a_shape) > 1 else reshaped(a, (1, *a_shape))
     right: Operand = b if len(b_shape) > 1 else reshaped(b, (*b_shape, 1))
     made = Converted(op, (left, right), ("operand",))

@@ -65,8 +65,6 @@ _INT8 = np.iinfo(np.int8)
 
 @dataclass(frozen=True)
 class _QuantisedWeights(ConvStorage):
-    """Weights of int8 with a scale per output or one for all, and how the output is quantised."""
-
     quant: Quant
     output: Quant
     activation: Activation

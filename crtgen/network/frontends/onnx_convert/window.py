@@ -66,8 +66,6 @@ def window_of(layer: OnnxLayer, kernel: Sequence[int]) -> ImageWindow:
 
 @dataclass(frozen=True, slots=True)
 class AxisWindow:
-    """A window along one axis; ``beyond`` is the padding that ``ceil_mode`` adds."""
-
     length: int
     taps: int
     stride: int

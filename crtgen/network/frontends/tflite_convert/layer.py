@@ -67,7 +67,6 @@ class TfliteLayer(FileLayer[FileTensor]):
         return int(value)
 
     def real(self, name: str) -> float:
-        """Return a real option of a custom operator, as float32."""
         value = self.option(name)
         if not isinstance(value, int | float) or not abs(value) < _MOST_REAL:
             raise ValueError(f"the option {name} is not a float")
@@ -111,7 +110,6 @@ class TfliteLayer(FileLayer[FileTensor]):
 
 
 def unary(op: Op) -> "Convert":
-    """Make the converter of an operator with one input and fixed attributes."""
     return lambda layer: Converted(op, (layer.x,))
 
 

@@ -346,7 +346,6 @@ def unary(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("asrl", "lsll", "lsrl")
 def shift_two(m: Machine, i: DecodedInstruction) -> Step:
-    """Step of a 64-bit shift by a constant, in two registers."""
     low, high, n = register(i.operands[0]), register(i.operands[1]), number(i.operands[2])
     if not 0 < n < 32:
         raise Refusal("a long shift by that much")

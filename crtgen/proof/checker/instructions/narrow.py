@@ -279,7 +279,6 @@ def extreme(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vabs", "vneg")
 def sign(m: Machine, i: DecodedInstruction) -> Step:
-    """Negate each lane, or each lane that is negative."""
     d, x, lane = vector(i.operands[0]), vector(i.operands[1]), lane_bytes(i.kind)
 
     def one(v: Word, _: Word) -> Word:

@@ -148,7 +148,6 @@ def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("sel")
 def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
-    """Select each byte from one word or the other by GE."""
     d, x, y = (register(n) for n in i.operands)
 
     def step() -> None:

@@ -57,7 +57,6 @@ def _expanded(code: int) -> int:
 
 @family("vmov:s")
 def move(m: Machine, i: DecodedInstruction) -> Step:
-    """Step of a move of one or two words, or of a constant."""
     q = i.operands
     if q[1][0] == "#":
         n, word = _single(q[0]), _expanded(number(q[1]))

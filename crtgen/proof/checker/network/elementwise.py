@@ -172,8 +172,6 @@ class RescalingLayer(ElementLayer):
 
 
 class PreluLayer(ElementLayer):
-    """PRELU: below 0 another factor, and a weight for each channel."""
-
     def read(self) -> None:
         f, (x, alpha), y = self.file, self.operator.inputs, self.operator.output
         self.limits = f.limits(y, 0)
@@ -301,8 +299,6 @@ class Addition(ElementLayer):
 
 
 class ProductLayer(ElementLayer):
-    """MUL."""
-
     joint = "mul"
 
     def read(self) -> None:

@@ -19,8 +19,6 @@ _NAMES = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v,
 
 
 class ElementType(NamedTuple):
-    """An element type: its bits in memory, and the least and the greatest value."""
-
     bits: int
     low: int
     high: int
@@ -69,7 +67,6 @@ class NetworkOperator:
         return self.table.BuiltinOptions() is not None
 
     def options(self, kind: Any) -> Any:
-        """Its options, read as this class of the ``tflite`` package."""
         found, union = kind(), self.table.BuiltinOptions()
         if union is None:
             raise Refusal(f"{self.name} has no options")

@@ -16,8 +16,6 @@ Value: TypeAlias = int | Symbol
 
 
 class Tensors(Protocol):
-    """Interface of ``Network`` for its layers, which ask it for the values of their inputs."""
-
     file: ModelFile
 
     def values(self, tensor: int) -> list[Value]: ...

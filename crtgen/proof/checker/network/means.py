@@ -41,8 +41,6 @@ class AveragePool(SumLayer):
 
 
 class MeanLayer(SumLayer):
-    """MEAN and SUM: of all elements along some axes, with the division in the factor."""
-
     def sums(self) -> Iterator[Summed]:
         f, x, y = self.file, self.operator.inputs[0], self.operator.output
         rows = reduced(self)

@@ -45,7 +45,6 @@ class Move(Layer):
         return self.network.array(self.operator.inputs[which])
 
     def numbers(self, which: int) -> list[int]:
-        """Return an input that must not depend on the network's inputs, as numbers."""
         found = self.array(which).ravel().tolist()
         if any(isinstance(v, Symbol) for v in found):
             raise Refusal("what it moves depends on an input")

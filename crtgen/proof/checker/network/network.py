@@ -254,7 +254,6 @@ class Network:
         return True
 
     def trust(self, made: Mapping[int, set[int]]) -> None:
-        """Note that outputs, by layer, are taken for right."""
         for layer in self.layers:
             layer.trusted |= made.get(layer.number, set())
 

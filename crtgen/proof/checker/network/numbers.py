@@ -133,7 +133,6 @@ class Samples(_Placed):
                     found.run(numbers)
 
     def of(self, values: Sequence[Value]) -> list[Numbers]:
-        """Return the numbers of some values, for each input."""
         cells = self._cells(values)
         return [cells.read(numbers) for numbers in self.numbers]
 
@@ -246,8 +245,7 @@ class _Steps:
     def run(self, numbers: Numbers) -> None:
         numbers[self.at] = self.layer.reference(*(cells.read(numbers) for cells in self.operands))[self.own]
 
-    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
-        """Which way a state goes with an input is not known."""
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None: ...
 
 
 class _Rows:

@@ -116,8 +116,6 @@ class _Scaled(SumLayer, _Onnx):
 
 
 class _OnnxWeighted(_Scaled):
-    """With weights and a bias, and a factor for each output channel."""
-
     def read(self, place: int, axis: int) -> tuple[Ints, Ints]:
         # Weights with the output channels in front, less their zero point, and biases.
         self.begin()
@@ -260,8 +258,6 @@ class Average(_Scaled):
 
 
 class OnnxMaxPool(MaxPool, _Onnx):
-    """MaxPool of an image, with unchanged scale."""
-
     def prepare(self) -> list[Value]:
         self.only("kernel_shape", "pads", "strides", "auto_pad", "ceil_mode", "dilations", "storage_order")
         if self.attribute("ceil_mode", 0) or self.attribute("storage_order", 0):
@@ -283,8 +279,6 @@ class OnnxMaxPool(MaxPool, _Onnx):
 
 
 class Moved(_Onnx):
-    """Moves: each output is an element of the input, with unchanged scale."""
-
     is_move = True
 
     def prepare(self) -> list[Value]:
@@ -349,7 +343,6 @@ class OnnxAddition(ElementLayer, _Onnx):
 
 
 def same_scale(layer: _Onnx) -> None:
-    """Refuse another scale behind the layer than before it."""
     f, x, y = layer.source, layer.operator.inputs[0], layer.operator.output
     if (f.scale(x), f.zero_point(x)) != (f.scale(y), f.zero_point(y)):
         raise Refusal("a change of the scale is not followed yet")

@@ -111,7 +111,6 @@ class SoftmaxLayer(Layer):
         return reciprocal(shifted), 12 - headroom + 31 - 8
 
     def output(self, difference: Ints, product: Ints, shift: Any) -> Any:
-        """Compute an element from the product of its power and the reciprocal of the sum."""
         share = rounded_shift(product, shift) - 128
         return np.where(difference >= self.least, np.clip(share, -128, 127), -128)
 

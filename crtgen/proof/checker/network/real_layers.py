@@ -213,8 +213,6 @@ class _Addition(RealLayer):
 
 
 class _Average(RealLayer):
-    """AVERAGE_POOL_2D."""
-
     def sums(self) -> Iterator[RealSum]:
         o, x = self.operator.options(tflite.Pool2DOptions), self.operator.inputs[0]
         self.activate(o.FusedActivationFunction())
@@ -282,7 +280,6 @@ class RealNetwork(Uncompared):
         self.unbounded = self.unbounded or f"of {operator.name} none is known{why}"
 
     def values(self, tensor: int) -> list[Value]:
-        """Return the symbols of a tensor, or the integers of a constant."""
         if tensor not in self._given and self.file.type(tensor) == tflite.TensorType.FLOAT32:
             known = self.file.constant(tensor) is not None
             raise Refusal("a constant of float32" if known else "what is before it is not followed")

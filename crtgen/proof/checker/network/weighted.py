@@ -15,8 +15,6 @@ __all__ = ["ConvolutionLayer", "DepthwiseLayer", "FullyConnectedLayer", "Transpo
 
 
 class _Weighted(SumLayer):
-    """A layer with weights, a bias, and a factor per output channel."""
-
     weight_axis = 0
     """The axis of output channels in the weights."""
 

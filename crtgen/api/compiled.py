@@ -92,7 +92,7 @@ class Compiled:
 
     @property
     def as_it_is(self) -> "Compiled":
-        """A copy of which ``placed`` moves no constants."""
+        """A copy whose constants stay in flash: ``placed`` moves none of them to RAM."""
         return replace(self, resident=tuple({} for _ in self.plans))
 
     @property

@@ -95,7 +95,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         if pins and chip is None:
-            raise UsageError("--pins are those of --chip", hint="leave them out: boards have their own")
+            raise UsageError("--pins needs --chip", hint="leave --pins out: a board's file names its pins")
         _require_own(directory, named=_is_typed(context, "directory"))
         with out.stage() as say:
             loaded = [reading.load(model, trust) for model in models]

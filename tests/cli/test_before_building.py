@@ -58,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "digits.tflite", "--input", "none.npz"], "none.npz"),
         (["run", "digits.tflite", "--input", "short.npy"], "shape"),
         (["verify", "digits.tflite", "--expect", "case.npz"], "shape"),
-        (["generate", "digits.tflite", "p", "--pins", "PA9,PA10"], "--pins are those of --chip"),
+        (["generate", "digits.tflite", "p", "--pins", "PA9,PA10"], "--pins needs --chip"),
     ],
     ids=lambda value: " ".join(value[:1] + value[2:]) if isinstance(value, list) else None,
 )

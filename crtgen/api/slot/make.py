@@ -75,5 +75,8 @@ def _stack(image: Image) -> int:
 def interface_file(compiled: Compiled, image: SlotImage) -> str:
     """Write a header for firmware that runs any version of the model with the same interface."""
     if not compiled.plans:
-        raise UnsupportedError("compiled code has no interface", where=image.name)
+        raise UnsupportedError(
+            "an interface header is written from a model, and code that was imported has none",
+            where=image.name,
+        )
     return interface_header(compiled.plans[0], image.name, image.interface)

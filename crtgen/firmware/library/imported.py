@@ -166,7 +166,9 @@ def _operator_interface(buffers: Sequence[OperatorBuffer], where: str) -> AotInt
     bound = [bool(b.input_binding) for b in buffers]
     count = sum(bound) if any(bound) else len(buffers) - 1
     if not 0 <= count < len(buffers) or (any(bound) and not all(bound[:count])):
-        raise UnsupportedError("the arguments of an operator are not inputs, then outputs", where=where)
+        raise UnsupportedError(
+            "an operator's arguments are expected to be its inputs, then its outputs", where=where
+        )
     tensors = tuple(
         AotTensor(b.input_binding or f"arg{i}", b.shape, DLDataType.parse(b.dtype, where))
         for i, b in enumerate(buffers)

@@ -123,4 +123,4 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(n) for n in text.replace("\n", " ").split(",") if n.strip())
     except ValueError as error:
-        raise CorruptModelError(f"{text.strip()[:40]!r} is no shape") from error
+        raise CorruptModelError(f"{text.strip()[:40]!r} is not a shape") from error

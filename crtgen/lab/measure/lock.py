@@ -194,7 +194,7 @@ def over(budget: Mapping[str, int], entry: LockEntry, before: LockEntry | None =
         actual = entry.figures.get(metric)
         if actual is None:
             raise UsageError(
-                f"{metric} is not known there",
+                f"the lock has no figure {metric}",
                 where=f"{entry.model} on {entry.board}",
                 hint="crtgen check --update writes the lock anew",
             )

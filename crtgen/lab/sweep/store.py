@@ -188,9 +188,9 @@ class JobStore:
 
     def _strange(self, what: str) -> UsageError:
         return UsageError(
-            f"{what}, so it is not believed",
+            f"{what}, so crtgen does not use the store",
             where=str(self.path),
-            hint=f"crtgen trust {self.path} believes all of it; or remove it, and it is measured anew",
+            hint=f"crtgen trust {self.path} makes crtgen use it; or remove the file to measure anew",
         )
 
     def _sign(self, digests: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ def identifier(text: str, default: str) -> str:
 
 
 class Names:
-    """Hands out each name once; a second one gets a number."""
+    """Hands out unique names: a name that is taken gets a number."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

@@ -130,7 +130,7 @@ def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
                 arena = arena or _arena(text)
     if not found and any(map(_COMPILED.search, names)):
         raise UsageError(
-            "EON has compiled the model in it to code",
+            "the archive holds the model as code of the EON compiler only",
             where=str(path),
             hint="export it from Edge Impulse again without the EON compiler",
         )

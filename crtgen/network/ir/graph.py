@@ -261,10 +261,8 @@ class Graph:
         named = [before for before, _ in self.states]
         lacking = [name for name, value in self.values.items() if value.is_state and name not in named]
         if lacking or len(set(named)) < len(named):
-            what = f"what becomes of the state {lacking[0]}" if lacking else "a state twice"
-            raise CorruptModelError(
-                f"the graph {'does not say' if lacking else 'names'} {what}", where=self.name
-            )
+            what = f"does not update the state {lacking[0]}" if lacking else "updates a state twice"
+            raise CorruptModelError(f"the graph {what}", where=self.name)
         for before, after in self.states:
             if before not in self.values or not self.values[before].is_state:
                 raise CorruptModelError(

@@ -86,7 +86,7 @@ class GatherNd(Op):
         return (((*indices.shape[:-1], *x.shape[indices.shape[-1] :]), x.dtype),)
 
     def strides(self, sig: Signature) -> tuple[int, ...]:
-        """Elements from one number to the next, for each coordinate."""
+        """Elements of the tensor that one step of each coordinate skips."""
         return tuple(prod(sig.x.shape[i + 1 :]) for i in range(sig.inputs[1].shape[-1]))
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -88,7 +88,7 @@ class ScatterNd(Scatter):
         require(updates == shape, f"updates of {shape_text(updates)} instead of {shape_text(shape)}")
 
     def strides(self, sig: Signature) -> tuple[int, ...]:
-        """Elements from one number to the next, for each coordinate."""
+        """Elements of the tensor that one step of each coordinate skips."""
         return tuple(prod(sig.x.shape[i + 1 :]) for i in range(sig.inputs[1].shape[-1]))
 
     def run(self, sig: Signature) -> int:

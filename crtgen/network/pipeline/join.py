@@ -165,7 +165,9 @@ def _of_frames(description: Description, settings: ImageSettings, networks: _Net
     if network is None and made is steps.samples:
         hint = "give it a [network], or the picture another size"
         raise UsageError(
-            "the picture is the frame: there is nothing to compute", where=description.name, hint=hint
+            "the picture is the camera's frame as it is, so there is nothing to compute",
+            where=description.name,
+            hint=hint,
         )
     ends = _Joined(steps, made, _Window(1, 1))
     graph = ends.graph(description, networks)

@@ -109,8 +109,8 @@ def test_what_becomes_of_a_state_is_checked() -> None:
     graph = counter()
     values, nodes = list(graph.values.values()), graph.nodes
     for states, message in (
-        ([], "does not say what becomes of the state total"),
-        ([("total", "sum"), ("total", "y")], "names a state twice"),
+        ([], "does not update the state total"),
+        ([("total", "sum"), ("total", "y")], "updates a state twice"),
         ([("total", "sum"), ("x", "sum")], "x, which is not a value"),
     ):
         with pytest.raises(CorruptModelError, match=message):

@@ -81,7 +81,7 @@ def test_a_budget_is_a_limit_to_the_byte() -> None:
         ("instructions", 90_000, 100_000),
     ]
     assert found[1].blame == (("c", 10_000, 12_000),)
-    with pytest.raises(UsageError, match="net on board: stack_bytes is not known there"):
+    with pytest.raises(UsageError, match="net on board: the lock has no figure stack_bytes"):
         over({"stack_bytes": 1}, entry())
 
 

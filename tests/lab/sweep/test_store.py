@@ -221,9 +221,11 @@ def test_a_store_that_came_along_is_believed_once_the_person_says_so(
     with_rows(path)
     with_rows(path)  # it goes on
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "a colleague"))
-    with pytest.raises(UsageError, match="you did not make this store, so it is not believed") as caught:
+    with pytest.raises(
+        UsageError, match="you did not make this store, so crtgen does not use the store"
+    ) as caught:
         JobStore(path)
-    assert caught.value.hint.startswith(f"crtgen trust {path} believes all of it")
+    assert caught.value.hint.startswith(f"crtgen trust {path} makes crtgen use it")
     adopt(path)
     with_rows(path)
 
@@ -252,7 +254,9 @@ def test_a_row_that_a_pull_changed_is_not_believed(tmp_path: Path, change: str) 
     with sqlite3.connect(path) as db:
         db.execute(change)
     db.close()
-    with pytest.raises(UsageError, match=r"you did not make the measurement [abc], so it is not believed"):
+    with pytest.raises(
+        UsageError, match=r"you did not make the measurement [abc], so crtgen does not use the store"
+    ):
         JobStore(path)
     os.environ[trust.VARIABLE] = "1"
     try:

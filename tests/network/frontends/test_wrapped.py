@@ -107,7 +107,7 @@ def test_what_holds_no_model(tmp_path: Path, name: str, content: bytes, message:
 
 def test_archives_that_serve_no_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = zipped(tmp_path / "eon.zip", **{"tflite-model__tflite_learn_5_compiled_DOT_cpp": "int x;"})
-    with pytest.raises(UsageError, match="EON has compiled the model") as caught:
+    with pytest.raises(UsageError, match="code of the EON compiler only") as caught:
         unwrap(compiled)
     assert "without the EON compiler" in caught.value.hint
     with pytest.raises(UsageError, match=r"the file holds 2 models: a\.tflite, b\.tflite"):

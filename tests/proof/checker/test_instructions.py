@@ -21,7 +21,7 @@ from tests.proof.checker.programs import ALIASED, CASES, CORE, HELIUM, OTHERS, C
 
 pytestmark = pytest.mark.qemu
 
-_COUNT = 40
+_COUNT = 100
 _FEW = 20
 _HOLDS: dict[str, Callable[[bool, bool, bool, bool], bool]] = {
     "eq": lambda n, z, c, v: z, "ne": lambda n, z, c, v: not z, "lt": lambda n, z, c, v: n != v,

@@ -129,8 +129,9 @@ def stretches(length: int, step: int) -> list[int]:
 def batches_of(
     window: WindowShape, multiplier: int, starts: Sequence[int], squares: bool, plane: int
 ) -> Iterator[Batch]:
-    """Yield the patches at these output columns by eight sums, and four more if that is enough for the
-    rest.
+    """Yield batches of eight sums that together cover the outputs from these columns on.
+
+    The last batch has four sums if no more are left.
     """
     full, each = (2, SIDE) if squares else (8, 1)
     groups, column = patches_of(window), window.channels * SIDE

@@ -1,6 +1,6 @@
 """Depthwise convolutions in fields of bits: four products in one multiplication of 32 by 32 bits.
 
-A channel of an image is int4 into words of two neighbours, 21 bits apart, and its taps are, too; an SMLAL
+A channel of an image is packed into words of two neighbours, 21 bits apart, and so are its taps; an SMLAL
 then adds to the sums of two outputs (``fields_asm``). With a stride of 2 the even columns are rows of their
 own, and so are the odd ones.
 """

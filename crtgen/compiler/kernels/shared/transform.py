@@ -85,9 +85,11 @@ class Stages:
         return cls(count, first, tuple(first * 4**n for n in range(len(others))), eight)
 
     def calls(self, item: int, parts: int = 2) -> tuple[tuple[int, int, int], ...]:
-        """Return bytes of transforms, groups, and the start of turns for each stage after the first one.
+        """Return three numbers for each stage after the first one.
 
-        A complex number has ``item`` bytes, a turn ``parts`` elements of its table.
+        They are the bytes of one transform of the stage before, how many groups of four of these there are,
+        and where the stage's turns (twiddle factors) begin in their table. A complex number has ``item``
+        bytes, a turn ``parts`` elements.
         """
         starts = np.cumsum([0, *(3 * parts * size for size in self.sizes)]).tolist()
         return tuple(

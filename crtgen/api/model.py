@@ -15,7 +15,7 @@ from crtgen.base.temporary import TemporaryFolder
 from crtgen.base.trust import is_allowed
 from crtgen.boards import Board, find_board
 from crtgen.compiler.byoc import partition
-from crtgen.compiler.plan import Plan, check_fit, plan_model
+from crtgen.compiler.plan import Plan, check_fit, plan_model, with_waits
 from crtgen.compiler.request import Request, RequestFields
 from crtgen.compiler.tuned import find_tuned
 from crtgen.firmware.library import (
@@ -277,6 +277,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
         say(f"planning {model.name}")
         model = model.on(request.board)
         plan, found = _plan(model.graph, replace(request, sliding=None) if model.name in whole else request)
+        plan = with_waits(plan, {"": request.arena_reads})
         plans.append(plan)
         rewrites += [*found, *([whole[model.name]] if model.name in whole else [])]
         pipelines.append(model.pipeline)
@@ -288,7 +289,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
     _refuse_twins(parts)
     constants = sum(param.nbytes for part in parts for param in part.module.params)
     largest = max((part.module.info.arena for part in parts), default=0)  # one arena may serve all
-    check_fit(request.board, request.place, largest, constants)
+    check_fit(request.board, request.place, largest, constants, spreads=request.spreads)
     unknown = (m.package.where for m in models if isinstance(m, Imported) and not m.trust)
     sources = tuple(model.source for model in models if isinstance(model, Model))
     return Compiled(

@@ -215,7 +215,8 @@ Place = Annotated[
     _project(
         metavar="PART=MEMORY",
         help="Put arena, weights, kernels or npu (an NPU's scratch memory) into this memory of the board. "
-        "Without weights, those that the core waits for are copied to free RAM.",
+        "By default weights that the core waits for are copied to free RAM, and an arena is in the RAMs "
+        "where it waits least.",
     ),
 ]
 Stack = Annotated[

@@ -110,6 +110,15 @@ class Request:
             )
 
     @property
+    def spreads(self) -> bool:
+        """True if the arena may be in several memories of the board.
+
+        Two cores, tables of the graph executor and other code generators know only one.
+        """
+        plain = self.executor == "aot" and self.cores == 1 and not self.generators
+        return plain and "arena" not in self.place and "baremetal" in self.board.platforms
+
+    @property
     def level(self) -> Level:
         return find_level(self.optimize)
 
@@ -122,6 +131,11 @@ class Request:
             constants=self._reads("weights"),
             cores=self.cores,
         )
+
+    @property
+    def arena_reads(self) -> FlashReads | None:
+        """How the memory of the arena is read; None if it never waits, or is not known."""
+        return self.board.reads(self.place.get("arena", self.board.data)) if self.board.memories else None
 
     def _reads(self, part: str) -> FlashReads | None:
         # None if the memory of the part never waits.

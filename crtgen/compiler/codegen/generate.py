@@ -215,7 +215,7 @@ class _Generator:
         )
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
         operators = tuple(loop_operators(plan.graph, step))
-        cycles = _whole(step.kernel.cycles)
+        cycles = _whole(None if step.kernel.cycles is None else step.kernel.cycles + step.waits)
         about = LayerInfo(
             step.name, step.item.operator, step.kernel.design, macs, operators=operators, cycles=cycles
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crtgen.compiler.plan.resident import FreeMemory, Resident, place_constants
     from crtgen.compiler.plan.row_loops import loop_over_rows
     from crtgen.compiler.plan.slot import NPU_PART, ArenaPart, ArenaSlot
+    from crtgen.compiler.plan.spread import faster_memory, spread_arena, with_waits
 
 __all__ = [
     "NPU_PART",
@@ -34,11 +35,14 @@ __all__ = [
     "chart",
     "check_fit",
     "check_plan",
+    "faster_memory",
     "lifetimes",
     "loop_over_rows",
     "make_plan",
     "place_constants",
     "plan_model",
+    "spread_arena",
+    "with_waits",
 ]
 
 __getattr__ = on_demand(__name__, __file__)

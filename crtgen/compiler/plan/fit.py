@@ -8,14 +8,19 @@ from crtgen.boards import Board, Memory, boards_that_fit
 __all__ = ["check_fit"]
 
 
-def check_fit(board: Board, place: Mapping[str, str], arena: int, constants: int) -> None:
+def check_fit(
+    board: Board, place: Mapping[str, str], arena: int, constants: int, *, spreads: bool = False
+) -> None:
     """Raise ``DoesNotFitError`` if the arena or the constants, in bytes, are larger than their memory.
 
     ``place`` names a memory for ``arena`` and ``weights``; without it they are where the board has data and
-    code. What passes may still not fit together with code and stack: that the linker knows.
+    code. An arena that ``spreads`` may be in several memories. What passes may still not fit together with
+    code and stack: that the linker knows.
     """
     if not board.memories:
         return
+    if spreads and arena <= sum(memory.size for memory in board.memories if memory.kind == "ram"):
+        arena = 0
     arenas = board.memory(place.get("arena", board.data))
     rooms = board.memory(place.get("weights", board.code))
     if arena > arenas.size:

@@ -197,13 +197,14 @@ class Step:
     """One item of the schedule at its place in the order.
 
     ``scratch`` is where its working memory is, if it needs any, and ``apart`` where its working memory in
-    the part of the NPU is.
+    the part of the NPU is. ``waits`` are the modelled cycles in which the core waits for values and scratch.
     """
 
     item: Item
     kernel: Kernel
     scratch: ArenaSlot | None = None
     apart: ArenaSlot | None = None
+    waits: float = 0.0
 
     @property
     def name(self) -> str:

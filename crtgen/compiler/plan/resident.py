@@ -69,7 +69,7 @@ def place_constants(
     layer that saves less than a thousandth of a run, and all if together they save less than a fiftieth. The
     arenas do not grow.
     """
-    total = sum(step.kernel.cycles or 0.0 for plan in plans for step in plan.steps)
+    total = sum((step.kernel.cycles or 0.0) + step.waits for plan in plans for step in plan.steps)
     found: dict[tuple[int, str], tuple[Kernel, str]] = {}
     saved = 0.0
     for memory in sorted(free, key=lambda m: (m.reads.waits(1) if m.reads else 0.0, m.nbytes)):
@@ -173,6 +173,8 @@ def _placed(plan: Plan, chosen: Mapping[str, tuple[Kernel, str]]) -> Resident:
         reads = {name: kernel.target.constants for name, (kernel, _) in chosen.items() if kernel.target}
         same = {name: _moved(before[name], found) for name, found in reads.items()}
         made = make(kernels={**before, **same})
+    waits = {step.name: step.waits for step in plan.steps}
+    made = replace(made, steps=tuple(replace(step, waits=waits[step.name]) for step in made.steps))
     return Resident(made, memories, tuple(_notes(plan, made, memories)))
 
 

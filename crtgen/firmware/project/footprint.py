@@ -132,7 +132,9 @@ def _apart(firmware: FirmwareRequest) -> dict[str, int]:
     found: dict[str, int] = {}
     for part, size in firmware.parts.items():
         memory = firmware.memory_of_part(part)
-        found[memory] = found.get(memory, 0) + -(-size // _COPIED) * _COPIED
+        # In a section of its own it ends at a multiple of 4, else the next array begins at one of 16.
+        unit = _COPIED if memory == firmware.board.data else 4
+        found[memory] = found.get(memory, 0) + -(-size // unit) * unit
     return found
 
 

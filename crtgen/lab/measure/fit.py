@@ -171,7 +171,7 @@ class Fits:
         """``chosen`` are the choices of ``api.compile``, apart from those of each ``FitChoice``."""
         self._model = model
         self._chosen = chosen
-        self._known: dict[tuple[Target, str], api.Compiled] = {}
+        self._known: dict[tuple[Target, str, str], api.Compiled] = {}
 
     def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
         found = self._fit(board, choice)
@@ -191,9 +191,10 @@ class Fits:
         placed = compiled.placed("server", pool=choice.pool)
         (report,) = placed.reports
         server = placed.footprint("server", pool=choice.pool)
-        in_flash = compiled.as_it_is
-        unplaced = replace(in_flash, request=replace(compiled.request, place={}))
-        alone, library = in_flash.footprint("standalone"), unplaced.footprint("library")
+        in_flash = compiled.spread("server", pool=choice.pool).as_it_is
+        small = compiled.spread("standalone").as_it_is
+        unplaced = replace(small, request=replace(compiled.request, place={}))
+        alone, library = small.footprint("standalone"), unplaced.footprint("library")
         constants = placed.resident_bytes
         return Fit(
             board,
@@ -215,7 +216,7 @@ class Fits:
         }
         fields: RequestFields = {**self._chosen, **varied}
         request = Request(board, **fields)
-        key = request.target, choice.feed
+        key = request.target, choice.feed, request.place.get("arena", "")
         if key not in self._known:
             endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
             self._known[key] = self._model.compile(endless, **fields)

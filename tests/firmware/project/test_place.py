@@ -12,6 +12,8 @@ from elftools.elf.elffile import ELFFile
 import crtgen
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board, find_board
+from crtgen.proof.checker import prove
+from crtgen.proof.printed import lines_of
 from tests.support import ROOT, model_path, nightly, require_tool, symbol_table
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -159,3 +161,59 @@ def test_a_small_ram_is_filled_and_never_overfilled(options: Any, fields: Any) -
     image = compiled.generate(**options).build()
     used = image.size.sizes.data + image.size.sizes.bss + SIZED["stack"]
     assert used <= compiled.board.ram
+
+
+CROWDED: Any = {"pool": 4096, "stack": 4096, "receive_buffer": 2048}
+
+
+def _crowded(kind: str) -> Board:
+    """The board with so little RAM that a part of the arena has to be in the DTCM."""
+    board = find_board("mps3_an547")
+    compiled = crtgen.load(DIGITS).compile(board)
+    needs = compiled.footprint(kind, **CROWDED).memories["ram"]
+    sizes = {"ram": needs + 1024 - compiled.plans[0].arena // 4 // 16 * 16, "dtcm": 4096, "ddr": 0}
+    memories = tuple(replace(m, size=sizes.get(m.name, m.size)) for m in board.memories)
+    return replace(board, memories=memories, slots=None)
+
+
+@pytest.mark.qemu
+def test_an_arena_in_two_memories_computes_the_same() -> None:
+    require_tool("qemu-system-arm")
+    compiled = crtgen.load(DIGITS).compile(_crowded("server"))
+    placed = compiled.placed(**CROWDED)
+    (part,) = placed.plans[0].parts.values()
+    image = compiled.generate(**CROWDED).build()
+    found = addresses(image.path)
+    assert 0x20000000 <= found["digits_arena_dtcm"] < 0x20001000
+    assert found["digits_arena"] >= 0x21000000
+    assert image.size.sizes.ram == placed.footprint(**CROWDED).ram
+    assert placed.footprint(**CROWDED).memories["dtcm"] == part.size
+    assert image.reports[0].ram_bytes == placed.plans[0].arena + part.size
+    with image.run() as session:
+        (y,) = session.infer(np.load(ROOT / "demo" / "digit.npz")["image"])
+    np.testing.assert_array_equal(y, np.load(ROOT / "demo" / "digits.npz")["case7_output0"])
+
+
+@pytest.mark.qemu
+def test_an_arena_in_two_memories_is_proven() -> None:
+    require_tool("arm-none-eabi-gcc")
+    compiled = crtgen.load(DIGITS).compile(_crowded("standalone"))
+    assert compiled.placed("standalone", **CROWDED).plans[0].parts
+    image = compiled.generate("standalone", **CROWDED).build()  # removed with its object
+    proof = prove(image.path, DIGITS)
+    assert proof.is_proven, lines_of(proof)
+
+
+@pytest.mark.models
+def test_an_arena_moves_to_the_memory_without_waits() -> None:
+    """Figures of docs/cycles.md; whoever names a memory gets it."""
+    model = crtgen.load(model_path("vww_int8"))
+    compiled = model.compile("nucleo_h743zi")
+    placed = compiled.placed()
+    assert placed.request.place == {"arena": "dtcm"}
+    assert any("28,692 bytes are there, not in ram" in str(note) for note in placed.rewrites)
+    before, after = (each.reports[0].cycles_estimated or 0 for each in (compiled, placed))
+    assert (before, after) == (4_153_566, 3_998_453)
+    assert placed.footprint().memories["dtcm"] == 28_692 + 32
+    named = model.compile("nucleo_h743zi", place={"arena": "ram"}).placed()
+    assert named.request.place == {"arena": "ram"}

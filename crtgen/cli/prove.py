@@ -11,7 +11,7 @@ from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.proof.certificate import depth_of, timing_of, window_of
+from crtgen.proof.certificate import certificate_of, depth_of, timing_of, window_of
 from crtgen.proof.checker import UNKNOWN, Error, Proof, prove
 from crtgen.proof.printed import as_dict, functions_of, lines_of, worst_header
 from crtgen.proof.refute import Refutation, refute
@@ -34,6 +34,10 @@ def command(
     counterexample: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the input that shows a fault, as a case for crtgen verify."),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what python -m crtproof, a second checker, follows."),
     ] = None,
     header: Annotated[
         Path | None,
@@ -59,7 +63,7 @@ def command(
     with guarded(as_json, debug) as out:
         if compiling.cores > 1:
             raise UsageError("prove supports one core only", hint="leave out --cores, also in crtgen.toml")
-        for file in filter(None, (header, counterexample)):
+        for file in filter(None, (header, counterexample, certificate)):
             writing.check_writable(file)
         with out.stage() as say:
             board = built = None
@@ -73,6 +77,8 @@ def command(
             timing = timing_of(board) if board else UNKNOWN
             proof = prove(image, model, timing=timing, window=sliding, reach=reach)
             found = None
+            if certificate is not None and proof.is_computed:
+                writing.write(certificate, certificate_of(proof))
             if proof.holds:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())

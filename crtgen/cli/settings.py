@@ -63,6 +63,7 @@ READ = frozenset(
 WRITTEN = frozenset(
     (
         "cbor",
+        "certificate",
         "core-dump",
         "counterexample",
         "dir",

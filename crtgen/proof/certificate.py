@@ -1,10 +1,13 @@
 """Proofs of built images, and the key by which a proof is kept while nothing changes that it depends on."""
 
 import hashlib
+import json
+import zlib
 from pathlib import Path
 
 from crtgen import api
 from crtgen.base import files
+from crtgen.base.errors import UsageError
 from crtgen.boards import Board
 from crtgen.network.passes import Sliding
 from crtgen.proof.checker import (
@@ -17,7 +20,7 @@ from crtgen.proof.checker import (
     prove,
 )
 
-__all__ = ["depth_of", "own_proof", "proof_key", "prove_built", "timing_of", "window_of"]
+__all__ = ["certificate_of", "depth_of", "own_proof", "proof_key", "prove_built", "timing_of", "window_of"]
 
 
 def timing_of(board: Board) -> CoreTiming:
@@ -38,6 +41,25 @@ def depth_of(image: api.Image, model: str) -> int | None:
     stack = image.size.stack
     frames = stack.frames if stack is not None and stack.proven else ()
     return next((frame.total for frame in frames if frame.name == f"{model}_compute"), None)
+
+
+def certificate_of(proof: Proof) -> bytes:
+    """Return the file by which ``python -m crtproof`` follows a proof: which instruction stores which output.
+
+    Raises ``UsageError`` for a network with states, or on an NPU, which that program does not follow.
+    """
+    if proof.runs != 1 or proof.network.states or proof.trusted:
+        raise UsageError(
+            "a certificate is of a network that keeps nothing from run to run, and is on the core alone",
+            hint="leave out --certificate",
+        )
+    said = {
+        "format": "crtproof 1",
+        "model": proof.model,
+        **{key: proof.certificate[key] for key in ("image_sha256", "model_sha256")},
+        "stores": proof.stores,
+    }
+    return zlib.compress(json.dumps(said, separators=(",", ":")).encode())
 
 
 def window_of(sliding: Sliding | None) -> SlidingWindow | None:

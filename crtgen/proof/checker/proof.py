@@ -118,6 +118,8 @@ class Proof:
     """Calls of an NPU, whose layers are not proven but trusted to crtgen's model of it."""
     error: Error | None
     """Error bound of a float32 network; None for other networks."""
+    stores: tuple[tuple[int, int, int], ...] = field(repr=False, compare=False)
+    """Stores of outputs: number of the instruction, tensor, index. Only of a network with one run."""
     network: Network = field(repr=False, compare=False)
     """The checked network. Its layers list which outputs they need, and where bytes were wrong."""
 
@@ -323,6 +325,7 @@ class _ProofRun:
             self.machine.instead[image.symbols[DRIVER]] = self.npu.call
         limit = _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN
         self.recogniser = Recogniser(network, limit, self.machine.rename)
+        self.stores: list[tuple[int, int, int]] = []
         self.found = self.bounded = 0
         self.bounds = Bounds(network, reach) if isinstance(network, RealNetwork) else None
 
@@ -360,12 +363,13 @@ class _ProofRun:
             runs=1,
             trusted=tuple(self.npu.made),
             error=None if self.bounds is None or stopped else self.bounds.result(self.bounded),
+            stores=tuple(self.stores),
             network=self.network,
         )
 
     def _run(self) -> None:
         memory, file = self.machine.memory, self.network.file
-        memory.recognise = self.recogniser.output
+        memory.recognise = self._recognised
         memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
         if self.bounds is not None and self.bounds.network.sums:
             memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))
@@ -382,6 +386,14 @@ class _ProofRun:
             raise Refusal(f"whether the function says that it ran depends on {source_of(status)}")
         if status != 0:
             raise Refusal("the function does not return 0, by which it says that it ran")
+
+    def _recognised(self, word: Word, bits: int) -> Word | None:
+        # What is stored, noted for a second checker if it is an output.
+        found = self.recogniser.output(word, bits)
+        if isinstance(found, LinearSum):
+            (symbol,) = found.terms()
+            self.stores.append((self.machine.count, symbol.tensor, symbol.index))
+        return found
 
     def _put(self, at: int, tensor: int, values: Sequence[Value]) -> None:
         # Store the values of a tensor: symbols, or numbers.

@@ -1,0 +1,197 @@
+"""The check of an image with a certificate."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from crtproof.compare import Comparer
+from crtproof.elf import Image, read_image
+from crtproof.layers import Addition, Greatest, Network
+from crtproof.machine import Machine
+from crtproof.memory import Memory
+from crtproof.model import read_model
+from crtproof.values import STACK_TOP, Refused, Symbol
+
+__all__ = ["FORMAT", "Result", "check"]
+
+FORMAT = "crtproof 1"
+_MOST = 1 << 28
+
+
+@dataclass(frozen=True)
+class Result:
+    """``layers`` are number, name, accepted and all outputs.
+
+    ``refused`` is why the run ended early, if it did.
+
+    ``left`` are the layers of kinds that are not followed.
+    """
+
+    model: str
+    layers: tuple[tuple[int, str, int, int], ...]
+    left: tuple[str, ...]
+    outputs: int
+    accepted: int
+    refused: str
+    instructions: int
+    stack: int
+    intervals: int
+
+    @property
+    def is_accepted(self) -> bool:
+        return not self.refused and self.accepted == self.outputs
+
+    @property
+    def is_accepted_but_for(self) -> bool:
+        """True if all outputs of the layers that are followed were found, and others come after these."""
+        return bool(self.left) and all(accepted == outputs for _, _, accepted, outputs in self.layers)
+
+
+def check(certificate: Path, model: Path, image: Path) -> Result:
+    """Check that an image computes a network, where a certificate says that it does.
+
+    Raises ``Refused`` for files that are damaged or do not belong together.
+    """
+    said = _read(certificate)
+    elf = read_image(image)
+    if said["image_sha256"] != elf.sha256:
+        raise Refused("the certificate is for another image")
+    if said["model_sha256"] != sha256(model.read_bytes()).hexdigest():
+        raise Refused("the certificate is for another network")
+    return _Run(elf, Network(read_model(model)), str(said["model"]), dict(_cuts(said))).result()
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        said = json.loads(zlib.decompress(path.read_bytes()))
+    except (zlib.error, ValueError) as error:
+        raise Refused(f"{path} is no certificate: {error}") from None
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        raise Refused(f"{path} is no certificate of the format {FORMAT!r}")
+    return said
+
+
+def _cuts(said: dict[str, object]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    # Tensors and indices by the number of the instruction that stores them.
+    found: dict[int, list[tuple[int, int]]] = {}
+    cuts = said.get("stores")
+    for cut in cuts if isinstance(cuts, list) else ():
+        count, tensor, index = (int(n) for n in cut)
+        found.setdefault(count, []).append((tensor, index))
+    yield from found.items()
+
+
+class _Run:
+    def __init__(
+        self, image: Image, network: Network, name: str, cuts: dict[int, list[tuple[int, int]]]
+    ) -> None:
+        self.image, self.network, self.name, self.cuts = image, network, name, cuts
+        bottom, _ = image.span("crt_stack_bottom")
+        top, _ = image.span("crt_stack_top")
+        self.room = top - bottom
+        arena = self._arena()
+        writable = [arena, (STACK_TOP - self.room, STACK_TOP)]
+        self.memory = Memory(image, writable)
+        self.machine = Machine(image, self.memory, self._stored)
+        self.comparer = Comparer(self.memory)
+
+    def _arena(self) -> tuple[int, int]:
+        for name in (f"{self.name}_arena", "crt_arena"):
+            if name in self.image.symbols:
+                return self.image.span(name)
+        raise Refused(f"the image has no symbol {self.name}_arena")
+
+    def result(self) -> Result:
+        refused, found, outputs = "", 0, 0
+        try:
+            self._feed()
+            entry, _ = self.image.span(f"{self.name}_compute")
+            self.machine.call(entry, self.room, _MOST)
+            if self.machine.r[0] != 0:
+                raise Refused("the function does not return 0, by which it says that it ran")
+        except Refused as error:
+            refused = str(error)
+        for tensor in self.network.model.outputs:
+            outputs += self.network.model.tensors[tensor].size
+        if not refused:
+            found = self._found()
+        return Result(
+            self.name, tuple(self._layers()), self._left(), outputs, found, refused, self.machine.count,
+            STACK_TOP - self.machine.lowest, self.comparer.intervals,
+        )  # fmt: skip
+
+    def _places(self, which: str, tensors: tuple[int, ...]) -> list[int]:
+        # The descriptors of tensors have one address in the arena each.
+        first, end = self.image.span(f"{self.name}_{which}_tensors")
+        low, high = self._arena()
+        words = [self.image.constant(a, 4) for a in range(first, end, 4)]
+        found = [w for w in words if w is not None and low <= w < high]
+        if len(found) != len(tensors):
+            raise Refused(f"the image does not say where its {which}s are")
+        return found
+
+    def _feed(self) -> None:
+        inputs = self.network.model.inputs
+        for at, tensor in zip(self._places("input", inputs), inputs, strict=True):
+            for i, value in enumerate(self.network.values(tensor)):
+                self.memory.store_byte(at + i, value)
+
+    def _stored(self, address: int, size: int) -> None:
+        # Replace the bytes that an instruction stores by the outputs that they are shown to be.
+        cuts = self.cuts.get(self.machine.count)
+        if cuts is None:
+            return
+        left = list(cuts)
+        for a in range(address, address + size):
+            piece = self.memory.byte(a)
+            if isinstance(piece, int | Symbol):
+                continue
+            for cut in left:
+                if self._is(piece, *cut):
+                    self.memory.store_byte(a, self.network.values(cut[0])[cut[1]])
+                    left.remove(cut)
+                    break
+
+    def _is(self, piece: object, tensor: int, index: int) -> bool:
+        self.network.values(tensor)
+        layer = self.network.by_tensor[tensor]
+        if isinstance(layer, Addition):
+            fits = self.comparer.is_pair(piece, layer, index)  # type: ignore[arg-type]
+        elif isinstance(layer, Greatest):
+            fits = self.comparer.is_greatest(piece, layer.sets[index])  # type: ignore[arg-type]
+        else:
+            form = layer.forms.get(index)
+            fits = form is not None and self.comparer.is_sum(piece, form)  # type: ignore[arg-type]
+        if fits:
+            layer.accepted.add(index)
+        return fits
+
+    def _found(self) -> int:
+        found = 0
+        outputs = self.network.model.outputs
+        for at, tensor in zip(self._places("output", outputs), outputs, strict=True):
+            for i, value in enumerate(self.network.values(tensor)):
+                piece = self.memory.byte(at + i)
+                same = piece is value if isinstance(value, Symbol) else piece == value & 255
+                found += same
+        return found
+
+    def _left(self) -> tuple[str, ...]:
+        return tuple(f"{y.operator.number} {y.name}" for y in self.network.layers if y.is_left)
+
+    def _layers(self) -> Iterator[tuple[int, str, int, int]]:
+        for layer in self.network.layers:
+            if layer.is_left:
+                continue
+            if not layer.values:
+                yield layer.operator.number, layer.name, 0, layer.output.size
+                continue
+            own = {
+                v.index
+                for v in layer.values
+                if isinstance(v, Symbol) and v.tensor == layer.operator.outputs[0]
+            }
+            yield layer.operator.number, layer.name, len(layer.accepted), len(own)

@@ -9,16 +9,17 @@ from pathlib import Path
 
 from crtproof.compare import Comparer
 from crtproof.elf import Image, read_image
-from crtproof.layers import Addition, Greatest, Network
+from crtproof.layers import Addition, Greatest, Network, Value
 from crtproof.machine import Machine
 from crtproof.memory import Memory
 from crtproof.model import read_model
 from crtproof.values import STACK_TOP, Refused, Symbol
 
-__all__ = ["FORMAT", "Result", "check"]
+__all__ = ["FORMAT", "Result", "check", "read_certificate"]
 
 FORMAT = "crtproof 1"
-_MOST = 1 << 28
+_MORE = 1 << 20
+"""Instructions that a run may take after the last store that a certificate names."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Result:
 
     ``refused`` is why the run ended early, if it did.
 
-    ``left`` are the layers of kinds that are not followed.
+    ``left`` are the layers of kinds that are not followed; their inputs were in memory at the end if it
+    ``stands``.
     """
 
     model: str
     layers: tuple[tuple[int, str, int, int], ...]
     left: tuple[str, ...]
+    stands: bool
     outputs: int
     accepted: int
     refused: str
@@ -47,7 +50,11 @@ class Result:
     @property
     def is_accepted_but_for(self) -> bool:
         """True if all outputs of the layers that are followed were found, and others come after these."""
-        return bool(self.left) and all(accepted == outputs for _, _, accepted, outputs in self.layers)
+        return (
+            bool(self.left)
+            and self.stands
+            and all(accepted == outputs for _, _, accepted, outputs in self.layers)
+        )
 
 
 def check(certificate: Path, model: Path, image: Path) -> Result:
@@ -55,7 +62,7 @@ def check(certificate: Path, model: Path, image: Path) -> Result:
 
     Raises ``Refused`` for files that are damaged or do not belong together.
     """
-    said = _read(certificate)
+    said = read_certificate(certificate)
     elf = read_image(image)
     if said["image_sha256"] != elf.sha256:
         raise Refused("the certificate is for another image")
@@ -64,7 +71,8 @@ def check(certificate: Path, model: Path, image: Path) -> Result:
     return _Run(elf, Network(read_model(model)), str(said["model"]), dict(_cuts(said))).result()
 
 
-def _read(path: Path) -> dict[str, object]:
+def read_certificate(path: Path) -> dict[str, object]:
+    """Read what a certificate says. Raises ``Refused`` for a file that is none."""
     try:
         said = json.loads(zlib.decompress(path.read_bytes()))
     except (zlib.error, ValueError) as error:
@@ -109,7 +117,7 @@ class _Run:
         try:
             self._feed()
             entry, _ = self.image.span(f"{self.name}_compute")
-            self.machine.call(entry, self.room, _MOST)
+            self.machine.call(entry, self.room, max(self.cuts, default=0) + _MORE)
             if self.machine.r[0] != 0:
                 raise Refused("the function does not return 0, by which it says that it ran")
         except Refused as error:
@@ -118,10 +126,28 @@ class _Run:
             outputs += self.network.model.tensors[tensor].size
         if not refused:
             found = self._found()
-        return Result(
-            self.name, tuple(self._layers()), self._left(), outputs, found, refused, self.machine.count,
-            STACK_TOP - self.machine.lowest, self.comparer.intervals,
-        )  # fmt: skip
+        stands = all(self._stands(t) for y in self.network.layers if y.is_left for t in y.operator.inputs[:1])
+        seen = self.machine.count, STACK_TOP - self.machine.lowest, self.comparer.intervals
+        return Result(self.name, tuple(self._layers()), self._left(), stands, outputs, found, refused, *seen)
+
+    def _stands(self, tensor: int) -> bool:
+        # True if all elements of a tensor are in memory, one behind the other.
+        try:
+            values = self.network.values(tensor)
+        except Refused:
+            return True  # another layer before it is not followed
+        low, high = self._arena()
+        return any(
+            all(self._is_at(first + i, value) for i, value in enumerate(values))
+            for first in range(low, high - len(values) + 1)
+        )
+
+    def _is_at(self, address: int, value: Value) -> bool:
+        try:
+            piece = self.memory.byte(address)
+        except Refused:
+            return False
+        return piece is value if isinstance(value, Symbol) else piece == value & 255
 
     def _places(self, which: str, tensors: tuple[int, ...]) -> list[int]:
         # The descriptors of tensors have one address in the arena each.
@@ -174,9 +200,7 @@ class _Run:
         outputs = self.network.model.outputs
         for at, tensor in zip(self._places("output", outputs), outputs, strict=True):
             for i, value in enumerate(self.network.values(tensor)):
-                piece = self.memory.byte(at + i)
-                same = piece is value if isinstance(value, Symbol) else piece == value & 255
-                found += same
+                found += self._is_at(at + i, value)
         return found
 
     def _left(self) -> tuple[str, ...]:

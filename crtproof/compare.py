@@ -10,7 +10,20 @@ from collections.abc import Callable, Iterator
 
 from crtproof.layers import Addition, Form, Value
 from crtproof.memory import Memory
-from crtproof.values import ALL, OPERATIONS, Bytes, Interval, Linear, Op, P, Piece, Refused, Symbol, signed
+from crtproof.values import (
+    ALL,
+    OPERATIONS,
+    Bytes,
+    Interval,
+    Linear,
+    Op,
+    P,
+    Piece,
+    Refused,
+    Symbol,
+    Word,
+    signed,
+)
 from crtproof.words import symbol_of
 
 __all__ = ["Comparer"]
@@ -49,6 +62,14 @@ class Comparer:
         if key not in self._verdicts:
             self._verdicts[key] = self._agrees(program, form)
         return self._verdicts[key]
+
+    def value(self, word: Word, at: Callable[[Linear], int]) -> int:
+        """Return the value of a word for given values of its sums."""
+
+        def ends(n: tuple[int, ...]) -> Interval:
+            return n[0], n[0]
+
+        return self._run(tuple(_entries(word, lambda x: (at(x),))), ends)[0]
 
     def _agrees(self, program: tuple[Entry, ...], form: Form) -> bool:
         todo = list(_constant_parts(form.function, form.low, form.high))
@@ -92,7 +113,7 @@ class Comparer:
         # What depends on one of the two alone is computed once for each value of it.
         depends: list[int] = []
         for name, numbers, args in program:
-            own = (numbers[0] != 0) | (numbers[1] != 0) << 1 if name == "leaf" else 0
+            own = (numbers[0] != 0) | (numbers[1] != 0) << 1 if name in ("leaf", "field") else 0
             for i in args:
                 own |= depends[i]
             depends.append(own)
@@ -148,6 +169,10 @@ class Comparer:
         if name == "leaf":
             low, high = leaf(numbers)
             return OPERATIONS["add"]((), ((min(low, high), max(low, high)), (0, 0)))
+        if name == "field":  # of a sum that may need more than 32 bits
+            low, high = leaf(numbers[:-1])
+            ends = min(low, high) >> numbers[-1], max(low, high) >> numbers[-1]
+            return OPERATIONS["add"]((), (ends, (0, 0)))
         if name == "number":
             return numbers[0], numbers[0]
         if name == "unknown":
@@ -184,6 +209,8 @@ def _entries(word: Piece, leaf: Leaf) -> Iterator[Entry]:
             entry: Entry = ("number", (signed(w),), ())
         elif isinstance(w, Linear):
             entry = ("leaf", leaf(w), ())
+        elif isinstance(w, Op) and w.name == "field" and isinstance(w.args[0], Linear):
+            entry = ("field", (*leaf(w.args[0]), w.numbers[0]), ())
         elif isinstance(w, Op):
             entry = (w.name, w.numbers, tuple(place(a) for a in w.args))
         else:

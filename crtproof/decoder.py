@@ -170,8 +170,6 @@ _LONG = """
 111110111010nnnn vvvvdddd0000mmmm  multiply_l z=0 a=0
 111110111100nnnn vvvvdddd0000mmmm  multiply_l z=1 a=1
 111110111110nnnn vvvvdddd0000mmmm  multiply_l z=0 a=1
-111110111100nnnn vvvvdddd10NMmmmm  multiply_l16
-111110111100nnnn vvvvdddd110Xmmmm  multiply_l2
 111110111001nnnn 1111dddd1111mmmm  divide z=1
 111110111011nnnn 1111dddd1111mmmm  divide z=0
 """

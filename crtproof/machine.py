@@ -35,6 +35,7 @@ from crtproof.words import (
     greatest,
     half_of,
     is_pair,
+    joined_fields,
     linear,
     masked,
     multiply,
@@ -90,18 +91,9 @@ class Machine:
         self.memory.below = range(STACK_TOP - room, STACK_TOP)
         kept, pc, sp = self.r[4:12], entry & ~1, self.r[SP]
         while pc != _RETURNED:
-            key = pc, bool(self.block)
-            step = self._steps.get(key)
-            if step is None:
-                step = self._steps[key] = self._compiled(pc)
-            self.count += 1
-            if self.count > most:
+            if self.count >= most:
                 raise Refused("more instructions than expected")
-            try:
-                to = self._conditional(*step) if self.block else step[0]()
-            except Refused as refused:
-                raise Refused(f"at {pc:#x}: {refused}") from None
-            pc = step[1] if to is None else to
+            pc = self.one(pc)
             if self.r[SP] is not sp:
                 sp = self.r[SP]
                 self.memory.move(self._stack_pointer())
@@ -109,6 +101,19 @@ class Machine:
             a is not b for a, b in zip(kept, self.r[4:12], strict=True)
         ):
             raise Refused("the function changes a register that it has to keep")
+
+    def one(self, pc: int) -> int:
+        """Run an instruction, and return the address of the next one."""
+        key = pc, bool(self.block)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._compiled(pc)
+        self.count += 1
+        try:
+            to = self._conditional(*step) if self.block else step[0]()
+        except Refused as refused:
+            raise Refused(f"at {pc:#x}: {refused}") from None
+        return step[1] if to is None else to
 
     def _stack_pointer(self) -> int:
         sp = place_of(self.r[SP])
@@ -450,6 +455,9 @@ class Machine:
         source = f["n"]
 
         def step() -> None:
+            if source != PC and (joined := joined_fields(r[f["d"]], r[source], low, width)) is not None:
+                self._set(f["d"], joined)
+                return
             part: Word = 0 if source == PC else shifted("lsl", masked(r[source], mask), low)
             self._set(f["d"], together(masked(r[f["d"]], MASK ^ mask << low), part))
 
@@ -530,6 +538,8 @@ class Machine:
 
         def step() -> None:
             x, y = r[f["n"]], r[f["m"]]
+            if z and self._fields(f, x, y):
+                return
             number: int = 0
             args: tuple[Word, ...] = (x, y)
             if not z:
@@ -548,6 +558,32 @@ class Machine:
             self._set(f["d"], operation("long", *args, numbers=(number, 32)))
 
         return step
+
+    def _fields(self, f: dict[str, int], x: Word, y: Word) -> bool:
+        # A long sum of a sum and a number, which may hold several sums in fields of its bits.
+        r = self.r
+        if isinstance(x, int):
+            x, y = y, x
+        factor = linear(x)
+        if factor is None or not isinstance(y, int) or factor.low < -(1 << 31) or factor.high >> 31 > 0:
+            return False
+        total = factor.times(signed(y))
+        if f["a"]:
+            low, high = r[f["v"]], r[f["d"]]
+            if isinstance(low, int) and isinstance(high, int):
+                if isinstance(x, int):
+                    return False
+                total = total.plus(signed(high) << 32 | low)
+            elif isinstance(high, Op) and high.name == "field" and high.args[0] is low:
+                assert isinstance(low, Linear)
+                total = low.added(total)
+            else:
+                return False
+        elif isinstance(x, int):
+            return False
+        self._set(f["v"], total)
+        self._set(f["d"], Op("field", (total,), (32,)))
+        return True
 
     def _divide(self, i: Instruction, f: dict[str, int]) -> Step:
         name = "sdiv" if f["z"] else "udiv"

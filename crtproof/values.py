@@ -263,16 +263,20 @@ def _clipped(a: Interval, low: int, high: int) -> Interval:
 
 
 def _divided(a: Interval, b: Interval) -> Interval:
-    if b[0] != b[1] or b[0] <= 0:
-        raise Refused("a division by what is not a positive number")
+    # Towards zero, as SDIV does.
     n = b[0]
-    low, high = ((v // n if v >= 0 else -(-v // n)) for v in a)
-    return low, high
+    if b[0] != b[1] or n == 0 or (n < 0 and a[0] != a[1]):
+        raise Refused("a division by what is not a positive number")
+    low, high = (abs(v) // abs(n) * (1 if (v < 0) == (n < 0) else -1) for v in a)
+    return _wrapped(low, high)
 
 
 def _divided_unsigned(a: Interval, b: Interval) -> Interval:
     low, high = _unsigned(a)
-    return _wrapped(*_divided((low, high), b))
+    n = b[0] & MASK
+    if b[0] != b[1] or n == 0:
+        raise Refused("a division by what is not a number")
+    return _wrapped(low // n, high // n)
 
 
 def _leading_zeros(a: Interval) -> Interval:
@@ -299,6 +303,12 @@ def _compared(name: str, a: Interval, b: Interval) -> Interval:
     if name in ("gt", "hi"):
         return int(a[0] > b[1]), int(a[1] > b[0])
     return int(a[0] >= b[1]), int(a[1] >= b[0])
+
+
+def _carry(a: Interval, b: Interval) -> Interval:
+    # The carry of a sum of unsigned words.
+    (a, b) = _unsigned(a), _unsigned(b)
+    return a[0] + b[0] >> 32, a[1] + b[1] >> 32
 
 
 def _selected(condition: Interval, a: Interval, b: Interval) -> Interval:
@@ -345,6 +355,7 @@ OPERATIONS: dict[str, Callable[[tuple[int, ...], tuple[Interval, ...]], Interval
     "ge": lambda n, a: _compared("ge", a[0], a[1]),
     "hi": lambda n, a: _compared("hi", a[0], a[1]),
     "cs": lambda n, a: _compared("cs", a[0], a[1]),
+    "carry": lambda n, a: _carry(a[0], a[1]),
     "sel": lambda n, a: _selected(a[0], a[1], a[2]),
     "halves": lambda n, a: _halves(a[0], a[1]),
     "bytes": lambda n, a: _bytes(*a),

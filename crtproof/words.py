@@ -14,6 +14,7 @@ __all__ = [
     "greatest",
     "half_of",
     "is_pair",
+    "joined_fields",
     "linear",
     "masked",
     "multiply",
@@ -123,9 +124,17 @@ def shifted(kind: str, w: Word, n: int) -> Word:
         return _simplest(x.times(1 << n)) if not isinstance(w, int) else w << n & MASK
     if isinstance(w, int):
         return operation(kind, w, numbers=(n,))
+    if kind == "lsr" and (field := _field(w, n, 32 - n)) is not None:
+        return field
     if kind == "asr" and isinstance(w, Linear) and w.low >= -(1 << 31) and w.high < 1 << 31:
         halves = w.divided(n, 0)
         return _simplest(halves[0]) if halves else Op(kind, (w,), (n,))
+    found = _shifted_parts(kind, w, n)
+    return Op(kind, (w,), (n,)) if found is None else found
+
+
+def _shifted_parts(kind: str, w: Linear | Halves | Bytes | Op, n: int) -> Word | None:
+    # A shift by whole halves or bytes.
     if n == 16 and isinstance(w, Halves):
         if kind == "lsl":
             return packed(0, w.low)
@@ -137,7 +146,15 @@ def shifted(kind: str, w: Word, n: int) -> Word:
         parts, k = [byte_of(w, i) for i in range(4)], n // 8
         low = {"lsl": [0] * k + parts, "lsr": parts[k:] + [0] * k, "ror": parts[k:] + parts[:k]}[kind]
         return word_of_bytes(tuple(low[:4]))
-    return Op(kind, (w,), (n,))
+    return None
+
+
+def _field(w: Word, start: int, width: int) -> Word | None:
+    # Bits of a word of a long sum, as a sum.
+    if isinstance(w, Op) and w.name == "field" and isinstance(w.args[0], Linear):
+        return _bits(w.args[0], w.numbers[0] + start, width)
+    wide = isinstance(w, Linear) and w.high - w.low >= 1 << 24
+    return _bits(w, start, width) if isinstance(w, Linear) and wide else None
 
 
 def byte_of(w: Word, i: int) -> Piece:
@@ -260,6 +277,8 @@ def masked(w: Word, mask: int) -> Word:
         return w & mask
     if mask in (0, MASK):
         return w if mask else 0
+    if mask & mask + 1 == 0 and (field := _field(w, 0, mask.bit_length())) is not None:
+        return field
     low = mask ^ MASK
     if isinstance(w, Linear) and low < 16 and low & low + 1 == 0:
         halves = w.divided(low.bit_length(), 0)
@@ -294,6 +313,27 @@ def _long_shift(a: Word, b: Word) -> Word | None:
             assert isinstance(high, Op)
             return Op("long", high.args, (high.numbers[0], a.numbers[0]))
     return None
+
+
+def joined_fields(low: Word, high: Word, at: int, width: int) -> Word | None:
+    """Return a field that two words of one long sum have parts of: BFI of the upper word at bit ``at``."""
+    if isinstance(low, Op) and isinstance(high, Op) and (low.name, high.name) == ("lsr", "field"):
+        (start,), total = low.numbers, low.args[0]
+        if isinstance(total, Linear) and high.args[0] is total and at == 32 - start and high.numbers == (32,):
+            return _bits(total, start, at + width)
+    return None
+
+
+def _bits(x: Linear, start: int, width: int) -> Word | None:
+    # Bits of a sum as a sum of their own, if the coefficients show one.
+    halves = x.divided(start, 0) if start else (x, x)
+    if halves is None:
+        return None
+    field = halves[0]
+    if field.low >= 0 and field.high < 1 << width:
+        return _simplest(field)
+    halves = field.divided(width, 0)
+    return _simplest(halves[1]) if halves else None
 
 
 def same(a: Word, b: Word) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support import require_tool
 
-__all__ = ["ALIASED", "CASES", "CORE", "HELIUM", "OTHERS", "Core", "States", "run_on_core"]
+__all__ = ["ALIASED", "CASES", "CORE", "HELIUM", "M55", "OTHERS", "Core", "States", "aliased", "run_on_core"]
 
 CORE = (
     "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1, r2", "sbcs r0, r1, r2", "rsbs r0, r1, #0",

@@ -237,3 +237,11 @@ def test_which_layer_of_those_that_share_a_function(tmp_path: Path) -> None:
     assert symbols.layer_of("early", [behind["b"] | 1]) == "a, c"
     assert symbols.layer_of("other", []) == "e"
     assert symbols.layer_of("none", []) == ""
+
+
+@pytest.mark.qemu
+def test_a_model_at_the_end_of_the_code(tmp_path: Path) -> None:
+    early, _, model = LAYERS.partition(".global model")
+    last = early + ".global model" + model.partition(".space")[0].replace("late", "early")
+    symbols = Symbols(_linked(tmp_path, "model", last), [("a", ["early"]), ("b", ["early"])] * 2)
+    assert symbols.layer_of("early", [0x1000 + 2 + 0x1800 + 12 | 1]) == "b"

@@ -26,7 +26,7 @@ NAMES = [
 ]
 BOARDS = [
     pytest.param("host", marks=pytest.mark.cc),
-    pytest.param("mps2_an386", marks=pytest.mark.qemu),
+    pytest.param("mps2_an386", marks=[pytest.mark.qemu, pytest.mark.nightly]),
 ]
 
 

@@ -13,7 +13,7 @@ from crtgen.compiler.byoc import CCompiler, ExampleJson, External, Generator, pa
 from crtgen.network.ir import DType, Graph
 from crtgen.network.ops import Add, Mul, Sub
 from tests.compiler.byoc.graphs import arithmetic, inputs_of, numpy_result
-from tests.support import WARNINGS, require_tool
+from tests.support import WARNINGS, nightly, require_tool
 
 TYPES = (DType.FLOAT32, DType.INT8, DType.INT16)
 SHAPES = ((7,), (5, 6), (2, 3, 5), (2, 3, 4, 3))
@@ -75,7 +75,7 @@ GENERATORS: dict[str, tuple[Generator, ...]] = {
 
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", GENERATORS)
-@pytest.mark.parametrize("shapes", [SHAPES[:2], SHAPES[2:]], ids=["first", "others"])
+@pytest.mark.parametrize("shapes", [SHAPES[:2], nightly(SHAPES[2:])], ids=["first", "others"])
 def test_types_and_ranks(board: str, name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     if board != "host":
         require_tool("qemu-system-arm")

@@ -61,7 +61,7 @@ def _coded(case: Case, target: Target) -> list[Kernel]:
     ("core", "designs"),
     [
         ("cortex-m0plus", {"dense 8", "pairs 2", "gemm 1x4"}),
-        ("cortex-m3", {"dense 8", "pairs 4", "gemm 1x4"}),
+        nightly("cortex-m3", {"dense 8", "pairs 4", "gemm 1x4"}),
         ("cortex-m4", {"dsp_dense", "dsp_matrix"}),
         ("cortex-m55", {"mve row", "mve pixels", "mve rows"}),
     ],

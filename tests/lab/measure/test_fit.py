@@ -1,6 +1,7 @@
 """Estimates are held against images that are built, advice against what it promises."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,12 @@ def _model(name: str) -> api.Model:
     return model
 
 
+@cache
+def _fits() -> Fits:
+    """The same object knows what it has compiled for a board's core before."""
+    return Fits(_model("vww_int8"))
+
+
 def _small(flash: int, ram: int) -> Board:
     """The board with Cortex-M4, with less memory."""
     board = find_board("mps2_an386")
@@ -76,7 +83,7 @@ def _small(flash: int, ram: int) -> Board:
 
 def test_the_library_decides() -> None:
     """What does not fit lacks so many bytes; advice is the first other choice that fits."""
-    fits = Fits(_model("vww_int8"))
+    fits = _fits()
     plenty = fits.on(_small(1 << 20, 1 << 20))
     assert (plenty.fits, plenty.advice, plenty.server_short, plenty.server_advice) == (True, "", {}, "")
     needs = plenty.library.ram
@@ -92,7 +99,7 @@ def test_the_library_decides() -> None:
 
 
 def test_advice_for_the_server() -> None:
-    fits = Fits(_model("vww_int8"))
+    fits = _fits()
     needs = fits.on(_small(1 << 20, 96 * 1024)).server  # where the pool has one set of tensors
     ram = needs.ram + needs.stack
     assert fits.on(_small(1 << 20, ram - 1024)).server_advice == "--optimize size"

@@ -74,6 +74,7 @@ def test_qemu_counts_an_instruction_for_each_and_the_stack_has_an_end(
     assert "simulated by QEMU, seen by a test." in page
 
 
+@pytest.mark.nightly
 def test_rp2040js_has_the_cycles_of_a_cortex_m0plus(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         find_rp2040js()

@@ -69,7 +69,7 @@ def test_random_files(rest: bytes) -> None:
 def test_flipped_bits_in_the_tables_of_a_real_model(name: str) -> None:
     original = model_path(name).read_bytes()
     generator = random.Random(name)
-    for _ in range(300):
+    for _ in range(120):
         data = bytearray(original)
         for _ in range(generator.choice((1, 2, 8))):
             start = generator.choice((0, max(0, len(data) - 12000)))

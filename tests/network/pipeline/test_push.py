@@ -14,7 +14,7 @@ from crtgen.cli.app import app
 from crtgen.network.features import Features
 from crtgen.network.pipeline import Event, events_of, runs_of
 from tests.network.pipeline.files import built, given, marvin, program, yes_or_no
-from tests.support import models_dir
+from tests.support import models_dir, nightly
 
 _MAIN = """
 #include <stdio.h>
@@ -59,7 +59,7 @@ _DECISIONS = [
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("decision", _DECISIONS)
+@pytest.mark.parametrize("decision", [_DECISIONS[0], nightly(_DECISIONS[1])])
 def test_events_of_the_wake_word(tmp_path: Path, decision: str) -> None:
     reference = given("mlperf_sww")
     samples = np.concatenate([reference["wav0"], reference["wav1"]])

@@ -64,7 +64,7 @@ def test_meaning(name: str, form: str, file: Path) -> None:
         nightly("residual", "qdq_int8", "mps2_an386"),
         nightly("residual", "qdq_int8", "mps3_an547"),
         nightly("separable", "qdq_uint8", "mps2_an386"),
-        ("separable", "qdq_uint8", "mps3_an547"),
+        nightly("separable", "qdq_uint8", "mps3_an547"),
     ],
 )
 def test_proven(name: str, form: str, file: Path, board: str) -> None:

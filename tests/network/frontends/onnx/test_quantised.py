@@ -31,7 +31,7 @@ from tests.network.frontends.onnx.quantised import (
     quantised,
     summed,
 )
-from tests.support import exporter_file
+from tests.support import exporter_file, nightly
 
 # ONNX Runtime computes convolutions of int8 in float32 where their outputs are read twice: a sum near a half
 # may be rounded otherwise, on another PC again otherwise.
@@ -118,7 +118,9 @@ def test_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize(("machine", "core"), [("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")])
+@pytest.mark.parametrize(
+    ("machine", "core"), [nightly("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")]
+)
 def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
     runs = _runs([(name, "qdq_uint8") for name in NETWORKS] + [("separable", "qoperator_uint8")])
     _check(runs, run_on_qemu(tmp_path, [run for run, _ in runs], machine, find_core(core)))

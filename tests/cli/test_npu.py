@@ -78,7 +78,7 @@ def test_an_archive_takes_the_driver_along(tmp_path: Path) -> None:
     [
         (["fit", _DIGITS, "--npu", "ethos-u55-32"], "no board that crtgen knows has the NPU ethos-u55-32"),
         (["fit", _DIGITS, "--npu", "board", "--board", "mps2_an386"], "mps2_an386: the board has no NPU"),
-        (["verify", _DIGITS, *_NPU, "--feed", "rows"], "cannot be fed by rows"),
+        (["verify", _DIGITS, *_NPU, "--feed", "rows"], "is computed by ethos-u, whose code reads its whole"),
         (["verify", _DIGITS, *_NPU, "--platform", "zephyr"], "on Zephyr the NPU is used by Arm's driver"),
         (["verify", _DIGITS, *_NPU, "--npu-driver", "arm"], "nothing here brings Arm's driver"),
         (["verify", _DIGITS, "--npu-driver", "arm"], "--npu-driver is for --npu"),

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import takewhile
 
 from crtgen.base.errors import UnsupportedError
+from crtgen.compiler.byoc import External
 from crtgen.compiler.kernels import Kernel, Parts, Target, takes_rows
 from crtgen.compiler.kernels.engine.known import Known
 from crtgen.compiler.kernels.rows.row_stream import row_stream
@@ -204,6 +205,14 @@ def _check(graph: Graph, apart: frozenset[str]) -> None:
 
 def _check_layer(graph: Graph, node: Node, apart: frozenset[str]) -> None:
     image = graph.values[graph.inputs[0]]
+    if isinstance(node.op, External):
+        by = node.op.generator.name
+        raise UnsupportedError(
+            f"the network cannot be fed by rows: {node.name}, which reads {image.name}, is computed by {by}, "
+            "whose code reads its whole input",
+            where=graph.name,
+            hint=f"leave out --feed, or what gives layers to {by} (--npu, --codegen)",
+        )
     if not takes_rows(node.op, graph.signature(node)) or isinstance(node.op, Add):
         what = f"{node.name}, which reads {image.name}, is {node.op.name}"
         raise _refused(graph, f"{what}; convolutions, poolings and what is element by element take rows")

@@ -161,16 +161,16 @@ class Compiled:
         ``crtgen.compiler.plan.spread``. Layers that wait for their constants in flash get them in RAM as far
         as the image leaves some free: see ``crtgen.compiler.plan.resident``. ``place`` decides otherwise.
         Libraries, images for slots and for Zephyr are returned as they are, since others lay out their
-        memory.
+        memory; but the arena of a library is in several RAMs if the request says so.
         """
         if self.resident:
             return self
         open_options: OptionFields = {**options, "target": "c"}  # sizes of C are estimated
-        firmware = self._firmware(ProjectOptions(type, **open_options), {})
-        if not firmware.is_laid_out or not self._is_estimated(firmware):
-            return self
         spread = self.spread(type, **options)
-        return spread._with_constants(spread._firmware(ProjectOptions(type, **open_options), {}))
+        firmware = spread._firmware(ProjectOptions(type, **open_options), {})
+        if not firmware.is_laid_out or not spread._is_estimated(firmware):
+            return spread
+        return spread._with_constants(firmware)
 
     def spread(self, type: str = "server", **options: Unpack[OptionFields]) -> "Compiled":
         """Return the models with arenas in the memories in which an image of this type has them: the first
@@ -179,15 +179,15 @@ class Compiled:
         open_options: OptionFields = {**options, "target": "c"}
         firmware = self._firmware(ProjectOptions(type, **open_options), {})
         rams = [memory for memory in self.board.memories if memory.kind == "ram"]
-        can = self.request.spreads and len(rams) > 1 and not any(plan.parts for plan in self.plans)
-        if not can or not firmware.is_laid_out or not self._is_estimated(firmware):
+        can = firmware.is_spread and len(rams) > 1 and not any(plan.parts for plan in self.plans)
+        if not can or not self._is_estimated(firmware):
             return self
         free = self._free(firmware)
-        arenas = firmware.shared_arena or sum(info.arena for info in firmware.models)
+        arenas = _arenas(firmware)
         main = replace(free[self.board.data], nbytes=free[self.board.data].nbytes + arenas)
         others = [memory for name, memory in free.items() if name != self.board.data and memory.nbytes > 0]
         if name := faster_memory(self.plans, arenas, main, others):
-            return self._in_memory(name, main, arenas)
+            return self._in_memory(name, main, arenas) if firmware.is_laid_out else self
         return self if firmware.shared_arena else self._in_several(main, others, arenas)
 
     def _in_memory(self, name: str, main: FreeMemory, arenas: int) -> "Compiled":
@@ -222,9 +222,12 @@ class Compiled:
 
     def _free(self, firmware: FirmwareRequest) -> dict[str, FreeMemory]:
         # The RAMs of the board with the bytes that the image leaves free.
-        needs = footprint(firmware, self.plans).memories
+        # A library may take all but its arenas, which are counted as an image's.
+        needs = footprint(firmware, self.plans).memories or {self.board.data: _arenas(firmware)}
         return {
-            m.name: FreeMemory(m.name, firmware.usable(m) - needs[m.name] - _SPARE, self.board.reads(m.name))
+            m.name: FreeMemory(
+                m.name, firmware.usable(m) - needs.get(m.name, 0) - _SPARE, self.board.reads(m.name)
+            )
             for m in self.board.memories
             if m.kind == "ram"
         }
@@ -338,6 +341,10 @@ class Compiled:
         modules, objects = llvm.compile_modules(library.modules, self.request.target, definitions=definitions)
         files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
         return Library(modules, files, {**library.objects, **objects}, library.shared_arena, library.storages)
+
+
+def _arenas(firmware: FirmwareRequest) -> int:
+    return firmware.shared_arena or sum(info.arena for info in firmware.models)
 
 
 def part_of(

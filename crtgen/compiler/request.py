@@ -13,7 +13,7 @@ from crtgen.compiler.level import Level, find_level
 from crtgen.compiler.tuned import Tuned
 from crtgen.network.passes import DEFAULT_PASSES, Pass, Sliding
 
-__all__ = ["EXECUTORS", "FEEDS", "PARTS", "Request", "RequestFields"]
+__all__ = ["AUTO", "EXECUTORS", "FEEDS", "PARTS", "Request", "RequestFields"]
 
 EXECUTORS = ("aot", "graph")
 """Who calls the layers: code, or tables."""
@@ -23,6 +23,9 @@ FEEDS = ("rows",)
 
 PARTS = ("arena", "kernels", "npu", "weights")
 """Parts of a model that can be placed in a memory of the board; ``npu`` is the scratch memory of an NPU."""
+
+AUTO = "auto"
+"""The place of an arena in those RAMs of the board where it fits, and where the core waits least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Request:
     the level ``size``, less is kept from run to run and more is computed.
 
     ``place`` maps ``arena``, ``weights``, ``kernels`` or ``npu`` to a memory of the board; parts without an
-    entry are with the other data or code, and the scratch memory of an NPU is in the arena.
+    entry are with the other data or code, and the scratch memory of an NPU is in the arena. ``auto`` for
+    ``arena`` also spreads the arena of a library over the RAMs of the board (``spreads_library``).
 
     ``tuned`` are entries of tune files: if one matches the model, board and level, layers get the kernels
     that it names.
@@ -63,8 +67,17 @@ class Request:
     tuned: Sequence[Tuned] = ()
     cores: int = 1
     feed: str = ""
+    spreads_library: bool = False
 
     def __post_init__(self) -> None:
+        if self.place.get("arena") == AUTO:
+            if not self.board.memories:
+                raise UsageError(
+                    f"--place arena={AUTO} needs the memories of a board, and {self.board.name} has none",
+                    hint="name a board by --board, or leave --place out",
+                )
+            object.__setattr__(self, "place", {k: v for k, v in self.place.items() if k != "arena"})
+            object.__setattr__(self, "spreads_library", True)
         find_level(self.optimize)
         if self.executor not in EXECUTORS:
             raise UsageError(f"unknown executor {self.executor}", hint=f"known: {', '.join(EXECUTORS)}")
@@ -116,7 +129,8 @@ class Request:
         Two cores, tables of the graph executor and other code generators know only one.
         """
         plain = self.executor == "aot" and self.cores == 1 and not self.generators
-        return plain and "arena" not in self.place and "baremetal" in self.board.platforms
+        is_ours = "baremetal" in self.board.platforms or self.spreads_library
+        return plain and "arena" not in self.place and is_ours
 
     @property
     def level(self) -> Level:

@@ -80,7 +80,7 @@ class FirmwareRequest:
                 f"a receive buffer of {self.receive_buffer} B is too small",
                 hint=f"it needs at least {RECEIVE_LEAST} B",
             )
-        if self.request.place:
+        if self.request.place or self.request.spreads_library:
             self._check_place()
         self._check_extras()
         if self.type == "server":
@@ -178,6 +178,12 @@ class FirmwareRequest:
         twice = min(2 * one + _SLACK, _LARGEST)
         return max(needed, twice) if not self.board.ram or twice <= left else needed
 
+    @property
+    def is_spread(self) -> bool:
+        """True if arenas are in whichever RAMs have room: in images, and in libraries on request."""
+        in_library = self.type == "library" and self.platform == "baremetal" and self.request.spreads_library
+        return self.request.spreads and (self.is_laid_out or in_library)
+
     def memory_of_part(self, part: str) -> str:
         if part == NPU_PART:
             return self.request.place.get("npu", self.board.data)
@@ -197,6 +203,10 @@ class FirmwareRequest:
         if self.platform != "baremetal":
             raise UsageError(
                 f"--place is not supported on the platform {self.platform}", where=where, hint=hint
+            )
+        if self.type == "slot" and self.request.spreads_library:
+            raise UsageError(
+                "--place arena=auto uses several RAMs, and a slot's arena is in one", where=where
             )
         if self.type == "library" and set(self.request.place) - {"npu"}:
             raise UsageError(

@@ -14,6 +14,7 @@ from crtgen.boards import Core, is_own
 from crtgen.compiler.codegen.drift import drift_file
 from crtgen.compiler.codegen.metadata import METADATA_FILE, Registry
 from crtgen.compiler.codegen.module import CModule, Interface, ModelInfo
+from crtgen.compiler.codegen.names import arena_symbol
 from crtgen.compiler.codegen.render import render
 from crtgen.firmware.library import runtime_headers
 from crtgen.firmware.project import baremetal, host, zephyr
@@ -74,7 +75,7 @@ class _ModelRow:
     name: str
     inputs: str
     outputs: str
-    arena: int
+    arena: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +357,9 @@ def _run(firmware: FirmwareRequest) -> tuple[str, str]:
 
 
 def _row(info: ModelInfo) -> _ModelRow:
-    return _ModelRow(info.name, _interfaces(info.inputs), _interfaces(info.outputs), info.arena)
+    sizes = [f"{info.arena} B"]
+    sizes += [f"{size} B in .bss.{arena_symbol(info.name, part)}" for part, size in info.parts.items()]
+    return _ModelRow(info.name, _interfaces(info.inputs), _interfaces(info.outputs), ", ".join(sizes))
 
 
 def _interfaces(interfaces: tuple[Interface, ...]) -> str:

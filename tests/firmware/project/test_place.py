@@ -204,6 +204,38 @@ def test_an_arena_in_two_memories_is_proven() -> None:
     assert proof.is_proven, lines_of(proof)
 
 
+def test_a_library_has_a_part_for_another_memory_on_request() -> None:
+    """The header has its size, the README its section, and a linker script gives it a memory."""
+    board = find_board("mps3_an547")
+    arena = crtgen.load(DIGITS).compile(board).plans[0].arena
+    sizes = {"ram": 1024 + arena * 3 // 4, "dtcm": 4096, "ddr": 0}
+    small = replace(board, memories=tuple(replace(m, size=sizes.get(m.name, m.size)) for m in board.memories))
+    compiled = crtgen.load(DIGITS).compile(small, place={"arena": "auto"})
+    files = compiled.generate("library").project.files
+    texts = {name: files[name].decode() for name in files if name.endswith((".h", "README.md"))}
+    header = next(text for name, text in texts.items() if name.endswith("digits.h"))
+    assert "#define DIGITS_ARENA_DTCM_SIZE" in header
+    assert "B in .bss.digits_arena_dtcm |" in texts["README.md"]
+    assert not crtgen.load(DIGITS).compile(small).placed("library").plans[0].parts
+    with pytest.raises(UsageError, match="--place arena=auto uses several RAMs"):
+        compiled.generate("slot", slot="a")
+    with pytest.raises(UsageError, match="needs the memories of a board, and host has none"):
+        crtgen.load(DIGITS).compile("host", place={"arena": "auto"})
+
+
+@pytest.mark.models
+def test_a_library_for_a_board_that_zephyr_starts_uses_its_memories() -> None:
+    """What is used most goes from the SDRAM to the DTCM and the OCRAM."""
+    board = find_board("mimxrt1050_evk")
+    small = {"dtcm": 8 << 10, "ocram": 16 << 10}
+    board = replace(board, memories=tuple(replace(m, size=small.get(m.name, m.size)) for m in board.memories))
+    compiled = crtgen.load(model_path("vww_int8")).compile(board, place={"arena": "auto"})
+    placed = compiled.placed("library")
+    assert set(placed.plans[0].parts) == {"dtcm", "ocram"}
+    before, after = (each.reports[0].cycles_estimated or 0 for each in (compiled, placed))
+    assert after < 0.98 * before
+
+
 @pytest.mark.models
 def test_an_arena_moves_to_the_memory_without_waits() -> None:
     """Figures of docs/cycles.md; whoever names a memory gets it."""

@@ -1,4 +1,17 @@
-"""Helium's registers: predication, moves between them and the core's, lanes as bytes, halves or words."""
+"""Helium's registers: predication, moves between them and the core's, lanes as bytes, halves or words.
+
+An instruction writes only those of a register's 16 bytes that two masks let through:
+
+- **The tail.** In a loop that LETP ends, LR counts the elements that are left, and ``m.tail`` is the bytes of
+  one. If they do not fill the last vector, the bytes beyond them take no part. LR is a number here: how often
+  a loop runs never depends on an input.
+- **The predicate**, in blocks of VPST and VPT: a bit per byte. It is the number ``m.predicate``, or, after a
+  comparison of values that depend on inputs, ``m.conditions``: a word per lane that says if it takes part.
+
+Bytes that take no part keep what they held, which may be another symbol. With two elements of 32 bits left,
+``1, 2, 3, 4`` over ``a, b, c, d`` gives ``1, 2, c, d``. Under conditions both contents stay in the result,
+lane by lane: ``select(condition, new, old)``.
+"""
 
 import re
 from collections.abc import Sequence
@@ -47,7 +60,9 @@ def mask(m: Machine, predicated: bool) -> int:
     if m.tail:
         left = m.r[LR]
         assert isinstance(left, int)  # dlstp has seen to that
-        all_of = (1 << min(16, left * m.tail)) - 1
+        all_of = (
+            1 << min(16, left * m.tail)
+        ) - 1  # one bit per byte: the lowest ones are of the first elements
     return all_of & known_predicate(m) if predicated else all_of
 
 
@@ -67,6 +82,7 @@ def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[W
     """
     if m.conditions is None:
         which = mask(m, predicated=True)
+        # Words of which a part is written would be neither the new nor the old value.
         holds: Sequence[Word] = [which >> 4 * k & 1 for k in range(4)]
         whole = all(which >> 4 * k & 15 in (0, 15) for k in range(4))
     else:

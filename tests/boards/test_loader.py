@@ -111,6 +111,7 @@ def test_an_unknown_board_is_refused_with_a_suggestion() -> None:
 
 
 REAL = (
+    "apollo510_evb",
     "arduino_nano_33_ble",
     "arduino_uno_r4_minima",
     "b_u585i_iot02a",
@@ -126,6 +127,7 @@ REAL = (
     "frdm_k64f",
     "frdm_mcxn947",
     "mimxrt1050_evk",
+    "mimxrt1060_evk",
     "nrf52840dk",
     "nrf5340dk",
     "nrf54l15dk",
@@ -159,9 +161,10 @@ REAL = (
     "xiao_rp2350",
 )
 
-ONLY_ZEPHYR = ("ek_ra8p1", "mimxrt1050_evk", "numaker_m55m1")
+ONLY_ZEPHYR = ("apollo510_evb", "ek_ra8p1", "mimxrt1050_evk", "mimxrt1060_evk", "numaker_m55m1")
 
 WITHOUT_USB = (
+    "apollo510_evb",
     "arduino_nano_33_ble",
     "arduino_uno_r4_minima",
     "blackpill_f411ce",
@@ -270,7 +273,8 @@ def test_boards_that_fit() -> None:
     assert "mps3_an547" not in names  # its code memory has 2 MiB
     assert "host" not in names
     assert boards_that_fit(1 << 31, 0) == ()
-    assert boards_that_fit(4 << 20, 8 << 20) == (find_board("mimxrt1050_evk"),)
+    external = tuple(map(find_board, ("mimxrt1050_evk", "mimxrt1060_evk")))
+    assert boards_that_fit(4 << 20, 8 << 20) == external
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,13 @@ def test_boards_that_are_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("serial.tools.list_ports.comports", lambda: [probe])
     (unit,) = json.loads(crtgen("boards", "--connected", "--json"))["connected"]
     assert (unit["port"], unit["serial"], unit["usb"]) == ("/dev/ttyACM3", "0240", "0d28:0204")
-    assert unit["boards"] == ["bbc_microbit", "bbc_microbit_v2", "frdm_k64f", "mimxrt1050_evk"]
+    assert unit["boards"] == [
+        "bbc_microbit",
+        "bbc_microbit_v2",
+        "frdm_k64f",
+        "mimxrt1050_evk",
+        "mimxrt1060_evk",
+    ]
     file = tmp_path / "map.yml"
     file.write_text("- connected: true\n  id: 0240\n  platform: frdm_k64f\n  serial: /dev/ttyACM3\n")
     monkeypatch.setenv("CRTGEN_HARDWARE_MAP", str(file))

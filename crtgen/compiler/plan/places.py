@@ -3,10 +3,10 @@
 The search for an order and the layout of the arena ask the same few questions a million times: how large is a
 place, from which task to which is it needed, what may overwrite it? Here the graph is reduced to the answers.
 
-- A **place** (``Buffer``) is a value together with its aliases, which have no memory of their own, and with an
-  output of the same size that a kernel writes over it, if nothing else reads the input.
-- A **task** is an item of the schedule, known by its position. Sets of tasks are integers with a bit per task:
-  a place is dead once all bits of ``readers`` are among the tasks that ran.
+- A **place** (``Buffer``) is a value together with its aliases, which have no memory of their own, and with
+  an output of the same size that a kernel writes over it, if nothing else reads the input.
+- A **task** is an item of the schedule, known by its position. Sets of tasks are integers with a bit per
+  task: a place is dead once all bits of ``readers`` are among the tasks that ran.
 - Any other output may begin the kernel's **lead** before an input that has no later reader, and overwrite it
   from there. Without a lead the two are apart.
 """

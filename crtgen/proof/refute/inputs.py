@@ -4,19 +4,21 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crtgen.proof.checker.network.layer import Layer
 from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.value import Symbol
 
-__all__ = ["inputs_to_try"]
+__all__ = ["closing_steps", "inputs_to_try"]
 
 # A sum of symbols, and what it should be.
 _Goal: TypeAlias = tuple[dict[Symbol, int], int]
 
 _CLIMBS = 8
 _MOST_GOALS = 12
+_MOST_STEPS = 3
 
 
 def inputs_to_try(on: OnNumbers, seed: int = 0) -> Iterator[Numbers]:
@@ -77,14 +79,59 @@ def _off(on: OnNumbers, goals: list[_Goal], numbers: Numbers) -> list[int]:
 
 
 def _exact(on: OnNumbers, goals: list[_Goal], x: Numbers) -> Numbers:
-    # Sums of inputs: changes inputs with the largest factors first.
+    # Sums of inputs: the largest factors first, then what is left as a sum of few small steps.
     x = x.copy()
     for terms, wanted in goals:
         own = {on.places[s]: (k, s) for s, k in terms.items() if k and on.places[s] < len(on.inputs)}
         off = wanted - sum(k * int(x[i]) for i, (k, _) in own.items())
-        for i, (k, s) in sorted(own.items(), key=lambda item: -abs(item[1][0])):
+        ordered = sorted(own.items(), key=lambda item: -abs(item[1][0]))
+        for i, (k, s) in ordered:
             step = int(off / k)  # towards 0
             moved = max(s.low, min(s.high, int(x[i]) + step))
             off -= k * (moved - int(x[i]))
             x[i] = moved
+        rooms = [(k, s.low - int(x[i]), s.high - int(x[i])) for i, (k, s) in ordered]
+        for (i, _), step in zip(ordered, closing_steps(off, rooms), strict=True):
+            x[i] += step
     return x
+
+
+def closing_steps(off: int, rooms: list[tuple[int, int, int]]) -> list[int]:
+    """Return steps of factors whose products add up to ``off``: a bounded subset sum.
+
+    ``rooms`` are factors, each with its least and greatest step. All steps are 0 if none is found.
+
+    Dynamic programming over what is left: after each factor, the step that leads to each rest for the first
+    time. Rests beyond twice the greatest factor, and steps beyond three, are not looked at: what greed left
+    over is smaller than a factor.
+    """
+    reach = 2 * max((abs(k) for k, _, _ in rooms), default=0)
+    if off == 0 or abs(off) > reach:
+        return [0] * len(rooms)
+    reached = np.zeros(2 * reach + 1, bool)
+    reached[off + reach] = True
+    taken: list[NDArray[np.int8]] = []
+    for k, low, high in rooms:
+        before, steps = reached.copy(), np.zeros(reached.size, np.int8)
+        for step in range(max(low, -_MOST_STEPS), min(high, _MOST_STEPS) + 1):
+            new = _moved(before, -k * step) & ~reached if step else before & False
+            steps[new] = step
+            reached |= new
+        taken.append(steps)
+        if reached[reach]:
+            break
+    if not reached[reach]:
+        return [0] * len(rooms)
+    rest, found = 0, [0] * len(rooms)
+    for n in range(len(taken) - 1, -1, -1):
+        found[n] = int(taken[n][rest + reach])
+        rest += rooms[n][0] * found[n]
+    return found
+
+
+def _moved(flags: NDArray[np.bool_], by: int) -> NDArray[np.bool_]:
+    # The array moved by a number of places; what leaves it is lost.
+    moved = np.zeros_like(flags)
+    if abs(by) < flags.size:
+        moved[max(by, 0) : flags.size + min(by, 0)] = flags[max(-by, 0) : flags.size - max(by, 0)]
+    return moved

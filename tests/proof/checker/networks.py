@@ -1,5 +1,7 @@
 """Small networks of operators that the demonstration does not have."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tests.tflite_builder import Model, Operator, Options, Tensor
@@ -52,15 +54,15 @@ def two_inputs() -> bytes:
     return Model(tensors, operators, ["a", "b"], ["c", "d"]).to_bytes()
 
 
-def rare(hidden: bool = False) -> bytes:
+def rare(hidden: bool = False, weights: Sequence[int] = (16,) * 8) -> bytes:
     """A sum whose greatest value, 32784, is above 16 bits for 9 of the 2^64 inputs only.
 
     With a ``hidden`` layer before, half of its weights are negative.
     """
-    weights, bias = np.full((1, 8), 16, np.int8), np.array([32784 - 8 * 255 * 16], np.int32)
+    factors, bias = np.array([weights], np.int8), np.array([32784 - 8 * 255 * 16], np.int32)
     tensors = [
         Tensor("x", (1, 8), "int8", [0.05], [-128]),
-        Tensor("w", (1, 8), "int8", [0.01], [0], data=weights),
+        Tensor("w", (1, 8), "int8", [0.01], [0], data=factors),
         Tensor("b", (1,), "int32", [0.0005], [0], data=bias),
         Tensor("y", (1, 1), "int8", [0.1], [-40]),
     ]

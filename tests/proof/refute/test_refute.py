@@ -17,7 +17,7 @@ from crtgen.proof.checker.image import read_image
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import OnNumbers
 from crtgen.proof.refute import refute
-from crtgen.proof.refute.inputs import inputs_to_try
+from crtgen.proof.refute.inputs import closing_steps, inputs_to_try
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import elements, rare, two_inputs
 from tests.support import ROOT, model_path, require_tool
@@ -83,6 +83,39 @@ def test_an_overflow_behind_another_layer(tmp_path: Path) -> None:
     assert found.got.tolist() == [-128]
     assert found.tried <= 3
     assert (np.abs(found.inputs[0] - np.array([127, -128] * 4)) <= 1).all()
+
+
+@pytest.mark.parametrize("wanted", [12_345, -7, 31])
+def test_one_sum_in_the_middle(wanted: int, tmp_path: Path) -> None:
+    """A fault at one sum of 80,000: inputs that add up to it are a subset sum."""
+    fault = f"(sums[0] + bias[0] == {wanted} ? 9000 : sums[0] + bias[0])"
+    model, image = wrong_image(tmp_path, rare(weights=_WEIGHTS), ("sums[0] + bias[0]", fault, 1))
+    proof = prove(image, model)
+    assert not proof.is_proven
+    found = refute(proof, image)
+    assert found.got is not None
+    assert found.tried <= 12
+    assert int(np.dot(_WEIGHTS, found.inputs[0] + 128)) + _BIAS == wanted
+
+
+_WEIGHTS = (97, -61, 23, 88, -45, 7, -113, 54)
+_BIAS = 32784 - 8 * 255 * 16
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_that_close_a_sum(seed: int) -> None:
+    numbers, closed = np.random.default_rng(seed), 0
+    for _ in range(100):
+        count = int(numbers.integers(3, 12))
+        factors = numbers.integers(-127, 128, count).tolist()
+        rooms = [(k or 1, -int(numbers.integers(0, 200)), int(numbers.integers(0, 200))) for k in factors]
+        off = int(numbers.integers(-120, 121))
+        steps = closing_steps(off, rooms)
+        total = sum(k * step for (k, _, _), step in zip(rooms, steps, strict=True))
+        assert total == off or not any(steps)
+        assert all(low <= step <= high for (_, low, high), step in zip(rooms, steps, strict=True))
+        closed += total == off
+    assert closed > 80
 
 
 @pytest.mark.parametrize("board", [M4, None])

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         print(f"{result.model}: accepted, {result.accepted:,} of {result.outputs:,} outputs")
         return 0
     if result.is_accepted_but_for:
-        print(f"{result.model}: accepted up to layer {', '.join(result.left)}, which is not followed")
+        print(f"{result.model}: accepted up to layer {result.left[0]}, which is not followed")
         return 3
     print(f"{result.model}: not accepted: {result.refused or 'outputs are missing'}")
     return 1

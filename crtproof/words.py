@@ -293,9 +293,9 @@ def together(a: Word, b: Word) -> Word:
     """Return the OR of two words, byte by byte where one of the two bytes is 0."""
     if isinstance(a, int) and isinstance(b, int):
         return a | b
-    long = _long_shift(a, b) or _long_shift(b, a)
-    if long is not None:
-        return long
+    found_whole = _long_shift(a, b) or _long_shift(b, a) or _upper_and_lower(a, b) or _upper_and_lower(b, a)
+    if found_whole is not None:
+        return found_whole
     found: list[Piece] = []
     for i in range(4):
         p, q = byte_of(a, i), byte_of(b, i)
@@ -303,6 +303,15 @@ def together(a: Word, b: Word) -> Word:
             return Op("orr", (a, b))
         found.append(p if q == 0 else q)
     return word_of_bytes(tuple(found))
+
+
+def _upper_and_lower(a: Word, b: Word) -> Word | None:
+    # The lower half of a word, and 2^16 times a sum.
+    if isinstance(a, Op) and a.name == "uxth" and isinstance(b, Linear):
+        halves = b.divided(16, 0)
+        if halves and halves[1].low == halves[1].high == 0:
+            return packed(a.args[0], halves[0])
+    return None
 
 
 def _long_shift(a: Word, b: Word) -> Word | None:

@@ -65,7 +65,6 @@ def limit_seconds(seconds: int = DEFAULT_SECONDS) -> None:
 
 
 def memory_limit(divisor: int = 1) -> int:
-    """Return the bytes that one of ``divisor`` files may take."""
     return _memory // divisor
 
 

@@ -28,7 +28,6 @@ def use_folder(path: Path | None) -> None:
 
 
 def current_folder() -> Path | None:
-    """Return the folder in force, relative to the current one, or None."""
     if _named is not None:
         return _named
     found = _nearest()

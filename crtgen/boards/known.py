@@ -100,7 +100,6 @@ def stand_in(board: Board) -> Board | None:
 
 
 def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
-    """Return the boards, without the host, on which an image with ``flash`` and ``ram`` bytes fits."""
     return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
 
 

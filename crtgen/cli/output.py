@@ -145,7 +145,6 @@ class Rows:
         self._rows: list[tuple[Text, ...]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """Add a row; missing cells at its end are empty."""
         self._rows.append(tuple(Text(printable(c)) if isinstance(c, str) else c for c in cells))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -36,7 +36,6 @@ _NUMBERS: Mapping[str, str] = {
 
 
 def number(value: int | None) -> str:
-    """Format a number with commas; an empty text for None."""
     return "" if value is None else f"{value:,}"
 
 

@@ -148,7 +148,7 @@ class Request:
 
     @property
     def arena_reads(self) -> FlashReads | None:
-        """How the memory of the arena is read; None if it never waits, or is not known."""
+        """Reads of the memory of the arena; None if it never waits, or is not known."""
         return self.board.reads(self.place.get("arena", self.board.data)) if self.board.memories else None
 
     def _reads(self, part: str) -> FlashReads | None:

@@ -40,7 +40,6 @@ class Externals:
         self.entries: list[PackedView] = []
 
     def device(self, module: ModuleOf | None) -> str:
-        """Return the pointer to a module's device; empty if it has none."""
         if module is None or not module.handle:
             return ""
         return f"{self.model}_{self.found[module].identifier}_device"

@@ -177,7 +177,6 @@ class LayerInfo:
 
 
 def cycles_of(layers: Sequence[LayerInfo]) -> int | None:
-    """Return the cycles of layers that run once each; None if a layer's are unknown."""
     known = [layer.cycles for layer in layers if layer.cycles is not None]
     return sum(known) if len(known) == len(layers) else None
 

@@ -43,7 +43,6 @@ class Fault:
 
     @classmethod
     def of_bytes(cls, data: bytes, memory: Mapping[int, bytes] | None = None) -> "Fault | None":
-        """Parse a record; None if the bytes hold none."""
         if len(data) != _WORDS.size:
             return None
         magic, *words, crc = _WORDS.unpack(data)

@@ -35,12 +35,10 @@ class Symbols:
         self._layers = tuple(layers)
 
     def function_at(self, address: int) -> str:
-        """Return the function at an address; empty if there is none."""
         found = self._function(address)
         return found.name if found else ""
 
     def text_at(self, address: int) -> str:
-        """Return the string at an address of the image; empty if there is none."""
         for base, data in self._memory:
             if base <= address < base + len(data):
                 text = data[address - base :].partition(b"\0")[0][:_LONGEST_TEXT]

@@ -72,7 +72,6 @@ class RemoteModule:
         self._functions: dict[str, RemoteFunction | None] = {}
 
     def get_function(self, name: str) -> RemoteFunction | None:
-        """Return the function of that name, or None; it is kept until the module is closed."""
         if name not in self._functions:
             self._functions[name] = self._client.module_get_function(self, name)
         return self._functions[name]

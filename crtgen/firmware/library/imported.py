@@ -70,7 +70,6 @@ class Linkable:
 
 
 def storages_of(graph: GraphJson, module: CModule) -> tuple[int, ...]:
-    """Return the bytes of the storages that are no parameters of the module."""
     linked = {param.sid for param in module.params}
     return tuple(size for sid, size in graph.storage_sizes().items() if sid not in linked)
 

@@ -206,7 +206,6 @@ class _MetadataParser(Checker):
 
 
 def write_metadata(models: Sequence[ModelMetadata]) -> str:
-    """Version 7 of models in style ``full-model``."""
     return _text({"modules": {m.model_name: _model(m) for m in models}, "version": VERSION})
 
 

@@ -98,8 +98,6 @@ class ObjectFile(Module):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MergedModule(Module):
-    """The DSO modules that an exported library merged into one: ``_lib`` in its blob."""
-
     type_key: ClassVar[str] = "_lib"
     is_dso_exportable: ClassVar[bool] = True
     members: tuple[Module, ...] = ()

@@ -76,7 +76,6 @@ def read_params(data: bytes, where: str = "parameters") -> dict[str, NDArray]:
 
 
 def write_params(params: Mapping[str, NDArray]) -> bytes:
-    """Return a parameter file with the arrays in the mapping's order."""
     writer = StreamWriter()
     writer.u64(_FILE_MAGIC)
     writer.u64(0)

@@ -191,7 +191,6 @@ class FirmwareRequest:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Bytes of the parts of all arenas, by part."""
         found: dict[str, int] = {}
         for info in self.models:
             for part, size in info.parts.items():
@@ -206,7 +205,9 @@ class FirmwareRequest:
             )
         if self.type == "slot" and self.request.spreads_library:
             raise UsageError(
-                "--place arena=auto uses several RAMs, and a slot's arena is in one", where=where
+                "--place arena=auto uses several RAMs, and a slot's arena is in one",
+                where=where,
+                hint="leave it out, or name a memory",
             )
         if self.type == "library" and set(self.request.place) - {"npu"}:
             raise UsageError(

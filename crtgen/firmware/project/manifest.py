@@ -90,7 +90,6 @@ class Manifest:
 
     @property
     def locked(self) -> str:
-        """The directory that is locked while the project is written or built."""
         return _FLAT if self.is_flat else LOCKED
 
     @property

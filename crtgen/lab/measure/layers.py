@@ -131,7 +131,6 @@ def _values(plan: Plan, cases: Sequence[ReferenceRun]) -> dict[str, Array]:
 
 
 def states_of(plan: Plan, data: bytes) -> dict[str, Array]:
-    """Return the states of a network, of the bytes that a device keeps them in."""
     found = {}
     for before, _ in plan.graph.states:
         value, slot = plan.graph.values[before], plan.states[before]

@@ -141,7 +141,6 @@ def _network(name: str) -> Model | Imported:
 
 
 def run_selftest(session: Session, board: Board, simulated: str, seen_by: str = "") -> Selftest:
-    """Run all checks on an open session; the last one ends it."""
     return Selftest(
         board.name, board.summary, simulated, __version__, tuple(_checks(session, board, simulated)), seen_by
     )

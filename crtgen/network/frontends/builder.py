@@ -86,7 +86,6 @@ class GraphBuilder:
     _bears_name: bool = True
 
     def inner(self) -> "GraphBuilder":
-        """Return a builder for a subgraph, with names that are unique in both graphs."""
         shared = (self.value_names, self.node_names, self.templates, self.initial)
         return GraphBuilder(self.where, self.refusals, self.shapes, True, self.has_plain, *shared)
 

@@ -207,7 +207,6 @@ class Graph:
         )
 
     def producer(self, value: str) -> Node | None:
-        """Return the node that computes ``value``; None for an input or a constant."""
         return self._producers.get(value)
 
     def consumers(self, value: str) -> tuple[Node, ...]:

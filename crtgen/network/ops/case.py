@@ -161,7 +161,6 @@ def in_eight_bits(case: Case, scales: int = 0) -> Case:
 
 
 def by_float32(case: Case) -> Case:
-    """Return the case with an output that is rescaled in float32, as in ONNX Runtime."""
     (y,) = case.sig.outputs
     assert y.quant is not None
     other = replace(y, quant=replace(y.quant, rescaling=Rescaling.FLOAT32))

@@ -201,7 +201,6 @@ class StridedSlice(Op):
         return all(step > 0 or length == 1 for step, length in zip(self.stride, sig.x.shape, strict=True))
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-        """Return the access pattern if the slice takes the axis as a whole."""
         (axis,) = axes
         if axis is None or axis in self.shrink:
             return None

@@ -88,8 +88,7 @@ class Windowed(Op):
     def taps(self, sig: Signature) -> tuple[int, int]: ...
 
     @abstractmethod
-    def padding_value(self, x: Value) -> int | None:
-        """Return the stored value of padding; None if there is none."""
+    def padding_value(self, x: Value) -> int | None: ...
 
     def working_elements(self, sig: Signature) -> int:
         return super().working_elements(sig) + padded_elements(sig.x.shape, self.padding)

@@ -51,7 +51,6 @@ class DspDenseView:
 
     @property
     def short(self) -> bool:
-        """True for int16."""
         return self.packing.size == 2
 
     @property

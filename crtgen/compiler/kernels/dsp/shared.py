@@ -15,7 +15,6 @@ __all__ = ["shared_kernel"]
 
 
 def shared_kernel(layer: DspLayer) -> Kernel:
-    """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream = layer.stream
     shifts = (1, 1) if stream.epilogue.floor else ()  # those of the layer are in the table
     view = DspSharedView(replace(stream.epilogue, shifts=shifts), stream.form)

@@ -15,7 +15,6 @@ class Known:
         self._found: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        """Return the result for ``key``; the first call computes it with ``find``."""
         if key not in self._found:
             self._found[key] = find()
         found: _T = self._found[key]

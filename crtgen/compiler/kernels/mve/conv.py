@@ -60,8 +60,6 @@ class PairsOfPixels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PixelsView:
-    """``pixels`` pixels in a row, each of them a window of its own."""
-
     micro: MicroRow
     pixels: int
 
@@ -168,7 +166,6 @@ class MveConvView:
         return tuple((first, f"y + {end * self.micro.pixel_bytes}") for first, end in ends)
 
     def kernel(self, design: str, const: Const, outputs: int) -> Kernel:
-        """The kernel with these weights; ``outputs`` are bytes of a pixel."""
         window, ring = self.window, self.ring
         lead = ring_lead(window, outputs) if ring else pairs_lead(window, outputs, overlapping=True)
         return Kernel(

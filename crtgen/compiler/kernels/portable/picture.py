@@ -24,8 +24,6 @@ _Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PixelView:
-    """An operator on ``rows`` of ``columns`` pixels, or on ``pixels`` in all."""
-
     op: Op
     rows: int
     columns: int

@@ -58,7 +58,6 @@ class RowStage:
 
     @property
     def images(self) -> tuple[Value, ...]:
-        """Images that the stage reads: one, or both operands of an addition."""
         other = self.sig.inputs[1:2] if self.shortcut is None else self.shortcut[1].inputs[:1]
         return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
 

@@ -46,7 +46,6 @@ class TfliteLayer(FileLayer[FileTensor]):
         return self.outputs[0]
 
     def option(self, name: str) -> Any:
-        """Return an option of the operator; 0 if the file has no options."""
         return self.operator.options.get(name, 0)
 
     def require_alike(

@@ -138,8 +138,6 @@ class Samples(_Placed):
 
 
 class _Cells:
-    """Numbers that are symbols' or constants."""
-
     def __init__(self, at: NDArray[np.int64], constants: Numbers) -> None:
         self.at, self.constants = at, constants
 

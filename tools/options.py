@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 _FIRST, _LAST = "# written by tools/options.py", "# end"
 _PLAIN = ("str", "int", "bool")
+_NO_KEYWORDS = ("board", "type", "spreads_library")
+"""Fields that are given by position, and those that the request sets itself."""
 _NOT_SWEPT = ("keep_inputs",)
 """Options in which the jobs of a sweep cannot differ."""
 
@@ -52,8 +54,10 @@ _REQUEST, _PROJECT = "crtgen/compiler/request.py", "crtgen/firmware/project/opti
 
 def _fields() -> dict[str, list[Declared]]:
     sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in (_REQUEST, _PROJECT)}
-    request = [each for each in declared(sources[_REQUEST], "Request") if each.name != "board"]
-    project = [each for each in declared(sources[_PROJECT], "ProjectOptions") if each.name != "type"]
+    request = [each for each in declared(sources[_REQUEST], "Request") if each.name not in _NO_KEYWORDS]
+    project = [
+        each for each in declared(sources[_PROJECT], "ProjectOptions") if each.name not in _NO_KEYWORDS
+    ]
     plain = [each for each in request if each.annotation in _PLAIN]
     swept = [each for each in plain if each.name not in _NOT_SWEPT]
     return {"request": request, "project": project, "plain": plain, "swept": swept}

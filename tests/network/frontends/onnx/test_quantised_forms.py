@@ -225,3 +225,31 @@ def test_a_bias_that_two_layers_share(activations: QuantType) -> None:
         graph = _equal(model, x)
         own = [graph.signature(node).x.dtype for node in graph.nodes if node.op.name == "conv2d"]
         assert own == [DType.INT8] * 2
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5)])
+def test_a_bias_that_stays_real(shape: tuple[int, ...]) -> None:
+    """It is rounded to steps of the sums, also if it is written as a row."""
+    random = np.random.default_rng(4)
+    constants: dict[str, Array] = {
+        **_quants(np.int8, x=0.02, y=0.05),
+        **{"w": _numbers(np.int8, 8, 5), "ws": np.array(0.01, np.float32)},
+        "bias": random.normal(0, 1, shape).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xr"]),
+        helper.make_node("DequantizeLinear", ["w", "ws"], ["wr"]),
+        helper.make_node("Gemm", ["xr", "wr", "bias"], ["sum"]),
+        helper.make_node("QuantizeLinear", ["sum", "ys", "yz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [3, 8]), ("y", [3, 5])))
+    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "net", [x], [y], weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    graph = _equal(model.SerializeToString(), random.normal(0, 1, (3, 8)).astype(np.float32))
+    assert [graph.signature(n).x.dtype for n in graph.nodes if n.op.name == "fully_connected"] == [DType.INT8]

@@ -10,7 +10,7 @@ from crtgen.api.report import Report
 from crtgen.boards import Board, all_boards, silicon_range
 from crtgen.compiler.byoc import Generator
 from crtgen.compiler.kernels import Target
-from crtgen.compiler.plan import FreeMemory, place_constants
+from crtgen.compiler.plan import NPU_PART, FreeMemory, place_constants
 from crtgen.compiler.request import Request, RequestFields
 from crtgen.firmware.project import Footprint
 
@@ -55,7 +55,8 @@ class Fit:
     ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
     none, or none are needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory,
     ``in_flash`` the cycles without that. ``in_ram`` are the bytes of RAM that are missing for all other
-    constants, and the cycles that these would save there.
+    constants, and the cycles that these would save there. ``arena`` are the bytes of the arena by memory, in
+    a standalone image.
     """
 
     board: Board
@@ -68,6 +69,12 @@ class Fit:
     resident: Mapping[str, int] = field(default_factory=dict)
     in_flash: int | None = None
     in_ram: tuple[int, int] = 0, 0
+    arena: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_moved(self) -> bool:
+        """True if the arena, or a part of it, is in another memory than the variables."""
+        return bool(set(self.arena) - {self.board.data})
 
     @property
     def short(self) -> dict[str, int]:
@@ -127,6 +134,7 @@ class Fit:
             "seconds_range": self.seconds_range,
             "energy_uj": self.report.energy_uj,
             "npu": self.report.npu,
+            "arena_in": dict(self.arena),
             "constants_in_ram": dict(self.resident),
             "cycles_in_flash": self.in_flash,
             "more_ram": {"bytes": self.in_ram[0], "cycles_saved": self.in_ram[1]},
@@ -144,6 +152,13 @@ class Fit:
             "short": short,
             "advice": self.server_advice or None,
         }
+
+
+def _arena_in(compiled: api.Compiled) -> dict[str, int]:
+    # Bytes of the arena by memory.
+    board, place, (plan,) = compiled.board, compiled.request.place, compiled.plans
+    parts = {place.get("npu", name) if name == NPU_PART else name: p.size for name, p in plan.parts.items()}
+    return {place.get("arena", board.data): plan.arena, **parts} if board.memories else {}
 
 
 def _with_more(compiled: api.Compiled, placed: api.Compiled) -> tuple[int, int]:
@@ -205,6 +220,7 @@ class Fits:
             resident=constants,
             in_flash=in_flash.reports[0].cycles_estimated if constants else report.cycles_estimated,
             in_ram=_with_more(compiled, placed),
+            arena=_arena_in(small),
         )
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:

@@ -126,6 +126,7 @@ def test_a_server_fits_in_two_memories() -> None:
     assert found.fits
     assert not found.server_short
     assert set(found.report.parts) == {"sram2"}
+    assert found.arena == {"ram": found.standalone.arena}  # a standalone image has room for all of it
     model.compile("disco_l475_iot1").generate("server")
 
 

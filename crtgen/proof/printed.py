@@ -35,24 +35,7 @@ def lines_of(proof: Proof) -> list[str]:
     count = (
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
-    verdict, last = "checked", "each is the network's for every input"
-    if proof.network.slides:
-        last = "each is the network's on every window of every signal"
-    if proof.trusted and proof.holds:
-        verdict, last = "checked but for the NPU", f"{last} {_trusting(proof)}"
-    if proof.network.uncompared and proof.reset.stopped:
-        verdict, last = "not checked: reset", proof.reset.stopped
-    elif proof.network.uncompared:
-        verdict, last = "memory is checked", proof.network.uncompared
-        if proof.error is not None:
-            last += _error(proof.error, proof.outputs)
-    elif proof.is_computed and not proof.holds:
-        verdict = "not checked: reset"
-        last = f"each is the network's if the core is started as the function needs it; {proof.reset.stopped}"
-    elif not proof.holds:
-        verdict, last = "not checked", "the rest is not"
-        if proof.first_reason:
-            last = f"the first that is not recognised: {proof.first_reason}"
+    verdict, last = _verdict(proof)
     alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"
     return [
         *([] if "llvm" in proof.certificate else [alone]),
@@ -68,8 +51,44 @@ def lines_of(proof: Proof) -> list[str]:
             if proof.runs > 1
             else []
         ),
+        *_application(proof),
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]
+
+
+def _verdict(proof: Proof) -> tuple[str, str]:
+    # The verdict, and what it is about.
+    verdict, last = "checked", "each is the network's for every input"
+    if proof.network.slides:
+        last = "each is the network's on every window of every signal"
+    if proof.trusted and proof.holds:
+        verdict, last = "checked but for the NPU", f"{last} {_trusting(proof)}"
+    if proof.network.uncompared and proof.reset.stopped:
+        verdict, last = "not checked: reset", proof.reset.stopped
+    elif proof.network.uncompared:
+        verdict, last = "memory is checked", proof.network.uncompared
+        if proof.error is not None:
+            last += _error(proof.error, proof.outputs)
+    elif proof.is_computed and proof.application.wrong:
+        verdict, last = "not checked: application", proof.application.wrong
+    elif proof.is_computed and not proof.holds:
+        verdict = "not checked: reset"
+        last = f"each is the network's if the core is started as the function needs it; {proof.reset.stopped}"
+    elif not proof.holds:
+        verdict, last = "not checked", "the rest is not"
+        if proof.first_reason:
+            last = f"the first that is not recognised: {proof.first_reason}"
+    return verdict, last
+
+
+def _application(proof: Proof) -> list[str]:
+    # What an application uses, as far as the image has it.
+    found = proof.application
+    if found.wrong:
+        return [f"application: {found.wrong}"]
+    said = [f"{proof.model}_run moves inputs and outputs, and returns the status"] * found.followed
+    said += ["the description of the tensors is the network's"] * found.described
+    return [f"application: {'; '.join(said)}"] if said else []
 
 
 def _trusting(proof: Proof) -> str:
@@ -164,6 +183,11 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "reset": asdict(proof.reset),
         "interrupts": {"handlers": proof.interrupts.handlers, "stack_bytes": proof.interrupts.stack},
         "runs": proof.runs,
+        "application": {
+            "run_followed": proof.application.followed,
+            "described": proof.application.described,
+            "wrong": proof.application.wrong or None,
+        },
         "error": None if proof.error is None else asdict(proof.error),
         "layers": [asdict(layer) for layer in proof.layers],
         "cpu_seconds": round(proof.seconds, 2),

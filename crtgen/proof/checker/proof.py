@@ -37,6 +37,7 @@ from types import MappingProxyType
 
 from crtgen import npu
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.proof.checker.calls import ApplicationCall, application_call
 from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.decoders import agree, decoders
 from crtgen.proof.checker.error import Bounds, Error
@@ -118,6 +119,8 @@ class Proof:
     """Calls of an NPU, whose layers are not proven but trusted to crtgen's model of it."""
     error: Error | None
     """Error bound of a float32 network; None for other networks."""
+    application: ApplicationCall = field(repr=False)
+    """What an application calls, and the description of the tensors."""
     stores: tuple[tuple[int, int, int], ...] = field(repr=False, compare=False)
     """Stores of outputs: number of the instruction, tensor, index. Only of a network with one run."""
     network: Network = field(repr=False, compare=False)
@@ -133,7 +136,7 @@ class Proof:
     @property
     def holds(self) -> bool:
         """True if that is so of the core's part, and an NPU computes its layers as crtgen's model of it."""
-        return self.is_computed and not self.reset.stopped
+        return self.is_computed and not self.reset.stopped and not self.application.wrong
 
     @property
     def is_computed(self) -> bool:
@@ -208,12 +211,15 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
         reset, started = start_up(image, proof.model, needs)
     except Refusal as refusal:
         reset, started = Reset(stopped=str(refusal)), set()
-    code |= interrupts.code
+    application = (
+        application_call(image, proof.network, proof.model) if proof.is_computed else proof.application
+    )
+    code |= interrupts.code | application.code
     try:
         asked = agree(image, code | started)
     except Refusal as refusal:
         return replace(proof, stopped=str(refusal), outputs_proven=0)
-    proof = replace(proof, reset=reset, interrupts=interrupts)
+    proof = replace(proof, reset=reset, interrupts=interrupts, application=application)
     return replace(proof, certificate={**proof.certificate, **checker_tools(), **asked})
 
 
@@ -363,6 +369,7 @@ class _ProofRun:
             runs=1,
             trusted=tuple(self.npu.made),
             error=None if self.bounds is None or stopped else self.bounds.result(self.bounded),
+            application=ApplicationCall(),
             stores=tuple(self.stores),
             network=self.network,
         )

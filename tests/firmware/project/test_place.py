@@ -195,6 +195,35 @@ def test_an_arena_in_two_memories_computes_the_same() -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("vww_int8", {"ram": 39, "dtcm": 24, "ddr": 0}),
+        ("kws_int8", {"ram": 20, "dtcm": 2, "ddr": 4}),
+        ("ic01_int8", {"ram": 30, "dtcm": 8, "ddr": 16}),
+    ],
+)
+def test_networks_in_two_and_three_memories(name: str, sizes: Mapping[str, int]) -> None:
+    """RAMs of few KiB, of which no one has room for the arena."""
+    require_tool("qemu-system-arm")
+    board = find_board("mps3_an547")
+    memories = tuple(replace(m, size=sizes.get(m.name, m.size >> 10) << 10) for m in board.memories)
+    compiled = crtgen.load(model_path(name)).compile(replace(board, memories=memories, slots=None))
+    options: Any = {"pool": 4096, "stack": 2048, "receive_buffer": 2048}
+    placed = compiled.placed(**options)
+    assert placed.plans[0].parts
+    image = compiled.generate(**options).build()
+    assert image.size.sizes.ram == placed.footprint(**options).ram
+    cases = np.load(model_path(name).with_suffix(".npz"))
+    with image.run() as session:
+        for case in range(2):
+            (y,) = session.infer(cases[f"case{case}_input0"])
+            np.testing.assert_array_equal(y, cases[f"case{case}_output0"])
+
+
+@pytest.mark.qemu
 def test_an_arena_in_two_memories_is_proven() -> None:
     require_tool("arm-none-eabi-gcc")
     compiled = crtgen.load(DIGITS).compile(_crowded("standalone"))

@@ -101,7 +101,7 @@ def test_every_output_is_accepted(board: str, network: Path, tmp_path: Path) -> 
 @pytest.mark.nightly
 @pytest.mark.parametrize("board", [M3, M4])
 def test_ad01_is_accepted(board: str, tmp_path: Path) -> None:
-    model = model_path("ad01_int8.tflite")
+    model = model_path("ad01_int8")
     certificate, image = made(model, board, tmp_path)
     found = check(certificate, model, image)
     assert (found.is_accepted, found.accepted) == (True, 640), found.refused

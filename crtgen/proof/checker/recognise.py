@@ -111,7 +111,11 @@ class Recogniser:
             if bits not in layer.sizes:
                 continue
             self.network.prepared(layer)
-            value = self._of_layer(layer, word, found, bits)
+            try:
+                value = self._of_layer(layer, word, found, bits)
+            except Refusal as refusal:  # it may be the output of another layer of the same inputs
+                self._because(str(refusal))
+                continue
             if value is not None:
                 return value
         self._because(f"a byte that depends on {source_of(word)}")

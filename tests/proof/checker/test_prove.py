@@ -17,7 +17,7 @@ from crtgen.proof.checker import CoreTiming, Proof, prove
 from crtgen.proof.checker.image import read_image
 from crtgen.proof.printed import functions_of, lines_of
 from tests.proof.checker.mutations import flipped
-from tests.proof.checker.networks import average_pool, elements
+from tests.proof.checker.networks import average_pool, elements, two_inputs
 from tests.support import ROOT, model_path, models_dir, require_tool
 
 pytestmark = pytest.mark.qemu
@@ -148,6 +148,15 @@ def test_elements_on(board: str, optimize: str, tmp_path: Path) -> None:
             proof = prove(changed, model)
             assert not proof.is_proven
             assert states(proof)[layer][1] > 0
+
+
+def test_two_layers_of_the_same_inputs(tmp_path: Path) -> None:
+    """A sum and a difference of int16: what the sum's rules refuse may be the difference."""
+    model = tmp_path / "two.tflite"
+    model.write_bytes(two_inputs())
+    proof = prove(image_of(model, M4, tmp_path), model)
+    assert proof.is_proven, lines_of(proof)
+    assert proof.outputs_proven == 12
 
 
 def test_divisions_on_m0plus(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_each_use_of_a_rule(
     model: str, board: str, each: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     require_tool("arm-none-eabi-gcc")
-    path = DIGITS if model == "digits" else model_path(f"{model}.tflite")
+    path = DIGITS if model == "digits" else model_path(model)
     image = api.load(path).compile(board).generate("standalone").build()
     verified = Verified(monkeypatch, each)
     proof = prove(image.path, path)

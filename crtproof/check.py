@@ -99,17 +99,16 @@ class _Run:
         bottom, _ = image.span("crt_stack_bottom")
         top, _ = image.span("crt_stack_top")
         self.room = top - bottom
-        arena = self._arena()
-        writable = [arena, (STACK_TOP - self.room, STACK_TOP)]
+        writable = [*self._arenas(), (STACK_TOP - self.room, STACK_TOP)]
         self.memory = Memory(image, writable)
         self.machine = Machine(image, self.memory, self._stored)
         self.comparer = Comparer(self.memory)
 
-    def _arena(self) -> tuple[int, int]:
-        for name in (f"{self.name}_arena", "crt_arena"):
-            if name in self.image.symbols:
-                return self.image.span(name)
-        raise Refused(f"the image has no symbol {self.name}_arena")
+    def _arenas(self) -> list[tuple[int, int]]:
+        # The arena, or the one that all models share, and its parts in other memories.
+        shared, own = "crt_shared_arena", f"{self.name}_arena"
+        parts = [n for n, (_, size) in self.image.symbols.items() if n.startswith(f"{own}_") and size]
+        return [self.image.span(n) for n in (shared if shared in self.image.symbols else own, *sorted(parts))]
 
     def result(self) -> Result:
         refused, found, outputs = "", 0, 0
@@ -135,9 +134,9 @@ class _Run:
             values = self.network.values(tensor)
         except Refused:
             return True  # another layer before it is not followed
-        low, high = self._arena()
         return any(
             all(self._is_at(first + i, value) for i, value in enumerate(values))
+            for low, high in self._arenas()
             for first in range(low, high - len(values) + 1)
         )
 
@@ -151,9 +150,9 @@ class _Run:
     def _places(self, which: str, tensors: tuple[int, ...]) -> list[int]:
         # The descriptors of tensors have one address in the arena each.
         first, end = self.image.span(f"{self.name}_{which}_tensors")
-        low, high = self._arena()
+        arenas = self._arenas()
         words = [self.image.constant(a, 4) for a in range(first, end, 4)]
-        found = [w for w in words if w is not None and low <= w < high]
+        found = [w for w in words if w is not None and any(low <= w < high for low, high in arenas)]
         if len(found) != len(tensors):
             raise Refused(f"the image does not say where its {which}s are")
         return found

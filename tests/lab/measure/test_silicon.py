@@ -15,7 +15,8 @@ _CORE = re.compile(r"\b(M4|M33|M55|M85)\b")
 def _points() -> list[tuple[str, float]]:
     """Each point of the table in docs/cycles.md: the core, and measured by modelled."""
     found, core = [], ""
-    for line in (ROOT / "docs" / "cycles.md").read_text().split("Beside silicon, in")[1].splitlines()[4:]:
+    text = (ROOT / "docs" / "cycles.md").read_text()
+    for line in text.split("\n| chip | code | network | measured, Mcycles |")[1].splitlines()[2:]:
         if not line.startswith("|"):
             break
         chip, *_, measured, modelled = (cell.strip() for cell in line.strip("|").split("|"))

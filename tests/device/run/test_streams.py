@@ -320,3 +320,10 @@ def test_a_process_without_pipes_is_refused() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     with process, pytest.raises(ValueError, match="stdin=PIPE"):
         closing(PipeStream.of_process(process))
+
+
+def test_a_terminal_that_is_opened_may_be_a_real_line() -> None:
+    """Only of a new pair it is known that no byte gets lost."""
+    ours, path = PtyStream.pair()
+    with ours, PtyStream.open(path) as theirs:
+        assert (ours.flow_controlled, theirs.flow_controlled) == (True, False)

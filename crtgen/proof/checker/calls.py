@@ -1,4 +1,4 @@
-"""What an application uses: ``<model>_run``, and the description of the tensors.
+"""The interface for applications: ``<model>_run``, and the description of the tensors.
 
 The problem. A proof is of ``<model>_compute``, between its input and its output in the arena. An application
 calls ``<model>_run`` with pointers of its own, and a host sends what the description says. A copy that is one
@@ -40,7 +40,7 @@ _CHANGED = (1, 2, 3, 12, 14)
 
 @dataclass(frozen=True, slots=True)
 class ApplicationCall:
-    """What was seen of it: whether the image has the function, and a description that was compared.
+    """Result: whether the image has the function, and a description that was compared.
 
     ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
     """

@@ -120,7 +120,7 @@ class Proof:
     error: Error | None
     """Error bound of a float32 network; None for other networks."""
     application: ApplicationCall = field(repr=False)
-    """What an application calls, and the description of the tensors."""
+    """The function that an application calls, and the description of the tensors."""
     stores: tuple[tuple[int, int, int], ...] = field(repr=False, compare=False)
     """Stores of outputs: number of the instruction, tensor, index. Only of a network with one run."""
     network: Network = field(repr=False, compare=False)

@@ -128,6 +128,8 @@ def _spared_of_c(text: str) -> list[tuple[Place, Place]]:
 
 def near(file: Path) -> list[str]:
     """The tests that are run for a change of a file."""
+    if file.parts[0] == "crtproof":
+        return ["tests/crtproof", "tests/proof/checker/test_attacks.py"]
     wing, *rest = file.with_suffix("").parts[1:]
     room = rest[0] if rest else wing
     more = {
@@ -186,7 +188,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time() // 86_400), help="another one each day")
     parser.add_argument(
-        "under", nargs="*", default=["crtgen", "templates"], help="folders whose files are changed"
+        "under",
+        nargs="*",
+        default=["crtgen", "crtproof", "templates"],
+        help="folders whose files are changed",
     )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

@@ -1,6 +1,7 @@
 """The check of an image with a certificate."""
 
 import json
+import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +14,15 @@ from crtproof.layers import Addition, Greatest, Network, Value
 from crtproof.machine import Machine
 from crtproof.memory import Memory
 from crtproof.model import read_model
-from crtproof.values import STACK_TOP, Refused, Symbol
+from crtproof.values import STACK_TOP, Piece, Refused, Symbol
 
-__all__ = ["FORMAT", "Result", "check", "read_certificate"]
+__all__ = ["FORMAT", "Certificate", "Result", "check", "read_certificate"]
 
 FORMAT = "crtproof 1"
-_MORE = 1 << 20
-"""Instructions that a run may take after the last store that a certificate names."""
+_MORE, _MOST = 1 << 20, 1 << 28
+"""Instructions that a run may take after the last store that a certificate names, and in all."""
+_MOST_BYTES = 1 << 28
+"""Of a certificate, unpacked."""
 
 
 @dataclass(frozen=True)
@@ -56,39 +59,46 @@ class Result:
         return bool(self.left) and self.stands
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """``stores`` are tensors and indices by the number of the instruction that stores them."""
+
+    model: str
+    image_sha256: str
+    model_sha256: str
+    stores: dict[int, list[tuple[int, int]]]
+
+
 def check(certificate: Path, model: Path, image: Path) -> Result:
     """Check that an image computes a network, where a certificate says that it does.
 
     Raises ``Refused`` for files that are damaged or do not belong together.
     """
-    said = read_certificate(certificate)
-    elf = read_image(image)
-    if said["image_sha256"] != elf.sha256:
+    said, elf = read_certificate(certificate), read_image(image)
+    if said.image_sha256 != elf.sha256:
         raise Refused("the certificate is for another image")
-    if said["model_sha256"] != sha256(model.read_bytes()).hexdigest():
+    if said.model_sha256 != sha256(model.read_bytes()).hexdigest():
         raise Refused("the certificate is for another network")
-    return _Run(elf, Network(read_model(model)), str(said["model"]), dict(_cuts(said))).result()
+    try:
+        return _Run(elf, Network(read_model(model)), said.model, said.stores).result()
+    except (LookupError, ArithmeticError, ValueError, TypeError, struct.error, RecursionError) as error:
+        raise Refused(f"the network's file is not what it should be: {error!r}") from None
 
 
-def read_certificate(path: Path) -> dict[str, object]:
+def read_certificate(path: Path) -> Certificate:
     """Read what a certificate says. Raises ``Refused`` for a file that is none."""
     try:
-        said = json.loads(zlib.decompress(path.read_bytes()))
-    except (zlib.error, ValueError) as error:
+        reader = zlib.decompressobj()
+        said = json.loads(reader.decompress(path.read_bytes(), _MOST_BYTES))
+        if not reader.eof or said["format"] != FORMAT:
+            raise ValueError(f"not of the format {FORMAT!r}, or too long")
+        stores: dict[int, list[tuple[int, int]]] = {}
+        for count, tensor, index in said["stores"]:
+            stores.setdefault(int(count), []).append((int(tensor), int(index)))
+        model, of_image, of_model = (str(said[key]) for key in ("model", "image_sha256", "model_sha256"))
+        return Certificate(model, of_image, of_model, stores)
+    except (zlib.error, ValueError, TypeError, LookupError, RecursionError) as error:
         raise Refused(f"{path} is no certificate: {error}") from None
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise Refused(f"{path} is no certificate of the format {FORMAT!r}")
-    return said
-
-
-def _cuts(said: dict[str, object]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    # Tensors and indices by the number of the instruction that stores them.
-    found: dict[int, list[tuple[int, int]]] = {}
-    cuts = said.get("stores")
-    for cut in cuts if isinstance(cuts, list) else ():
-        count, tensor, index = (int(n) for n in cut)
-        found.setdefault(count, []).append((tensor, index))
-    yield from found.items()
 
 
 class _Run:
@@ -115,7 +125,7 @@ class _Run:
         try:
             self._feed()
             entry, _ = self.image.span(f"{self.name}_compute")
-            self.machine.call(entry, self.room, max(self.cuts, default=0) + _MORE)
+            self.machine.call(entry, self.room, min(max(self.cuts, default=0) + _MORE, _MOST))
             if self.machine.r[0] != 0:
                 raise Refused("the function does not return 0, by which it says that it ran")
         except Refused as error:
@@ -179,16 +189,17 @@ class _Run:
                     left.remove(cut)
                     break
 
-    def _is(self, piece: object, tensor: int, index: int) -> bool:
-        self.network.values(tensor)
-        layer = self.network.by_tensor[tensor]
+    def _is(self, piece: Piece, tensor: int, index: int) -> bool:
+        layer = self.network.by_tensor.get(tensor)
+        if layer is None or not 0 <= index < len(self.network.values(tensor)):
+            raise Refused(f"the certificate names element {index} of tensor {tensor}, which is no output")
         if isinstance(layer, Addition):
-            fits = self.comparer.is_pair(piece, layer, index)  # type: ignore[arg-type]
+            fits = self.comparer.is_pair(piece, layer, index)
         elif isinstance(layer, Greatest):
-            fits = self.comparer.is_greatest(piece, layer.sets[index])  # type: ignore[arg-type]
+            fits = self.comparer.is_greatest(piece, layer.sets[index])
         else:
             form = layer.forms.get(index)
-            fits = form is not None and self.comparer.is_sum(piece, form)  # type: ignore[arg-type]
+            fits = form is not None and self.comparer.is_sum(piece, form)
         if fits:
             layer.accepted.add(index)
         return fits

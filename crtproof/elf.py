@@ -71,7 +71,7 @@ def read_image(path: Path) -> Image:
             if one.address + one.size > other.address:
                 raise Refused(f"{path} has segments that overlap")
         return Image(segments, dict(_symbols(data)))
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise Refused(f"{path} is damaged: {error}") from None
 
 

@@ -143,9 +143,14 @@ class Machine:
             return step()
         if condition is False:
             return following
-        before, flags, stores = list(self.r), self.flags, self.memory.stores
+        before, flags, stores = list(self.r), (self.flags, self.greater), self.memory.stores
         to = step()
-        if to is not None or self.flags is not flags or self.memory.stores != stores:
+        if (
+            to is not None
+            or self.flags is not flags[0]
+            or self.greater is not flags[1]
+            or self.memory.stores != stores
+        ):
             raise Refused("a condition that depends on an input, of more than registers")
         assert isinstance(condition, Op)
         for n, old in enumerate(before):
@@ -399,6 +404,7 @@ class Machine:
 
         def step() -> None:
             a, b = r[f["n"]], r[f["m"]]
+            self.greater = None  # the flags that SEL reads are of this now
             self._set(f["d"], packed(of(half_of(a, 0), half_of(b, 0)), of(half_of(a, 1), half_of(b, 1))))
 
         return step

@@ -181,7 +181,7 @@ def _part(w: Word, i: int) -> Piece:
             return 0
         if w.name == "usat" and w.numbers[0] <= 8 * i:
             return 0
-        if w.name in ("uxtb", "sxtb", "uxth", "sxth") and i < (1 if w.name[2] == "b" else 2):
+        if w.name in ("uxtb", "sxtb", "uxth", "sxth") and i < (1 if w.name[3] == "b" else 2):
             return byte_of(w.args[0], i)
         if w.name == "orr":
             a, b = byte_of(w.args[0], i), byte_of(w.args[1], i)

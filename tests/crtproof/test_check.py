@@ -5,8 +5,10 @@ import random
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,19 +118,16 @@ def test_without_any_library(digits: tuple[Path, Path]) -> None:
     assert "512 of      512" in run.stdout
 
 
-def changed(certificate: Path, image: Path, folder: Path) -> Path:
-    """The certificate as if it were for another image."""
+def rewritten(certificate: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     said = json.loads(zlib.decompress(certificate.read_bytes()))
-    said["image_sha256"] = read_image(image).sha256
+    change(said)
     (folder / "changed.proof").write_bytes(zlib.compress(json.dumps(said).encode()))
     return folder / "changed.proof"
 
 
-def without_one(certificate: Path, folder: Path) -> Path:
-    said = json.loads(zlib.decompress(certificate.read_bytes()))
-    del said["stores"][100]
-    (folder / "changed.proof").write_bytes(zlib.compress(json.dumps(said).encode()))
-    return folder / "changed.proof"
+def _for(image: Path) -> Callable[[dict[str, Any]], object]:
+    # A change as if the certificate were for another image.
+    return lambda said: said.update(image_sha256=read_image(image).sha256)
 
 
 def is_right(found: Result) -> bool:
@@ -148,7 +147,7 @@ def test_a_changed_bit_is_not_accepted(count: int, digits: tuple[Path, Path], tm
         at = numbers.randrange(first & ~1, end)
         path = flipped(digits[1], at, numbers.randrange(8), tmp_path)
         try:
-            accepted = is_right(check(changed(digits[0], path, tmp_path), DIGITS, path))
+            accepted = is_right(check(rewritten(digits[0], tmp_path, _for(path)), DIGITS, path))
         except Refused:
             accepted = False
         refused += not accepted
@@ -157,7 +156,24 @@ def test_a_changed_bit_is_not_accepted(count: int, digits: tuple[Path, Path], tm
 
 
 def test_a_certificate_without_a_store_is_not_accepted(digits: tuple[Path, Path], tmp_path: Path) -> None:
-    assert not is_right(check(without_one(digits[0], tmp_path), DIGITS, digits[1]))
+    less = rewritten(digits[0], tmp_path, lambda said: said["stores"].pop(100))
+    assert not is_right(check(less, DIGITS, digits[1]))
+
+
+@pytest.mark.parametrize(
+    "store", [[300, 0, 0], [300, 1, -1], [300, 1, 512], [300, 99, 0], [300, 7, 0], [300, 1], "x", [[], 1, 2]]
+)
+def test_a_certificate_that_lies(store: object, digits: tuple[Path, Path], tmp_path: Path) -> None:
+    """What it names is no output: nothing is accepted, or the file is refused."""
+    counts = [count for count, _, _ in json.loads(zlib.decompress(digits[0].read_bytes()))["stores"]]
+    if isinstance(store, list) and store[0] == 300:
+        store = [counts[0], *store[1:]]
+    lying = rewritten(digits[0], tmp_path, lambda said: said["stores"].insert(0, store))
+    try:
+        accepted = check(lying, DIGITS, digits[1]).is_accepted
+    except Refused:
+        accepted = False
+    assert not accepted
 
 
 def test_files_that_do_not_belong_together(digits: tuple[Path, Path], network: Path, tmp_path: Path) -> None:

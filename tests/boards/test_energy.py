@@ -17,8 +17,8 @@ def _points() -> list[tuple[str, str, float, float]]:
     for line in (
         (ROOT / "docs" / "cycles.md")
         .read_text()
-        .split("energy of MLPerf Tiny, published")[1]
-        .splitlines()[4:]
+        .split("| chip | network | Mcycles | µJ |")[1]
+        .splitlines()[2:]
     ):
         if not line.startswith("|"):
             break

@@ -55,8 +55,8 @@ def application_call(image: DecodedImage, network: Network, name: str) -> Applic
     """Follow ``<model>_run``, where an image has it, and compare the description of the tensors."""
     described, application = False, None
     try:
-        described = _compare_description(image, network, name)
         plain = not network.slides and f"{name}_image" not in image.symbols
+        described = plain and _compare_description(image, network, name)
         if plain and f"{name}_run" in image.symbols:
             application = _Application(image, network, name)
             application.run()

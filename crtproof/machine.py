@@ -134,6 +134,8 @@ class Machine:
             raise Refused(f"{i.name} at {pc:#x} is not followed")
         if f.get("d") in (SP, PC) and i.name not in _WITH_STACK:
             raise Refused(f"{i.name} of the stack pointer or the program counter at {pc:#x}")
+        if i.following - pc == 4 and _is_unpredictable(i.name, f):
+            raise Refused(f"an unpredictable {i.name} at {pc:#x}")
         step: Step = make(i, f)
         return step, i.following
 
@@ -833,6 +835,20 @@ class Machine:
         if f["c"] != 0:
             raise Refused("a hint that waits")
         return lambda: None
+
+
+def _is_unpredictable(name: str, f: dict[str, int]) -> bool:
+    # 32-bit encodings with the stack pointer or the program counter where the manual forbids them.
+    n, m, o = f.get("n", 0), f.get("m", 0), f.get("o", 0)
+    if name in ("data_i", "data_m", "data_s"):
+        moves = o in (2, 3) and n == PC
+        return (n == SP and o not in (8, 13)) or (m in (SP, PC) and not (moves and o == 2 and m == SP))
+    if name.startswith(("load", "store")):
+        return m in (SP, PC) or f.get("v", 0) in (SP, PC) or (f.get("t", 0) == SP and f.get("k", 0) < 2)
+    if name.startswith(("branch", "call", "move", "hint")):
+        return False
+    others = [m, f.get("v", 0), *([] if f.get("a") == PC else [f.get("a", 0)])]
+    return any(r in (SP, PC) for r in others) or n == SP or (n == PC and name != "insert")
 
 
 def _far(i: Instruction, f: dict[str, int]) -> int:

@@ -31,8 +31,8 @@ class Result:
 
     ``refused`` is why the run ended early, if it did.
 
-    ``left`` are the layers of kinds that are not followed; their inputs were in memory at the end if it
-    ``stands``.
+    ``left`` are the layers of kinds that are not followed. Their inputs were in memory when the function was
+    called in which the run ended, if it ``stands``.
     """
 
     model: str
@@ -113,6 +113,8 @@ class _Run:
         self.memory = Memory(image, writable)
         self.machine = Machine(image, self.memory, self._stored)
         self.comparer = Comparer(self.memory)
+        self.last = 0
+        """Number of the last instruction that stored an output."""
 
     def _arenas(self) -> list[tuple[int, int]]:
         # The arena, or the one that all models share, and its parts in other memories.
@@ -134,7 +136,12 @@ class _Run:
             outputs += self.network.model.tensors[tensor].size
         if not refused:
             found = self._found()
-        stands = all(self._stands(t) for y in self.network.layers if y.is_left for t in y.operator.inputs[:1])
+        calls, last = self.machine.calls, self.last
+        stands = (
+            bool(calls)
+            and last < calls[0][1]
+            and all(self._stands(t) for y in self.network.layers if y.is_left for t in y.operator.inputs[:1])
+        )
         seen = self.machine.count, STACK_TOP - self.machine.lowest, self.comparer.intervals
         return Result(self.name, tuple(self._layers()), self._left(), stands, outputs, found, refused, *seen)
 
@@ -202,6 +209,7 @@ class _Run:
             fits = form is not None and self.comparer.is_sum(piece, form)
         if fits:
             layer.accepted.add(index)
+            self.last = self.machine.count
         return fits
 
     def _found(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from crtproof.values import Refused
 
-__all__ = ["Instruction", "decode"]
+__all__ = ["TABLES", "Instruction", "decode"]
 
 _SHORT = """
 0000000000mmmddd  move     s=1 w=0
@@ -164,8 +164,7 @@ _LONG = """
 111110110010nnnn aaaadddd000Xmmmm  multiply_2 f=1
 111110110011nnnn aaaadddd000Mmmmm  multiply_w
 111110110100nnnn aaaadddd000Xmmmm  multiply_2 f=-1
-111110110101nnnn aaaadddd000Rmmmm  multiply_hi f=1
-111110110110nnnn aaaadddd000Rmmmm  multiply_hi f=-1
+111110110101nnnn aaaadddd000Rmmmm  multiply_hi
 111110111000nnnn vvvvdddd0000mmmm  multiply_l z=1 a=0
 111110111010nnnn vvvvdddd0000mmmm  multiply_l z=0 a=0
 111110111100nnnn vvvvdddd0000mmmm  multiply_l z=1 a=1
@@ -208,7 +207,7 @@ def _lines(table: str) -> Iterator[_Line]:
             yield _Line(mask, value, places, match[2], fixed)
 
 
-_TABLES = {16: tuple(_lines(_SHORT)), 32: tuple(_lines(_LONG))}
+TABLES = {16: tuple(_lines(_SHORT)), 32: tuple(_lines(_LONG))}
 
 
 def decode(address: int, first: int, second: int | None) -> Instruction:
@@ -217,7 +216,7 @@ def decode(address: int, first: int, second: int | None) -> Instruction:
     if size == 32 and second is None:
         raise Refused("an instruction that ends behind the code")
     bits = first << 16 | (second or 0) if size == 32 else first
-    for line in _TABLES[size]:
+    for line in TABLES[size]:
         if bits & line.mask == line.value:
             fields = dict(line.fixed)
             for name, places in line.places.items():

@@ -62,6 +62,8 @@ _RETURNED = -1
 _SHIFTS = ("lsl", "lsr", "asr", "ror")
 _CONDITIONS = ("eq", "ne", "cs", "cc", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le", "al")
 _SIZES = (8, 16, 32)
+# AND, BIC, ORR, ORN, EOR, ADD, ADC, SBC, SUB and RSB, by their numbers in 32-bit encodings.
+_OPERATIONS = (0, 1, 2, 3, 4, 8, 10, 11, 13, 14)
 # Instructions that may have the stack pointer as their result, or none.
 _WITH_STACK = ("data", "data_i", "data_m", "data_s", "move")
 
@@ -78,6 +80,8 @@ class Machine:
         """Conditions of the instructions of an IT block that are to come."""
         self.greater: tuple[Word, Word] | None = None
         """Operands of SSUB8, which SEL chooses by."""
+        self.calls: list[tuple[int, int]] = []
+        """Open calls: return address, and the number of the instruction that called."""
         self.count = 0
         self.lowest = 0
         self._steps: dict[tuple[int, bool], tuple[Step, int]] = {}
@@ -107,7 +111,7 @@ class Machine:
         key = pc, bool(self.block)
         step = self._steps.get(key)
         if step is None:
-            step = self._steps[key] = self._compiled(pc)
+            step = self._steps[key] = self.compiled(pc)
         self.count += 1
         try:
             to = self._conditional(*step) if self.block else step[0]()
@@ -121,7 +125,8 @@ class Machine:
             raise Refused("a stack pointer that depends on an input, or is not aligned")
         return sp
 
-    def _compiled(self, pc: int) -> tuple[Step, int]:
+    def compiled(self, pc: int) -> tuple[Step, int]:
+        """Return the function that runs an instruction, and the address of the following one."""
         first, second = self.image.constant(pc, 2), self.image.constant(pc + 2, 2)
         if first is None:
             raise Refused(f"there is no code at {pc:#x}")
@@ -269,6 +274,8 @@ class Machine:
         r, s = self.r, f["s"]
         d = f["d"]
         n = f.get("n", d)
+        if o not in _OPERATIONS:
+            raise Refused("an encoding that is not defined")
         compares = d == PC and s == 1 and o in (0, 4, 8, 13)
         moves = n == PC and o in (2, 3)
         if (d == PC and not compares) or (n == PC and not moves):
@@ -314,7 +321,7 @@ class Machine:
     def _data_s(self, i: Instruction, f: dict[str, int]) -> Step:
         r, m, kind, n = self.r, f["m"], _SHIFTS[f["t"]], f["i"]
         f = {**f, "s": f["S"]}
-        if f["o"] not in (0, 1, 2, 3, 4, 8, 10, 11, 13, 14) or (kind == "ror" and n == 0) or m == PC:
+        if kind == "ror" and n == 0:
             raise Refused("an encoding that is not followed")
         if n == 0 and kind in ("lsr", "asr"):
             n = 32
@@ -530,12 +537,10 @@ class Machine:
         return step
 
     def _multiply_hi(self, i: Instruction, f: dict[str, int]) -> Step:
-        r, a, half, sign = self.r, f["a"], f["R"] << 31, f["f"]
+        r, a, half = self.r, f["a"], f["R"] << 31
 
         def step() -> None:
             x, y = r[f["n"]], r[f["m"]]
-            if sign < 0:
-                raise Refused("a difference of upper halves")
             made = operation("long", x, y, numbers=(half, 32))
             self._set(f["d"], made if a == PC else add(r[a], made))
 
@@ -767,6 +772,8 @@ class Machine:
             return _RETURNED
         if not isinstance(w, int) or not w & 1:
             raise Refused("a jump that depends on an input, or to what is no Thumb code")
+        if self.calls and self.calls[-1][0] == w & ~1:
+            self.calls.pop()
         return w & ~1
 
     def _bx(self, i: Instruction, f: dict[str, int]) -> Step:
@@ -785,6 +792,7 @@ class Machine:
 
         def step() -> int:
             self.r[LR] = i.following | 1
+            self.calls.append((i.following, self.count))
             return to
 
         return step
@@ -824,6 +832,8 @@ class Machine:
         first, mask = f["c"], f["p"]
         length = 4 - (mask & -mask).bit_length() + 1
         sense = [first & 1] + [mask >> (3 - k) & 1 for k in range(length - 1)]
+        if first >= 14 and any(first & 14 | bit > 14 for bit in sense):
+            raise Refused("a block of no condition")
         names = [_CONDITIONS[first & 14 | bit] for bit in sense]
 
         def step() -> None:

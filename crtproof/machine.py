@@ -80,8 +80,10 @@ class Machine:
         """Conditions of the instructions of an IT block that are to come."""
         self.greater: tuple[Word, Word] | None = None
         """Operands of SSUB8, which SEL chooses by."""
-        self.calls: list[tuple[int, int]] = []
-        """Open calls: return address, and the number of the instruction that called."""
+        self.calls: list[tuple[int, int, list[Word]]] = []
+        """Open calls: return address, number of the instruction that called, r4 to r11 and SP."""
+        self.returned: list[Word] | None = None
+        """What registers have to be after the instruction, if it returned from a call."""
         self.count = 0
         self.lowest = 0
         self._steps: dict[tuple[int, bool], tuple[Step, int]] = {}
@@ -117,7 +119,16 @@ class Machine:
             to = self._conditional(*step) if self.block else step[0]()
         except Refused as refused:
             raise Refused(f"at {pc:#x}: {refused}") from None
+        if self.returned is not None:
+            self._check_return(self.returned)
         return step[1] if to is None else to
+
+    def _check_return(self, kept: list[Word]) -> None:
+        # Each function keeps r4 to r11, and gives the stack back (Procedure Call Standard, 6.1.1).
+        self.returned = None
+        same_stack = place_of(self.r[SP]) == place_of(kept[-1])
+        if not same_stack or any(a is not b for a, b in zip(kept[:-1], self.r[4:12], strict=True)):
+            raise Refused("a function changes a register that it has to keep")
 
     def _stack_pointer(self) -> int:
         sp = place_of(self.r[SP])
@@ -773,7 +784,7 @@ class Machine:
         if not isinstance(w, int) or not w & 1:
             raise Refused("a jump that depends on an input, or to what is no Thumb code")
         if self.calls and self.calls[-1][0] == w & ~1:
-            self.calls.pop()
+            self.returned = self.calls.pop()[2]
         return w & ~1
 
     def _bx(self, i: Instruction, f: dict[str, int]) -> Step:
@@ -792,7 +803,7 @@ class Machine:
 
         def step() -> int:
             self.r[LR] = i.following | 1
-            self.calls.append((i.following, self.count))
+            self.calls.append((i.following, self.count, [*self.r[4:12], self.r[SP]]))
             return to
 
         return step

@@ -7,7 +7,9 @@ network, for every value of the sum that it depends on::
 
     elf        the image: segments, symbols          model      the network's file
     decoder    bits of an instruction                layers     what layers compute
-    machine    what instructions do                  compare    a stored word with a layer's output
+    core       registers, flags, conditions          memory     constants, arena and stack
+    machine    what instructions do (on products,    compare    a stored word with a layer's output
+               arithmetic and core)
     values     words that depend on inputs           check      puts it together
 
 It shares no line with crtgen, and no idea where another would do: sums are compared by one number instead of

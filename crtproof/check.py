@@ -22,7 +22,7 @@ FORMAT = "crtproof 1"
 _MORE, _MOST = 1 << 20, 1 << 28
 """Instructions that a run may take after the last store that a certificate names, and in all."""
 _MOST_BYTES = 1 << 28
-"""Of a certificate, unpacked."""
+"""Greatest size of a certificate, unpacked, in bytes."""
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,8 @@ class Comparer:
                 raise _OtherSum
             return k, x.const - k * form.base
 
-        try:
-            program = tuple(_entries(word, leaf))
-        except _OtherSum:
+        program = _program(word, leaf)
+        if program is None:
             return False
         key = program, form.function.key, form.low, form.high
         if key not in self._verdicts:
@@ -100,9 +99,8 @@ class Comparer:
                 raise _OtherSum
             return factors.get(x, 0), factors.get(y, 0), n.const
 
-        try:
-            program = tuple(_entries(word, leaf))
-        except _OtherSum:
+        program = _program(word, leaf)
+        if program is None:
             return False
         key = program, id(layer)
         if key not in self._verdicts:
@@ -189,6 +187,14 @@ def _ends(low: int, high: int) -> Callable[[tuple[int, ...]], Interval]:
 
 class _OtherSum(Exception):
     """Raised for a word that depends on another sum."""
+
+
+def _program(word: Piece, leaf: Leaf) -> tuple[Entry, ...] | None:
+    # The operations of a word; None if it depends on another sum.
+    try:
+        return tuple(_entries(word, leaf))
+    except _OtherSum:
+        return None
 
 
 def _low_byte(v: Interval) -> Interval:

@@ -62,7 +62,7 @@ class Core:
         self.calls: list[tuple[int, int, list[Word]]] = []
         """Open calls: return address, number of the instruction that called, r4 to r11 and SP."""
         self.returned: list[Word] | None = None
-        """What registers have to be after the instruction, if it returned from a call."""
+        """Registers that the instruction has to leave as at the call, if it returned from one."""
         self.count = 0
         self.lowest = 0
         self._steps: dict[tuple[int, bool], tuple[Step, int]] = {}
@@ -74,7 +74,7 @@ class Core:
         """
         self.r[SP], self.r[LR], self.lowest = stack_word(0), RETURN_ADDRESS, STACK_TOP
         self.memory.below = range(STACK_TOP - room, STACK_TOP)
-        kept, pc, sp = self.r[4:12], entry & ~1, self.r[SP]
+        kept, pc, sp = [*self.r[4:12], self.r[SP]], entry & ~1, self.r[SP]
         while pc != RETURNED:
             if self.count >= most:
                 raise Refused("more instructions than expected")
@@ -82,10 +82,7 @@ class Core:
             if self.r[SP] is not sp:
                 sp = self.r[SP]
                 self.memory.move(self._stack_pointer())
-        if place_of(self.r[SP]) != STACK_TOP or any(
-            a is not b for a, b in zip(kept, self.r[4:12], strict=True)
-        ):
-            raise Refused("the function changes a register that it has to keep")
+        self._check_return(kept)
 
     def one(self, pc: int) -> int:
         """Run an instruction, and return the address of the next one."""

@@ -1,6 +1,6 @@
-"""What layers compute: TensorFlow Lite Micro's reference kernels for int8, on symbols.
+"""Layers as TensorFlow Lite Micro's reference kernels compute them in int8, on symbols.
 
-Each output is a function of one sum of symbols (``SumLayer``), or of two symbols (``Addition``). The
+Each output is a function of one sum of symbols (``Form``), or of two symbols (``Addition``). The
 functions are those of TFLite: MultiplyByQuantizedMultiplier rounds twice, once to the upper 32 bits of a
 product (halves up) and once by a shift (halves away from zero).
 """
@@ -119,15 +119,17 @@ class Layer:
             raise Refused(f"the activation {activation} is not followed")
         return low, high
 
-    def enter(self, forms: Iterator[tuple[int, int, int, int, Requantised | Mean]]) -> None:
+    def enter(self, forms: Iterator[Form]) -> None:
         """Give each output its symbol: the same one for the same function of the same sum."""
         known: dict[object, Value] = {}
-        for i, (base, mark, low, high, function) in enumerate(forms):
-            key = base, mark % P, function.key
+        for i, form in enumerate(forms):
+            function, depends = form.function, form.mark % P != 0
+            key = form.base, form.mark % P, function.key
             if key not in known:
-                ends = (function(low), function(high)) if mark % P else (function(base),) * 2
-                known[key] = ends[0] if ends[0] == ends[1] else self.symbol(i, *ends)
-                self.forms[i] = Form(base, mark, low, high, function)
+                ends = (form.low, form.high) if depends else (form.base, form.base)
+                low, high = map(function, ends)
+                known[key] = low if low == high else self.symbol(i, low, high)
+                self.forms[i] = form
             self.values.append(known[key])
 
     def symbol(self, i: int, low: int, high: int) -> Symbol:
@@ -180,10 +182,9 @@ class Weighted(Layer):
             raise Refused("a bias that is not of 32 bits")
         channels = w.shape[3] if o.code == _DEPTHWISE else w.shape[0]
         self.bias = bias or (0,) * channels
-        self.limits_of = self.limits(o.option({_CONV: 3, _DEPTHWISE: 4, _DENSE: 0}[o.code]))
+        limits = self.limits(o.option({_CONV: 3, _DEPTHWISE: 4, _DENSE: 0}[o.code]))
         self.functions = [
-            Requantised(multiplier(self._scale(x, w, c)), self.output.zero, self.limits_of)
-            for c in range(channels)
+            Requantised(multiplier(self._scale(x, w, c)), self.output.zero, limits) for c in range(channels)
         ]
         self.enter(self._forms(x, w, channels))
 
@@ -193,9 +194,7 @@ class Weighted(Layer):
             return _float32(x.scales[0] * own) / self.output.scales[0]
         return x.scales[0] * own / self.output.scales[0]
 
-    def _forms(
-        self, x: Tensor, w: Tensor, channels: int
-    ) -> Iterator[tuple[int, int, int, int, Requantised | Mean]]:
+    def _forms(self, x: Tensor, w: Tensor, channels: int) -> Iterator[Form]:
         code, numbers = self.operator.code, w.numbers or ()
         values = self.network.values(self.operator.inputs[0])
         if code == _DENSE:
@@ -217,7 +216,7 @@ class Weighted(Layer):
     def _sums(
         self, values: list[Value], numbers: tuple[int, ...], windows: list[list[tuple[int, int]]], taps: int,
         depth: int, groups: int, channels: int, zero: int,
-    ) -> Iterator[tuple[int, int, int, int, Requantised | Mean]]:  # fmt: skip
+    ) -> Iterator[Form]:  # fmt: skip
         all_of = depth * groups
         marks = [v.word.mark if isinstance(v, Symbol) else 0 for v in values]
         fixed = [0 if isinstance(v, Symbol) else v for v in values]
@@ -230,8 +229,8 @@ class Weighted(Layer):
         for c in range(channels):
             row = (
                 numbers[c::channels]
-                if groups > 1 or (depth == 1 and self.operator.code == _DEPTHWISE)
-                else (numbers[c * taps * depth : (c + 1) * taps * depth])
+                if self.operator.code == _DEPTHWISE
+                else numbers[c * taps * depth : (c + 1) * taps * depth]
             )
             rows.append(row)
             first = c * depth if groups > 1 else 0
@@ -252,7 +251,7 @@ class Weighted(Layer):
                     window_marks, window_fixed = [marks[i] for i in cells], [fixed[i] for i in cells]
                 used = row if inside == full else [row[t * depth + d] for t in inside for d in range(depth)]
                 base = self.bias[c] + sum(map(mul, used, window_fixed)) - zero * sum(used)
-                yield base, sum(map(mul, used, window_marks)), *ranges[c], self.functions[c]
+                yield Form(base, sum(map(mul, used, window_marks)), *ranges[c], self.functions[c])
 
 
 class Rescaled(Layer):
@@ -268,10 +267,10 @@ class Rescaled(Layer):
         ends = [(v.low, v.high) if isinstance(v, Symbol) else (v, v) for v in values]
         low, high = min(e[0] for e in ends) - x.zero, max(e[1] for e in ends) - x.zero
 
-        def forms() -> Iterator[tuple[int, int, int, int, Requantised | Mean]]:
+        def forms() -> Iterator[Form]:
             for v in values:
                 base, mark = (-x.zero, v.word.mark) if isinstance(v, Symbol) else (v - x.zero, 0)
-                yield base, mark, low, high, function
+                yield Form(base, mark, low, high, function)
 
         self.enter(forms())
 
@@ -286,14 +285,14 @@ class Average(Layer):
         kernel, limits = (o.option(4, "i"), o.option(3, "i")), self.limits(o.option(5))
         values, depth = self.network.values(o.inputs[0]), x.shape[3]
 
-        def forms() -> Iterator[tuple[int, int, int, int, Requantised | Mean]]:
+        def forms() -> Iterator[Form]:
             for window in self.network.windows(o, kernel, None):
                 n = len(window)
                 for c in range(depth):
                     cells = [values[p * depth + c] for p, _ in window]
                     base = sum(v for v in cells if isinstance(v, int))
                     mark = sum(v.word.mark for v in cells if isinstance(v, Symbol))
-                    yield base, mark, -128 * n, 127 * n, Mean(n, limits)
+                    yield Form(base, mark, -128 * n, 127 * n, Mean(n, limits))
 
         self.enter(forms())
 

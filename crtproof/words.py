@@ -33,7 +33,7 @@ __all__ = [
 
 
 def linear(w: Word) -> Linear | None:
-    """Return a word as an integer of which it is the value modulo 2^32, if a rule knows one."""
+    """Return an integer sum that equals the word modulo 2^32, or None if no rule finds one."""
     if isinstance(w, Linear):
         return w
     if isinstance(w, int):

@@ -13,7 +13,7 @@ from tests.support import ROOT
 
 @dataclass
 class Found:
-    """By place: texts of errors that are raised, docstrings; files with a ``UsageError`` that has no hint."""
+    """Texts of errors and docstrings by place, and files with a ``UsageError`` that has no hint."""
 
     messages: list[tuple[str, str]] = field(default_factory=list)
     docstrings: list[tuple[str, str]] = field(default_factory=list)

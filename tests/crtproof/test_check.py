@@ -164,7 +164,7 @@ def test_a_certificate_without_a_store_is_not_accepted(digits: tuple[Path, Path]
     "store", [[300, 0, 0], [300, 1, -1], [300, 1, 512], [300, 99, 0], [300, 7, 0], [300, 1], "x", [[], 1, 2]]
 )
 def test_a_certificate_that_lies(store: object, digits: tuple[Path, Path], tmp_path: Path) -> None:
-    """What it names is no output: nothing is accepted, or the file is refused."""
+    """A store that is no output is not accepted, and may be refused."""
     counts = [count for count, _, _ in json.loads(zlib.decompress(digits[0].read_bytes()))["stores"]]
     if isinstance(store, list) and store[0] == 300:
         store = [counts[0], *store[1:]]

@@ -176,7 +176,7 @@ def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
 
 
 def ranges(graph: Graph) -> str:
-    """Draw the range of each quantised value in real numbers, as a line from the least to the greatest."""
+    """Draw a line for each quantised value, from the least real number that it can hold to the greatest."""
     rows = []
     for value in graph.values.values():
         quant = value.quant

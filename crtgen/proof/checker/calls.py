@@ -4,12 +4,12 @@ The problem. A proof is of ``<model>_compute``, between its input and its output
 calls ``<model>_run`` with pointers of its own, and a host sends what the description says. A copy that is one
 byte too short, or a shape with two numbers exchanged, makes a right network useless.
 
-The idea. ``<model>_run`` moves bytes. It is run on symbols, one for each byte of the application's inputs,
-with something else in place of the call of ``<model>_compute``: there each byte has to be where the network
-takes it from, outputs become new symbols, and the status one more. In the end the application has these
-symbols in its own memory, in order, and the status.
+The idea. ``<model>_run`` moves bytes. It is run on symbols, one for each byte of the application's inputs.
+The call of ``<model>_compute`` is replaced: at that point each byte has to be where the network reads it;
+outputs become new symbols, and so does the status. In the end the application has these symbols in its own
+memory, in order, and the status.
 
-Of a network so small that the compiler puts it into ``<model>_run`` nothing is said.
+Nothing is claimed if the compiler inlined the network into ``<model>_run``, as it does with small ones.
 
 The description is compared with the network's file: number of bytes, shape and type. Names are not.
 """
@@ -117,7 +117,7 @@ class _Application:
             raise Refusal(f"{self.name}_run returns another status than {self.name}_compute")
 
     def _computed(self, machine: Machine) -> None:
-        # In place of the network.
+        # Runs instead of the network.
         self.calls += 1
         self._compare("input", self.inner["input"], "the network gets")
         self._store("output", self.inner["output"])

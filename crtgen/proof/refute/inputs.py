@@ -114,7 +114,7 @@ def closing_steps(off: int, rooms: list[tuple[int, int, int]]) -> list[int]:
     for k, low, high in rooms:
         before, steps = reached.copy(), np.zeros(reached.size, np.int8)
         for step in range(max(low, -_MOST_STEPS), min(high, _MOST_STEPS) + 1):
-            new = _moved(before, -k * step) & ~reached if step else before & False
+            new = _moved(before, -k * step) & ~reached
             steps[new] = step
             reached |= new
         taken.append(steps)

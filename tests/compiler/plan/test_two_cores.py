@@ -38,7 +38,7 @@ def _paired(graph: Graph, target: Target) -> Plan:
 
 
 def _runs(target: Target, each: int) -> list[tuple[Run, Plan]]:
-    """Of cases with a layer that can be cut: so many of each operator and type, then of each design."""
+    """Choose cases with a layer that can be cut: some of each operator and type, then of each design."""
     runs = []
     for case in few(all_cases(), lambda case: [(type(case.op), case.sig.y.dtype)], 4 * each):
         graph, inputs = case.graph(), case.inputs(1)

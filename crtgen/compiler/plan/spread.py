@@ -95,7 +95,7 @@ def spread_arena(
         spread=search.spread(),
     )
     reads = {memory.name: memory.reads for memory in others} | {"": main.reads}
-    before = sum(_waits(plan, step, {"": main.reads}) for step in plan.steps)
+    before = _sum(plan, {"": main.reads})
     made = with_waits(made, reads)
     return made, tuple(_notes(made, main.name, before))
 

@@ -10,7 +10,7 @@ from crtgen.base import files as writing
 from crtgen.base.errors import MismatchError, UsageError
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
-from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.cli.output import Debug, Json, guarded, note, table
 from crtgen.proof.certificate import certificate_of, depth_of, timing_of, window_of
 from crtgen.proof.checker import UNKNOWN, Error, Proof, prove
 from crtgen.proof.printed import as_dict, functions_of, lines_of, worst_header
@@ -114,6 +114,8 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
         _print_functions(console, proof, depth)
     for line in (*lines_of(proof), *(found.lines() if found else ())):
         console.print(line)
+    if "llvm" not in proof.certificate and not proof.stopped:
+        note("hint: pip install 'crtgen[zig]' has LLVM decode each instruction, too")
 
 
 def _print_error(console: Console, error: Error) -> None:

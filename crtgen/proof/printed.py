@@ -36,9 +36,8 @@ def lines_of(proof: Proof) -> list[str]:
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
     verdict, last = _verdict(proof)
-    alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"
     return [
-        *([] if "llvm" in proof.certificate else [alone]),
+        *([] if "llvm" in proof.certificate else ["decoders: binutils alone"]),
         *(_call_of_npu(call) for call in proof.trusted),
         "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",

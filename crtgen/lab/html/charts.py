@@ -1,6 +1,7 @@
 """The drawings of a page, as SVG by Vega-Lite, with labels for screen readers.
 
-Colours are those of the page: its style sheet has them for light and for dark.
+Each is drawn twice, for a desk or paper and for a phone: letters of a drawing that shrinks with the window
+cannot be read. The page's style sheet shows one of them, and has the colours for light and for dark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,18 @@ from crtgen.api.report import Report, ReportedLayer
 from crtgen.base.errors import UsageError
 from crtgen.network.ir import Graph
 
-__all__ = ["arena", "choices", "costs", "flash", "network", "pareto", "ranges", "require_charts", "shares"]
+__all__ = [
+    "SKIPS",
+    "arena",
+    "choices",
+    "costs",
+    "flash",
+    "network",
+    "pareto",
+    "ranges",
+    "require_charts",
+    "shares",
+]
 
 _INK, _FAINT, _ONE, _TWO, _THREE, _FOUR = (f"#fe00{n:02x}" for n in range(6))
 _VARIABLES = {
@@ -24,11 +36,15 @@ _VARIABLES = {
     _THREE: "var(--three)",
     _FOUR: "var(--four)",
 }
-_WIDTH = 1000
-# Pixels, of the names in boxes.
-_LETTER = 7
+# Pixels of a drawing with its labels, on a desk and on a phone.
+_BROAD, _NARROW = 900, 356
+# Pixels of an axis and its labels, and of a letter in a box.
+_AXIS, _LETTER = 90, 7
 
 _ROW = 22
+
+SKIPS = "Values that skip layers are arcs."
+"""Caption of ``network``."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -65,9 +81,7 @@ def arena(report: Report) -> str:
         for place in report.arena or ()
         if not place.alias_of and not place.part
     ]
-    steps = max((place.last for place in report.arena or ()), default=0) + 1
     for row in rows:
-        row["label"] = _shortened(row["name"], int((row["to"] - row["from"]) * _WIDTH / steps / _LETTER))
         row["middle"], row["centre"] = (row["from"] + row["to"]) / 2, (row["low"] + row["high"]) / 2
     boxes = {
         "mark": {"type": "rect", "stroke": _INK, "strokeWidth": 0.7, "opacity": 0.85},
@@ -101,7 +115,19 @@ def arena(report: Report) -> str:
         },
     }
     title = f"The arena of {report.arena_bytes:,} bytes over the steps of a run"
-    return _svg(title, rows, {"layer": [boxes, names]}, height=320)
+    steps = max((place.last for place in report.arena or ()), default=0) + 1
+    return "".join(
+        _drawn(title, _labelled(rows, (width - _AXIS) / steps), {"layer": [boxes, names]}, 320, width)
+        for width in (_BROAD, _NARROW)
+    )
+
+
+def _labelled(rows: Rows, step: float) -> Rows:
+    # Names that fit into boxes of which one step is so many pixels wide.
+    return [
+        {**row, "label": _shortened(row["name"], int((row["to"] - row["from"]) * step / _LETTER))}
+        for row in rows
+    ]
 
 
 def _shortened(name: str, letters: int) -> str:
@@ -176,7 +202,7 @@ def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
 
 
 def ranges(graph: Graph) -> str:
-    """Draw a line for each quantised value, from the least real number that it can hold to the greatest."""
+    """Draw a line for each quantised value, from the least that it can hold to the greatest."""
     rows = []
     for value in graph.values.values():
         quant = value.quant
@@ -194,7 +220,7 @@ def ranges(graph: Graph) -> str:
         "mark": {"type": "rule", "strokeWidth": 6, "color": _FOUR},
         "encoding": {
             "y": {"field": "value", "type": "nominal", "sort": None, "title": None},
-            "x": {"field": "low", "type": "quantitative", "title": "real numbers"},
+            "x": {"field": "low", "type": "quantitative", "title": "value"},
             "x2": {"field": "high"},
         },
     }
@@ -212,7 +238,7 @@ def network(report: Report) -> str:
     ]
     scale = {"domain": [-0.5, len(layers) - 0.5], "reverse": True}
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": scale}
-    x = {"type": "quantitative", "axis": None, "scale": {"domain": [-3, 10]}}
+    x = {"type": "quantitative", "axis": None, "scale": {"domain": [-3 if arcs else 0, 10]}}
     links = [
         {"row": i + 0.3, "end": i + 0.7} for i in range(len(layers) - 1) if _follows(layers[i], layers[i + 1])
     ]
@@ -238,7 +264,7 @@ def network(report: Report) -> str:
                 "encoding": {"x": {"datum": 0, **x}, "x2": {"datum": 10}, "y": y},
             },
             {
-                "mark": {"type": "text", "color": _INK, "limit": 440},
+                "mark": {"type": "text", "color": _INK, "limit": 300},
                 "encoding": {"x": {"datum": 5, **x}, "y": y, "text": {"field": "name"}},
             },
         ]
@@ -280,7 +306,12 @@ def require_charts() -> Any:
 
 
 def _svg(title: str, rows: Rows, marks: Mapping[str, Any], height: int) -> str:
+    return "".join(_drawn(title, rows, marks, height, width) for width in (_BROAD, _NARROW))
+
+
+def _drawn(title: str, rows: Rows, marks: Mapping[str, Any], height: int, width: int) -> str:
     vl_convert = require_charts()
+    is_narrow = width == _NARROW
     axis = {
         "labelColor": _INK,
         "titleColor": _INK,
@@ -292,13 +323,21 @@ def _svg(title: str, rows: Rows, marks: Mapping[str, Any], height: int) -> str:
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "description": title,
         "background": None,
-        "padding": {"left": 16, "right": 16, "top": 8, "bottom": 8},
-        "width": _WIDTH,
+        "padding": {"left": 0 if is_narrow else 16, "right": 16, "top": 8, "bottom": 8},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "width": width,
         "height": height,
         "data": {"values": list(rows)},
         "config": {
-            "axis": {**axis, "labelLimit": 220, "gridOpacity": 0.4, "titlePadding": 14},
-            "legend": {"labelColor": _INK, "titleColor": _INK},
+            "axis": {
+                **axis,
+                "labelFontSize": 11,
+                "labelLimit": 110 if is_narrow else 220,
+                "gridOpacity": 0.4,
+                "titlePadding": 4 if is_narrow else 14,
+            },
+            **({"axisQuantitative": {"tickCount": 5}} if is_narrow else {}),
+            "legend": {"labelFontSize": 11, "labelColor": _INK, "titleColor": _INK},
             "view": {"stroke": None},
             "font": "DejaVu Sans, Verdana, sans-serif",
         },
@@ -307,4 +346,6 @@ def _svg(title: str, rows: Rows, marks: Mapping[str, Any], height: int) -> str:
     svg: str = vl_convert.vegalite_to_svg(chart, vl_version="5.20")
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, variable)
+    kind = "narrow" if is_narrow else "broad"
+    svg = svg.replace('class="marks"', f'class="marks {kind}"', 1)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)

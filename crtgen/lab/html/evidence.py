@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api
-from crtgen.api.report import arena_map
+from crtgen.api.report import Report, arena_map
 from crtgen.base import files
 from crtgen.base.errors import ModelError, ToolMissingError, UnsupportedError, UsageError
 from crtgen.base.resources import misra_file
@@ -21,13 +21,23 @@ from crtgen.boards import Board
 from crtgen.compiler.plan import Plan
 from crtgen.firmware.builder import Toolchain, find_toolchain
 from crtgen.lab.html.bill import bill_of_materials
-from crtgen.lab.html.page import render_page
+from crtgen.lab.html.page import render_page, stand_in_text
 from crtgen.lab.html.parts import environment
 from crtgen.lab.html.study import Study
+from crtgen.lab.measure.targets import TargetOutcome
 from crtgen.proof.certificate import depth_of, prove_built
 from crtgen.proof.printed import as_dict, lines_of, worst_header
 
-__all__ = ["Claim", "claims_of_image", "collect", "loops_of_c", "write_evidence"]
+__all__ = [
+    "Claim",
+    "claim_of_cases",
+    "claims_of_image",
+    "claims_of_proof",
+    "collect",
+    "loops_of_c",
+    "render_evidence",
+    "write_evidence",
+]
 
 _HEAP = re.compile(r"_?_?(malloc|calloc|realloc|free|sbrk|memalign)(_r)?")
 _LOOP = re.compile(r"\b(?:for \(([^;]{0,300});([^;]{0,300});([^)]{0,300})\)|(while) \((.{0,300})\))")
@@ -37,10 +47,16 @@ _CONSTANT = re.compile(r"\b\w+ (?:<|<=|>|!=) ((?:\w+ \+ )?\d+|[A-Z][A-Z0-9_]+)$"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """``holds`` is None if nothing was checked, and ``found`` then says why."""
+
     claim: str
-    holds: bool
+    holds: bool | None
     found: str
     file: str
+
+    @property
+    def answer(self) -> str:
+        return "not checked" if self.holds is None else "yes" if self.holds else "NO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +116,26 @@ def collect(path: Path, study: Study, board: str) -> tuple[tuple[Claim, ...], di
         "misra.md": misra_file().read_bytes(),
         "sbom.cdx.json": bill_of_materials(path, images[0].path, toolchain, _libraries(images[0])).encode(),
     }
-    proof, claims_of_proof = _proved(images[0], path, compiled.board)
-    made |= proof
+    proof_files, proof_claims = claims_of_proof(images[0], path, compiled.board)
+    made |= proof_files
     claims = (
         *claims_of_image(images[0]),
-        *claims_of_proof,
+        *proof_claims,
         *_claims_of_code(loops, digests, compiled),
-        _verified(on.verified),
+        claim_of_cases(on.verified),
     )
-    page = (
-        environment()
-        .get_template("report/evidence.html.j2")
-        .render(
-            model=study.model,
-            board=board,
-            optimize=on.report.optimize,
-            claims=claims,
-            facts=_facts(path, generated, toolchain),
-        )
-    )
-    made["evidence.json"] = _json(
-        {"claims": [asdict(c) for c in claims], "facts": dict(_facts(path, generated, toolchain))}
-    )
-    made["index.html"] = page.encode()
+    facts = _facts(path, generated, toolchain)
+    made["evidence.json"] = _json({"claims": [asdict(c) for c in claims], "facts": dict(facts)})
+    made["index.html"] = render_evidence(on.report, claims, facts).encode()
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(made.items()))
     return claims, {**made, "SHA256SUMS": sums.encode()}
+
+
+def render_evidence(report: Report, claims: Sequence[Claim], facts: Sequence[tuple[str, str]]) -> str:
+    """Return the page of claims about the image of ``report``; ``facts`` are names and values."""
+    template = environment().get_template("report/evidence.html.j2")
+    named = {"model": report.model, "board": report.board, "optimize": report.optimize}
+    return template.render(claims=claims, facts=facts, **named)
 
 
 def _json(data: Any) -> bytes:
@@ -174,13 +185,15 @@ def claims_of_image(image: api.Image) -> Iterator[Claim]:
     )
 
 
-def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, bytes], tuple[Claim, ...]]:
+def claims_of_proof(
+    image: api.Image, model: Path, board: Board
+) -> tuple[dict[str, bytes], tuple[Claim, ...]]:
     # The proof from the machine code, as files, and what it claims.
     what = "Each output of the image is the network's, for every input"
     try:
         proof = prove_built(image, model, board)
     except (ModelError, ToolMissingError) as error:  # zig alone has no objdump
-        found = Claim(what, False, f"not checked: {error}", "proof.json")
+        found = Claim(what, None, str(error), "proof.json")
         return {"proof.json": _json({"refused": str(error)})}, (found,)
     made = {"proof.json": _json(as_dict(proof))}
     if proof.trusted:
@@ -192,7 +205,7 @@ def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, byte
     within = depth is not None and proof.stack <= depth
     return made, (
         Claim(what, proof.holds, verdict, "proof.json"),
-        Claim("Its loads, stores and calls are safe", not proof.stopped, "; ".join(said), "proof.json"),
+        Claim("Its loads, stores and calls are safe", not proof.stopped, "\n".join(said), "proof.json"),
         Claim(
             "The stack that the proof sees is within the call graph's",
             within and not proof.stopped,
@@ -222,17 +235,15 @@ def _claims_of_code(
     yield Claim("The arena is the least possible", report.arena_optimal, bound, "arena.txt")
 
 
-def _verified(outcome: Any) -> Claim:
+def claim_of_cases(outcome: TargetOutcome) -> Claim:
     what = "Outputs are those that are expected"
-    if outcome is None or outcome.error is not None or outcome.skipped:
-        return Claim(
-            what,
-            False,
-            "not run" if outcome is None else str(outcome.error or outcome.skipped),
-            "report.json",
-        )
+    if outcome.error is not None:
+        return Claim(what, False, str(outcome.error), "report.json")
+    if outcome.skipped:
+        return Claim(what, None, outcome.skipped, "report.json")
     count = len(outcome.verdicts)
-    return Claim(what, not outcome.failed, f"{count - outcome.failed} of {count} cases", "report.json")
+    found = f"{count - outcome.failed} of {count} cases{stand_in_text(outcome)}"
+    return Claim(what, not outcome.failed, found, "report.json")
 
 
 def loops_of_c(compiled: api.Compiled) -> Iterator[LoopEvidence]:

@@ -12,9 +12,10 @@ from crtgen.lab.html.parts import Drawing, HtmlTable, drawn, environment
 from crtgen.lab.html.study import OnBoard, Study
 from crtgen.lab.measure.evaluation import Classified, sweep_cells
 from crtgen.lab.measure.fit import Fit
+from crtgen.lab.measure.targets import TargetOutcome
 from crtgen.network.ir import shape_text
 
-__all__ = ["render_page"]
+__all__ = ["render_page", "stand_in_text"]
 
 Baseline = Mapping[str, Mapping[str, Any]]
 
@@ -42,13 +43,12 @@ def render_page(
         for on in study.boards
     ]
     first = study.boards[0]
-    shared: list[Drawing | HtmlTable] = [
-        Drawing("The network", "Values that skip layers are arcs.", drawn(charts.network(first.report)))
-    ]
+    drawing = drawn(charts.network(first.report))
+    shared: list[Drawing | HtmlTable] = [Drawing("Layers in order", charts.SKIPS, drawing)]
     shared += _quality(study)
     shared += panel(met) if met is not None else []
     if ranges := charts.ranges(first.plan.graph):
-        says = "What each quantised value can stand for, from its least to its greatest number."
+        says = "The range that each quantised value can hold."
         shared.append(Drawing("Quantisation", says, drawn(ranges)))
     if study.rewrites:
         rows = tuple((hit.rule, hit.node, hit.text) for hit in study.rewrites)
@@ -135,14 +135,14 @@ def _verdict(study: Study) -> str:
     answers = []
     for on in study.boards:
         time = f" in {_milliseconds(on.fit)} ms" if _milliseconds(on.fit) else ""
-        ran = on.verified
-        if ran is None:
+        ran, more = on.verified, ""
+        if ran.skipped:
             answer = "fits" if on.fit is None or on.fit.fits else "does not fit"
         elif ran.error is not None or ran.failed:
             answer = "FAILED its verification"
         else:
-            answer = f"computes what is expected ({len(ran.verdicts)} cases)"
-        answers.append(f"{answer} on {on.report.board}{time}")
+            answer, more = "computes what is expected", f" ({len(ran.verdicts)} cases{stand_in_text(ran)})"
+        answers.append(f"{answer} on {on.report.board}{time}{more}")
     return "It " + "; ".join(answers) + "."
 
 
@@ -187,12 +187,17 @@ def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
 
 def _verified(on: OnBoard) -> str:
     outcome = on.verified
-    if outcome is None:
-        return "not run: no simulator has this board"
+    if outcome.skipped:
+        return f"not run: {outcome.skipped}"
     if outcome.error is not None:
         return f"error: {outcome.error}"
     count = len(outcome.verdicts)
-    return f"{count - outcome.failed} of {count} cases as expected"
+    return f"{count - outcome.failed} of {count} cases as expected{stand_in_text(outcome)}"
+
+
+def stand_in_text(outcome: TargetOutcome) -> str:
+    """Name the emulator that ran the cases, if it is another board; otherwise an empty text."""
+    return f", run on {outcome.stand_in}, which has the same core" if outcome.stand_in else ""
 
 
 def _layers(report: Report) -> HtmlTable:

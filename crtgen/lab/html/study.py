@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from crtgen import api
 from crtgen.api.report import Report
 from crtgen.base import files
-from crtgen.base.errors import UsageError
+from crtgen.base.errors import ToolMissingError, UsageError
 from crtgen.base.version import __version__
 from crtgen.boards import Board
 from crtgen.compiler.level import LEVELS
@@ -33,14 +33,15 @@ class OnBoard:
     """A model on a board: measured if a simulator has it, else as planned.
 
     ``levels`` are the reports at each level of optimisation, empty if nothing is measured; ``verified`` is
-    the result of its cases, None if nothing ran. ``fit`` says what it takes there.
+    the result of its cases on a simulator of the board, else on one with the same core. ``fit`` says what it
+    takes there.
     """
 
     report: Report
     fit: Fit | None
     compiled: api.Compiled
     levels: tuple[Report, ...]
-    verified: TargetOutcome | None
+    verified: TargetOutcome
 
     @property
     def plan(self) -> Plan:
@@ -52,7 +53,7 @@ class OnBoard:
         return {
             "report": self.report.to_dict(),
             "levels": [level.to_dict() for level in self.levels],
-            "verified": None if self.verified is None else self.verified.to_dict(),
+            "verified": self.verified.to_dict(),
         }
 
 
@@ -132,17 +133,16 @@ def _on_board(
     chosen: RequestFields,
 ) -> OnBoard:
     board, optimize = compiled.board, compiled.request.optimize
-    if not _is_simulated(board):
-        (report,) = compiled.reports
-        return OnBoard(report, fit, compiled, (), None)
     levels, simulator = [], Site(simulate=True)
-    for level in LEVELS:
+    for level in LEVELS if _is_simulated(board) else ():
         say(f"{path.name} on {board.name}, {level}")
         leveled: RequestFields = {**chosen, "optimize": level}
         levels.append(measure_model(model.compile(board, **leveled), site=simulator))
     say(f"verifying {path.name} on {board.name}")
     verified = verify_on(path, board.name, expect, site=simulator, load=lambda path: model, **chosen)
-    report = next(r for r in levels if r.optimize == optimize)
+    if isinstance(verified.error, ToolMissingError):
+        verified = replace(verified, error=None, skipped=verified.error.message)
+    report = next((r for r in levels if r.optimize == optimize), compiled.reports[0])
     return OnBoard(report, fit, compiled, tuple(levels), verified)
 
 

@@ -83,14 +83,15 @@ def verify_on(
 ) -> TargetOutcome:
     """Build a server for a board, run it there and verify it; an error is part of the outcome.
 
-    A real board that is not connected is simulated. If nothing simulates it, its own image is built, and an
-    emulator with the same core runs the same kernels. ``load`` reads the file, ``chosen`` are the choices of
-    ``api.compile``.
+    A real board that is not connected, or any with ``site.simulate``, is simulated. If nothing simulates it,
+    its own image is built, and an emulator with the same core runs the same kernels. ``load`` reads the file,
+    ``chosen`` are the choices of ``api.compile``.
     """
     wanted = find_board(board)
-    away = wanted.is_real and site.port is None and not is_connected(wanted, site.hardware_map)
-    if away and wanted.simulator:
-        site = replace(site, simulate=True)
+    absent = site.port is None and not is_connected(wanted, site.hardware_map)
+    away = wanted.is_real and (site.simulate or absent)
+    if away:
+        site = replace(site, simulate=bool(wanted.simulator))
     outcome = TargetOutcome(path.stem, board, target_of(wanted, site))
     try:
         say(f"{path.name} on {board}")

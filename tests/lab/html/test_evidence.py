@@ -4,16 +4,22 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from crtgen import api
-from crtgen.base.errors import UnsupportedError, UsageError
+from crtgen.base.errors import ToolMissingError, UnsupportedError, UsageError
 from crtgen.boards import find_board
 from crtgen.cli.app import app
+from crtgen.device.run import Site
 from crtgen.lab.html import evidence
 from crtgen.lab.html.study import study
+from crtgen.lab.measure import targets
+from crtgen.lab.measure.targets import TargetOutcome
+from crtgen.lab.measure.verification import Verdict
+from tests.lab.browser import Browser, check_page
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("vl_convert")
@@ -70,7 +76,7 @@ def test_the_folder_of_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     loops = json.loads((folder / "loops.json").read_text())
     assert any(loop["where"].startswith("digits_kernels.c:") for loop in loops)
     assert any("the loop" in loop["text"] for loop in loops), "those of assembly"
-    assert "<td>yes</td>" in (folder / "index.html").read_text()
+    assert "<strong>yes</strong>" in (folder / "index.html").read_text()
     assert "4 of 4 cases as expected" in Path(page).read_text()
     Path(page).unlink()
     again = CliRunner().invoke(app, command)
@@ -115,6 +121,83 @@ static void bad_call(void)
     assert not claims["The stack has a bound, which is reserved"].holds
     (loop,) = [loop for loop in evidence.loops_of_c(compiled) if "bad_depth" in loop.text]
     assert not loop.is_constant
+
+
+CLAIMS = (
+    evidence.Claim("The stack has a bound, which is reserved", True, "304 bytes", "stack.json"),
+    evidence.Claim(
+        "Two builds give the same bytes", False, f"SHA-256 {'a' * 64} and {'b' * 64}", "SHA256SUMS"
+    ),
+    evidence.Claim(
+        "Each output of the image is the network's, for every input", None, "no <objdump>", "p.json"
+    ),
+)
+
+
+def test_a_browser_shows_the_claims(browser: Browser, tmp_path: Path) -> None:
+    """A claim is one line on a desk and a few on a phone."""
+    (report,) = api.load(DIGITS).compile("mps2_an386").reports
+    page = tmp_path / "index.html"
+    page.write_text(evidence.render_evidence(report, CLAIMS, [("project", f"SHA-256 {'c' * 64}")]))
+    browser.open(page.as_uri())
+    answers = browser.value("[...document.querySelectorAll('.claim strong')].map(e => e.textContent)")
+    assert answers == ["yes", "NO", "not checked"]
+    highest = "Math.max(...[...document.querySelectorAll('h3')].map(e => e.clientHeight))"
+    for width, height in ((390, 55), (1280, 30), (1600, 30)):
+        for dark in (False, True):
+            check_page(browser, width, dark=dark)
+        assert browser.value(highest) < height
+    check_page(browser, 720, dark=True, paper=True)
+    style = "getComputedStyle(document.querySelector('.claim p')).breakAfter"
+    assert browser.value(style) == "auto", "claims in a chain would all go to the next page"
+
+
+def test_hints_are_no_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing program is named, and says nothing against the image."""
+    error = ToolMissingError("arm-none-eabi-objdump is not there", hint="install binutils-arm-none-eabi")
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(evidence, "prove_built", refuse)
+    made, (claim,) = evidence.claims_of_proof(cast(api.Image, None), DIGITS, find_board("mps2_an386"))
+    assert claim.holds is None
+    assert claim.found == "arm-none-eabi-objdump is not there"
+    assert json.loads(made["proof.json"]) == {"refused": claim.found}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "holds", "found"),
+    [
+        ({"skipped": "no emulator has its core"}, None, "no emulator has its core"),
+        ({"error": UsageError("no case", hint="add one")}, False, "no case"),
+        (
+            {"verdicts": (Verdict("0", None),), "stand_in": "mps2_an386"},
+            True,
+            "1 of 1 cases, run on mps2_an386, which has the same core",
+        ),
+    ],
+)
+def test_who_ran_the_cases(outcome: dict[str, Any], holds: bool | None, found: str) -> None:
+    claim = evidence.claim_of_cases(TargetOutcome("digits", "nucleo_l4r5zi", "emulator", **outcome))
+    assert (claim.holds, claim.found) == (holds, found)
+
+
+def test_a_report_uses_no_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``simulate`` a connected board is left alone: an emulator with its core runs the cases."""
+    started: list[str] = []
+
+    def build(compiled: api.Compiled, site: Site, **_: Any) -> None:
+        assert not site.simulate
+        started.append(compiled.board.name)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(targets, "is_connected", lambda *_: True)
+    monkeypatch.setattr(targets, "build_for", lambda *_: None)
+    monkeypatch.setattr(targets, "build_server", build)
+    found = targets.verify_on(DIGITS, "nucleo_l4r5zi", site=Site(simulate=True))
+    assert started == [found.stand_in]
+    assert (found.target, str(found.error)) == ("emulator", "enough")
 
 
 def test_evidence_is_about_bare_metal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from crtgen.lab.html import render_sweep
 from crtgen.lab.sweep.changes import compare
 from crtgen.lab.sweep.store import SweepInfo
-from tests.lab.html.browser import check_shown
+from tests.lab.browser import Browser, check_page
 from tests.lab.sweep.test_changes import other, row
 
 pytest.importorskip("vl_convert")
@@ -64,5 +64,8 @@ def test_changes_and_failures() -> None:
     assert "This is the first sweep of sweep.toml in its store." in first
 
 
-def test_a_browser_shows_it(tmp_path: Path) -> None:
-    check_shown(page(), tmp_path, 360, dark=True)
+def test_a_browser_shows_it(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "s.html"
+    file.write_text(page())
+    browser.open(file.as_uri())
+    check_page(browser, 360, dark=True)

@@ -116,14 +116,21 @@ class AveragePool2d(_Pool):
         return None
 
     def parameters(self, sig: Signature) -> PoolParams:
-        """Compute the parameters. The factor is ``in / out / count``, as ONNX Runtime's."""
+        """Compute the parameters. The factor is ``in / out / count``, as ONNX Runtime's; halves go to even
+        results if the output's step is a multiple of the sum's.
+        """
         if not by_float(sig.y):
             return _Pool.parameters(self, sig)
         require(self.padding == NO_PADDING, "averages that padding is in are not rescaled")
         x, y, count = tensor_quant(sig.x), tensor_quant(sig.y), prod(self.window)
         factor = single(single(x.scale / y.scale) / count)
         limits = self.activation.quantized_range(sig.y)
-        return PoolParams(*limits, -x.zero_point * count, y.zero_point, factor)
+        # The runtime adds the zero point before it rounds, so halves go to even results. If it is odd,
+        # the sum moves by one step of the result, and the result back by one.
+        step = count * y.scale / x.scale
+        moved = y.zero_point % 2 if step.is_integer() else 0
+        start = moved * int(step) - x.zero_point * count
+        return PoolParams(*limits, start, y.zero_point - moved, factor)
 
     def _pool(self, x: Real, sig: Signature) -> Real:
         total = sum(self._taps(x, sig, 0.0), np.zeros(sig.y.shape))
@@ -175,6 +182,7 @@ def cases() -> Iterator[Case]:
         if kind is AveragePool2d:
             yield by_float32(make("2x2", kind((2, 2), (2, 2)), [x], Quant.tensor(0.037, -3)))
             wide = int8s("x", (1, 6, 7, 18), 0.04, 6)
+            yield by_float32(make("2x2_odd", kind((2, 2), (2, 2)), [int8s("x", (1, 9, 7, 5), 0.04, 7)]))
             yield by_float32(make("3x2", kind((3, 2), (1, 1)), [wide], Quant.tensor(0.04, 6)))
         yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])
         yield make("f32_whole", kind((4, 4), (4, 4)), [floats("x", (2, 4, 4, 3))])

@@ -20,6 +20,7 @@ from tests.network.frontends.onnx.quantised import (
     SUMS,
     Whole,
     added,
+    averaged,
     expected,
     inputs,
     quantised,
@@ -55,6 +56,17 @@ def test_meaning(name: str, form: str, file: Path) -> None:
         np.testing.assert_array_equal(
             found.astype(np.int32).view(np.float32), expected(model(name, form), x).ravel()
         )
+
+
+@pytest.mark.parametrize("zero", [120, 125])
+def test_averages_of_half_a_step(zero: int, tmp_path: Path) -> None:
+    """Halves go to even results, also if the zero point is odd."""
+    (tmp_path / "a.onnx").write_bytes(averaged(0.5, zero))
+    network = Network(tmp_path / "a.onnx")
+    x = np.random.default_rng(zero).uniform(-60, 60, (1, 4, 8, 16)).astype(np.float32)
+    (found,) = run(network, x.view(np.int32))
+    wanted = expected(averaged(0.5, zero), x).ravel()
+    np.testing.assert_array_equal(found.astype(np.int32).view(np.float32), wanted)
 
 
 @pytest.mark.qemu

@@ -233,7 +233,10 @@ class GlobalAverage(_Scaled):
 
 
 class Average(_Scaled):
-    """AveragePool of windows that are all within the image: times (scale / scale of the output) / count."""
+    """AveragePool of windows that are all within the image: times (scale / scale of the output) / count.
+
+    Halves go to even outputs if a step of the output is a whole number of steps of the sum.
+    """
 
     def sums(self) -> Iterator[Summed]:
         self.only("kernel_shape", "pads", "strides", "auto_pad", "ceil_mode", "count_include_pad")
@@ -248,6 +251,8 @@ class Average(_Scaled):
             raise Refusal("a window that reaches beyond its input")
         scale = np.float32(self.source.scale(x) / self.source.scale(self.operator.output))
         self.factors = {0: np.float32(scale / np.float32(count))}
+        step = count * float(self.source.scale(self.operator.output)) / float(self.source.scale(x))
+        self.is_even = step.is_integer()
         low, high = bounds_of(list(values.ravel()))
         self.ranges = {0: ((int(low.min()) - zero) * count, (int(high.max()) - zero) * count)}
         windows = [(row, column) for row in rows for column in columns]
@@ -255,6 +260,11 @@ class Average(_Scaled):
             for n, (row, column) in enumerate(windows):
                 cells = [(values[0, c, a, b], 1) for a, _ in row for b, _ in column]
                 yield c * len(windows) + n, 0, *terms_of(-zero * count, cells)
+
+    def function(self, channel: Channel, acc: Ints) -> Any:
+        scaled = (acc.astype(np.float32) * self.factors[channel]).astype(np.float64)
+        made = np.rint(scaled + self.zero) if self.is_even else np.rint(scaled) + self.zero
+        return np.clip(made, *self.limits).astype(np.int64)
 
 
 class OnnxMaxPool(MaxPool, _Onnx):

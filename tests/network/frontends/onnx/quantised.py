@@ -269,6 +269,26 @@ def added(kind: Whole, scales: list[float], zeros: list[int]) -> bytes:
     return bytes(made.SerializeToString())
 
 
+def averaged(scale: float, zero: int) -> bytes:
+    """Windows of 2x2 of an image of 8x16 pixels and 4 channels, quantised to uint8 before and behind."""
+    kept = [
+        numpy_helper.from_array(np.array(scale, np.float32), "scale"),
+        numpy_helper.from_array(np.array(zero, np.uint8), "zero"),
+    ]
+    nodes = []
+    for source, end in (("x", "first"), ("mean", "last")):
+        nodes.append(helper.make_node("QuantizeLinear", [source, "scale", "zero"], [f"{end}_whole"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{end}_whole", "scale", "zero"], [end]))
+    nodes.insert(2, helper.make_node("AveragePool", ["first"], ["mean"], kernel_shape=[2, 2], strides=[2, 2]))
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, *size])
+        for name, size in (("x", (8, 16)), ("last", (4, 8)))
+    )
+    graph = helper.make_graph(nodes, "averaged", [x], [y], kept)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(made.SerializeToString())
+
+
 def pairs(scales: list[float], zeros: list[int]) -> tuple[Array, Array]:
     """Inputs of it that quantise to all pairs of int8."""
     whole = np.arange(-128, 128)

@@ -22,6 +22,7 @@ __all__ = [
     "Edge",
     "Links",
     "as_int8",
+    "check_finite",
     "numbers_of",
     "quant_of",
     "real_numbers",
@@ -45,12 +46,9 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
     """Return the quantisation of int8 numbers, also if the file has uint8. Raises ``ValueError`` for other
     scales.
     """
+    check_finite(scale)
     scales = tuple(float(s) for s in scale.astype(np.float32).reshape(-1))
     wrong = [s for s in scales if not 0 < s < math.inf]
-    if math.inf in wrong:
-        raise ValueError(
-            "a scale of inf, as the calibration saw an infinite number: mask with a large one, such as -1e4"
-        )
     if wrong:
         raise ValueError(f"a scale of {wrong[0]}")
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
@@ -58,6 +56,14 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
         zeros = zeros - OF_BYTE  # without a zero point, ONNX means uint8
     whole = tuple(np.broadcast_to(zeros, len(scales)).tolist())
     return Quant(scales, whole, axis if len(scales) > 1 else None, Rescaling.FLOAT32)
+
+
+def check_finite(scale: Array) -> None:
+    """Raise ``ValueError`` for an infinite scale."""
+    if np.isinf(scale.astype(np.float32)).any():
+        raise ValueError(
+            "a scale of inf, as the calibration saw an infinite number: mask with a large one, such as -1e4"
+        )
 
 
 def as_int8(numbers: Array) -> Array:

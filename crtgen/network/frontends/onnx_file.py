@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import checker, numpy_helper, shape_inference, version_converter
+from onnx import TensorProto, checker, numpy_helper, shape_inference, version_converter
 
 from crtgen.base import budget
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
@@ -50,6 +50,11 @@ _LISTED = 40
 
 # Operators of which the package infers a wrong shape where their inputs are constants.
 _MISJUDGED = {"STFT"}
+
+# From this version on, ONNX quantises to these types; ONNX Runtime does in older files, too.
+_SHORT_OPSET = 21
+_SHORT = {TensorProto.INT16, TensorProto.UINT16, TensorProto.INT4, TensorProto.UINT4}
+_QUANTISING = {"QuantizeLinear", "DequantizeLinear"}
 
 _UNKNOWN_SHAPE = (-1,)
 
@@ -131,7 +136,7 @@ def _read(
         sort_nodes(model.graph, where)
         spell_optimised(model)
         spell_older(model)
-        model = _not_too_old(model)
+        model = _with_short_types(_not_too_old(model))
         model, large = without_large(model, _OnnxReader(model, where, {}).constant)
         model = _checked(model, large, where, known)
         return _OnnxReader(model, where, large).graph(model.graph, is_main=True)
@@ -201,6 +206,19 @@ def _not_too_old(model: Any) -> Any:
         checker.check_model(model)
         _give_slopes_axes(model)
         return version_converter.convert_version(model, _OLDEST)
+    except Exception:  # the package raises what its converters happen to raise
+        return model
+
+
+def _with_short_types(model: Any) -> Any:
+    # The model in the version that quantises to 4 and 16 bits if it does so, if the package can convert it.
+    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    versions = [i.version for i in model.opset_import if i.domain in DOMAINS]
+    given = [n.input[2] for n in model.graph.node if n.op_type in _QUANTISING and len(n.input) > 2]
+    if not versions or versions[0] >= _SHORT_OPSET or not any(kinds.get(name) in _SHORT for name in given):
+        return model
+    try:
+        return version_converter.convert_version(model, _SHORT_OPSET)
     except Exception:  # the package raises what its converters happen to raise
         return model
 

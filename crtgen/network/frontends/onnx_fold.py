@@ -143,7 +143,7 @@ def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
 def _run(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
     made = [name for name in node.outputs if name]
     graph = onnx.helper.make_graph(
-        [node.proto],
+        [_proto(node)],
         "constants",
         [
             onnx.helper.make_tensor_value_info(k, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
@@ -155,3 +155,18 @@ def _run(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     with np.errstate(all="ignore"):
         return list(ReferenceEvaluator(model).run(None, dict(feeds)))
+
+
+def _proto(node: FileNode) -> Any:
+    # The node for the package, with the names and the axis of a pass that changed them.
+    made = type(node.proto)()
+    made.CopyFrom(node.proto)
+    for field, names in ((made.input, node.inputs), (made.output, node.outputs)):
+        del field[:]
+        field.extend(names)
+    axes = [a for a in made.attribute if a.name == "axis"]
+    if node.code == "DequantizeLinear" and "axis" in node.attributes:
+        for axis in axes:
+            made.attribute.remove(axis)
+        made.attribute.append(onnx.helper.make_attribute("axis", node.attributes["axis"]))
+    return made

@@ -144,6 +144,9 @@ _SPELLED: Mapping[str, Callable[[_Fused], Iterator[Any]]] = {
 }
 
 
+# ONNX's operators, which the quantiser writes in its own domain for types that the file's version lacks.
+_OWN = frozenset(("DequantizeLinear", "QuantizeLinear"))
+
 # Operators with converters, whose results are float32. ONNX's type inference does not know them.
 _REAL = frozenset(("FastGelu", "FusedMatMul", "Gelu", "QuickGelu"))
 
@@ -152,6 +155,8 @@ def spell_optimised(model: Any) -> None:
     """Replace operators of ONNX Runtime's optimiser by ONNX's, and give types to those that stay."""
     graph, nodes, is_new = model.graph, [], False
     for node in graph.node:
+        if node.domain == _DOMAIN and node.op_type in _OWN:
+            node.domain = ""
         spell = _SPELLED.get(node.op_type) if node.domain == _DOMAIN else None
         single = node.op_type == "FastGelu" and not any(node.input[1:])
         if spell is None or single or not node.output:

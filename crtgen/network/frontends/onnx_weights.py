@@ -8,11 +8,16 @@ in files of other exporters.
 Example: ``w -> QuantizeLinear -> Clip(-7, 7) -> DequantizeLinear -> Conv`` becomes
 ``w' -> DequantizeLinear -> Conv`` with ``w' = clip(rint(w / scale) + zero, -7, 7)``,
 which is what ONNX Runtime computes at each run.
+
+Weights of two or four bits become bytes, which integer layers read.
 """
 
 from dataclasses import replace
 
+import numpy as np
+
 from crtgen.base import budget
+from crtgen.network.frontends.builder import NamedTensor
 from crtgen.network.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.network.frontends.onnx_fold import compute
@@ -21,6 +26,9 @@ __all__ = ["with_quantised_weights"]
 
 # Operators that exporters put around the QuantizeLinear of a constant, or before its DequantizeLinear.
 _AROUND = ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+# Types of few bits by their names in numpy, and those of bytes.
+_WIDER = {"int2": np.int8, "int4": np.int8, "uint2": np.uint8, "uint4": np.uint8}
 
 
 def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
@@ -45,7 +53,23 @@ def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
         budget.current().take(array.nbytes, f"the constant {result!r}")
         tensors[result] = replace(constant(result, array), key=tensors[result].key)
         made.add(result)
-    return replace(graph, tensors=tensors, nodes=tuple(nodes))
+    return replace(graph, tensors=tensors, nodes=tuple(_in_bytes(node, tensors) for node in nodes))
+
+
+def _in_bytes(node: FileNode, tensors: dict[str, NamedTensor]) -> FileNode:
+    # A DequantizeLinear of a constant of few bits as one of int8 or uint8, with its zero point.
+    data = tensors[node.inputs[0]].data if node.code == DEQUANTIZE else None
+    wider = None if data is None else _WIDER.get(data.dtype.name)
+    if data is None or wider is None or node.attributes.get("block_size"):
+        return node
+    inputs = list(node.inputs)
+    for place in (0, 2)[: len(inputs) - 1]:
+        found = tensors[inputs[place]].data
+        if found is None:
+            return node
+        inputs[place] = f"{node.outputs[0]}.bytes{place}"
+        tensors[inputs[place]] = constant(inputs[place], found.astype(wider))
+    return replace(node, inputs=tuple(inputs))
 
 
 def _read_by_either(graph: OnnxFileGraph) -> set[str]:

@@ -12,6 +12,7 @@ from crtgen.network.frontends.onnx_convert.layer import (
     number,
     reshaped,
 )
+from crtgen.network.frontends.onnx_edges import check_finite
 from crtgen.network.frontends.onnx_types import KINDS, OnnxType, type_name
 from crtgen.network.ir import DType, Op, shape_text
 from crtgen.network.ops import Mul, Sub
@@ -79,6 +80,8 @@ def _by(
     shape, scale = layer.x.shape, layer.tensor(1)
     if scale.dtype is not DType.FLOAT32:
         raise RefusedOperator(f"scales of {scale.type_name}; supported: FLOAT32")
+    if scale.data is not None:
+        check_finite(scale.data)
     size = layer.whole("block_size")
     if not size or scale.shape in ((), (1,)):
         places = [_along(layer, place) for place in read if layer.has(place)]

@@ -30,7 +30,7 @@ from crtgen.network.frontends.onnx_convert.window import (
     window_of,
 )
 from crtgen.network.ir import Array, DType, Op, Quant
-from crtgen.network.ops import Add, AveragePool2d, MaxPool2d, Mul, Pad, Padding, StridedSlice
+from crtgen.network.ops import Add, AveragePool2d, MaxPool2d, Mean, Mul, Pad, Padding, StridedSlice
 from crtgen.network.ops.compare import Greater, Maximum, Select
 from crtgen.network.ops.function import Abs
 
@@ -67,10 +67,15 @@ def _least(layer: OnnxLayer) -> float | int:
 
 
 def averaged_whole(layer: OnnxLayer, x: Operand, quant: Quant) -> Converted:
-    """Average each window, without padding, with a quantisation of the output's own."""
+    """Average each window, without padding, with a quantisation of the output's own.
+
+    One window of the whole image is a global average, whose halves ONNX Runtime rounds otherwise.
+    """
     window = window_of(layer, ())
     if window.around != Padding() or window.dilation != (1, 1):
         raise RefusedOperator("an average of quantised numbers with padding or dilation; supported: without")
+    if window.taps == window.image[2:]:
+        return Converted(Mean(tuple(range(2, layer.rank)), True), (x,), quant=quant)
     return _pooled(layer, window, AveragePool2d(window.taps, window.stride), x, quant)
 
 

@@ -235,7 +235,8 @@ class GlobalAverage(_Scaled):
 class Average(_Scaled):
     """AveragePool of windows that are all within the image: times (scale / scale of the output) / count.
 
-    Halves go to even outputs if a step of the output is a whole number of steps of the sum.
+    Halves go to even outputs if a step of the output is a whole number of steps of the sum. A window of the
+    whole image is a global average.
     """
 
     def sums(self) -> Iterator[Summed]:
@@ -252,7 +253,7 @@ class Average(_Scaled):
         scale = np.float32(self.source.scale(x) / self.source.scale(self.operator.output))
         self.factors = {0: np.float32(scale / np.float32(count))}
         step = count * float(self.source.scale(self.operator.output)) / float(self.source.scale(x))
-        self.is_even = step.is_integer()
+        self.is_even = step.is_integer() and len(rows) * len(columns) > 1
         low, high = bounds_of(list(values.ravel()))
         self.ranges = {0: ((int(low.min()) - zero) * count, (int(high.max()) - zero) * count)}
         windows = [(row, column) for row in rows for column in columns]

@@ -121,14 +121,15 @@ def test_averages_over_padding(dtype: Any, counted: int) -> None:
 
 @pytest.mark.parametrize(("scale", "zero"), [(0.5, 5), (0.5, -6), (0.25, 127), (1.0, -101)])
 @pytest.mark.parametrize("dtype", _TYPES)
-def test_averages_of_half_a_step(dtype: Any, scale: float, zero: int) -> None:
-    """A half goes to the even result, also if the zero point is odd."""
-    x = _numbers(dtype, 1, 4, 8, 16)
+@pytest.mark.parametrize(("size", "name"), [(8, "average_pool2d"), (2, "mean")])
+def test_averages_of_half_a_step(dtype: Any, scale: float, zero: int, size: int, name: str) -> None:
+    """A half goes to the even result, also if the zero point is odd; of a global average, without it."""
+    x = _numbers(dtype, 50 // size, 40, size, size)
     point = np.array(zero + (128 if dtype is np.uint8 else 0), dtype)
     others = _quants(dtype, x=scale, y=scale) | {"xz": point, "yz": point}
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
     graph = _equal(_model("QLinearAveragePool", x, others, ["x", "xs", "xz", "ys", "yz"], **attributes), x)
-    assert "average_pool2d" in [node.op.name for node in graph.nodes]
+    assert name in [node.op.name for node in graph.nodes]
 
 
 @pytest.mark.parametrize("dtype", _TYPES)

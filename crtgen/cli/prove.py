@@ -43,6 +43,13 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write a C header with the worst case of time and stack."),
     ] = None,
+    from_call: Annotated[
+        bool,
+        typer.Option(
+            help="For an application with a start of its own: check what the network's function does once it "
+            "is called, and name what it asks of its caller."
+        ),
+    ] = False,
     reach: Annotated[
         float,
         typer.Option(
@@ -79,7 +86,8 @@ def command(
             found = None
             if certificate is not None and proof.is_computed:
                 writing.write(certificate, certificate_of(proof))
-            if proof.holds:
+            holds = proof.holds_from_call if from_call else proof.holds
+            if holds:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())
             elif not proof.network.uncompared and sliding is None:
@@ -89,12 +97,16 @@ def command(
                     found.write(counterexample, proof.network)
         depth = depth_of(built, proof.model) if built else None
         more = {"counterexample": found.to_dict() if found else None, "stack_by_call_graph": depth}
-        out.result({**as_dict(proof), **more}, lambda console: _print(console, proof, depth, found))
-        if not proof.holds:
+        out.result(
+            {**as_dict(proof), **more}, lambda console: _print(console, proof, depth, found, from_call)
+        )
+        if not holds:
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _print(console: Console, proof: Proof, depth: int | None, found: Refutation | None) -> None:
+def _print(
+    console: Console, proof: Proof, depth: int | None, found: Refutation | None, from_call: bool
+) -> None:
     right = ("outputs", "checked", "needed", "on the NPU")
     rows = table(
         "", "layer", "outputs", "checked", "needed", "missing", *right[3:] * bool(proof.trusted), right=right
@@ -112,7 +124,7 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
             console.print(f"layer {layer.number}, {layer.operator}: {reason}")
     if not proof.stopped:
         _print_functions(console, proof, depth)
-    for line in (*lines_of(proof), *(found.lines() if found else ())):
+    for line in (*lines_of(proof, from_call), *(found.lines() if found else ())):
         console.print(line)
     if "llvm" not in proof.certificate and not proof.stopped:
         note("hint: pip install 'crtgen[zig]' has LLVM decode each instruction, too")

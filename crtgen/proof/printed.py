@@ -24,8 +24,11 @@ def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
     return found
 
 
-def lines_of(proof: Proof) -> list[str]:
-    """Say what was checked and what could not be; the last line is the verdict."""
+def lines_of(proof: Proof, from_call: bool = False) -> list[str]:
+    """Say what was checked and what could not be; the last line is the verdict.
+
+    With ``from_call`` it is about what the function does once it is called.
+    """
     if proof.stopped:
         return [
             f"it stopped at {proof.stopped}",
@@ -36,6 +39,13 @@ def lines_of(proof: Proof) -> list[str]:
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
     verdict, last = _verdict(proof)
+    if from_call and proof.holds_from_call and not proof.holds:
+        verdict, last = (
+            "checked from the call on",
+            f"{_network_of(proof)}, if the application sees to the above",
+        )
+    elif from_call:
+        from_call = False
     return [
         *([] if "llvm" in proof.certificate else ["decoders: binutils alone"]),
         *(_call_of_npu(call) for call in proof.trusted),
@@ -51,17 +61,16 @@ def lines_of(proof: Proof) -> list[str]:
             else []
         ),
         *_application(proof),
+        *(f"the application sees to it: {premise}" for premise in proof.premises if from_call),
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]
 
 
 def _verdict(proof: Proof) -> tuple[str, str]:
     # The verdict, and what it is about.
-    verdict, last = "checked", "each is the network's for every input"
-    if proof.network.slides:
-        last = "each is the network's on every window of every signal"
+    verdict, last = "checked", _network_of(proof)
     if proof.trusted and proof.holds:
-        verdict, last = "checked but for the NPU", f"{last} {_trusting(proof)}"
+        verdict = "checked but for the NPU"
     if proof.network.uncompared and proof.reset.stopped:
         verdict, last = "not checked: reset", proof.reset.stopped
     elif proof.network.uncompared:
@@ -80,12 +89,22 @@ def _verdict(proof: Proof) -> tuple[str, str]:
     return verdict, last
 
 
+def _network_of(proof: Proof) -> str:
+    # What is said of each output.
+    if proof.network.slides:
+        said = "each is the network's on every window of every signal"
+    else:
+        said = "each is the network's for every input"
+    return f"{said} {_trusting(proof)}" if proof.trusted else said
+
+
 def _application(proof: Proof) -> list[str]:
     # What an application uses, as far as the image has it.
     found = proof.application
     if found.wrong:
         return [f"application: {found.wrong}"]
     said = [f"{proof.model}_run moves inputs and outputs, and returns the status"] * found.followed
+    said += [f"{proof.model}_reset leaves the states' first values"] * found.resets
     said += ["the description of the tensors is the network's"] * found.described
     return [f"application: {'; '.join(said)}"] if said else []
 
@@ -165,6 +184,8 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "architecture": proof.architecture,
         "proven": proof.is_proven,
         "proven_but_for_npu": proof.holds if proof.trusted else None,
+        "proven_from_call": proof.holds_from_call and not proof.trusted,
+        "premises": list(proof.premises),
         "trusted": [asdict(call) for call in proof.trusted],
         "outputs": proof.outputs,
         "outputs_proven": proof.outputs_proven,
@@ -184,6 +205,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "runs": proof.runs,
         "application": {
             "run_followed": proof.application.followed,
+            "reset_followed": proof.application.resets,
             "described": proof.application.described,
             "wrong": proof.application.wrong or None,
         },

@@ -33,13 +33,14 @@ non-secure world.
 @dataclass(frozen=True, slots=True)
 class Interrupts:
     """Effect of the handlers of an image: ``stack`` is the most that they take together, in bytes,
-    ``written`` the words that they may change.
+    ``written`` the words that they may change, ``devices`` the addresses that they read or write otherwise.
     """
 
     handlers: int = 0
     stack: int = 0
     written: frozenset[int] = frozenset()
     code: frozenset[int] = frozenset()
+    devices: frozenset[tuple[int, str]] = frozenset()
 
 
 def interrupts_of(image: DecodedImage, name: str) -> Interrupts:
@@ -54,6 +55,7 @@ def interrupts_of(image: DecodedImage, name: str) -> Interrupts:
         sum(frame + STACK_TOP - ran[entry].lowest for entry in entries),
         frozenset[int]().union(*(m.words.stored for m in ran.values())),
         frozenset[int]().union(*(m.code for m in ran.values())),
+        frozenset[tuple[int, str]]().union(*(m.devices.used for m in ran.values())),
     )
 
 

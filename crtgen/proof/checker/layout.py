@@ -1,15 +1,18 @@
-"""Positions of a model in an image: its arena, tensors and variables by symbol names; and the stack."""
+"""Positions of a model in an image: its arena and variables by symbol names; and the stack."""
 
 import re
 from itertools import pairwise
 
 from crtgen.base.errors import UsageError
-from crtgen.proof.checker.image import DecodedImage, image_bytes
+from crtgen.proof.checker.image import DecodedImage
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import STACK_TOP
 
-__all__ = ["STACK_TOP", "allow", "only_model", "places", "variables"]
+__all__ = ["STACK_TOP", "allow", "only_model", "variables"]
+
+
+_STACK_OF_AN_APPLICATION = 1 << 16
 
 
 def only_model(image: DecodedImage, stem: str = "") -> str:
@@ -27,23 +30,6 @@ def only_model(image: DecodedImage, stem: str = "") -> str:
     return names[0] if len(names) == 1 else own[0]
 
 
-def places(image: DecodedImage, name: str, which: str, count: int) -> list[int]:
-    """Return the addresses of tensors' bytes, which are the only pointers into the arena in the image's
-    description.
-
-    If the image arrives by rows, it is in an array of its own.
-    """
-    memories = list(image.arenas(name).values())
-    memories += [image.span(f"{name}_image")] if which == "input" and f"{name}_image" in image.symbols else []
-    first, end = image.span(f"{name}_{which}_tensors")
-    data = image_bytes(image, first, end - first)
-    words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
-    found = [w for w in words if any(low <= w < high for low, high in memories)]
-    if len(found) != count:
-        raise Refusal(f"the image does not say where its {which}s are")
-    return found
-
-
 def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
     """Return a model's objects in writable memory, except the arena."""
     models = [n.removesuffix("compute") for n in image.symbols if n.endswith("_compute")]
@@ -59,14 +45,14 @@ def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
 def allow(machine: Machine, name: str) -> None:
     """Let a run write the network's arena, its variables and the stack, which hold nothing known before.
 
+    Without symbols of a stack, it is one of 64 KB apart from all else. Nothing is said of the way from reset
+    then.
     Raises ``Refusal`` where these overlap, or are not all in memory that the image has for variables.
     """
     image, memory = machine.image, machine.memory
-    missing = [n for n in ("crt_stack_bottom", "crt_stack_top") if n not in image.symbols]
-    if missing:
-        raise Refusal(f"the image has no symbol {missing[0]}")
-    bottom, top = (image.symbols[n] for n in ("crt_stack_bottom", "crt_stack_top"))
-    own = {"the stack": (bottom, top)}
+    bottom, top = (image.symbols.get(n, 0) for n in ("crt_stack_bottom", "crt_stack_top"))
+    own = {"the stack": (bottom, top)} if top else {}
+    bottom, top = (bottom, top) if top else (0, _STACK_OF_AN_APPLICATION)
     for part, span in image.arenas(name).items():
         own[f"the part {part} of the arena" if part else "the arena"] = span
     own |= {f"the variable at {first:#x}": (first, end) for first, end in variables(image, name)}

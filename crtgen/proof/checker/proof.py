@@ -37,13 +37,13 @@ from types import MappingProxyType
 
 from crtgen import npu
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.proof.checker.calls import ApplicationCall, application_call
+from crtgen.proof.checker.calls import Afterwards, ApplicationCall, application_call
 from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.decoders import agree, decoders
 from crtgen.proof.checker.error import Bounds, Error
 from crtgen.proof.checker.image import DecodedImage, read_image
 from crtgen.proof.checker.interrupts import Interrupts, interrupts_of
-from crtgen.proof.checker.layout import STACK_TOP, allow, only_model, places, variables
+from crtgen.proof.checker.layout import STACK_TOP, allow, only_model, variables
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.memory import Content
 from crtgen.proof.checker.network.layer import Layer, Value
@@ -51,6 +51,7 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.network.real_layers import RealNetwork
 from crtgen.proof.checker.npu import DRIVER, NpuCalls, TrustedCall
+from crtgen.proof.checker.places import places
 from crtgen.proof.checker.recognise import Recogniser, source_of
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.reset import Needs, Reset, start_up
@@ -121,6 +122,8 @@ class Proof:
     """Error bound of a float32 network; None for other networks."""
     application: ApplicationCall = field(repr=False)
     """The function that an application calls, and the description of the tensors."""
+    premises: tuple[str, ...] = field(repr=False)
+    """What the network's function asks of the program that calls it."""
     stores: tuple[tuple[int, int, int], ...] = field(repr=False, compare=False)
     """Stores of outputs: number of the instruction, tensor, index. Only of a network with one run."""
     network: Network = field(repr=False, compare=False)
@@ -136,7 +139,14 @@ class Proof:
     @property
     def holds(self) -> bool:
         """True if that is so of the core's part, and an NPU computes its layers as crtgen's model of it."""
-        return self.is_computed and not self.reset.stopped and not self.application.wrong
+        return self.holds_from_call and not self.reset.stopped
+
+    @property
+    def holds_from_call(self) -> bool:
+        """True if that is so from the call of the function on, whatever is before: ``premises`` name what
+        the caller sees to.
+        """
+        return self.is_computed and not self.application.wrong
 
     @property
     def is_computed(self) -> bool:
@@ -207,13 +217,14 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
             code | interrupts.code,
             tuple(runs[0].kept()),
             interrupts.written,
+            interrupts.devices,
         )
         reset, started = start_up(image, proof.model, needs)
     except Refusal as refusal:
         reset, started = Reset(stopped=str(refusal)), set()
-    application = (
-        application_call(image, proof.network, proof.model) if proof.is_computed else proof.application
-    )
+    application = proof.application
+    if proof.is_computed:
+        application = application_call(image, proof.network, proof.model, runs[-1].afterwards())
     code |= interrupts.code | application.code
     try:
         asked = agree(image, code | started)
@@ -370,6 +381,7 @@ class _ProofRun:
             trusted=tuple(self.npu.made),
             error=None if self.bounds is None or stopped else self.bounds.result(self.bounded),
             application=ApplicationCall(),
+            premises=tuple(self._premises()),
             stores=tuple(self.stores),
             network=self.network,
         )
@@ -383,9 +395,7 @@ class _ProofRun:
         elif self.network.uncompared:
             memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))
         self._set_variables()
-        for tensor, at in zip(
-            file.inputs, places(self.image, self.name, "input", len(file.inputs)), strict=True
-        ):
+        for tensor, at in zip(file.inputs, self._places("input"), strict=True):
             self._put(at, tensor, self.network.fed[tensor])
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
         status = self.machine.r[0]
@@ -412,6 +422,9 @@ class _ProofRun:
                 memory.store_low_byte(a, word)
             else:
                 (memory.store if bits == 32 else memory.store_half)(a, word)
+
+    def _places(self, which: str) -> list[int]:
+        return places(self.image, self.network, self.name, which)
 
     def _set_variables(self) -> None:
         # Variables that the model keeps from run to run.
@@ -450,7 +463,7 @@ class _ProofRun:
 
     def _check_output(self) -> None:
         file = self.network.file
-        ends = places(self.image, self.name, "output", len(file.outputs)) + self._states()
+        ends = self._places("output") + self._states()
         for at, tensor in zip(ends, self.network.results, strict=True):
             bits = file.kind(tensor).bits
             for i, value in enumerate(() if self.network.uncompared else self.network.values(tensor)):
@@ -464,10 +477,29 @@ class _ProofRun:
             if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
 
+    def afterwards(self) -> Afterwards:
+        """Return what the run leaves, for the other functions of the model."""
+        file, states = self.network.file, dict[int, int]()
+        for at, state in zip(self._states(), self.network.states, strict=True):
+            size = file.kind(state.read[0]).bits // 8
+            data = b"".join(int(v).to_bytes(size, "little", signed=True) for v in state.first)
+            states |= {at + i: byte for i, byte in enumerate(data)}
+        return Afterwards(self._keeps_inputs(), self.variables(), states)
+
+    def _keeps_inputs(self) -> bool:
+        # True if the inputs are at their places.
+        file = self.network.file
+        ends = self._places("input")
+        return all(
+            self._is(at + i * file.kind(tensor).bits // 8, file.kind(tensor).bits, value)
+            for tensor, at in zip(file.inputs, ends, strict=True)
+            for i, value in enumerate(self.network.fed[tensor])
+        )
+
     def _count_bounded(self) -> None:
         # Outputs of float32 that are at their places, up to their error.
         if self.bounds is not None and not self.bounds.network.unbounded:
-            ends = places(self.image, self.name, "output", len(self.network.file.outputs))
+            ends = self._places("output")
             values = iter(self.bounds.network.ends)
             for at, tensor in zip(ends, self.network.file.outputs, strict=True):
                 for i in range(self.network.file.size(tensor)):
@@ -513,6 +545,21 @@ class _ProofRun:
 
     def _depth(self) -> int:
         return STACK_TOP - self.machine.lowest
+
+    def _premises(self) -> Iterator[str]:
+        # What a caller sees to.
+        image = self.image
+        room = f"{self._depth():,} bytes of stack are left"
+        yield f"{room}, from a multiple of 8 down, apart from {self.name}_arena"
+        if self.machine.uses_unit:
+            yield "the FPU, or Helium, is on"
+        copied = sum(len(data) for _, data in image.initial)
+        memory = f", and the {copied:,} bytes that are copied to RAM" if copied else ""
+        yield f"code and constants are in memory as the file has them{memory}"
+        if self.network.states or self.network.slides:
+            yield "the network's variables hold 0 at the first call, and later what the last one left"
+        yield "unaligned accesses are no faults"
+        yield "while it runs, nothing else writes its arena, its variables, or its part of the stack"
 
     def _certificate(self) -> dict[str, str]:
         return {

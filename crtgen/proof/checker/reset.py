@@ -10,7 +10,7 @@ A loop that waits for a device writes nothing but devices. It is run until regis
 round; one that does not is unknown. Then the loop is left: that a device answers some day is taken for true.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from crtgen.proof.checker import core as registers
@@ -30,6 +30,7 @@ _ICTR, _CLIDR, _CCSIDR, _MPU_TYPE = 0xE000E004, 0xE000ED78, 0xE000ED80, 0xE000ED
 # Read-only registers of each core: interrupt words, caches of 16 KiB, regions of the MPU.
 _CORES = (
     {_ICTR: 0, registers.CCR: 0, _CLIDR: 0, _CCSIDR: 0, _MPU_TYPE: 0},
+    {_ICTR: 7, registers.CCR: 0, _CLIDR: 0, _CCSIDR: 0, _MPU_TYPE: 8 << 8},
     {_ICTR: 15, registers.CCR: 3 << 16, _CLIDR: 3, _CCSIDR: 127 << 13 | 3 << 3, _MPU_TYPE: 16 << 8},
 )
 
@@ -56,7 +57,7 @@ class Needs:
     """Assumptions of the network's runs: bytes of stack, use of the FPU, and instructions at these addresses.
 
     ``zeros`` are address ranges that must be 0 at the first call, ``changing`` the words that interrupts may
-    write at any time.
+    write at any time, ``devices`` the addresses and rights of devices that they use.
     """
 
     stack: int
@@ -64,6 +65,7 @@ class Needs:
     code: frozenset[int] = frozenset()
     zeros: tuple[tuple[int, int], ...] = ()
     changing: frozenset[int] = frozenset()
+    devices: frozenset[tuple[int, str]] = frozenset()
 
 
 def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[int]]:
@@ -179,23 +181,11 @@ def _check_call(machine: "StartingCore", name: str, needs: Needs) -> None:
         and memory.words[registers.VTOR >> 2] != image.symbols["crt_vectors"]
     ):
         raise Refusal("VTOR says another vector table than the one that the image begins with")
-    _check_protection(machine, needs.code)
+    machine.devices.used |= needs.devices
+    machine.check_protection(needs.code)
 
 
 _UNALIGN_TRP = 1 << 3
-
-
-def _check_protection(machine: "StartingCore", code: frozenset[int]) -> None:
-    # The MPU lets code run, constants be read, variables be written.
-    image, protection = machine.image, machine.protection()
-    spans = [(at, image.instructions[at].following, ("run",)) for at in sorted(code | machine.code)]
-    for s in image.segments:
-        spans.append((s.address, s.end, ("read", "is_normal", *(("write",) if s.is_written else ()))))
-    for first, end, what in spans:
-        for right in what:
-            at = protection.first_refused(first, end, right)
-            if at is not None:
-                raise Refusal(f"the MPU does not let the core {_RIGHTS[right]} at {at:#x}")
 
 
 _RIGHTS = {"run": "run code", "read": "read", "write": "write", "is_normal": "take it for normal memory"}
@@ -228,6 +218,10 @@ class MemoryWithDevices(WordMemory):
     """Memory in which regions of the memory map belong to devices, and registers belong to the core."""
 
     core: Mapping[int, int] = {}
+    used: set[tuple[int, str]]
+    """Addresses of devices that were read or written since the MPU was changed."""
+    check_protection: Callable[[], None]
+    """Called before and after each change of the MPU."""
 
     def _miss(self, i: int) -> Word:
         assert isinstance(self.words, _Words)
@@ -236,6 +230,7 @@ class MemoryWithDevices(WordMemory):
         if not _is_device(i) and not _is_followed(i) and 4 * i >= 0x20000000:
             return super()._miss(i)
         self.words.reads += 1
+        self.used.add((4 * i, "read"))
         return self.core.get(4 * i, unknown())
 
     is_v7 = True
@@ -249,7 +244,8 @@ class MemoryWithDevices(WordMemory):
             assert isinstance(self.words, _Words)
             self.words.stored.add(i)
             return super()._to(a, size)
-        if 0xE0000000 <= a < 0xE0100000:
+        self.used.add((a, "write"))
+        if _is_core(a):
             self._to_core(a, size)
         if self.undo and _is_followed(i):
             self._before(i, self.words.get(i))
@@ -269,31 +265,44 @@ class MemoryWithDevices(WordMemory):
 
     def store(self, a: Word, v: Word) -> None:
         """Store a word; a store to the MPU's registers goes to the selected region."""
-        if isinstance(a, int) and a in registers.MPU_REGION:
-            self._store_region(registers.MPU_REGION.index(a), v)
+        if isinstance(a, int) and a in _PROTECTION:
+            self._store_protection(a, v)
         elif isinstance(a, int) and _is_followed(a >> 2) and not isinstance(v, int):
             raise Refusal(f"what {registers.NAMES[a & ~3]} is set to is not known")
         else:
             super().store(a, v)
 
-    def _store_region(self, which: int, v: Word) -> None:
-        number = self.words[registers.MPU_NUMBER >> 2]
-        if not isinstance(v, int) or not isinstance(number, int):
-            raise Refusal("what a region of the MPU is set to is not known")
-        if which == 0 and v & 16 and self.is_v7:
-            number = v & 15  # RBAR.VALID
-            super().store(registers.MPU_NUMBER, number)
-        i = _REGIONS + 2 * number + which
-        self._before(i, self.words.get(i))
-        self.words[i] = v
+    def _store_protection(self, a: int, v: Word) -> None:
+        if not isinstance(v, int):
+            raise Refusal(f"what {registers.NAMES[a]} is set to is not known")
+        self.check_protection()
+        if a == registers.MPU_REGION[0] and v & 16 and self.is_v7:
+            super().store(registers.MPU_NUMBER, v & 15)  # RBAR.VALID
+        if a in registers.MPU_REGION:
+            number = self.words[registers.MPU_NUMBER >> 2]
+            count = self.core.get(_MPU_TYPE, 0) >> 8
+            if not isinstance(number, int) or 0 < count <= number:
+                raise Refusal(f"region {number} of the MPU is set, of a core that may have {count}")
+            i = _REGIONS + 2 * number + registers.MPU_REGION.index(a)
+            self._before(i, self.words.get(i))
+            self.words[i] = v
+        else:
+            super().store(a, v)
+        self.check_protection()
 
 
+_PROTECTION = (registers.MPU_CONTROL, registers.MPU_NUMBER, *registers.MPU_REGION)
 # Registers of the MPU's regions: RBAR, and RASR or RLAR, by number.
 _REGIONS = 1 << 42
 
 
 def _is_device(i: int) -> bool:
     return (0x40000000 <= 4 * i < 0x60000000 or 0xA0000000 <= 4 * i < 1 << 32) and not _is_followed(i)
+
+
+def _is_core(a: int) -> bool:
+    # The registers of the core, which no MPU protects.
+    return 0xE0000000 <= a < 0xE0100000
 
 
 def _is_followed(i: int) -> bool:
@@ -312,12 +321,13 @@ class StartingCore(Machine):
         constants: Iterable[tuple[int, bytes]] | None = None,
     ) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
-        self.memory = memory = MemoryWithDevices(
+        self.memory = self.devices = memory = MemoryWithDevices(
             image.loaded if constants is None else constants, image.unaligned, self._split
         )
         memory.core, memory.is_v7 = core, not image.architecture.startswith("armv8")
         memory.has_helium = image.architecture == "armv8.1-m.main"
         self.words = self.memory.words = _Words(self.memory.words)
+        memory.used, memory.check_protection = set(), self.check_protection
         for first, end in image.variable if constants is None else ():
             self.memory.allow(first, end)
         for at, value in registers.FOLLOWED.items():
@@ -358,6 +368,29 @@ class StartingCore(Machine):
         memory = self.register(registers.MPU_MEMORY), self.register(registers.MPU_MEMORY + 4)
         is_v8 = self.image.architecture.startswith("armv8")
         return Protection(is_v8, self.register(registers.MPU_CONTROL), regions, memory)
+
+    def check_protection(self, more: frozenset[int] = frozenset()) -> None:
+        """The MPU, if it is on, lets code run, constants be read, and variables and devices be written.
+
+        Code is what ran, and ``more``; devices are those that were used since the last change. Raises
+        ``Refusal`` for the first address where it does not.
+        """
+        used, self.devices.used = self.devices.used, set()
+        control = self.words.get(registers.MPU_CONTROL >> 2)
+        if control == 0:
+            return
+        image, protection = self.image, self.protection()
+        spans: list[tuple[int, int, tuple[str, ...]]] = [
+            (at, image.instructions[at].following, ("run",)) for at in sorted(more | self.code)
+        ]
+        for s in image.segments:
+            spans.append((s.address, s.end, ("read", "is_normal", *(("write",) if s.is_written else ()))))
+        spans += [(at, at + 1, (right,)) for at, right in sorted(used) if not _is_core(at)]
+        for first, end, what in spans:
+            for right in what:
+                at = protection.first_refused(first, end, right)
+                if at is not None:
+                    raise Refusal(f"the MPU does not let the core {_RIGHTS[right]} at {at:#x}")
 
     def compiled(self, pc: int) -> tuple[Step, int, int]:
         """Return the step of an instruction. Instructions of the FPU and of Helium require that it is on."""

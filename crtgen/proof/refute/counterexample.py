@@ -16,11 +16,12 @@ from crtgen.base import files
 from crtgen.base.errors import LinkError, MismatchError
 from crtgen.boards import Board
 from crtgen.proof.checker.image import DecodedImage, read_image
-from crtgen.proof.checker.layout import STACK_TOP, allow, places, variables
+from crtgen.proof.checker.layout import STACK_TOP, allow, variables
 from crtgen.proof.checker.machine import Machine
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
 from crtgen.proof.checker.npu import DRIVER
+from crtgen.proof.checker.places import places
 from crtgen.proof.checker.proof import Proof
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.refute.inputs import inputs_to_try
@@ -155,11 +156,11 @@ def _runs(proof: Proof, image: DecodedImage, board: Board | None) -> Iterator[tu
     most = _MARGIN * (proof.instructions[1] + 1_000_000)
     entry, network, name = image.symbols[f"{proof.model}_compute"], proof.network, proof.model
     inputs, outputs = network.file.inputs, network.file.outputs
-    at = places(image, name, "input", len(inputs))
+    at = places(image, network, name, "input")
     kept = [(first, bytes(end - first)) for first, end in variables(image, name)]
     types = [_type(network, t) for t in outputs]
     sizes = [network.file.size(t) * kind.itemsize for t, kind in zip(outputs, types, strict=True)]
-    read = list(zip(places(image, name, "output", len(outputs)), sizes, strict=True))
+    read = list(zip(places(image, network, name, "output"), sizes, strict=True))
 
     def run(x: Numbers, first: bool, core: Callable[..., list[bytes]]) -> Numbers:
         parts = (part.tobytes() for part in _parts(network, inputs, x))

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from crtgen import api
 from crtgen.base.errors import BuildError, CrtgenError
 from crtgen.boards import find_board
 from crtgen.proof.checker import UNKNOWN, proof, prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.image import DecodedImage, read_image
 from crtgen.proof.checker.layout import only_model
+from crtgen.proof.checker.reset import Needs, start_up
 from crtgen.proof.refute import refute
 
 __all__ = ["Outcome", "flipped", "lines_of", "outcomes"]
@@ -41,11 +42,12 @@ class Outcome:
             self.tried, self.rejected = self.tried + 1, self.rejected + 1
             return
         self.tried += 1
-        shown = refute(found, changed, find_board(board)).inputs != ()
+        refutation = refute(found, changed, find_board(board))
+        shown = refutation.inputs != ()
         if not found.is_proven:
             self.rejected, self.shown = self.rejected + 1, self.shown + shown
-        else:
-            (self.wrong if shown else self.neutral).append(what)
+        else:  # one that QEMU does not bring from its reset to the network is wrong, too
+            (self.wrong if shown or not refutation.tried else self.neutral).append(what)
 
 
 def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
@@ -61,17 +63,17 @@ def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
 
 
 def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, directory: Path) -> Outcome:
-    """Half of the flips are in code that runs, half in constants; changes are in generated C and assembly."""
+    """Flips go round the places of ``_places``; changes are in generated C and assembly."""
     generated = api.load(model).compile(board).generate("standalone")
     image = directory / "firmware.elf"
     built = generated.build()
     image.write_bytes(built.path.read_bytes())
     numbers, outcome = random.Random(seed), Outcome()
-    code, constants, count = _places(image, model)
+    places, count = _places(image, model)
     with pytest.MonkeyPatch.context() as patch:  # a loop without an end is one soon
         patch.setattr(proof, "_MOST_INSTRUCTIONS", 4 * count)
         for i in range(flips):
-            address, bit = numbers.choice(constants if i % 2 and constants else code), numbers.randrange(8)
+            address, bit = numbers.choice(places[i % len(places)]), numbers.randrange(8)
             changed = flipped(image, address, bit, directory)
             outcome.add(changed, model, board, f"bit {bit} of {_name(image, changed, address)}")
         for _ in range(changes):
@@ -80,27 +82,46 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
     return outcome
 
 
-def _places(image: Path, model: Path) -> tuple[list[int], list[int], int]:
-    """Addresses of bytes of instructions that run, and of constants of the model; how many are run."""
+def _places(image: Path, model: Path) -> tuple[list[list[int]], int]:
+    """Addresses of loaded bytes by kind, and how many instructions a run of the network has.
+
+    The kinds: the network's code, its constants, the way from reset to it, the vector table, the description
+    of the tensors, and all else: literals, values of variables, other functions and their texts.
+    """
     read = read_image(image)
     run = proof._ProofRun(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
-    assert run.proof(0.0).is_proven
-    code = [a for i in sorted(run.machine.code) for a in range(i, read.instructions[i].following)]
-    spans = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]
-    return code, [a for first, end in spans for a in range(first, end)], run.machine.count
+    found = run.proof(0.0)
+    assert found.is_computed
+    constants = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]
+    described = [read.span(f"{model.stem}_{which}_tensors") for which in ("input", "output")]
+    kinds = [
+        _bytes_of(read, run.machine.code),
+        [a for span in constants for a in range(*span)],
+        _bytes_of(read, start_up(read, model.stem, Needs(found.stack))[1]),
+        list(range(*read.span("crt_vectors"))),
+        [a for span in described for a in range(*span)],
+    ]
+    with image.open("rb") as file:
+        loaded = [(s["p_vaddr"], s["p_filesz"]) for s in ELFFile(file).iter_segments("PT_LOAD")]
+    named = {a for kind in kinds for a in kind}
+    rest = [a for first, size in loaded for a in range(first, first + size) if a not in named]
+    return [kind for kind in (*kinds, rest) if kind], run.machine.count
+
+
+def _bytes_of(image: DecodedImage, code: Iterable[int]) -> list[int]:
+    return [a for i in sorted(code) for a in range(i, image.instructions[i].following)]
 
 
 def _name(image: Path, changed: Path, address: int) -> str:
-    """The instruction or the constant at an address, before and after."""
+    """The instruction or the symbol at an address, before and after."""
     before, after = read_image(image), read_image(changed)
-    near = [a for a in (address, address - 1, address - 2, address - 3) if a in before.instructions]
-    for a in near[:1]:
-        if before.instructions[a].following > address:
+    for a in range(address, address - 4, -1):
+        if a in before.instructions and before.instructions[a].following > address:
             new = after.instructions.get(a)
             text = f"{before.instructions[a].text!r} -> {new.text if new else 'nothing'!r}"
             return f"{address:#x} in {before.function_of(address)}: {text}"
-    owner = max((v, n) for n, v in before.symbols.items() if v <= address and "__tvm_param__" in n)[1]
-    return f"{owner} + {address - before.symbols[owner]}"
+    at, owner = max((v, n) for n, v in before.symbols.items() if v <= address)
+    return f"{address:#x}, {owner} + {address - at}"
 
 
 def _built(generated: api.GeneratedProject, numbers: random.Random, directory: Path) -> tuple[str, Path]:

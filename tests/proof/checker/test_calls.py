@@ -1,5 +1,6 @@
-"""What an application uses of an image: ``<model>_run``, and the description of the tensors."""
+"""What an application and a host use of an image: ``_run``, ``_reset``, and the description of a model."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,15 @@ from elftools.elf.elffile import ELFFile
 
 from crtgen import api
 from crtgen.proof.checker import Proof, prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.calls import Afterwards, application_call
+from crtgen.proof.checker.description import compare_description
+from crtgen.proof.checker.image import image_bytes, read_image
+from crtgen.proof.checker.layout import variables
+from crtgen.proof.checker.network.reading import read_network
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.value import unknown
 from crtgen.proof.printed import lines_of
+from tests.proof.checker.test_states import built
 from tests.support import ROOT, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
@@ -95,3 +103,81 @@ def test_what_is_wrong_is_named(
     assert not proof.holds
     assert reason in proof.application.wrong
     assert "digits: not checked: application" in lines_of(proof)[-1]
+
+
+def words_changed(image: Path, folder: Path, symbol: str, at: int, value: int, size: int = 4) -> Path:
+    """The image with a number at some bytes of a symbol's object changed."""
+    data = bytearray(image.read_bytes())
+    with image.open("rb") as file:
+        (offset,) = ELFFile(file).address_offsets(read_image(image).symbols[symbol])
+    data[offset + at : offset + at + size] = value.to_bytes(size, "little")
+    path = folder / "changed.elf"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("symbol", "at", "size", "value", "reason"),
+    [
+        ("digits_model", 0, 4, "digits_softmax_18", "the description has no name at"),
+        ("digits_model", 0, 4, "digits_input_tensors", "the description has no name at"),
+        ("digits_model", 4, 4, "digits_softmax_18", "digits_model runs another function than digits_compute"),
+        ("digits_model", 4, 4, "digits_compute", "digits_model runs another function than digits_compute"),
+        ("digits_model", 8, 4, "digits_run", "as the function that resets states, not 0x0"),
+        ("digits_model", 12, 4, "digits_output_tensors", "digits_model has the tensors of another model"),
+        ("digits_model", 16, 4, "digits_input_tensors", "digits_model has the tensors of another model"),
+        ("digits_model", 20, 2, 2, "digits_model has another number of inputs or outputs than the network"),
+        ("digits_model", 26, 2, 0, "digits_model says that a run keeps the inputs, and it does not"),
+        ("digits_model", 28, 4, "crt_stack_bottom", "digits_model has another arena than the network"),
+        ("digits_model", 32, 4, 0x10000, "digits_model has another arena than the network"),
+        ("crt_models", 0, 4, "digits_input_tensors", "digits_model is not among the models of the image"),
+        ("crt_num_models", 0, 2, 0, "digits_model is not among the models of the image"),
+        ("digits_input_tensors", 0, 4, "digits_model", "the description has no name at"),
+    ],
+)
+def test_a_model_that_is_described_wrongly(
+    symbol: str, at: int, size: int, value: int | str, reason: str, digits: Path, tmp_path: Path
+) -> None:
+    """Compared by themselves: the proof of the function is the same."""
+    number = value if isinstance(value, int) else read_image(digits).symbols[value] & ~1
+    image = read_image(words_changed(digits, tmp_path, symbol, at, number, size))
+    with pytest.raises(Refusal, match=re.escape(reason)):
+        compare_description(image, read_network(DIGITS), "digits", keeps_inputs=False)
+
+
+def test_names_that_are_exchanged(tmp_path: Path) -> None:
+    tensors = [Tensor(name, (1, 8), "int8", [0.05], [0]) for name in ("left", "right", "both")]
+    add = Operator("SUB", ["left", "right"], ["both"], Options("SubOptions"))
+    path = tmp_path / "pair.tflite"
+    path.write_bytes(Model(tensors, [add], ["left", "right"], ["both"]).to_bytes())
+    image = server(path, tmp_path)
+    symbols, network = read_image(image), read_network(path)
+    assert compare_description(symbols, network, "pair", keeps_inputs=True)
+    first, _ = symbols.span("pair_input_tensors")
+    right = int.from_bytes(image_bytes(symbols, first + 24, 4), "little")
+    changed = read_image(words_changed(image, tmp_path, "pair_input_tensors", 0, right))
+    with pytest.raises(Refusal, match="the description of input 0 has the name 'right', the file 'left'"):
+        compare_description(changed, network, "pair", keeps_inputs=True)
+
+
+def test_states_are_reset(tmp_path: Path) -> None:
+    """``_reset`` is followed, and one that leaves another value is found."""
+    model, _ = built(tmp_path)
+    image = server(model, tmp_path)
+    proof = prove(image, model)
+    assert proof.application.resets, said(proof)
+    assert "remembering_reset leaves the states' first values" in said(proof)
+    symbols, network = read_image(image), read_network(model, later=True)
+    first, end = symbols.span("remembering_state")
+    kept = {
+        i: unknown()
+        for low, high in variables(symbols, "remembering")
+        for i in range(low >> 2, high + 3 >> 2)
+    }
+    for value, wrong in (
+        (0, ""),
+        (7, "remembering_reset leaves another state than the network's first, at "),
+    ):
+        after = Afterwards(True, kept, {at: value for at in range(first, end)})
+        found = application_call(symbols, network, "remembering", after)
+        assert (found.resets, found.wrong.rstrip("0123456789abcdefx")) == (not value, wrong)

@@ -166,6 +166,9 @@ class ModelFile:
         """Return the shape; () of a tensor without one."""
         return _shape(self._tensor(tensor))
 
+    def name(self, tensor: int) -> str:
+        return bytes(self._tensor(tensor).Name() or b"").decode(errors="replace")
+
     def size(self, tensor: int) -> int:
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 

@@ -553,7 +553,7 @@ class _ProofRun:
         yield f"{room}, from a multiple of 8 down, apart from {self.name}_arena"
         if self.machine.uses_unit:
             yield "the FPU, or Helium, is on"
-        copied = sum(len(data) for _, data in image.initial)
+        copied = sum(len(s.data) for s in image.segments if s.data and s.load != s.address)
         memory = f", and the {copied:,} bytes that are copied to RAM" if copied else ""
         yield f"code and constants are in memory as the file has them{memory}"
         if self.network.states or self.network.slides:

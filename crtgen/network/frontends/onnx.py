@@ -15,6 +15,7 @@ from crtgen.network.frontends.onnx_edges import DEQUANTIZE, QUANTIZE
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, read
 from crtgen.network.frontends.onnx_flow import FLOW, OnnxFlow, Tensors
 from crtgen.network.frontends.onnx_fold import folded, is_folded
+from crtgen.network.frontends.onnx_fused import DOMAIN
 from crtgen.network.frontends.onnx_norms import with_norms_in_weights
 from crtgen.network.frontends.onnx_quant import with_integer_layers
 from crtgen.network.frontends.onnx_signed import PLACES
@@ -29,6 +30,9 @@ __all__ = ["load_onnx"]
 _NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 # Operators that accept a constant without elements.
 _EMPTY = {"Cast", "CastLike", "Concat", "Shape", "Size"}
+
+# For an operator of ONNX Runtime's own.
+_BEFORE = "convert the file that ONNX Runtime's optimiser got, or save one with ORT_ENABLE_BASIC"
 
 _NOTHING: Mapping[str, Array] = MappingProxyType({})
 
@@ -174,7 +178,9 @@ def _convert(layer: OnnxLayer) -> Result:
     # Refuses operators and types that crtgen lacks.
     row = CONVERTERS.get(layer.node.code)
     if row is None:
-        raise RefusedOperator("the operator is not supported", "docs/onnx.md lists those that are")
+        theirs = layer.node.code.startswith(f"{DOMAIN}.")
+        hint = _BEFORE if theirs else "docs/onnx.md lists those that are"
+        raise RefusedOperator("the operator is not supported", hint)
     x = layer.x
     if x.dtype not in row.types:
         names = ", ".join(sorted(d.name for d in row.types))

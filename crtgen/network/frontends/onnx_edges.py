@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from onnx import TensorProto
 
 from crtgen.network.frontends.builder import NamedTensor
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
@@ -36,6 +37,13 @@ LOOKUP = "crtgen.Lookup"
 
 RECODED = "crtgen.Recoded"
 """Operator that converts to the other 8-bit type with the same values."""
+
+# Types of QuantizeLinear without a zero point, by the number in its attribute.
+_KINDS: Mapping[int, type[np.generic]] = {
+    0: np.uint8,
+    int(TensorProto.UINT8): np.uint8,
+    int(TensorProto.INT8): np.int8,
+}
 
 EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
 OF_BYTE = -INT8.low
@@ -193,4 +201,23 @@ def with_constants(graph: OnnxFileGraph) -> OnnxFileGraph:
         if node.code == "Constant" and isinstance(node.attributes.get("value"), np.ndarray)
     }
     nodes = tuple(n for n in graph.nodes if not (n.code == "Constant" and n.outputs[0] in found))
-    return replace(graph, tensors={**graph.tensors, **found}, nodes=nodes)
+    return _with_zeros(replace(graph, tensors={**graph.tensors, **found}, nodes=nodes))
+
+
+def _with_zeros(graph: OnnxFileGraph) -> OnnxFileGraph:
+    # The zero points of bytes that are left out, which are 0.
+    tensors, kinds, nodes = dict(graph.tensors), dict[str, type[np.generic]](), list[FileNode]()
+    for node in graph.nodes:
+        kind, inputs = None, node.inputs
+        if node.code == QUANTIZE and len(inputs) == 2:
+            kind = _KINDS.get(int(node.attributes.get("output_dtype", 0)))
+        elif node.code == DEQUANTIZE and len(inputs) == 2:
+            kind = kinds.get(inputs[0])
+        if kind is not None and not node.attributes.get("block_size"):
+            name = f"{node.outputs[0]}.zero"
+            tensors[name] = constant(name, np.zeros(tensors[inputs[1]].shape, kind))
+            nodes.append(replace(node, inputs=(*inputs, name)))
+            kinds[node.outputs[0]] = kind
+        else:
+            nodes.append(node)
+    return replace(graph, tensors=tensors, nodes=tuple(nodes))

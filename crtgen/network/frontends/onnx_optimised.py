@@ -7,48 +7,18 @@ with these, too, once they are back: integer layers, fused activations, tables. 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from onnx import TensorProto, helper
 
+from crtgen.network.frontends.onnx_attention import ATTENTION, can_be_spelled
+from crtgen.network.frontends.onnx_functions import DOMAINS
+from crtgen.network.frontends.onnx_fused import DOMAIN, Fused
+
 __all__ = ["spell_optimised"]
 
-_DOMAIN = "com.microsoft"
 
-
-@dataclass(frozen=True, slots=True)
-class _Fused:
-    """A node of the optimiser: its inputs, empty where they are absent, outputs and attributes."""
-
-    graph: Any
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    options: Mapping[str, Any]
-
-    def given(self, position: int) -> str:
-        return self.inputs[position] if position < len(self.inputs) else ""
-
-    def made(self, role: str) -> str:
-        """Return the name of an inner value; without a ``role``, that of the output itself."""
-        return f"{self.outputs[0]}.{role}" if role else self.outputs[0]
-
-    def node(self, code: str, inputs: list[str], role: str, domain: str = "", **attributes: Any) -> Any:
-        name = f"{self.name}.{role or 'end'}" if self.name else ""
-        return helper.make_node(code, inputs, [self.made(role)], name=name, domain=domain, **attributes)
-
-    def number(self, role: str, value: float) -> str:
-        self.graph.initializer.append(
-            helper.make_tensor(self.made(role), TensorProto.FLOAT, [], [float(value)])
-        )
-        return self.made(role)
-
-    def kept(self, *names: str) -> dict[str, Any]:
-        return {name: self.options[name] for name in names if name in self.options}
-
-
-def _activation(fused: _Fused, x: str) -> Iterator[Any]:
+def _activation(fused: Fused, x: str) -> Iterator[Any]:
     # The activation behind a layer; its parameters are one list.
     kind = fused.options.get("activation", b"")
     code = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
@@ -62,7 +32,7 @@ def _activation(fused: _Fused, x: str) -> Iterator[Any]:
     yield fused.node(code or "Identity", [x], "", **named)
 
 
-def _conv(fused: _Fused) -> Iterator[Any]:
+def _conv(fused: Fused) -> Iterator[Any]:
     # Convolution, sum with a fourth input, activation.
     own = fused.kept("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     yield fused.node("Conv", [name for name in fused.inputs[:3] if name], "conv", **own)
@@ -73,7 +43,7 @@ def _conv(fused: _Fused) -> Iterator[Any]:
     yield from _activation(fused, fused.made(before))
 
 
-def _gemm(fused: _Fused) -> Iterator[Any]:
+def _gemm(fused: Fused) -> Iterator[Any]:
     own = fused.kept("alpha", "beta", "transA", "transB")
     yield fused.node("Gemm", [name for name in fused.inputs if name], "gemm", **own)
     named = {"alpha": "activation_alpha", "beta": "activation_beta"}
@@ -85,7 +55,7 @@ def _gemm(fused: _Fused) -> Iterator[Any]:
     yield fused.node(code or "Identity", [fused.made("gemm")], "", **chosen)
 
 
-def _dynamic_matmul(fused: _Fused) -> Iterator[Any]:
+def _dynamic_matmul(fused: Fused) -> Iterator[Any]:
     # Quantises its input at run time.
     names = [fused.made(role) for role in ("numbers", "scale", "zero")]
     yield helper.make_node("DynamicQuantizeLinear", [fused.given(0)], names)
@@ -93,12 +63,12 @@ def _dynamic_matmul(fused: _Fused) -> Iterator[Any]:
     yield from _rescaled(fused, inputs, names[1], fused.given(2), fused.given(4))
 
 
-def _matmul_to_float(fused: _Fused) -> Iterator[Any]:
+def _matmul_to_float(fused: Fused) -> Iterator[Any]:
     inputs = [fused.given(0), fused.given(1), fused.given(4), fused.given(5)]
     yield from _rescaled(fused, inputs, fused.given(2), fused.given(3), fused.given(6))
 
 
-def _rescaled(fused: _Fused, inputs: list[str], a_scale: str, b_scale: str, bias: str) -> Iterator[Any]:
+def _rescaled(fused: Fused, inputs: list[str], a_scale: str, b_scale: str, bias: str) -> Iterator[Any]:
     # The integer product of matrices with both zero points, times both scales, and a bias.
     while inputs and not inputs[-1]:
         inputs = inputs[:-1]
@@ -110,7 +80,26 @@ def _rescaled(fused: _Fused, inputs: list[str], a_scale: str, b_scale: str, bias
         yield fused.node("Add", [fused.made("product"), bias], "")
 
 
-def _skip_norm(fused: _Fused) -> Iterator[Any]:
+def _real_gemm(fused: Fused) -> Iterator[Any]:
+    # QGemm whose sums stay real.
+    operands = list[str]()
+    for place, role, flag in ((0, "a", "transA"), (3, "b", "transB")):
+        if fused.flag(flag):
+            yield fused.node("Transpose", [fused.given(place)], role, perm=[1, 0])
+        operands.append(fused.made(role) if fused.flag(flag) else fused.given(place))
+    yield fused.node("MatMulInteger", [*operands, fused.given(2), fused.given(5)], "sums")
+    sums = fused.made("sums")
+    if fused.given(6):
+        yield fused.node("Add", [sums, fused.given(6)], "biased")
+        sums = fused.made("biased")
+    yield fused.node("Cast", [sums], "real", to=TensorProto.FLOAT)
+    yield fused.node("Mul", [fused.given(1), fused.given(4)], "steps")
+    alpha = fused.number("alpha", fused.options.get("alpha", 1.0))
+    yield fused.node("Mul", [fused.made("steps"), alpha], "factor")
+    yield fused.node("Mul", [fused.made("real"), fused.made("factor")], "")
+
+
+def _skip_norm(fused: Fused) -> Iterator[Any]:
     # A sum, of three where there is a bias, and its normalisation; the sum may be an output, too.
     total = fused.outputs[3] if len(fused.outputs) > 3 and fused.outputs[3] else fused.made("sum")
     first = fused.made("both") if fused.given(4) else total
@@ -122,25 +111,27 @@ def _skip_norm(fused: _Fused) -> Iterator[Any]:
     yield fused.node("LayerNormalization", inputs, "", **own)
 
 
-def _biased(code: str) -> Callable[[_Fused], Iterator[Any]]:
-    def spelled(fused: _Fused) -> Iterator[Any]:
+def _biased(code: str) -> Callable[[Fused], Iterator[Any]]:
+    def spelled(fused: Fused) -> Iterator[Any]:
         x = fused.given(0)
         if fused.given(1):
             yield fused.node("Add", [x, fused.given(1)], "sum")
             x = fused.made("sum")
-        yield fused.node(code, [x], "", _DOMAIN)
+        yield fused.node(code, [x], "", DOMAIN)
 
     return spelled
 
 
-_SPELLED: Mapping[str, Callable[[_Fused], Iterator[Any]]] = {
+_SPELLED: Mapping[str, Callable[[Fused], Iterator[Any]]] = {
     "BiasGelu": _biased("Gelu"),
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FastGelu": _biased("FastGelu"),
     "FusedConv": _conv,
     "FusedGemm": _gemm,
     "MatMulIntegerToFloat": _matmul_to_float,
+    "QGemm": _real_gemm,
     "SkipLayerNormalization": _skip_norm,
+    **ATTENTION,
 }
 
 
@@ -154,22 +145,45 @@ _REAL = frozenset(("FastGelu", "FusedMatMul", "Gelu", "QuickGelu"))
 def spell_optimised(model: Any) -> None:
     """Replace operators of ONNX Runtime's optimiser by ONNX's, and give types to those that stay."""
     graph, nodes, is_new = model.graph, [], False
+    opset = next((i.version for i in model.opset_import if i.domain in DOMAINS), 0)
+    ranks = _ranks(graph) if any(_spells(node) for node in graph.node) else {}
     for node in graph.node:
-        if node.domain == _DOMAIN and node.op_type in _OWN:
+        if node.domain == DOMAIN and node.op_type in _OWN:
             node.domain = ""
-        spell = _SPELLED.get(node.op_type) if node.domain == _DOMAIN else None
-        single = node.op_type == "FastGelu" and not any(node.input[1:])
-        if spell is None or single or not node.output:
+        spell = _spells(node)
+        if spell is None or not node.output:
             nodes.append(node)
             continue
         options = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        nodes += spell(_Fused(graph, node.name, tuple(node.input), tuple(node.output), options))
+        code, ends = node.op_type, (tuple(node.input), tuple(node.output))
+        fused = Fused(graph, code, node.name, *ends, options, ranks, opset)
+        if code in ATTENTION and not can_be_spelled(code, fused):
+            nodes.append(node)
+            continue
+        nodes += spell(fused)
         is_new = True
     if is_new:
         graph.ClearField("node")
         graph.node.extend(nodes)
     typed = {value.name for value in (*graph.value_info, *graph.output)}
     for node in graph.node:
-        if node.domain == _DOMAIN and node.op_type in _REAL and node.output[0] not in typed:
+        if node.domain == DOMAIN and node.op_type in _REAL and node.output[0] not in typed:
             value = helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)
             graph.value_info.append(value)
+
+
+def _spells(node: Any) -> Callable[[Fused], Iterator[Any]] | None:
+    # What spells a node out; None for a node that stays.
+    if node.domain in DOMAINS and node.op_type == "SimplifiedLayerNormalization":
+        return ATTENTION[node.op_type]  # the optimiser forgets its own domain
+    stays = (node.op_type == "FastGelu" and not any(node.input[1:])) or (
+        node.op_type == "QGemm" and len(node.input) > 7 and node.input[7]
+    )
+    return None if node.domain != DOMAIN or stays else _SPELLED.get(node.op_type)
+
+
+def _ranks(graph: Any) -> dict[str, int]:
+    # Numbers of dimensions that the file states.
+    given = [v for v in (*graph.input, *graph.value_info) if v.type.tensor_type.HasField("shape")]
+    found = {value.name: len(value.type.tensor_type.shape.dim) for value in given}
+    return found | {tensor.name: len(tensor.dims) for tensor in graph.initializer}

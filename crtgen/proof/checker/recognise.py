@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from crtgen.proof.checker.expression import Node, evaluate, has_unknown, leaves, parts_of, shape_of
-from crtgen.proof.checker.greatest import greatest_of
+from crtgen.proof.checker.greatest import greatest_of, least_of
 from crtgen.proof.checker.joint import is_joined
 from crtgen.proof.checker.lstm import lstm_output
 from crtgen.proof.checker.monotone import Course, course_of
@@ -285,12 +285,13 @@ class Recogniser:
 
     def _of_set(self, layer: MaxPool, word: Word) -> Value | None:
         kind, seen, todo = layer.type, set[int](), list[Any]((word,))
+        of, worst = (least_of, kind.high) if layer.takes_least else (greatest_of, kind.low)
         while todo:
             node = todo.pop()
-            members = None if isinstance(node, int) else greatest_of(node, kind.low)
-            symbols, end = members or (frozenset[Symbol](), kind.low)
-            least = kind.low if end <= layer.limits[0] else end  # nothing is below the limit
-            output = layer.by_set.get((symbols, least))
+            members = None if isinstance(node, int) else of(node, worst)
+            symbols, end = members or (frozenset[Symbol](), worst)
+            counts = layer.takes_least or end > layer.limits[0]  # nothing is below the limit
+            output = layer.by_set.get((symbols, end if counts else worst))
             if output is not None:
                 return layer.found(output) if self._is_limited(layer, word, node, end) else None
             if not isinstance(node, int) and id(node) not in seen:
@@ -299,12 +300,13 @@ class Recogniser:
         return None
 
     def _is_limited(self, layer: MaxPool, word: Word, node: Node, end: int) -> bool:
-        # True if the word is the node's value within the layer's limits, from ``end`` on.
+        # True if the word is the node's value within the layer's limits, from ``end`` on, or up to it.
         if node is word and layer.limits == layer.type[1:]:
             return True
-        name = (layer, end, shape_of(word, _no_leaf, {id(node): "greatest"}))
+        name = (layer, end, shape_of(word, _no_leaf, {id(node): "extreme"}))
         if name not in self._verdicts:
-            values = np.arange(end, layer.type.high + 1, dtype=np.int64)
+            low, high = (layer.type.low, end) if layer.takes_least else (end, layer.type.high)
+            values = np.arange(low, high + 1, dtype=np.int64)
             got = layer.type.of(evaluate(word, _no_leaf, {id(node): values}))
             self._verdicts[name] = bool((got == np.clip(values, *layer.limits)).all())
         return self._verdicts[name]

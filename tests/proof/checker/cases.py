@@ -19,6 +19,8 @@ _NAMES = """
     transpose_reversed strided_slice_backward strided_slice_int16_sparse concat_rows3 mirror_pad_reflect
     broadcast_to_int16_middle tanh_int16_0.00024 tanh_int16_0.01000 lstm_int8 lstm_int8_batch lstm_int8_time
     lstm_int16 lstm_int16_batch
+    abs_scale_0.05 abs_equal abs_int16 elu_scale_0.05 rsqrt_scale_0.05 rsqrt_scale_0.31
+    reduce_max_image reduce_min_channels greater_int8 equal_int8_outer less_equal_int8
 """
 
 

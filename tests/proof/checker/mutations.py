@@ -46,8 +46,11 @@ class Outcome:
         shown = refutation.inputs != ()
         if not found.is_proven:
             self.rejected, self.shown = self.rejected + 1, self.shown + shown
-        else:  # one that QEMU does not bring from its reset to the network is wrong, too
-            (self.wrong if shown or not refutation.tried else self.neutral).append(what)
+        elif refutation.tried or shown:
+            (self.wrong if shown else self.neutral).append(what)
+        else:  # it does not come to the network: it waits for a device that never answers, or has a fault
+            waits = refutation.reason.endswith("timed out")
+            (self.neutral if waits else self.wrong).append(f"{what}: {refutation.reason}")
 
 
 def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
@@ -138,14 +141,19 @@ def _built(generated: api.GeneratedProject, numbers: random.Random, directory: P
     raise AssertionError("no change builds")
 
 
-_STATEMENT = {".S": re.compile(r"    [a-z][\w.]*\s+[\w{\[].*"), ".c": re.compile(r"\s{4,}\w.*;")}
-_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
+_STATEMENT = {
+    ".S": re.compile(r"    [a-z][\w.]*\s+[\w{\[].*"),
+    ".c": re.compile(r"\s{4,}\w.*;"),
+    "ld": re.compile(r"\s{2,}\S.*"),
+}
+_CHANGED = re.compile(r".*_kernels\.[cS]|platform/(startup|main)\.c|model/[a-z]+\.c|.*\.ld")
+_NUMBER = re.compile(r"(?<![\w.])(?:0x)?(\d+)(?![\w.])")
 _REGISTER = re.compile(r"\b[rq](\d+)\b")
 
 
 def _changed_sources(sources: Mapping[str, bytes], numbers: random.Random) -> tuple[str, dict[str, bytes]]:
-    """One constant, register or pair of statements of the model's kernels changed."""
-    name = numbers.choice([n for n in sources if n.endswith(("_kernels.c", "_kernels.S"))])
+    """One constant, register or pair of statements of kernels, calls, start-up code or linker script."""
+    name = numbers.choice([n for n in sources if _CHANGED.fullmatch(n)])
     lines, statement = sources[name].decode().split("\n"), _STATEMENT[name[-2:]]
     plain = [i for i, line in enumerate(lines) if statement.fullmatch(line)]
     while True:

@@ -57,7 +57,8 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
         low, high = layer.limits
         for i, cells in enumerate(layer.sets):
             if cells:
-                yield i, min(high, max(low, *(values[s] for s in cells)))
+                pick = min if layer.takes_least else max
+                yield i, min(high, max(low, pick(values[s] for s in cells)))
     elif isinstance(layer, SoftmaxLayer | LstmLayer):
         given = [layer.inputs] if isinstance(layer, SoftmaxLayer) else layer.operands()
         arrays = [np.concatenate([number(v) for v in of]) for of in given]

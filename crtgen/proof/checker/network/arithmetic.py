@@ -16,10 +16,12 @@ __all__ = [
     "exp_negative",
     "high_mul",
     "input_radius",
+    "inverse_square_root",
     "logistic_q4",
     "quantized_multiplier",
     "reciprocal",
     "requantize",
+    "requantize_each",
     "requantize_long",
     "rounded_shift",
     "sigmoid_table",
@@ -59,6 +61,29 @@ def rounded_shift(v: Any, n: Any) -> Any:
 def requantize(acc: Ints, multiplier: int, exponent: int) -> Any:
     """acc * multiplier * 2^(exponent - 31), rounded twice."""
     return rounded_shift(high_mul(acc << max(exponent, 0), multiplier), max(-exponent, 0))
+
+
+def requantize_each(acc: Ints, multiplier: Ints, exponent: Ints) -> Any:
+    """``requantize`` with a factor for each element."""
+    return rounded_shift(high_mul(acc << np.maximum(exponent, 0), multiplier), np.maximum(-exponent, 0))
+
+
+def inverse_square_root(n: int) -> tuple[int, int]:
+    """Return 31 bits and the exponent of 1 / sqrt(n), n from 1 on (GetInvSqrtQuantizedMultiplierExp)."""
+    if n == 1:
+        return _TOP, 0
+    exponent = 11
+    while n >= 1 << 29:
+        n, exponent = n >> 2, exponent + 1
+    pairs = (31 - n.bit_length()) // 2 - 1
+    exponent -= pairs
+    half = int(rounded_shift(np.int64(n << 2 * pairs >> 1), 1))
+    x = 1 << 28  # with three integer bits, as are the other numbers
+    for _ in range(5):
+        cube = _saturated_left(high_mul(high_mul(x, x), x), 6)
+        x = int(_saturated_left(high_mul(3 << 27, x) - high_mul(half, cube), 3))
+    x = high_mul(x, 1518500250)
+    return (x << -exponent, 0) if exponent < 0 else (x, -exponent)
 
 
 def requantize_long(acc: Ints, multiplier: int, exponent: int) -> Any:

@@ -10,9 +10,11 @@ from crtgen.proof.checker.greatest import greatest_of, least_of
 from crtgen.proof.checker.network.arithmetic import (
     Ints,
     input_radius,
+    inverse_square_root,
     logistic_q4,
     quantized_multiplier,
     requantize,
+    requantize_each,
     rounded_shift,
     sigmoid_table,
     tanh_q4,
@@ -23,21 +25,26 @@ from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Symbol, Word
 
 __all__ = [
+    "COMPARISONS",
+    "AbsoluteLayer",
     "Addition",
+    "Comparison",
     "Composed",
     "DifferenceLayer",
     "ElementLayer",
+    "EluLayer",
     "ExtremeLayer",
     "HardSwishLayer",
     "PreluLayer",
     "ProductLayer",
     "RescalingLayer",
+    "RsqrtLayer",
     "Sigmoid",
     "sigmoid16",
 ]
 
 _B = tflite.BuiltinOperator
-_ACTIVATIONS = {_B.RELU: 1, _B.RELU_N1_TO_1: 2, _B.RELU6: 3}
+_ACTIVATIONS = {_B.RELU: 1, _B.RELU_N1_TO_1: 2, _B.RELU6: 3, _B.RELU_0_TO_1: 4}
 # Values of an element that are tried one by one, to see whether a function falls.
 _MOST = 1 << 16
 
@@ -270,6 +277,76 @@ def _towards_zero(v: Any) -> Any:
 
 def _shifted16(v: Any, n: int) -> Any:
     return np.clip(v << n, -0x8000, 0x7FFF)
+
+
+class AbsoluteLayer(ElementLayer):
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        self.limits = f.limits(y, 0)
+        self.factor = quantized_multiplier(f.scale(x) / f.scale(y))
+
+    def of(self, *operands: Any) -> Any:
+        return requantize(abs(operands[0]), *self.factor)
+
+
+class EluLayer(ElementLayer):
+    """ELU of int8: a table that TFLite Micro fills in float32."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        if self.type.bits != 8:
+            raise Refusal("of another type than int8")
+        self.limits, self.input_step = f.limits(y, 0), np.float32(f.scale(x))
+        self.per_output = np.float32(1) / np.float32(f.scale(y))
+
+    def of(self, *operands: Any) -> Any:
+        real = self.input_step * np.asarray(operands[0]).astype(np.float32)
+        below = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
+        made = (np.where(real < 0, below, real) * self.per_output).astype(np.float64)
+        return np.where(made < 0, np.ceil(made - 0.5), np.floor(made + 0.5)).astype(np.int64)
+
+
+class RsqrtLayer(ElementLayer):
+    """RSQRT of int8: 1 / sqrt by five steps of Newton's; the greatest number for what is not positive."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        if self.type.bits != 8:
+            raise Refusal("of another type than int8")
+        self.limits = f.limits(y, 0)
+        product = np.sqrt(np.float32(f.scale(x))) * np.float32(f.scale(y))
+        self.multiplier, self.exponent = quantized_multiplier(1 / float(product))
+
+    def of(self, *operands: Any) -> Any:
+        x = np.asarray(operands[0])
+        factors = np.array([inverse_square_root(n) for n in range(1, 256)])
+        inverse, exponent = np.moveaxis(factors[np.clip(x, 1, 255) - 1], -1, 0)
+        one = requantize_each(np.ones_like(x), inverse, exponent + 20)
+        made = requantize(one, self.multiplier, self.exponent - 20)
+        return np.where(x <= 0, 255, made)
+
+
+class Comparison(ElementLayer):
+    """EQUAL, LESS and their kin: of both operands times their scales, with 8 more bits."""
+
+    def read(self) -> None:
+        f, inputs = self.file, self.operator.inputs
+        self.limits = 0, 1
+        self.factors = [quantized_multiplier(f.scale(t)) for t in inputs]
+
+    def of(self, *operands: Any) -> Any:
+        a, b = (requantize(v << 8, *k) for v, k in zip(operands, self.factors, strict=True))
+        return COMPARISONS[self.operator.code](a, b).astype(np.int64)
+
+
+COMPARISONS: dict[int, Any] = {
+    _B.EQUAL: np.equal,
+    _B.NOT_EQUAL: np.not_equal,
+    _B.GREATER: np.greater,
+    _B.GREATER_EQUAL: np.greater_equal,
+    _B.LESS: np.less,
+    _B.LESS_EQUAL: np.less_equal,
+}
 
 
 class Addition(ElementLayer):

@@ -218,7 +218,8 @@ class ModelFile:
         return int(q.ZeroPointAsNumpy()[0])
 
     def limits(self, tensor: int, activation: int) -> tuple[int, int]:
-        """Return the range of the type within an activation: NONE, RELU, RELU_N1_TO_1 or RELU6."""
+        """Return the range of the type within an activation: NONE, RELU, RELU_N1_TO_1,
+        RELU6, or 4 for RELU_0_TO_1."""
         kind = self.kind(tensor)
         if not activation:
             return kind.low, kind.high
@@ -231,6 +232,7 @@ class ModelFile:
             1: (zero, kind.high),
             2: (quantized(-1.0), quantized(1.0)),
             3: (zero, quantized(6.0)),
+            4: (zero, quantized(1.0)),
         }
         if activation not in ranges:
             raise Refusal(f"activation {activation} is not followed")

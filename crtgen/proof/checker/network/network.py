@@ -9,15 +9,20 @@ import tflite
 
 from crtgen.base.errors import UnsupportedError
 from crtgen.proof.checker.network.elementwise import (
+    COMPARISONS,
+    AbsoluteLayer,
     Addition,
+    Comparison,
     Composed,
     DifferenceLayer,
     ElementLayer,
+    EluLayer,
     ExtremeLayer,
     HardSwishLayer,
     PreluLayer,
     ProductLayer,
     RescalingLayer,
+    RsqrtLayer,
     Sigmoid,
 )
 from crtgen.proof.checker.network.file import ModelFile, NetworkOperator
@@ -27,7 +32,7 @@ from crtgen.proof.checker.network.means import AveragePool, Bilinear, MeanLayer
 from crtgen.proof.checker.network.moves import MOVES, Move
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_layers import ONNX_LAYERS
-from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.others import ExtremeAlongAxes, MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.network.weighted import (
     ConvolutionLayer,
@@ -61,11 +66,18 @@ _LAYERS: dict[int | str, type[Layer]] = {
     _B.RELU: RescalingLayer,
     _B.RELU_N1_TO_1: RescalingLayer,
     _B.RELU6: RescalingLayer,
+    _B.RELU_0_TO_1: RescalingLayer,
     _B.LEAKY_RELU: RescalingLayer,
     _B.PRELU: PreluLayer,
     _B.LOGISTIC: Sigmoid,
     _B.TANH: Sigmoid,
     _B.HARD_SWISH: HardSwishLayer,
+    _B.ABS: AbsoluteLayer,
+    _B.ELU: EluLayer,
+    _B.RSQRT: RsqrtLayer,
+    **dict.fromkeys(COMPARISONS, Comparison),
+    _B.REDUCE_MAX: ExtremeAlongAxes,
+    _B.REDUCE_MIN: ExtremeAlongAxes,
     _B.SOFTMAX: SoftmaxLayer,
     _B.UNIDIRECTIONAL_SEQUENCE_LSTM: LstmLayer,
     **dict.fromkeys(MOVES, Move),

@@ -51,7 +51,7 @@ class _Placed:
             np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
         )
 
-    def _compiled(self, layer: Layer) -> "Iterator[_NumberSums | _Pairs | _Greatest | _Steps | _Rows]":
+    def _compiled(self, layer: Layer) -> "Iterator[_NumberSums | _Pairs | _Extremes | _Steps | _Rows]":
         values = self.network.prepared(layer)
         if layer.is_move:
             return
@@ -67,7 +67,7 @@ class _Placed:
             yield self._placed(_NumberSums(self, layer, own), values, own)
         elif isinstance(layer, MaxPool):
             sets = [[self.places[s] for s in layer.sets[i]] for i in own]
-            yield self._placed(_Greatest(sets), values, own)
+            yield self._placed(_Extremes(sets, layer.takes_least), values, own)
         elif isinstance(layer, LstmLayer):
             yield self._placed(_Steps([self._cells(v) for v in layer.operands()], layer, own), values, own)
         elif isinstance(layer, SoftmaxLayer):
@@ -211,21 +211,21 @@ class _Pairs:
             np.add.at(slopes, cells.at[symbols], (slopes[self.at] * steep)[symbols])
 
 
-class _Greatest:
+class _Extremes:
     at: Numbers
     low: Numbers
     high: Numbers
 
-    def __init__(self, sets: Sequence[Sequence[int]]) -> None:
+    def __init__(self, sets: Sequence[Sequence[int]], takes_least: bool) -> None:
+        self.pick = np.minimum if takes_least else np.maximum
         sizes = np.array([len(s) for s in sets], np.int64)
         self.first, self.sizes = np.cumsum(sizes) - sizes, sizes
         self.taps = np.array([i for s in sets for i in s], np.int64)
 
     def run(self, numbers: Numbers) -> None:
         if self.at.size:
-            numbers[self.at] = np.clip(
-                np.maximum.reduceat(numbers[self.taps], self.first), self.low, self.high
-            )
+            found = self.pick.reduceat(numbers[self.taps], self.first)
+            numbers[self.at] = np.clip(found, self.low, self.high)
 
     def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
         if self.at.size:

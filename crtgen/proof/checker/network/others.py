@@ -1,4 +1,4 @@
-"""Max pools and softmax."""
+"""Max pools, the greatest and least along axes, and softmax."""
 
 from typing import Any
 
@@ -16,15 +16,20 @@ from crtgen.proof.checker.network.arithmetic import (
     rounded_shift,
 )
 from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.means import reduced
 from crtgen.proof.checker.network.window import windows
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.value import Symbol
 
-__all__ = ["MaxPool", "SoftmaxLayer"]
+__all__ = ["ExtremeAlongAxes", "MaxPool", "SoftmaxLayer"]
 
 
 class MaxPool(Layer):
-    """``by_set`` are outputs by the symbols whose maximum they are, after the activation."""
+    """``by_set`` are outputs by the symbols whose maximum they are, after the activation, and by the greatest
+    constant among them. If ``takes_least``, they are minima.
+    """
+
+    takes_least = False
 
     def prepare(self) -> list[Value]:
         o = self.operator.options(tflite.Pool2DOptions)
@@ -45,20 +50,35 @@ class MaxPool(Layer):
     def _enter(self, i: int, cells: list[Value]) -> Value:
         symbols = frozenset(v for v in cells if isinstance(v, Symbol))
         low, high = self.limits
-        least = max([self.type.low, *(v for v in cells if not isinstance(v, Symbol))])
+        pick, end = (min, self.type.high) if self.takes_least else (max, self.type.low)
+        end = pick([end, *(v for v in cells if not isinstance(v, Symbol))])
         self.sets.append(symbols)
         if not symbols:
             self.proven.add(i)
-            return min(high, max(low, least))
-        known = self.by_set.setdefault((symbols, least), i)
+            return min(high, max(low, end))
+        known = self.by_set.setdefault((symbols, end), i)
         if known != i:
             self.same[i] = known
-        ends = (max(least, *(s.low for s in symbols)), max(least, *(s.high for s in symbols)))
-        first, last = (min(high, max(low, end)) for end in ends)
-        return self.symbol(i, first, last, (symbols, least))
+        ends = (pick(end, *(s.low for s in symbols)), pick(end, *(s.high for s in symbols)))
+        first, last = (min(high, max(low, v)) for v in ends)
+        return self.symbol(i, first, last, (symbols, end))
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         return {s for i in outputs for s in self.sets[i]}
+
+
+class ExtremeAlongAxes(MaxPool):
+    """REDUCE_MAX and REDUCE_MIN."""
+
+    def prepare(self) -> list[Value]:
+        f, x, y = self.file, self.operator.inputs[0], self.operator.output
+        self.takes_least = self.operator.code == tflite.BuiltinOperator.REDUCE_MIN
+        alike = f.has_scale(x) == f.has_scale(y) and f.kind(x) == self.type
+        if not alike or (f.has_scale(x) and (f.scale(x), f.zero_point(x)) != (f.scale(y), f.zero_point(y))):
+            raise Refusal("input and output must have the same type and scale")
+        self.limits = self.type.low, self.type.high
+        self.by_set, self.sets = {}, []
+        return [self._enter(i, list(row)) for i, row in enumerate(reduced(self))]
 
 
 class SoftmaxLayer(Layer):

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from crtgen.proof.checker.meaning import OPS
+from crtgen.proof.checker.algebra.meaning import OPS
 from crtproof import words
 from crtproof.compare import Comparer
 from crtproof.elf import Image

@@ -40,7 +40,7 @@ def test_faces_hold_no_code() -> None:
         ("tests/proof/checker", "docs/prove.md", False),
         ("tests/proof/checker", "tests/lab/test_x.py", False),
         ("tests/proof/checker", "README.md", False),
-        ("tests/proof/checker", "crtgen/proof/checker/words.py", True),
+        ("tests/proof/checker", "crtgen/proof/checker/algebra/words.py", True),
         ("tests/proof/checker", "crtgen/compiler/level.py", True),
         ("tests/proof/checker", "crtgen/runtime/src/crt_server.c", True),
         ("tests/proof/checker", "templates/model.c.j2", True),

@@ -37,26 +37,26 @@ from types import MappingProxyType
 
 from crtgen import npu
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.proof.checker.calls import Afterwards, ApplicationCall, application_call
-from crtgen.proof.checker.cycles import UNKNOWN, CoreTiming
-from crtgen.proof.checker.decoders import agree, decoders
-from crtgen.proof.checker.error import Bounds, Error
-from crtgen.proof.checker.image import DecodedImage, read_image
-from crtgen.proof.checker.interrupts import Interrupts, interrupts_of
-from crtgen.proof.checker.layout import STACK_TOP, allow, only_model, variables
-from crtgen.proof.checker.machine import Machine
-from crtgen.proof.checker.memory import Content
+from crtgen.proof.checker.algebra.value import M32, LinearSum, Word, unknown
+from crtgen.proof.checker.binary.decoders import agree, decoders
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
+from crtgen.proof.checker.core.cycles import UNKNOWN, CoreTiming
+from crtgen.proof.checker.core.layout import STACK_TOP, allow, only_model, variables
+from crtgen.proof.checker.core.machine import Machine
+from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.network.real_layers import RealNetwork
-from crtgen.proof.checker.npu import DRIVER, NpuCalls, TrustedCall
-from crtgen.proof.checker.places import places
-from crtgen.proof.checker.recognise import Recogniser, source_of
+from crtgen.proof.checker.recognition.error import Bounds, Error
+from crtgen.proof.checker.recognition.recognise import Recogniser, source_of
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.reset import Needs, Reset, start_up
-from crtgen.proof.checker.sliding import SlidingWindow, kept, repeats, windows
-from crtgen.proof.checker.value import M32, LinearSum, Word, unknown
+from crtgen.proof.checker.surroundings.calls import Afterwards, ApplicationCall, application_call
+from crtgen.proof.checker.surroundings.interrupts import Interrupts, interrupts_of
+from crtgen.proof.checker.surroundings.npu import DRIVER, NpuCalls, TrustedCall
+from crtgen.proof.checker.surroundings.places import places
+from crtgen.proof.checker.surroundings.reset import Needs, Reset, start_up
+from crtgen.proof.checker.surroundings.sliding import SlidingWindow, kept, repeats, windows
 
 __all__ = ["LayerProof", "Proof", "checker_digest", "checker_tools", "prove"]
 

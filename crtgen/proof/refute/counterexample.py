@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from crtgen.base import files
 from crtgen.base.errors import LinkError, MismatchError
 from crtgen.boards import Board
-from crtgen.proof.checker.image import DecodedImage, read_image
-from crtgen.proof.checker.layout import STACK_TOP, allow, variables
-from crtgen.proof.checker.machine import Machine
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
+from crtgen.proof.checker.core.layout import STACK_TOP, allow, variables
+from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
-from crtgen.proof.checker.npu import DRIVER
-from crtgen.proof.checker.places import places
 from crtgen.proof.checker.proof import Proof
 from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.surroundings.npu import DRIVER
+from crtgen.proof.checker.surroundings.places import places
 from crtgen.proof.refute.inputs import inputs_to_try
 from crtgen.proof.refute.qemu import at_compute
 

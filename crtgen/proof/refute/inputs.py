@@ -6,10 +6,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.layer import Layer
 from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
 from crtgen.proof.checker.network.sums import SumLayer
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["closing_steps", "inputs_to_try"]
 

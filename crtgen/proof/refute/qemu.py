@@ -10,7 +10,7 @@ from crtgen.base.child import Child
 from crtgen.base.errors import LinkError, MismatchError
 from crtgen.boards import Board
 from crtgen.device.run import find_qemu
-from crtgen.proof.checker.image import DecodedImage
+from crtgen.proof.checker.binary.image import DecodedImage
 
 __all__ = ["Stopped", "at_compute"]
 

@@ -13,9 +13,9 @@ from crtgen import api
 from crtgen.base.errors import BuildError, CrtgenError
 from crtgen.boards import find_board
 from crtgen.proof.checker import UNKNOWN, proof, prove
-from crtgen.proof.checker.image import DecodedImage, read_image
-from crtgen.proof.checker.layout import only_model
-from crtgen.proof.checker.reset import Needs, start_up
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
+from crtgen.proof.checker.core.layout import only_model
+from crtgen.proof.checker.surroundings.reset import Needs, start_up
 from crtgen.proof.refute import refute
 
 __all__ = ["Outcome", "flipped", "lines_of", "outcomes"]

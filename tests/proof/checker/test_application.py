@@ -8,7 +8,7 @@ import pytest
 from crtgen import api
 from crtgen.boards import board_of_core
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.printed import lines_of
 from tests.cli.test_folder import as_json
 from tests.proof.checker.mutations import flipped

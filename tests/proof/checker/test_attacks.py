@@ -16,7 +16,7 @@ from elftools.elf.sections import SymbolTableSection
 from crtgen.base.errors import CrtgenError
 from crtgen.proof.certificate import certificate_of
 from crtgen.proof.checker import Proof, prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.binary.image import read_image
 from crtproof.check import check
 from crtproof.values import Refused
 from tests.proof.checker import tiny
@@ -92,7 +92,9 @@ def test_what_is_right_is_proven(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TABLE["wrong"])
 def test_an_attack_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By both checkers, each on its own, where the function itself is wrong."""
-    monkeypatch.setattr("crtgen.proof.checker.reset._MOST_INSTRUCTIONS", 1_000_000)  # some never end
+    monkeypatch.setattr(
+        "crtgen.proof.checker.surroundings.reset._MOST_INSTRUCTIONS", 1_000_000
+    )  # some never end
     proof = made(tmp_path, TABLE["wrong"][name])
     found = said(proof)
     assert re.search(TABLE["wrong"][name]["reason"], found), found

@@ -8,13 +8,13 @@ from elftools.elf.elffile import ELFFile
 
 from crtgen import api
 from crtgen.proof.checker import Proof, prove
-from crtgen.proof.checker.calls import Afterwards, application_call
-from crtgen.proof.checker.description import compare_description
-from crtgen.proof.checker.image import image_bytes, read_image
-from crtgen.proof.checker.layout import variables
+from crtgen.proof.checker.algebra.value import unknown
+from crtgen.proof.checker.binary.image import image_bytes, read_image
+from crtgen.proof.checker.core.layout import variables
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import unknown
+from crtgen.proof.checker.surroundings.calls import Afterwards, application_call
+from crtgen.proof.checker.surroundings.description import compare_description
 from crtgen.proof.printed import lines_of
 from tests.proof.checker.test_states import built
 from tests.support import ROOT, require_tool

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.proof.checker.image import DecodedImage, read_image
-from crtgen.proof.checker.machine import Machine
+from crtgen.proof.checker.algebra.value import STACK_TOP, Symbol, WordByte, WordOp
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
+from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import STACK_TOP, Symbol, WordByte, WordOp
 from tests.support import require_tool
 
 pytestmark = pytest.mark.qemu

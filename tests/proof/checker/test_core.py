@@ -2,7 +2,7 @@
 
 import pytest
 
-from crtgen.proof.checker.core import Protection
+from crtgen.proof.checker.core.registers import Protection
 
 NORMAL, DEVICE = 0b00110 << 16, 0b00001 << 16  # TEX, S, C, B: write-back, and a device
 FULL, READ_ONLY, NO_ACCESS, NO_CODE = 3 << 24, 6 << 24, 0, 1 << 28

@@ -10,7 +10,7 @@ from crtgen.boards import find_board
 from crtgen.compiler.codegen.module import cycles_of
 from crtgen.proof.certificate import depth_of, prove_built, timing_of
 from crtgen.proof.checker import CoreTiming, prove
-from crtgen.proof.checker.image import DecodedInstruction
+from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.printed import functions_of, lines_of, worst_header
 from tests.proof.checker.networks import rare
 from tests.support import ROOT, nightly, require_tool

@@ -10,11 +10,11 @@ import pytest
 
 from crtgen import api
 from crtgen.proof.checker import Proof, prove
-from crtgen.proof.checker.error import Bounds
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.algebra.real import word_of_real
+from crtgen.proof.checker.algebra.value import Symbol, Word, WordOp
+from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.checker.network.real_layers import RealNetwork
-from crtgen.proof.checker.real import word_of_real
-from crtgen.proof.checker.value import Symbol, Word, WordOp
+from crtgen.proof.checker.recognition.error import Bounds
 from crtgen.proof.printed import as_dict, lines_of
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import reals

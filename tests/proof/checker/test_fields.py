@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from crtgen.proof.checker.instructions.data import put_above
-from crtgen.proof.checker.long_sums import field, field_across, long_words
-from crtgen.proof.checker.value import LinearSum, Symbol, Word, WordOp
-from crtgen.proof.checker.words import shifted
+from crtgen.proof.checker.algebra.long_sums import field, field_across, long_words
+from crtgen.proof.checker.algebra.value import LinearSum, Symbol, Word, WordOp
+from crtgen.proof.checker.algebra.words import shifted
+from crtgen.proof.checker.core.instructions.data import put_above
 
 A, B = Symbol(0, 0, -128, 127), Symbol(0, 1, -100, 3)
 FIELDS = LinearSum((1 << 19) + (1 << 41) + (1 << 61), {A: 5 + (7 << 21) + (-9 << 42), B: -3 + (2 << 21)})

@@ -15,7 +15,7 @@ from crtgen.boards import find_board
 from crtgen.boards.core import find_core
 from crtgen.cli.app import app
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
 from tests.support import model_path, require_tool
 
 pytestmark = [pytest.mark.qemu, pytest.mark.models]

@@ -8,14 +8,23 @@ from typing import Any
 
 import pytest
 
-from crtgen.proof.checker import decoders
-from crtgen.proof.checker.decoders import agree
-from crtgen.proof.checker.expression import evaluate
-from crtgen.proof.checker.image import DecodedImage, read_image
-from crtgen.proof.checker.machine import Machine
-from crtgen.proof.checker.meaning import BRANCHES
+from crtgen.proof.checker.algebra.expression import evaluate
+from crtgen.proof.checker.algebra.meaning import BRANCHES
+from crtgen.proof.checker.algebra.value import (
+    Bytes,
+    Halves,
+    LinearSum,
+    Symbol,
+    Word,
+    WordOp,
+    signed8,
+    signed16,
+)
+from crtgen.proof.checker.binary import decoders
+from crtgen.proof.checker.binary.decoders import agree
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
+from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Bytes, Halves, LinearSum, Symbol, Word, WordOp, signed8, signed16
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.programs import ALIASED, CASES, CORE, HELIUM, OTHERS, Core, States, run_on_core
 

@@ -11,7 +11,7 @@ from crtgen.boards import Board, find_board
 from crtgen.boards.core import find_core
 from crtgen.network.ops import all_cases
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import OnNumbers
 from crtgen.proof.refute import refute

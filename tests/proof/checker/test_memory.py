@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from crtgen.proof.checker.expression import evaluate
-from crtgen.proof.checker.memory import WordMemory
+from crtgen.proof.checker.algebra.expression import evaluate
+from crtgen.proof.checker.algebra.value import STACK_TOP, Symbol, Word, WordOp
+from crtgen.proof.checker.core.memory import WordMemory
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import STACK_TOP, Symbol, Word, WordOp
 
 X = Symbol(0, 0, -128, 127)
 PLACE = WordOp("lsr", WordOp("add", X.word, 128), 4)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from crtgen.proof.checker.meaning import OPS
-from crtgen.proof.checker.monotone import Course, course_of
-from crtgen.proof.checker.value import LinearSum, Symbol, WordOp
+from crtgen.proof.checker.algebra.meaning import OPS
+from crtgen.proof.checker.algebra.monotone import Course, course_of
+from crtgen.proof.checker.algebra.value import LinearSum, Symbol, WordOp
 
 X = LinearSum(0, {Symbol(0, 0, 0, 127): 8})
 LOW = WordOp("sxtb", WordOp("sub", X, 128))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import high_mul
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
@@ -15,7 +16,6 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 from tests.network.ops.oracle import run_all
 from tests.proof.checker.networks import elements
 from tests.support import ROOT, model_path

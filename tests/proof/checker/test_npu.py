@@ -10,8 +10,8 @@ from crtgen import api
 from crtgen.cli.app import app
 from crtgen.compiler.byoc import read_generator
 from crtgen.proof.checker import Proof, prove
-from crtgen.proof.checker.image import read_image
-from crtgen.proof.checker.npu import driver_stack
+from crtgen.proof.checker.binary.image import read_image
+from crtgen.proof.checker.surroundings.npu import driver_stack
 from crtgen.proof.printed import as_dict, lines_of
 from crtgen.proof.refute import refute
 from tests.proof.checker.mutations import flipped

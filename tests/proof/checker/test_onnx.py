@@ -11,7 +11,7 @@ import pytest
 from crtgen import api
 from crtgen.base.errors import CorruptModelError, UnsupportedError
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.proof import _network

@@ -12,8 +12,8 @@ from crtgen import api
 from crtgen.firmware.builder import find_toolchain
 from crtgen.network.ops import Case
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.decoders import agree
-from crtgen.proof.checker.image import DecodedImage, read_image
+from crtgen.proof.checker.binary.decoders import agree
+from crtgen.proof.checker.binary.image import DecodedImage, read_image
 from crtgen.proof.checker.network.network import Network
 from tests.network.ops import oracle
 from tests.proof.checker.cases import CASES

@@ -1,7 +1,7 @@
 """Products of two words that compilers write in several ways."""
 
-from crtgen.proof.checker.softmax import rounded_product
-from crtgen.proof.checker.value import Word, WordOp, unknown
+from crtgen.proof.checker.algebra.value import Word, WordOp, unknown
+from crtgen.proof.checker.recognition.softmax import rounded_product
 
 A, B, Z, W = unknown(), unknown(), unknown(), unknown()
 PRODUCT = WordOp("mul", A, B)

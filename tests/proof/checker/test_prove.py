@@ -14,7 +14,7 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.device.run import run_standalone
 from crtgen.proof.checker import CoreTiming, Proof, prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.printed import functions_of, lines_of
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import average_pool, elements, two_inputs

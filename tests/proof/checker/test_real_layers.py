@@ -1,7 +1,7 @@
 """Lines of real layers, by which means of float networks are compared."""
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.real_layers import LinearForm
-from crtgen.proof.checker.value import Symbol
 
 _X = [Symbol(0, index, -128, 127) for index in range(2)]
 

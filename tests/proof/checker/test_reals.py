@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from crtgen.proof.checker.meaning import OPS
-from crtgen.proof.checker.monotone import Course, course_of
-from crtgen.proof.checker.real import fused, number_of, word_of_real
+from crtgen.proof.checker.algebra.meaning import OPS
+from crtgen.proof.checker.algebra.monotone import Course, course_of
+from crtgen.proof.checker.algebra.real import fused, number_of, word_of_real
+from crtgen.proof.checker.algebra.spans import where_wrong
+from crtgen.proof.checker.algebra.value import LinearSum, Symbol, Word, WordOp
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.spans import where_wrong
-from crtgen.proof.checker.value import LinearSum, Symbol, Word, WordOp
 
 X = Symbol(0, 0, -(1 << 31), (1 << 31) - 1, 32)
 

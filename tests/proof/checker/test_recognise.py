@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from crtgen.proof.checker.meaning import table
+from crtgen.proof.checker.algebra.meaning import table
+from crtgen.proof.checker.algebra.value import Symbol, Word, WordOp
+from crtgen.proof.checker.algebra.words import add
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.network import Network
-from crtgen.proof.checker.recognise import Recogniser
-from crtgen.proof.checker.value import Symbol, Word, WordOp
-from crtgen.proof.checker.words import add
+from crtgen.proof.checker.recognition.recognise import Recogniser
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
 

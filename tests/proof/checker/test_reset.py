@@ -8,8 +8,8 @@ import pytest
 from crtgen import api
 from crtgen.base.errors import UsageError
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import read_image
-from crtgen.proof.checker.reset import Needs, start_up
+from crtgen.proof.checker.binary.image import read_image
+from crtgen.proof.checker.surroundings.reset import Needs, start_up
 from crtgen.proof.printed import lines_of
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import elements, rare

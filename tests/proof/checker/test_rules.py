@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from crtgen import api
-from crtgen.proof.checker import long_sums, prove, words
-from crtgen.proof.checker.expression import evaluate
-from crtgen.proof.checker.meaning import OPS, wrap
+from crtgen.proof.checker import prove
+from crtgen.proof.checker.algebra import long_sums, words
+from crtgen.proof.checker.algebra.expression import evaluate
+from crtgen.proof.checker.algebra.meaning import OPS, wrap
+from crtgen.proof.checker.algebra.value import M32, LinearSum, Symbol, WordByte
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import M32, LinearSum, Symbol, WordByte
 from tests.support import ROOT, model_path, nightly, require_tool
 
 pytestmark = pytest.mark.qemu

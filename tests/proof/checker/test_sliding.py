@@ -17,7 +17,7 @@ from crtgen.network.passes import Sliding
 from crtgen.proof.certificate import prove_built
 from crtgen.proof.checker import SlidingWindow, prove
 from crtgen.proof.checker.network.layer import Value
-from crtgen.proof.checker.sliding import repeats, windows
+from crtgen.proof.checker.surroundings.sliding import repeats, windows
 from crtgen.proof.printed import lines_of
 from tests.support import model_path, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor

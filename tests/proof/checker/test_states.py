@@ -10,7 +10,7 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.lab.measure.cases import read_cases
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.refute import refute
 from tests.network.frontends.flow import assign, handle, read, variable
 from tests.proof.checker.mutations import flipped

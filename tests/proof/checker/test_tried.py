@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from crtgen.proof.checker.tried import TriedIndices, tried_values
-from crtgen.proof.checker.value import Symbol, WordOp, unknown
+from crtgen.proof.checker.algebra.tried import TriedIndices, tried_values
+from crtgen.proof.checker.algebra.value import Symbol, WordOp, unknown
 
 X = Symbol(0, 0, -128, 127)
 PLACE = WordOp("lsr", WordOp("add", X.word, 128), 4)

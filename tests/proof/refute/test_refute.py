@@ -13,7 +13,7 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.lab.measure.cases import read_cases
 from crtgen.proof.checker import prove
-from crtgen.proof.checker.image import read_image
+from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import OnNumbers
 from crtgen.proof.refute import refute

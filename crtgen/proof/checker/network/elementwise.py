@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import tflite
 
-from crtgen.proof.checker.greatest import greatest_of, least_of
+from crtgen.proof.checker.algebra.greatest import greatest_of, least_of
+from crtgen.proof.checker.algebra.value import Symbol, Word
 from crtgen.proof.checker.network.arithmetic import (
     Ints,
     input_radius,
@@ -22,7 +23,6 @@ from crtgen.proof.checker.network.arithmetic import (
 from crtgen.proof.checker.network.layer import Value
 from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, bounds_of
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol, Word
 
 __all__ = [
     "COMPARISONS",

@@ -6,8 +6,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.file import ElementType, ModelFile, NetworkOperator
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["Layer", "Tensors", "Value"]
 

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tflite
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import Ints, quantized_multiplier, requantize, requantize_long
 from crtgen.proof.checker.network.elementwise import sigmoid16
 from crtgen.proof.checker.network.file import ElementType, NetworkOperator
 from crtgen.proof.checker.network.layer import Layer, Tensors, Value
 from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, terms_of
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["CELL", "FORGET", "INPUT", "OUTPUT", "LstmLayer", "UnitTime"]
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import tflite
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["MOVES", "Move"]
 

@@ -8,6 +8,7 @@ import numpy as np
 import tflite
 
 from crtgen.base.errors import UnsupportedError
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.elementwise import (
     COMPARISONS,
     AbsoluteLayer,
@@ -41,7 +42,6 @@ from crtgen.proof.checker.network.weighted import (
     TransposedConvolution,
 )
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["Network"]
 

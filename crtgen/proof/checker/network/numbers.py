@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
@@ -14,7 +15,6 @@ from crtgen.proof.checker.network.onnx_layers import RealInput
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import Channel, SumLayer
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["Numbers", "OnNumbers", "Samples"]
 

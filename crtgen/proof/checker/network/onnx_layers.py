@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from crtgen.proof.checker.algebra.real import fused, number_of, word_of_real
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import Ints
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.onnx_file import OnnxFile, OnnxOperator, Scaled
 from crtgen.proof.checker.network.others import MaxPool
 from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, bounds_of, terms_of
-from crtgen.proof.checker.real import fused, number_of, word_of_real
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["ONNX_LAYERS", "RealInput"]
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import tflite
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import (
     Ints,
     exp_negative,
@@ -19,7 +20,6 @@ from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.means import reduced
 from crtgen.proof.checker.network.window import windows
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["ExtremeAlongAxes", "MaxPool", "SoftmaxLayer"]
 

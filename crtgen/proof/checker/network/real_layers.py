@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tflite
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.file import NetworkOperator
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.means import reduced
@@ -16,7 +17,6 @@ from crtgen.proof.checker.network.moves import MOVES, Move
 from crtgen.proof.checker.network.uncompared import REAL, Uncompared
 from crtgen.proof.checker.network.window import Window, windows
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["LinearForm", "RealLayer", "RealNetwork", "in_units"]
 

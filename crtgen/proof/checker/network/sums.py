@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import Ints
 from crtgen.proof.checker.network.layer import Layer, Value
-from crtgen.proof.checker.value import Symbol
 
 __all__ = ["Channel", "OutputForm", "SumLayer", "Summed", "bounds_of", "fingerprint", "steps_of", "terms_of"]
 

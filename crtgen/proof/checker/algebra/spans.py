@@ -1,0 +1,162 @@
+"""Bounds of an expression of one float32 number, while that is between two others.
+
+Each operation is computed at the ends of its operands, since rounding keeps order. An operand that is read
+twice counts as two, so that bounds may be too wide, never too narrow.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from crtgen.proof.checker.algebra.expression import Node
+from crtgen.proof.checker.algebra.meaning import OPS
+from crtgen.proof.checker.algebra.real import OF_REALS, REAL_NEGATED, TO_INTEGERS, number_of
+from crtgen.proof.checker.algebra.value import LinearSum, Symbol, Word, WordByte, WordOp, signed
+from crtgen.proof.checker.refusal import Refusal
+
+__all__ = ["Span", "where_wrong"]
+
+Span: TypeAlias = tuple[Any, Any]
+"""Arrays of least and greatest values: of integers, or of the bits of float32 numbers."""
+
+_Memo = dict[int, Span]
+# Spans that are looked at, at most.
+_MOST = 1 << 21
+_TOP = 1 << 31
+
+
+def _ordered(corners: list[Any], order: Callable[[Any], Any]) -> Span:
+    low = high = corners[0]
+    for corner in corners[1:]:
+        low = np.where(order(corner) < order(low), corner, low)
+        high = np.where(order(corner) > order(high), corner, high)
+    return low, high
+
+
+def _real(e: Node, leaf: Span, memo: _Memo) -> Span:
+    # A word that holds a float.
+    if isinstance(e, int):
+        return signed(e), signed(e)
+    if isinstance(e, Symbol):
+        e = e.word
+    if isinstance(e, LinearSum):
+        return leaf
+    if ~id(e) not in memo:
+        memo[~id(e)] = _real_operation(e, leaf, memo)
+    return memo[~id(e)]
+
+
+def _real_operation(e: Node, leaf: Span, memo: _Memo) -> Span:
+    if isinstance(e, WordOp) and e.name == "sel":
+        return _selected(e, leaf, memo, _real, number_of)
+    if not isinstance(e, WordOp) or e.name not in OF_REALS or e.name in (*REAL_NEGATED, *TO_INTEGERS):
+        raise Refusal("bits that are no number of float32")
+    if e.name.startswith(("f_abs", "f_div")) and not isinstance(e.args[-1], int):
+        raise Refusal("an operation that may turn")
+    if e.name.startswith("f_div") and not number_of(e.args[1]):
+        raise Refusal("a division by 0")
+    args = [(_whole if e.name == "f_of" else _real)(a, leaf, memo) for a in e.args]
+    return _ordered([OPS[e.name](*ends) for ends in product(*args)], number_of)
+
+
+def _whole(e: Node, leaf: Span, memo: _Memo) -> Span:
+    # A word that holds an integer.
+    if isinstance(e, int):
+        return signed(e), signed(e)
+    if isinstance(e, Symbol):
+        e = e.word
+    if id(e) not in memo:
+        memo[id(e)] = _operation(e, leaf, memo)
+    return memo[id(e)]
+
+
+def _operation(e: Node, leaf: Span, memo: _Memo) -> Span:
+    if isinstance(e, WordByte) and e.index == 0:
+        return _inside(_whole(e.word, leaf, memo), 0, 255)
+    if not isinstance(e, WordOp):
+        raise Refusal("a number of float32 that is used as an integer")
+    if e.name == "sel":
+        return _selected(e, leaf, memo, _whole, np.asarray)
+    if e.name in TO_INTEGERS:
+        low, high = _real(e.args[0], leaf, memo)
+        return OPS[e.name](low), OPS[e.name](high)
+    args = [_whole(a, leaf, memo) for a in e.args]
+    if e.name in _LIMITS:
+        return _inside(args[0], *_LIMITS[e.name])
+    if e.name in ("ssat", "usat", "min", "max"):
+        return _ordered([OPS[e.name](*ends) for ends in product(*args)], np.asarray)
+    if e.name in ("add", "sub"):
+        (a, b), (c, d) = args
+        found = (a + c, b + d) if e.name == "add" else (a - d, b - c)
+        return _inside(found, -_TOP, _TOP - 1)
+    raise Refusal(f"{e.name}, of which no span is known")
+
+
+_LIMITS = {"sxtb": (-0x80, 0x7F), "uxtb": (0, 0xFF), "sxth": (-0x8000, 0x7FFF), "uxth": (0, 0xFFFF)}
+
+
+def _inside(span: Span, low: int, high: int) -> Span:
+    # The span, or all that there is where it may wrap.
+    wraps = (np.asarray(span[0]) < low) | (np.asarray(span[1]) > high)
+    return np.where(wraps, low, span[0]), np.where(wraps, high, span[1])
+
+
+def _selected(
+    e: WordOp, leaf: Span, memo: _Memo, of: Callable[[Node, Span, _Memo], Span], order: Callable[[Any], Any]
+) -> Span:
+    # A choice: both ways, if the condition may be either.
+    taken, first, second = e.args
+    if not isinstance(taken, WordOp) or taken.name not in REAL_NEGATED:
+        raise Refusal("a choice by no comparison of numbers")
+    a, b = (_real(x, leaf, memo) for x in taken.args)
+    always, never = _always(taken.name, a, b), _always(REAL_NEGATED[taken.name], a, b)
+    one, other = of(first, leaf, memo), of(second, leaf, memo)
+    both = _ordered([*one, *other], order)
+    low, high = (np.where(always, x, np.where(never, y, z)) for x, y, z in zip(one, other, both, strict=True))
+    return low, high
+
+
+def _always(name: str, a: Span, b: Span) -> Any:
+    # True if a comparison holds for all numbers of both spans.
+    (low, high), (first, last) = map(number_of, a), map(number_of, b)
+    always = {
+        "f_lt": high < first,
+        "f_le": high <= first,
+        "f_gt": low > last,
+        "f_ge": low >= last,
+        "f_eq": (low == high) & (first == last) & (low == first),
+        "f_ne": (high < first) | (low > last),
+    }
+    return always[name]
+
+
+def where_wrong(
+    word: Word, ends: tuple[int, int], bits: Callable[[Any], Any], wanted: Callable[[Any], Any]
+) -> tuple[int, int] | None:
+    """Return the place of a number for which the word is wrong, and its value there; None if there is none.
+
+    ``bits`` gives the number at a place, from the least at ``ends[0]`` on; ``wanted`` never falls. Intervals
+    of places are halved until the word is the one wanted integer in each. Raises ``Refusal`` if that cannot
+    be decided.
+    """
+    low, high = (np.array([end], np.int64) for end in ends)
+    looked = 0
+    while low.size:
+        looked += low.size
+        if looked > _MOST:
+            raise Refusal("what is made of a number is not within small spans")
+        leaf = bits(low), bits(high)
+        least, most = (np.broadcast_to(end, low.shape) for end in _whole(word, leaf, {}))
+        first, last = wanted(leaf[0]), wanted(leaf[1])
+        beyond = np.nonzero((most < first) | (least > last))[0]
+        if beyond.size:
+            return int(low[beyond[0]]), int(least[beyond[0]])
+        done = (least == most) & (first == last) & (least == first)
+        if (~done & (low == high)).any():
+            raise Refusal("what is made of a number is not known")
+        low, high = low[~done], high[~done]
+        middle = (low + high) >> 1
+        low, high = np.concatenate([low, middle + 1]), np.concatenate([middle, high])
+    return None

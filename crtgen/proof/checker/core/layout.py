@@ -1,0 +1,71 @@
+"""Positions of a model in an image: its arena and variables by symbol names; and the stack."""
+
+import re
+from itertools import pairwise
+
+from crtgen.base.errors import UsageError
+from crtgen.proof.checker.algebra.value import STACK_TOP
+from crtgen.proof.checker.binary.image import DecodedImage
+from crtgen.proof.checker.core.machine import Machine
+from crtgen.proof.checker.refusal import Refusal
+
+__all__ = ["STACK_TOP", "allow", "only_model", "variables"]
+
+
+_STACK_OF_AN_APPLICATION = 1 << 16
+
+
+def only_model(image: DecodedImage, stem: str = "") -> str:
+    """Return the name of an image's model; of several, the one named like a file. Raises ``UsageError`` if
+    there is none.
+    """
+    names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
+    own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
+    if len(names) != 1 and not own:
+        known = ", ".join(names) or "none"
+        hint = "name the file as its model"
+        raise UsageError(
+            f"several models are in the image, name one: {known}", where=str(image.path), hint=hint
+        )
+    return names[0] if len(names) == 1 else own[0]
+
+
+def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
+    """Return a model's objects in writable memory, except the arena."""
+    models = [n.removesuffix("compute") for n in image.symbols if n.endswith("_compute")]
+    longer = tuple(n for n in models if n.startswith(f"{name}_") and n != f"{name}_")
+    others = (f"{name}_arena", *longer)
+    names = (n for n in image.symbols if n.startswith(f"{name}_") and not n.startswith(others))
+    own = [n for n in names if image.sizes[n]]
+    segments = [(a, a + len(data)) for a, data in image.constant]
+    spans = [image.span(n) for n in own]
+    return sorted({s for s in spans if not any(low <= s[0] < high for low, high in segments)})
+
+
+def allow(machine: Machine, name: str) -> None:
+    """Let a run write the network's arena, its variables and the stack, which hold nothing known before.
+
+    Without symbols of a stack, it is one of 64 KB apart from all else. Nothing is said of the way from reset
+    then.
+    Raises ``Refusal`` where these overlap, or are not all in memory that the image has for variables.
+    """
+    image, memory = machine.image, machine.memory
+    bottom, top = (image.symbols.get(n, 0) for n in ("crt_stack_bottom", "crt_stack_top"))
+    own = {"the stack": (bottom, top)} if top else {}
+    bottom, top = (bottom, top) if top else (0, _STACK_OF_AN_APPLICATION)
+    for part, span in image.arenas(name).items():
+        own[f"the part {part} of the arena" if part else "the arena"] = span
+    own |= {f"the variable at {first:#x}": (first, end) for first, end in variables(image, name)}
+    for what, (first, end) in own.items():
+        if not image.is_variable(first, end):
+            raise Refusal(f"{what} is not in memory that the image has for variables")
+    ordered = sorted((span, what) for what, span in own.items() if span[0] < span[1])
+    for ((_, end), one), ((first, _), other) in pairwise(ordered):
+        if first < end:
+            raise Refusal(f"{one} and {other} overlap")
+    for what, span in own.items():
+        if what != "the stack":
+            memory.allow(*span)
+    if (top | bottom) & 7 or not bottom < top:
+        raise Refusal("the stack has no size, or does not begin and end at multiples of 8")
+    memory.allow_stack(STACK_TOP - (top - bottom), STACK_TOP)

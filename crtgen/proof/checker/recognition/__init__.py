@@ -1,0 +1,10 @@
+"""Which output of which layer is a stored word?
+
+::
+
+    recognise  the way of each word: sums, pairs, sets; then the layers that have a module of their own
+    joint      functions of two operands of int16
+    softmax    maximum, powers, sum, reciprocal
+    lstm       states and gates
+    error      bounds of float32
+"""

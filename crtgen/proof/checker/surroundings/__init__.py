@@ -1,0 +1,12 @@
+"""What a proof of the network's function needs around it.
+
+::
+
+    reset        the way from reset to the first call
+    interrupts   handlers, which may come at any time
+    places       where inputs and outputs are
+    calls        what an application calls
+    description  what a host is told
+    npu          layers that an NPU computes
+    sliding      windows over a signal
+"""

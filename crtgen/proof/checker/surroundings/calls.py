@@ -1,0 +1,122 @@
+"""The interface for applications: ``<model>_run``.
+
+The problem. A proof is of ``<model>_compute``, between its input and its output in the arena. An application
+calls ``<model>_run`` with pointers of its own. A copy that is one byte too short makes a right network
+useless.
+
+The idea. ``<model>_run`` moves bytes. It is run on symbols, one for each byte of the application's inputs.
+The call of ``<model>_compute`` is replaced: at that point each byte has to be where the network reads it;
+outputs become new symbols, and so does the status. In the end the application has these symbols in its own
+memory, in order, and the status.
+
+``<model>_reset`` is run after a run with any states: it has to leave their first values, and all other
+variables as they were.
+
+Nothing is claimed if the compiler inlined the network into ``<model>_run``, as it does with small ones.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crtgen.proof.checker.algebra.value import STACK_TOP
+from crtgen.proof.checker.binary.image import DecodedImage
+from crtgen.proof.checker.core.layout import allow
+from crtgen.proof.checker.core.machine import Machine
+from crtgen.proof.checker.core.memory import Content
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.surroundings.description import compare_description
+from crtgen.proof.checker.surroundings.places import BOTH, SymbolicCall, places
+
+__all__ = ["Afterwards", "ApplicationCall", "application_call"]
+
+_MOST_INSTRUCTIONS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationCall:
+    """Result: whether the image has ``_run``, ``_reset`` and a description, and they were followed.
+
+    ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
+    """
+
+    followed: bool = False
+    resets: bool = False
+    described: bool = False
+    wrong: str = ""
+    code: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Afterwards:
+    """What a run of ``<model>_compute`` leaves.
+
+    ``keeps_inputs``: they are as they were. ``kept`` are the words of the variables, by address / 4, and
+    ``states`` the first values of the states, by address of their bytes.
+    """
+
+    keeps_inputs: bool
+    kept: Mapping[int, Content]
+    states: Mapping[int, int]
+
+
+def application_call(image: DecodedImage, network: Network, name: str, after: Afterwards) -> ApplicationCall:
+    """Follow ``<model>_run`` and ``<model>_reset``, where an image has them, and compare the description of
+    the tensors. ``after`` is what any run but the first leaves.
+    """
+    described = followed = resets = False
+    code = frozenset[int]()
+    plain = not network.slides and f"{name}_image" not in image.symbols
+    try:
+        described = plain and compare_description(image, network, name, after.keeps_inputs)
+        if plain and f"{name}_run" in image.symbols:
+            application = _Application(image, network, name)
+            application.follow()
+            followed = bool(application.calls)
+            code |= application.machine.code if followed else set()
+        if plain and network.states and f"{name}_reset" in image.symbols:
+            code |= _followed_reset(image, name, after)
+            resets = True
+    except Refusal as refusal:
+        return ApplicationCall(described=described, wrong=str(refusal))
+    return ApplicationCall(followed, resets, described, code=code)
+
+
+def _followed_reset(image: DecodedImage, name: str, after: Afterwards) -> frozenset[int]:
+    # The function's instructions. Raises ``Refusal`` if it leaves anything but the states' first values.
+    machine = Machine(image, _MOST_INSTRUCTIONS)
+    allow(machine, name)
+    machine.memory.words |= after.kept
+    machine.run(image.symbols[f"{name}_reset"], STACK_TOP)
+    for at, value in after.states.items():
+        if machine.memory.byte(at) != value:
+            raise Refusal(f"{name}_reset leaves another state than the network's first, at {at:#x}")
+    states = {at >> 2 for at in after.states}
+    for i, word in after.kept.items():
+        if i not in states and machine.memory.words[i] != word:
+            raise Refusal(f"{name}_reset changes the variable at {4 * i:#x}")
+    return frozenset(machine.code)
+
+
+class _Application(SymbolicCall):
+    # A call that finds its inputs where the network does, and gives an application the network's outputs.
+
+    def __init__(self, image: DecodedImage, network: Network, name: str) -> None:
+        super().__init__(image, network, name)
+        self.inner = {which: places(image, network, name, which) for which in BOTH}
+
+    def follow(self) -> None:
+        # Raises ``Refusal`` with what it does otherwise.
+        self.run(self._computed)
+        if self.calls:
+            self._compare("output", self.outer["output"], "an application gets")
+
+    def _computed(self) -> None:
+        self._compare("input", self.inner["input"], "the network gets")
+        self.store("output", self.inner["output"])
+
+    def _compare(self, which: str, at: list[int], who: str) -> None:
+        for k, (first, symbols) in enumerate(zip(at, self.symbols[which], strict=True)):
+            for i, symbol in enumerate(symbols):
+                if self.machine.memory.byte(first + i) is not symbol:
+                    raise Refusal(f"{self.name}_run: byte {i} of {which} {k} is not what {who}")

@@ -1,0 +1,133 @@
+"""The description of a model, for an application and for a host: its tensors, and the model's entry among
+those of the image.
+
+The problem. A host sends what the description says to where it says, and calls the function that it names. A
+shape with two numbers exchanged, the pointer of another model, or the names of two inputs exchanged, and a
+right network gives answers to another question.
+
+Everything here is constant: it is read from the loaded segments and compared with the network's file, and
+with the places that the proof is about. Names are the generator's, made of those of the file: a name must
+have the letters of its own tensor's, if the file's name is one that a generator keeps.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tflite import TensorType
+
+from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
+from crtgen.proof.checker.network.file import ModelFile
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.surroundings.places import places
+
+__all__ = ["compare_description"]
+
+_TENSOR, _MODEL = 24, 44
+"""Sizes of ``crt_tensor``: name, data, shape, bytes, dimensions, type; and of ``crt_model``."""
+_INT, _UINT, _FLOAT = 0, 1, 2
+_CONSUMES_INPUTS = 1
+_MOST_DIMENSIONS, _LONGEST = 16, 64
+
+
+def compare_description(image: DecodedImage, network: Network, name: str, keeps_inputs: bool) -> bool:
+    """Compare what an image says of a model with the network and its places; false if it has no description.
+
+    ``keeps_inputs``: a run leaves the inputs as they were. Raises ``Refusal`` for the first difference.
+    """
+    file = network.file
+    if not isinstance(file, ModelFile):
+        return False
+    described = True
+    for which, tensors in (("input", file.inputs), ("output", file.outputs)):
+        at = places(image, network, name, which)
+        first, end = (
+            image.span(f"{name}_{which}_tensors") if f"{name}_{which}_tensors" in image.symbols else (0, 0)
+        )
+        if end - first == _TENSOR * len(tensors):
+            for k, tensor in enumerate(tensors):
+                _compare_tensor(_words(image, first + _TENSOR * k, _TENSOR), image, file, which, k, tensor)
+        else:
+            described = False
+        pointers = f"{name}_{which}_places"
+        if pointers in image.symbols and _words(image, image.symbols[pointers], 4 * len(at)) != at:
+            raise Refusal(f"{pointers} are not the places of the network's {which}s")
+    if f"{name}_model" in image.symbols and described:
+        _compare_model(image, network, name, keeps_inputs)
+    return described
+
+
+def _words(image: DecodedImage, at: int, size: int) -> list[int]:
+    data = image_bytes(image, at, size)
+    return [int.from_bytes(data[i : i + 4], "little") for i in range(0, size, 4)]
+
+
+def _compare_tensor(
+    words: Sequence[int], image: DecodedImage, file: ModelFile, which: str, k: int, tensor: int
+) -> None:
+    text, _, at, size, dimensions, kind = words
+    shape = image_bytes(image, at, 8 * dimensions) if dimensions < _MOST_DIMENSIONS else b""
+    numbers = tuple(int.from_bytes(shape[i : i + 8], "little") for i in range(0, len(shape), 8))
+    own = file.kind(tensor)
+    code = _FLOAT if file.type(tensor) == TensorType.FLOAT32 else _UINT if own.low == 0 else _INT
+    said = size, numbers, kind & 0xFF, kind >> 8 & 0xFF, kind >> 16
+    wanted = file.size(tensor) * own.bits // 8, tuple(file.shape(tensor)), code, own.bits, 1
+    if said != wanted:
+        raise Refusal(f"the description of {which} {k} says {said}, the network {wanted}")
+    name, real = _text(image, text), file.name(tensor)
+    if not any(part in _letters(real) for part in _kept_parts(name, which)) and (
+        which == "input" or ";" not in real
+    ):
+        raise Refusal(f"the description of {which} {k} has the name {name!r}, the file {real!r}")
+
+
+def _text(image: DecodedImage, at: int) -> str:
+    # The bytes up to a 0. Raises ``Refusal`` where they are no name.
+    found = bytearray()
+    while len(found) <= _LONGEST:
+        (byte,) = image_bytes(image, at + len(found), 1)
+        if not byte:
+            break
+        found.append(byte)
+    if not re.fullmatch(rb"\w{1,64}", found):
+        raise Refusal(f"the description has no name at {at:#x}, but {bytes(found)!r}")
+    return found.decode()
+
+
+def _letters(text: str) -> str:
+    return re.sub("[^0-9a-z]", "", text.lower())
+
+
+def _kept_parts(name: str, which: str) -> Iterator[str]:
+    # What may be of the file's name: all of it, or without what makes it unique, or an identifier.
+    for text in (name, re.sub(r"_\d+$", "", name)):
+        yield _letters(text)
+        if text.startswith(which):
+            yield _letters(re.sub(rf"^{which}\d*", "", text))
+
+
+def _compare_model(image: DecodedImage, network: Network, name: str, keeps_inputs: bool) -> None:
+    file, symbols = network.file, image.symbols
+    words = _words(image, symbols[f"{name}_model"], _MODEL)
+    text, run, reset, inputs, outputs, counts, flags, arena, size = words[:9]
+    own, (first, end) = f"{name}_model", image.arena(name)
+    if _letters(_text(image, text)) != _letters(name):
+        raise Refusal(f"{own} has the name {_text(image, text)!r}")
+    if run != symbols[f"{name}_compute"] | 1:
+        raise Refusal(f"{own} runs another function than {name}_compute")
+    wanted = symbols.get(f"{name}_reset", 0) | 1 if network.states else 0
+    if reset != wanted:
+        raise Refusal(f"{own} has {reset:#x} as the function that resets states, not {wanted:#x}")
+    if [inputs, outputs] != [symbols[f"{name}_{which}_tensors"] for which in ("input", "output")]:
+        raise Refusal(f"{own} has the tensors of another model")
+    if counts != len(file.inputs) | len(file.outputs) << 16:
+        raise Refusal(f"{own} has another number of inputs or outputs than the network")
+    if not keeps_inputs and not flags >> 16 & _CONSUMES_INPUTS:
+        raise Refusal(f"{own} says that a run keeps the inputs, and it does not")
+    if arena and not (first <= arena and arena + size <= end):
+        raise Refusal(f"{own} has another arena than the network")
+    models, count = (symbols.get(symbol) for symbol in ("crt_models", "crt_num_models"))
+    if models is not None and count is not None:
+        number = int.from_bytes(image_bytes(image, count, 2), "little")
+        if symbols[own] not in _words(image, models, 4 * number):
+            raise Refusal(f"{own} is not among the models of the image")

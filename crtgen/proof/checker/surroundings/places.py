@@ -1,0 +1,132 @@
+"""Where a model's inputs and outputs are in an image.
+
+The problem. A proof begins with the inputs at their places and ends with the outputs at theirs. An image with
+a registry describes its tensors; the library of an application may have nothing of the kind.
+
+The idea. ``<model>_run`` knows. It is run on symbols, one for each byte of the application's inputs. Where
+these are when it calls ``<model>_compute``, the network reads them. At that point each byte of the arena
+becomes a symbol with its address; the symbols that are in the application's memory at the end tell where the
+outputs were.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from crtgen.proof.checker.algebra.value import STACK_TOP, Symbol
+from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
+from crtgen.proof.checker.core.layout import allow
+from crtgen.proof.checker.core.machine import Machine
+from crtgen.proof.checker.network.file import ModelFile
+from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.refusal import Refusal
+
+__all__ = ["BOTH", "SymbolicCall", "places"]
+
+BOTH = ("input", "output")
+# An application's structs and buffers: addresses that no image uses.
+_STRUCTS, _BUFFERS, _APART = 0xC0000000, 0xC1000000, 0x100000
+_MOST_INSTRUCTIONS = 50_000_000
+# r1 to r3, r12 and LR, which a callee may change.
+_CHANGED = (1, 2, 3, 12, 14)
+_ARENA = -3
+"""Tensor of the symbols that stand for bytes of the arena."""
+
+
+def places(image: DecodedImage, network: Network, name: str, which: str) -> list[int]:
+    """Return the addresses of the inputs or of the outputs. Raises ``Refusal`` if the image does not say.
+
+    If the image arrives by rows, it is in an array of its own.
+    """
+    count = len(tensors_of(network.file, which))
+    memories = list(image.arenas(name).values())
+    memories += [image.span(f"{name}_image")] if which == "input" and f"{name}_image" in image.symbols else []
+    described = [s for s in (f"{name}_{which}_tensors", f"{name}_{which}_places") if s in image.symbols]
+    if not described and f"{name}_run" in image.symbols:
+        return _by_run(image, network, name)[which]
+    for symbol in described[:1]:
+        first, end = image.span(symbol)
+        data = image_bytes(image, first, end - first)
+        words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
+        found = [w for w in words if any(low <= w < high for low, high in memories)]
+        if len(found) == count:  # nothing else in the description points into the arena
+            return found
+    raise Refusal(f"the image does not say where its {which}s are")
+
+
+def tensors_of(file: ModelFile, which: str) -> list[int]:
+    return file.inputs if which == "input" else file.outputs
+
+
+class SymbolicCall:
+    """A call of ``<model>_run`` on symbols, with ``instead`` in place of ``<model>_compute``."""
+
+    def __init__(self, image: DecodedImage, network: Network, name: str) -> None:
+        self.name, self.machine = name, Machine(image, _MOST_INSTRUCTIONS)
+        file, buffer = network.file, _BUFFERS
+        self.outer: dict[str, list[int]] = {}
+        self.symbols: dict[str, list[list[Symbol]]] = {}
+        self.status = Symbol(-2, 1 << 40, -(1 << 31), (1 << 31) - 1, 32)
+        self.calls = 0
+        allow(self.machine, name)
+        self.machine.memory.allow(_STRUCTS, _STRUCTS + 0x1000)
+        for which in BOTH:
+            self.outer[which], self.symbols[which] = [], []
+            for k, tensor in enumerate(tensors_of(file, which)):
+                alignment = file.kind(tensor).bits // 8
+                size = file.size(tensor) * alignment
+                at = buffer + alignment  # no more aligned than its elements are
+                self.machine.memory.allow(at, at + size)
+                self.outer[which].append(at)
+                self.symbols[which].append([Symbol(-2 - k, i, -128, 127) for i in range(size)])
+                buffer += -(-size // _APART) * _APART + _APART
+
+    def run(self, instead: Callable[[], None]) -> None:
+        """Run the function. Raises ``Refusal`` for more than one call, and for another status."""
+        memory, r, symbols = self.machine.memory, self.machine.r, self.machine.image.symbols
+        for n, which in enumerate(BOTH):
+            for k, at in enumerate(self.outer[which]):
+                memory.store(_STRUCTS + 0x800 * n + 4 * k, at)
+            r[n] = _STRUCTS + 0x800 * n
+        self.store("input", self.outer["input"])
+
+        def computed(machine: Machine) -> None:
+            self.calls += 1
+            instead()
+            machine.spoil(_CHANGED, 0)
+            machine.r[0] = self.status.word
+
+        self.machine.instead[symbols[f"{self.name}_compute"]] = computed
+        self.machine.run(symbols[f"{self.name}_run"], STACK_TOP)
+        if self.calls > 1:
+            raise Refusal(f"{self.name}_run calls {self.name}_compute {self.calls} times")
+        if self.calls and r[0] is not self.status.word:
+            raise Refusal(f"{self.name}_run returns another status than {self.name}_compute")
+
+    def store(self, which: str, at: Sequence[int]) -> None:
+        """Store the symbols of the inputs or outputs at addresses."""
+        for first, symbols in zip(at, self.symbols[which], strict=True):
+            for i, symbol in enumerate(symbols):
+                self.machine.memory.store_byte(first + i, symbol)
+
+
+def _by_run(image: DecodedImage, network: Network, name: str) -> dict[str, list[int]]:
+    # The places, as ``<model>_run`` has them.
+    call = SymbolicCall(image, network, name)
+    memory, arena = call.machine.memory, image.arenas(name).values()
+    found: dict[str, list[int]] = {}
+
+    def computed() -> None:
+        first = {symbols[0]: k for k, symbols in enumerate(call.symbols["input"])}
+        ends = [a for low, high in arena for a in range(low, high) if memory.byte(a) in first]
+        at = {first[cast(Symbol, memory.byte(a))]: a for a in ends}
+        found["input"] = [at[k] for k in range(len(first)) if k in at]
+        for low, high in arena:
+            for a in range(low, high):
+                memory.store_byte(a, Symbol(_ARENA, a, -128, 127))
+
+    call.run(computed)
+    ends = [memory.byte(at) for at in call.outer["output"]]
+    found["output"] = [end.index for end in ends if isinstance(end, Symbol) and end.tensor == _ARENA]
+    if any(len(found.get(which, ())) != len(call.outer[which]) for which in BOTH):
+        raise Refusal(f"{name}_run does not show where the inputs and outputs are")
+    return found

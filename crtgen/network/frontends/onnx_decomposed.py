@@ -22,9 +22,11 @@ class _RealForm:
 
 
 def is_plain_average(node: FileNode) -> bool:
-    """Return whether each window of an average is complete and not dilated."""
+    """Return whether each window of an average is of an image or a line, complete and not dilated."""
     padded = any(node.attributes.get("pads", ())) or node.attributes.get("ceil_mode")
     spread = set(node.attributes.get("dilations", ())) - {1}
+    if len(node.attributes.get("kernel_shape", ())) > 2:
+        return False
     return not padded and not spread and node.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
 
 

@@ -1,6 +1,6 @@
 """Convolutions: images become ``[N,H,W,C]`` around them.
 
-Those in three dimensions are sums of those of images, one for each tap along the first dimension.
+Those of floats in three dimensions are sums of those of images, one for each tap along the first dimension.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,15 @@ from crtgen.network.frontends.onnx_convert.transposed import (
     transposed_conv,
     turned_lines,
 )
+from crtgen.network.frontends.onnx_convert.volume import (
+    VOLUME_FIRST,
+    VOLUME_LAST,
+    flat_window,
+    volume_of_integers,
+)
 from crtgen.network.frontends.onnx_convert.window import (
     REAL,
-    AxisWindow,
     ConvStorage,
-    ImageWindow,
     grouped,
     lines_of,
     to_first,
@@ -37,12 +41,9 @@ from crtgen.network.frontends.onnx_convert.window import (
     window_of,
 )
 from crtgen.network.ir import Array, shape_text
-from crtgen.network.ops import Add, Pad, Padding, StridedSlice
+from crtgen.network.ops import Add, Pad, StridedSlice
 
 __all__ = ["CONVERTERS", "bias_of", "convolved"]
-
-_VOLUME_LAST = (0, 2, 3, 4, 1)
-_VOLUME_FIRST = (0, 4, 1, 2, 3)
 
 
 def bias_of(layer: OnnxLayer, outputs: int, place: int = 2) -> Array:
@@ -74,7 +75,9 @@ def _conv(layer: OnnxLayer) -> Converted:
 
 
 def convolved(layer: OnnxLayer, x: Operand, weights: Array, bias: Array, numbers: ConvStorage) -> Converted:
-    """Convolve a line or an image with ``weights[O, C/groups, ...]``."""
+    """Convolve a line, an image or a volume of integers with ``weights[O, C/groups, ...]``."""
+    if layer.rank == 5:
+        return volume_of_integers(layer, x, weights, bias, numbers)
     window = window_of(layer, weights.shape[2:])
     if tuple(weights.shape[2:]) != window.taps[4 - layer.rank :]:
         raise ValueError(f"a window of {window.taps} and weights of {shape_text(weights.shape)}")
@@ -89,11 +92,11 @@ def _volume(layer: OnnxLayer, weights: Array) -> Converted:
     # ``[N,C,D,H,W]``: for each tap along D, images of the depths that it sees.
     deep, *flat = lines_of(layer, weights.shape[2:])
     n, c, _, h, w = layer.x.shape
-    x: Operand = transposed(layer.x, _VOLUME_LAST)
+    x: Operand = transposed(layer.x, VOLUME_LAST)
     ends = deep.before, deep.after
     if any(ends):
         x = Converted(Pad((0, ends[0], 0, 0, 0), (0, ends[1], 0, 0, 0)), (x,))
-    window = _flat_window((n * deep.outputs, c, h, w), flat)
+    window = flat_window((n * deep.outputs, c, h, w), flat)
     kernel, zeros = weights.transpose(2, 0, 3, 4, 1), np.zeros(weights.shape[0], np.float32)
     if kernel.shape[0] != deep.taps:
         raise ValueError(f"a window of {deep.taps} and weights of {shape_text(weights.shape)}")
@@ -107,16 +110,7 @@ def _volume(layer: OnnxLayer, weights: Array) -> Converted:
         parts.append(grouped(images, window, kernel[tap], bias, layer.whole("group", 1)))
     total = reduce(lambda a, b: Converted(Add(), (a, b)), parts)
     size = (n, deep.outputs, *(line.outputs for line in flat), weights.shape[0])
-    return transposed(reshaped(total, size), _VOLUME_FIRST)
-
-
-def _flat_window(image: tuple[int, int, int, int], lines: list[AxisWindow]) -> ImageWindow:
-    down, across = lines
-    padding = Padding(down.before, down.after, across.before, across.after)
-    taps, stride, dilation = (
-        (getattr(down, name), getattr(across, name)) for name in ("taps", "stride", "dilation")
-    )
-    return ImageWindow(image, taps, stride, dilation, padding, Padding())
+    return transposed(reshaped(total, size), VOLUME_FIRST)
 
 
 def _conv_transpose(layer: OnnxLayer) -> Converted:
@@ -145,7 +139,7 @@ def _volume_transposed(layer: OnnxLayer, weights: Array, groups: int, lines: tup
         groups * weights.shape[1],
         max((d - 1) * deep.stride + deep.extent, deep.before + deep.outputs),
     )
-    x = reshaped(transposed(layer.x, _VOLUME_LAST), (n * d, h, w, c))
+    x = reshaped(transposed(layer.x, VOLUME_LAST), (n * d, h, w, c))
     parts = []
     for tap in range(deep.taps):
         kernel = TransposedWeights(weights[:, :, tap], np.zeros(outputs, np.float32), groups)
@@ -161,7 +155,7 @@ def _volume_transposed(layer: OnnxLayer, weights: Array, groups: int, lines: tup
         (n, deep.before + deep.outputs, down.outputs, across.outputs, outputs),
     )
     cut = Converted(StridedSlice(begin, end, (1,) * 5), (total,))
-    return transposed(Converted(Add(), (cut, bias_of(layer, outputs)), ("bias",)), _VOLUME_FIRST)
+    return transposed(Converted(Add(), (cut, bias_of(layer, outputs)), ("bias",)), VOLUME_FIRST)
 
 
 CONVERTERS: Mapping[str, OnnxConverter] = {

@@ -142,6 +142,44 @@ def test_averages_whose_windows_are_rounded_up(dtype: Any, length: int, name: st
     assert name in [node.op.name for node in _equal(model, x).nodes]
 
 
+_VOLUMES: tuple[dict[str, Any], ...] = (
+    {"pads": [1] * 6},
+    {"pads": [0, 1, 0, 2, 1, 1], "strides": [2, 1, 2], "group": 3},
+    {"dilations": [2, 1, 1], "group": 6},
+)
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("attributes", _VOLUMES)
+def test_convolutions_of_volumes(dtype: Any, attributes: dict[str, Any]) -> None:
+    x, groups = _numbers(dtype, 1, 6, 7, 5, 6), attributes.get("group", 1)
+    others = _quants(dtype, x=0.03, y=0.8) | {
+        "w": _numbers(np.int8, 6, 6 // groups, 3, 2, 3, seed=1),
+        "ws": np.linspace(0.01, 0.03, 6, dtype=np.float32),
+        "wz": np.zeros(6, np.int8),
+        "b": np.arange(-300, 300, 100, dtype=np.int32),
+    }
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    graph = _equal(_model("QLinearConv", x, others, names, **attributes), x)
+    assert "add" not in [node.op.name for node in graph.nodes]
+
+
+@pytest.mark.parametrize("attributes", _VOLUMES)
+def test_sums_of_volumes(attributes: dict[str, Any]) -> None:
+    x, groups = _numbers(np.uint8, 1, 6, 7, 5, 6), attributes.get("group", 1)
+    others = {"w": _numbers(np.int8, 6, 6 // groups, 3, 2, 3, seed=1), "xz": np.array(77, np.uint8)}
+    model = onnx.load_from_string(_model("ConvInteger", x, others, ["x", "w", "xz"], **attributes))
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    _equal(model.SerializeToString(), x)
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+def test_averages_of_volumes(dtype: Any) -> None:
+    x, others = _numbers(dtype, 1, 3, 4, 6, 8), _quants(dtype, x=0.0371, y=0.0251)
+    attributes = {"kernel_shape": [2, 3, 2], "strides": [2, 3, 2]}
+    _equal(_model("QLinearAveragePool", x, others, ["x", "xs", "xz", "ys", "yz"], **attributes), x)
+
+
 def _static(net: Net, activations: QuantType, weights: QuantType) -> bytes:
     logging.disable(logging.WARNING)
     try:

@@ -183,6 +183,7 @@ _BECOMES: Mapping[str, str] = {
     "REVERSE_V2": "strided_slice",
     "RFFT2D": "rfft",
     "SELECT": "select",
+    "STABLEHLO_REDUCE_WINDOW": "maximum",
     "SELECT_V2": "select",
     "SIGN": "select",
     "SLICE": "strided_slice",

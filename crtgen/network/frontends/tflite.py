@@ -17,6 +17,7 @@ from crtgen.network.frontends.tflite_file import FileOperator, TfliteFileGraph, 
 from crtgen.network.frontends.tflite_flow import FLOW, TfliteFlow, flow_fields, needed
 from crtgen.network.frontends.tflite_lists import with_updates
 from crtgen.network.frontends.tflite_signed import signed
+from crtgen.network.frontends.tflite_windows import with_reductions
 from crtgen.network.ir import Graph
 
 __all__ = ["load_tflite"]
@@ -42,7 +43,8 @@ def load_tflite(
     with budget.spending(where):
         data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
         found = read(data, where, {**option_fields(), **flow_fields()})
-        graphs = tuple(with_updates(paired(signed(decoded(graph, where)))) for graph in found)
+        named = (with_reductions(graph, found) for graph in found)
+        graphs = tuple(with_updates(paired(signed(decoded(graph, where)))) for graph in named)
         return _TfliteImporter(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 

@@ -16,6 +16,7 @@ from flatbuffers import flexbuffers
 
 from crtgen.base.budget import memory_limit
 from crtgen.base.errors import CorruptModelError, UnsupportedError
+from crtgen.base.formats.tflite_code import operator_number
 from crtgen.network.frontends.builder import NamedTensor
 from crtgen.network.frontends.tflite_lookups import TensorLookup, lookups
 from crtgen.network.frontends.tflite_tables import looked_up, table_axis
@@ -35,6 +36,7 @@ _MAX_ELEMENTS = 1 << 26
 _TYPES = {v: k for k, v in vars(tflite.TensorType).items() if not k.startswith("_")}
 _OPERATORS = {v: k for k, v in vars(tflite.BuiltinOperator).items() if not k.startswith("_")}
 _TABLES = {v: k for k, v in vars(tflite.BuiltinOptions).items() if not k.startswith("_")}
+_TABLES_2 = {v: k for k, v in vars(tflite.BuiltinOptions2).items() if not k.startswith("_")}
 _DTYPES = {d.name: d for d in DType}
 
 # Stands for a channel's scale of 0, which converters write for weights that are all 0. TFLite's multiplier of
@@ -289,9 +291,11 @@ class _TfliteReader:
             if not -1 <= tensor < tensors:
                 raise self._corrupt(f"operator {index} names tensor {tensor} of {tensors}")
         outputs = self._indices(operator, "Outputs", tensors)
-        table = _TABLES.get(operator.BuiltinOptionsType(), "NONE")
+        table, raw = _TABLES.get(operator.BuiltinOptionsType(), "NONE"), operator.BuiltinOptions()
+        if raw is None and operator.BuiltinOptions2Type():
+            table, raw = _TABLES_2.get(operator.BuiltinOptions2Type(), "NONE"), operator.BuiltinOptions2()
         inputs = tuple(None if i < 0 else i for i in given)
-        options = _options(table, self.fields.get(table, ()), operator.BuiltinOptions())
+        options = _options(table, self.fields.get(table, ()), raw)
         if operator.CustomOptionsLength():
             options = _custom_options(operator.CustomOptionsAsNumpy().tobytes())
         return FileOperator(index, codes[code], inputs, outputs, table, options)
@@ -328,9 +332,9 @@ def _custom_options(data: bytes) -> Mapping[str, Any]:
 
 
 def _operator_name(code: Any) -> str:
-    # The name of an operator code; old files have it in a field of one byte. A custom code counts whatever
-    # stands beside it: compilers for NPUs leave the builtin at 0, which is ADD.
-    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    # The name of an operator code. A custom code counts whatever stands beside it: compilers for NPUs leave
+    # the builtin at 0, which is ADD.
+    number = operator_number(code)
     name, custom = _OPERATORS.get(number, f"number {number}"), code.CustomCode() or b""
     return f"CUSTOM {custom.decode(errors='replace')}" if custom or name == "CUSTOM" else name
 

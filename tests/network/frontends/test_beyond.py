@@ -64,6 +64,34 @@ def test_the_remainder_has_the_sign_of_the_divisor() -> None:
     assert y.tolist() == [p % q for p, q in zip(a.tolist(), b.tolist(), strict=True)]
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_positions_in_an_image(dtype: str) -> None:
+    """Rows, columns and channels of flat positions, as decoders of key points compute them."""
+    at = np.array([0, 1, 5, 23, 47, 59], dtype)
+    size = np.array(12, dtype)
+    (rows,) = _run("FLOOR_DIV", [at], [((6,), dtype)], size)
+    (columns,) = _run("FLOOR_MOD", [at], [((6,), dtype)], size)
+    (begins,) = _run("MUL", [rows], [((6,), dtype)], size)
+    (again,) = _run("ADD", [begins, columns], [((6,), dtype)])
+    (zeros,) = _run("SUB", [again, at], [((6,), dtype)])
+    (same,) = _run("ABS", [zeros], [((6,), dtype)])
+    assert rows.tolist() == [0, 0, 0, 1, 3, 4]
+    assert columns.tolist() == [0, 1, 5, 11, 11, 11]
+    assert not same.any()
+    image = np.random.default_rng(1).normal(size=(5, 12)).astype(np.float32)
+    (found,) = _run("GATHER_ND", [image, np.stack([rows, columns], -1)], [((6,), "float32")])
+    np.testing.assert_array_equal(found, image.reshape(-1)[at])
+
+
+def test_integers_of_64_bits() -> None:
+    a, b = np.array([2**40 + 7, -(2**33) - 5, 17, -17], np.int64), np.array([3, 4, -5, -5], np.int64)
+    for code, wanted in (("ADD", a + b), ("SUB", a - b), ("MUL", a * b), ("FLOOR_DIV", a // b)):
+        (y,) = _run(code, [a, b], [((4,), "int64")])
+        np.testing.assert_array_equal(y, wanted)
+    (y,) = _run("FLOOR_MOD", [a, b], [((4,), "int64")])
+    np.testing.assert_array_equal(y, a % b)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_the_first_of_equal_numbers_comes_first(dtype: str) -> None:
     x = np.array([[3, 7, 7, -2, 7], [0, -1, 5, 5, 4]], dtype)

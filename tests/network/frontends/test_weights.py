@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import pytest
+from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from crtgen.base.errors import CorruptModelError, UnsupportedError
 from crtgen.network.frontends import load_tflite
@@ -209,3 +211,71 @@ def test_a_channel_without_a_scale_is_the_zero_point(dtype: str) -> None:
     )
     operator = Operator("CONV_2D", ["x", "w", "b"], ["y"], options)
     _check(Model([x, replace(w, scales=scales), b, y], [operator], ["x"], ["y"]), dtype)
+
+
+def _product(dtype: str, batch: int, turned: bool, per_axis: bool) -> tuple[Model, Array]:
+    """A product of matrices with int8 constants, and these with their columns first."""
+    first, rng = _weights((6, 8), "int8", per_axis, 5)[0], np.random.default_rng(6)
+    columns = rng.integers(-127, 128, (batch, *first.shape), np.int8)
+    data = columns if turned else np.ascontiguousarray(columns.swapaxes(1, 2))
+    axis = 1 if turned else 2
+    w = Tensor("w", data.shape, "int8", first.scales, first.zero_points, axis, data)
+    x, y = _image("x", (batch, 5, 8), dtype), _image("y", (batch, 5, 6), dtype, 8.0)
+    options = Options("BatchMatMulOptions", AdjY=turned)
+    return Model([x, w, y], [Operator("BATCH_MATMUL", ["x", "w"], ["y"], options)], ["x"], ["y"]), columns
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+@pytest.mark.parametrize(("batch", "turned"), [(1, False), (3, True), (3, False)])
+def test_products_with_a_scale_per_column(dtype: str, batch: int, turned: bool) -> None:
+    """Each matrix as a fully connected layer of TFLite Micro, whose product of matrices has one scale."""
+    model, columns = _product(dtype, batch, turned, True)
+    x, w, y = model.tensors
+    given = _input(tuple(x.shape), dtype)
+    found = load_tflite(model.to_bytes()).evaluate({"x": given})["y"]
+    for place, matrix in enumerate(columns):
+        weights = Tensor("w", matrix.shape, "int8", w.scales, w.zero_points, 0, matrix)
+        parts = [replace(x, shape=(5, 8)), weights, replace(y, shape=(5, 6))]
+        layer = Operator("FULLY_CONNECTED", ["x", "w"], ["y"], Options("FullyConnectedOptions"))
+        one = {"x": given[place]}
+        if dtype == "float32":
+            real = matrix.astype(np.float64) * np.reshape(w.scales, (-1, 1))
+            np.testing.assert_allclose(found[place], one["x"].astype(np.float64) @ real.T, 1e-5, 1e-5)
+            continue
+        (wanted,) = oracle.run(Model(parts, [layer], ["x"], ["y"]).to_bytes(), one, ("x",))
+        oracle.assert_same(found[place], wanted)
+
+
+def test_products_of_int16_with_int8_of_one_scale() -> None:
+    model, columns = _product("int16", 1, True, False)
+    x, w, y = model.tensors
+    given = _input(tuple(x.shape), "int16")
+    found = load_tflite(model.to_bytes()).evaluate({"x": given})["y"].astype(np.float64)
+    wanted = given.astype(np.float64) @ columns[0].T * (x.scales[0] * w.scales[0] / y.scales[0])
+    assert np.abs(found - np.clip(wanted, -32768, 32767)).max() <= 1.0
+
+
+def test_constants_that_are_dequantised() -> None:
+    """Weights of int8 that the file makes floats, as ai-edge-quantizer does for weights only.
+
+    It writes the number of DEQUANTIZE in the newer field alone, which older readers take for ADD.
+    """
+    numbers, scales = np.arange(-24, 24, dtype=np.int8).reshape(6, 8), np.linspace(0.01, 0.02, 6)
+    tensors = [
+        Tensor("x", (2, 8), "float32"),
+        Tensor("w", (6, 8), "int8", scales.tolist(), [0] * 6, 0, numbers),
+        Tensor("r", (6, 8), "float32"),
+        Tensor("y", (2, 6), "float32"),
+    ]
+    layer = Operator("FULLY_CONNECTED", ["x", "r"], ["y"], Options("FullyConnectedOptions"))
+    model = Model(tensors, [Operator("DEQUANTIZE", ["w"], ["r"]), layer], ["x"], ["y"]).to_bytes()
+    parsed = schema.ModelT.InitFromPackedBuf(bytearray(model), 0)
+    for code in parsed.operatorCodes:
+        code.builtinCode, code.deprecatedBuiltinCode = max(code.builtinCode, code.deprecatedBuiltinCode), 0
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(parsed.Pack(builder), b"TFL3")
+    x = _input((2, 8), "float32")
+    found = load_tflite(bytes(builder.Output())).evaluate({"x": x})["y"]
+    real = numbers * scales.astype(np.float32)[:, None]
+    wanted = x.astype(np.float64) @ real.T
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1e-5, atol=1e-6)

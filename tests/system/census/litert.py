@@ -12,9 +12,29 @@ import numpy as np
 
 from tests.system.census.torch import SHAPES, networks
 
-_FLOAT = ("yolo",)
+_FLOAT = ("yolo", "windows")
 _INT8 = ("mobile", "tcn")
 _CALIBRATED = 8
+
+
+_SHAPES = {**SHAPES, "windows": (1, 4, 4, 6, 4)}
+
+
+def _networks() -> dict[str, Any]:
+    # Also poolings of volumes and a local normalisation, which litert-torch writes as windows.
+    torch = importlib.import_module("torch")
+    nn, f = torch.nn, torch.nn.functional
+
+    class Windows(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            norm = f.local_response_norm(x.flatten(3), 3).reshape(x.shape)
+            return (
+                f.max_pool3d(norm, 2)
+                + f.avg_pool3d(x, 3, 2, 1)
+                - f.avg_pool3d(x, (1, 3, 1), (2, 1, 2), (0, 1, 0))[..., ::2, :]
+            )
+
+    return {**networks(), "windows": Windows().eval()}
 
 
 def interpreted(file: Path, seed: int) -> dict[str, Any]:
@@ -57,11 +77,11 @@ def _main(folder: Path) -> None:
     torch, converter = importlib.import_module("torch"), importlib.import_module("litert_torch")
     wanted = [(name, "float") for name in _FLOAT] + [(name, "int8") for name in _INT8]
     for name, kind in wanted:
-        network, options = networks()[name], dict[str, Any]()
+        network, options = _networks()[name], dict[str, Any]()
         if kind == "int8":
-            network, options = _quantised(network, SHAPES[name])
+            network, options = _quantised(network, _SHAPES[name])
         file = folder / f"litert_{name}_{kind}.tflite"
-        converter.convert(network, (torch.randn(SHAPES[name]),), **options).export(str(file))
+        converter.convert(network, (torch.randn(_SHAPES[name]),), **options).export(str(file))
         np.savez_compressed(file.with_suffix(".npz"), **interpreted(file, 3))
 
 

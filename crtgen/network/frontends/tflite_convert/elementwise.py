@@ -66,6 +66,10 @@ from crtgen.network.ops.logsoftmax import LogSoftmax
 __all__ = ["CONVERTERS"]
 
 
+# Integers without a scale, such as positions that are computed.
+_PLAIN = (DType.INT32, DType.INT64)
+
+
 def _binary(kind: type[Add] | type[Sub] | type[Mul] | type[Div]) -> Convert:
     def convert(layer: TfliteLayer) -> Converted:
         # TFLite Micro's addition of int32 does not look at the activation
@@ -92,7 +96,7 @@ def _less_than_zero(x: FileTensor) -> Converted:
 
 def _abs(layer: TfliteLayer) -> Converted:
     # The least integer has no opposite, and stays.
-    if layer.x.dtype is DType.INT32:
+    if layer.x.dtype in _PLAIN:
         return Converted(Maximum(), (_less_than_zero(layer.x), layer.x), ("other",))
     return Converted(Abs(), (layer.x,))
 
@@ -104,16 +108,16 @@ def _neg(layer: TfliteLayer) -> Converted:
 def _floor_div(layer: TfliteLayer) -> Converted:
     # Integers: what is left without the remainder is divided without one.
     a, b = layer.tensor(0), layer.tensor(1)
-    if layer.x.dtype is not DType.INT32:
+    if layer.x.dtype is None or layer.x.dtype not in _PLAIN:
         return Converted(FloorDiv(), (a, b), ("divisor",))
-    whole = Converted(Sub(), (a, floor_remainder(a, b, DType.INT32)))
+    whole = Converted(Sub(), (a, floor_remainder(a, b, layer.x.dtype)))
     return Converted(Div(), (whole, b), ("divisor",))
 
 
 def _floor_mod(layer: TfliteLayer) -> Converted:
     a, b = layer.tensor(0), layer.tensor(1)
-    if layer.x.dtype is DType.INT32:
-        return floor_remainder(a, b, DType.INT32)
+    if layer.x.dtype is not None and layer.x.dtype in _PLAIN:
+        return floor_remainder(a, b, layer.x.dtype)
     return Converted(FloorMod(), (a, b), ("divisor",))
 
 
@@ -131,9 +135,15 @@ def _typed(kind: type[Cast] | type[Quantize]) -> Convert:
 
 
 def _dequantize(layer: TfliteLayer) -> Result:
-    # Constants of float16 become float32; nothing else of float16 is in memory.
+    # Constants become float32; nothing else of float16 is in memory.
     if layer.x.dtype is DType.FLOAT16:
         return KnownOutput(layer.constant(0, "values of float16").astype(np.float32))
+    quant = layer.x.quant
+    if layer.x.data is not None and quant is not None:
+        along = [-1 if axis == quant.axis else 1 for axis in range(len(layer.x.shape))]
+        zeros = np.array(quant.zero_points, np.int64).reshape(along if quant.axis is not None else ())
+        scales = np.array(quant.scales, np.float64).reshape(along if quant.axis is not None else ())
+        return KnownOutput(((layer.x.data.astype(np.int64) - zeros) * scales).astype(np.float32))
     return Converted(Dequantize(), (layer.x,))
 
 
@@ -183,6 +193,7 @@ _U8, _BOOL = DType.UINT8, DType.BOOL
 _REAL = same(_F32)
 _SHORT = same(_F32, _I8, _I16)
 _WHOLE = same(_F32, _I8, _I16, _I32)
+_EVERY = same(_F32, _I8, _I16, _I32, _I64)
 _CAST = (_F32, _I8, _I16, _I32, _I64, _U8, DType.UINT32, _BOOL)
 _ORDERED = pairs((_F32, _I8, _I32, _I64), (_BOOL,))
 _QUANTISED = (
@@ -191,8 +202,8 @@ _QUANTISED = (
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "RSQRT": TfliteConverter(unary(Rsqrt()), ("rsqrt",), types=_SHORT),
-    "ABS": TfliteConverter(_abs, ("abs",), types=_WHOLE),
-    "ADD": TfliteConverter(_binary(Add), ("add",), "AddOptions", _FUSED, _WHOLE),
+    "ABS": TfliteConverter(_abs, ("abs",), types=_EVERY),
+    "ADD": TfliteConverter(_binary(Add), ("add",), "AddOptions", _FUSED, _EVERY),
     "ADD_N": TfliteConverter(_add_n, ("add_n",)),
     "CAST": TfliteConverter(_typed(Cast), ("cast",), types=pairs(_CAST, _CAST)),
     "CEIL": TfliteConverter(unary(Ceil()), ("ceil",), types=_REAL),
@@ -200,12 +211,12 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "DEQUANTIZE": TfliteConverter(
         _dequantize, ("dequantize",), types=pairs((_I8, _I16, _U8, DType.FLOAT16), (_F32,))
     ),
-    "DIV": TfliteConverter(_binary(Div), ("div",), "DivOptions", _FUSED, _WHOLE),
+    "DIV": TfliteConverter(_binary(Div), ("div",), "DivOptions", _FUSED, _EVERY),
     "ELU": TfliteConverter(unary(Elu()), ("elu",)),
     "EQUAL": TfliteConverter(_operands(Equal()), ("equal",), types=_ORDERED | {(_BOOL, _BOOL)}),
     "FLOOR": TfliteConverter(unary(Floor()), ("floor",), types=_REAL),
-    "FLOOR_DIV": TfliteConverter(_floor_div, ("floor_div",), types=same(_F32, _I32)),
-    "FLOOR_MOD": TfliteConverter(_floor_mod, ("floor_mod",), types=_REAL | {(_I32, _I32)}),
+    "FLOOR_DIV": TfliteConverter(_floor_div, ("floor_div",), types=same(_F32, _I32, _I64)),
+    "FLOOR_MOD": TfliteConverter(_floor_mod, ("floor_mod",), types=same(_F32, _I32, _I64)),
     "GREATER": TfliteConverter(_operands(Greater()), ("greater",), types=_ORDERED),
     "GREATER_EQUAL": TfliteConverter(_operands(GreaterEqual()), ("greater_equal",), types=_ORDERED),
     "HARD_SWISH": TfliteConverter(unary(HardSwish()), ("hard_swish",)),
@@ -218,7 +229,7 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "LOGISTIC": TfliteConverter(unary(Logistic()), ("logistic", "sigmoid"), types=_SHORT),
     "MAXIMUM": TfliteConverter(_operands(Maximum()), ("maximum",), types=same(_F32, _I8, _I16, _I32, _I64)),
     "MINIMUM": TfliteConverter(_operands(Minimum()), ("minimum",), types=same(_F32, _I8, _I16, _I32, _I64)),
-    "MUL": TfliteConverter(_binary(Mul), ("mul",), "MulOptions", _FUSED, _WHOLE),
+    "MUL": TfliteConverter(_binary(Mul), ("mul",), "MulOptions", _FUSED, _EVERY),
     "NEG": TfliteConverter(_neg, ("neg",), types=same(_F32, _I32, _I64)),
     "NOT_EQUAL": TfliteConverter(_operands(NotEqual()), ("not_equal",), types=_ORDERED | {(_BOOL, _BOOL)}),
     "PRELU": TfliteConverter(_operands(Prelu()), ("prelu",), types=_SHORT),
@@ -238,6 +249,6 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "SQUARED_DIFFERENCE": TfliteConverter(
         _operands(SquaredDifference()), ("squared_difference",), types=_WHOLE
     ),
-    "SUB": TfliteConverter(_binary(Sub), ("sub",), "SubOptions", _FUSED, _WHOLE),
+    "SUB": TfliteConverter(_binary(Sub), ("sub",), "SubOptions", _FUSED, _EVERY),
     "TANH": TfliteConverter(unary(Tanh()), ("tanh",), types=_SHORT),
 }

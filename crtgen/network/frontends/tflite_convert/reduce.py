@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from crtgen.network.frontends.builder import Converted, NamedTensor, RefusedOperator
 from crtgen.network.frontends.tflite_convert.layer import Convert, TfliteConverter, TfliteLayer, pairs, same
-from crtgen.network.ir import DType
-from crtgen.network.ops import Activation, Mean, Reshape, StridedSlice
+from crtgen.network.frontends.tflite_file import FileTensor
+from crtgen.network.ir import Array, DType, Quant, Value
+from crtgen.network.ops import Activation, Concat, FullyConnected, Mean, Reshape, StridedSlice
 from crtgen.network.ops.function import LogicalNot
 from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.normalize import CumSum, L2Normalization
@@ -70,9 +73,54 @@ def _l2_normalization(layer: TfliteLayer) -> Converted:
 
 
 def _batch_matmul(layer: TfliteLayer) -> Converted:
+    x, other = layer.tensor(0), layer.tensor(1)
+    quant = other.quant if other.data is not None else None
+    if quant is not None and (other.dtype is not x.dtype or quant.axis is not None):
+        return _by_weights(layer, x, other)
     op = BatchMatMul(bool(layer.option("AdjX")), bool(layer.option("AdjY")))
-    return Converted(op, (layer.tensor(0), layer.tensor(1)), ("operand",))
+    return Converted(op, (x, other), ("operand",))
 
+
+def _by_weights(layer: TfliteLayer, x: FileTensor, other: FileTensor) -> Converted:
+    # Constants with a scale per column, or of int8 on another type, as ai-edge-quantizer writes them: a fully
+    # connected layer for each matrix. TensorFlow Lite's kernel takes them for something else.
+    rank, quant, turned = len(other.shape), other.quant, bool(layer.option("AdjY"))
+    assert quant is not None
+    column = rank - 2 if turned else rank - 1
+    if other.dtype is not DType.INT8 or quant.axis not in (None, column) or any(quant.zero_points):
+        raise RefusedOperator(
+            f"{x.type_name} times a constant of {other.type_name}; supported: symmetric int8"
+        )
+    if layer.option("AdjX"):
+        raise RefusedOperator("a transposed first operand and a constant; supported: the other way round")
+    matrices = np.asarray(other.data).reshape(-1, *other.shape[-2:])
+    matrices = matrices if turned else matrices.swapaxes(1, 2)
+    scaled = Quant(quant.scales, quant.zero_points, None if quant.axis is None else 0)
+    if len(matrices) == 1:
+        return _dense(layer, x, matrices[0], scaled)
+    if len(matrices) > _MOST_MATRICES or x.shape[:-2] != other.shape[:-2]:
+        raise RefusedOperator(
+            f"{len(matrices)} matrices of constants; supported: {_MOST_MATRICES}, no more axes"
+        )
+    flat, parts = Converted(Reshape((len(matrices), *x.shape[-2:])), (x,)), []
+    for place, matrix in enumerate(matrices):
+        cut = StridedSlice((place, 0, 0), (place + 1, *x.shape[-2:]), (1, 1, 1))
+        parts.append(_dense(layer, Converted(cut, (flat,)), matrix, scaled))
+    joined = Converted(Concat(0), tuple(parts), quant=layer.y.quant)
+    return Converted(Reshape(layer.y.shape), (joined,))
+
+
+def _dense(layer: TfliteLayer, x: NamedTensor | Converted, matrix: Array, scaled: Quant) -> Converted:
+    weights = Value.constant("weights", np.ascontiguousarray(matrix), scaled)
+    dtype = layer.x.dtype
+    assert dtype is not None
+    bias = np.zeros(len(matrix), _BIASES[dtype])
+    op = FullyConnected(keep_dims=True)
+    return Converted(op, (x, weights, bias), ("weights", "bias"), quant=layer.y.quant)
+
+
+_MOST_MATRICES = 64
+_BIASES = {DType.FLOAT32: np.float32, DType.INT8: np.int32, DType.INT16: np.int64}
 
 _REDUCER = ("ReducerOptions", ("KeepDims",))
 _NUMBERS = (DType.FLOAT32, DType.INT8)

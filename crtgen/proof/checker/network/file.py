@@ -9,6 +9,7 @@ import numpy as np
 import tflite
 
 from crtgen.base.errors import CorruptModelError
+from crtgen.base.formats.tflite_code import operator_number
 from crtgen.proof.checker.network.arithmetic import Ints
 from crtgen.proof.checker.refusal import Refusal
 
@@ -118,7 +119,7 @@ class ModelFile:
         for i in range(graph.OperatorsLength()):
             table = graph.Operators(i)
             code = self._model.OperatorCodes(table.OpcodeIndex())
-            kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            kind = operator_number(code)
             if code.CustomCode():  # whatever stands beside it
                 kind = tflite.BuiltinOperator.CUSTOM
             inputs = tuple(int(table.Inputs(k)) for k in range(table.InputsLength()))

@@ -1,0 +1,21 @@
+"""The number of an operator in a `.tflite` file."""
+
+from typing import Any
+
+from flatbuffers import number_types
+
+__all__ = ["operator_number"]
+
+_BUILTIN_CODE = 10  # the field's place in the table
+
+
+def operator_number(code: Any) -> int:
+    """Return the greater of both fields of an ``OperatorCode``.
+
+    Old files have the number in a field of one byte, and ai-edge-quantizer writes the other one only. The
+    tflite package returns the byte for numbers below 127 whichever is there, so DEQUANTIZE would be ADD.
+    """
+    table = code._tab
+    offset = table.Offset(_BUILTIN_CODE)
+    number = int(table.Get(number_types.Int32Flags, offset + table.Pos)) if offset else 0
+    return max(number, int(code.DeprecatedBuiltinCode()))

@@ -12,12 +12,14 @@ from rich.console import Console
 
 from crtgen.api import Model
 from crtgen.api.report import Report, arena_map
+from crtgen.base import files as writing
 from crtgen.base.errors import UsageError
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, interface_lines, layer_table, print_npu, print_real
 from crtgen.firmware.library import Module
+from crtgen.lab.html import render_plan, require_charts
 from crtgen.network.frontends import WRAPPINGS, Wrapped, unwrap
 from crtgen.network.pipeline import JoinedPipeline
 
@@ -35,15 +37,23 @@ def command(
     graph: Annotated[bool, typer.Option("--graph", help="Show the whole graph, as text.")] = False,
     arena: Annotated[bool, typer.Option("--arena", help="Draw the arena.")] = False,
     modules: Annotated[bool, typer.Option("--modules", help="Show the tree of modules.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw layers, cycles and the arena on a page.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Show inputs, outputs, layers with their kernels, arena."""
     with guarded(as_json, debug) as out:
+        if page is not None:
+            require_charts()
+            writing.check_writable(page)
         with out.stage() as say:
             loaded = files.load(model)
             compiled = compiling.compile([loaded], say, place=place or ()).placed()
         reports, trees = compiled.reports, compiled.trees
+        if page is not None:
+            writing.write(page, render_plan(reports).encode())
         if any(report.graph is None for report in reports) and (graph or arena):
             raise UsageError(
                 "code has no graph and no plan to show",
@@ -64,19 +74,28 @@ def command(
 
         pipeline = loaded.on(compiled.board).pipeline if isinstance(loaded, Model) else None
         inside = unwrap(model) if model.suffix.lower() in WRAPPINGS else None
-        models = [
-            {**report.to_dict(), "modules": _module(tree)}
-            for report, tree in zip(reports, trees, strict=True)
-        ]
-        if pipeline is not None:
-            models[0]["features"] = asdict(pipeline.settings)
-        if inside is not None:
-            models[0]["inside"] = {
-                "where": inside.where,
-                "kind": inside.kind,
-                "arena_bytes": inside.arena_bytes,
-            }
+        models = _data(reports, trees, pipeline, inside)
         out.result(models[0] if len(models) == 1 else {"models": models}, render)
+
+
+def _data(
+    reports: Sequence[Report],
+    trees: Sequence[Module],
+    pipeline: JoinedPipeline | None,
+    inside: Wrapped | None,
+) -> list[dict[str, Any]]:
+    models = [
+        {**report.to_dict(), "modules": _module(tree)} for report, tree in zip(reports, trees, strict=True)
+    ]
+    if pipeline is not None:
+        models[0]["features"] = asdict(pipeline.settings)
+    if inside is not None:
+        models[0]["inside"] = {
+            "where": inside.where,
+            "kind": inside.kind,
+            "arena_bytes": inside.arena_bytes,
+        }
+    return models
 
 
 def _verdict(inside: Wrapped, report: Report) -> str:

@@ -3,7 +3,7 @@
 from crtgen.lab.html.charts import require_charts
 from crtgen.lab.html.evidence import Claim, check_folder, collect, write_evidence
 from crtgen.lab.html.met import Met
-from crtgen.lab.html.page import render_page
+from crtgen.lab.html.page import render_page, render_plan
 from crtgen.lab.html.study import Study, read_baseline, study
 from crtgen.lab.html.sweep import render_sweep
 
@@ -15,6 +15,7 @@ __all__ = [
     "collect",
     "read_baseline",
     "render_page",
+    "render_plan",
     "render_sweep",
     "require_charts",
     "study",

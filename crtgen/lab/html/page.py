@@ -1,6 +1,6 @@
 """The page: one file of HTML that works offline and prints."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from crtgen.lab.measure.fit import Fit
 from crtgen.lab.measure.targets import TargetOutcome
 from crtgen.network.ir import shape_text
 
-__all__ = ["render_page", "stand_in_text"]
+__all__ = ["render_page", "render_plan", "stand_in_text"]
 
 Baseline = Mapping[str, Mapping[str, Any]]
 
@@ -43,8 +43,7 @@ def render_page(
         for on in study.boards
     ]
     first = study.boards[0]
-    drawing = drawn(charts.network(first.report))
-    shared: list[Drawing | HtmlTable] = [Drawing("Layers in order", charts.SKIPS, drawing)]
+    shared: list[Drawing | HtmlTable] = [_network(first.report)]
     shared += _quality(study)
     shared += panel(met) if met is not None else []
     if ranges := charts.ranges(first.plan.graph):
@@ -70,6 +69,23 @@ def render_page(
             fits=_fits(study),
         )
     )
+
+
+def render_plan(reports: Sequence[Report]) -> str:
+    """Return the page of models as they are planned, for which nothing was built.
+
+    Code of an archive has no plan, so only what is known of its layers is shown.
+    """
+    boards = []
+    for report in reports:
+        parts: list[Drawing | HtmlTable] = [*_spent(report, measured=False), _layers(report)]
+        if report.arena is not None:
+            parts += [_memory(report), _network(report)]
+        name = f"{report.model} on {report.board}"
+        figures = _figures(report, report.flash_bytes, report.ram_bytes)
+        boards.append(_BoardView(name, report.optimize, figures, tuple(parts)))
+    template = environment().get_template("report/plan.html.j2")
+    return template.render(title=", ".join(r.model for r in reports), boards=boards)
 
 
 def _quality(study: Study) -> list[HtmlTable]:
@@ -111,23 +127,32 @@ def _folded(study: Study) -> str:
 
 def _board(on: OnBoard, before: Mapping[str, Any] | None, days: float | None) -> _BoardView:
     report = on.report
-    metric, title = (
-        ("instructions", "instructions") if on.levels else ("cycles_estimated", "estimated cycles")
-    )
-    known = all(getattr(layer, metric) is not None for layer in report.layers)
     parts: list[Drawing | HtmlTable] = []
     if before is not None:
         parts.append(_compared(report, before))
-    if known:
-        parts.append(Drawing(f"Where the {title} go", "", drawn(charts.costs(report, metric, title))))
-    parts.append(_layers(report))
-    says = f"{report.arena_bytes:,} bytes, {bound_text(report)}."
-    parts.append(Drawing("Memory over time", says, drawn(charts.arena(report))))
+    parts += [*_spent(report, measured=bool(on.levels)), _layers(report), _memory(report)]
     if report.image is not None:
         parts.append(Drawing("Flash", "", drawn(charts.flash(report))))
     if on.levels:
         parts.append(Drawing("Levels of optimisation", "", drawn(charts.pareto(on.levels))))
     return _BoardView(report.board, report.optimize, _facts(on, days), tuple(parts))
+
+
+def _spent(report: Report, measured: bool) -> list[Drawing]:
+    # Instructions or modelled cycles by layer, if they are known.
+    metric, title = ("instructions",) * 2 if measured else ("cycles_estimated", "estimated cycles")
+    if any(getattr(layer, metric) is None for layer in report.layers):
+        return []
+    return [Drawing(f"Where the {title} go", "", drawn(charts.costs(report, metric, title)))]
+
+
+def _memory(report: Report) -> Drawing:
+    says = f"{report.arena_bytes:,} bytes, {bound_text(report)}."
+    return Drawing("Memory over time", says, drawn(charts.arena(report)))
+
+
+def _network(report: Report) -> Drawing:
+    return Drawing("Layers in order", charts.SKIPS, drawn(charts.network(report)))
 
 
 def _verdict(study: Study) -> str:
@@ -159,18 +184,25 @@ def _asleep(on: OnBoard) -> str:
 
 
 def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
-    # Figures, of which those that are not known are left out.
-    report, npu = on.report, on.report.npu or {}
+    report = on.report
     flash, ram = report.flash_bytes, report.ram_bytes
     if on.fit is not None and flash is None:
         flash, ram = on.fit.library.flash, on.fit.library.ram
+    lasts = () if days is None else ((f"days on a cell{_asleep(on)}", f"{round(days):,}"),)
+    time = _milliseconds(on.fit)
+    timed = (("ms, modelled", time),) if time else ()
+    return (("verified", _verified(on)), *timed, *_figures(report, flash, ram), *lasts)
+
+
+def _figures(report: Report, flash: int | None, ram: int | None) -> tuple[tuple[str, str], ...]:
+    # Figures, of which those that are not known are left out.
+    npu = report.npu or {}
     figures = (
         ("instructions", report.instructions),
         ("cycles, estimated", report.cycles_estimated),
         ("MACs on the NPU", npu.get("macs")),
         ("cycles of the NPU, by Vela", npu.get("cycles_by_vela")),
         ("energy, µJ", report.energy_uj),
-        (f"days on a cell{_asleep(on)}", None if days is None else round(days)),
         ("flash, bytes", flash),
         ("RAM, bytes", ram),
         ("flash of the image, bytes", report.image_flash_bytes),
@@ -180,9 +212,7 @@ def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
         ("state, bytes", report.state_bytes),
         ("weights, bytes", report.weights_bytes),
     )
-    facts = [(name, f"{n:,}") for name, n in figures if n is not None]
-    time = _milliseconds(on.fit)
-    return (("verified", _verified(on)), *((("ms, modelled", time),) if time else ()), *facts)
+    return tuple((name, f"{n:,}") for name, n in figures if n is not None)
 
 
 def _verified(on: OnBoard) -> str:

@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "bench": "Measure models on boards: instructions, flash, RAM, stack.",
         "tune": "Measure every kernel of each layer, and choose the best.",
         "report": "Write a page: layers, memory, time, boards, verification.",
-        "quantize": "Quantise a network to int8 by ONNX Runtime's quantiser.",
+        "view": "Open a local page on which a model is tried.",
     },
     "Folders of models, CI, this machine:": {
         "init": "Write crtgen.toml: every command works without arguments.",
@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "doctor": "Check this machine: compilers, QEMU, build tools.",
     },
     _ALSO: {
+        "quantize": "Quantise a network to int8 by ONNX Runtime's quantiser.",
         "compile": "Write models in Model Library Format: C, constants, metadata.",
         "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
         "selftest": "Measure a board: clock, serial port, memories, a network, guard, watchdog.",

@@ -69,6 +69,7 @@ COMMANDS = (
     ("bench", "digits.tflite"),
     ("tune",),
     ("report", "digits.tflite"),
+    ("view", "digits.tflite", "--no-browser"),
     ("quantize", "digits.tflite", "--calibrate", "clips", "-o", "digits_int8.onnx"),
     ("compile", "digits.tflite"),
     ("slot",),

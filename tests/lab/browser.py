@@ -28,6 +28,8 @@ _FLAGS = (
 # The browser reads commands from descriptor 3 and writes answers to 4, each ends with a zero.
 _START = 'exec "$@" 3</dev/fd/{} 4>/dev/fd/{} >/dev/null 2>&1'
 _PATIENCE = 60.0
+# The end of what a page says, for messages.
+_WORDS = "document.body.innerText.slice(0, 1000)"
 
 
 class Browser:
@@ -118,7 +120,7 @@ class Browser:
         """Evaluate an expression until it is true."""
         end = time.monotonic() + _PATIENCE
         while not (found := self.value(expression)):
-            assert time.monotonic() < end, f"never true: {expression}"
+            assert time.monotonic() < end, f"never true: {expression}: {self.value(_WORDS)}"
             time.sleep(0.05)
         return found
 

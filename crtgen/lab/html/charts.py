@@ -332,6 +332,7 @@ def _drawn(title: str, rows: Rows, marks: Mapping[str, Any], height: int, width:
             "axis": {
                 **axis,
                 "labelFontSize": 11,
+                "labelSeparation": 8,
                 "labelLimit": 110 if is_narrow else 220,
                 "gridOpacity": 0.4,
                 "titlePadding": 4 if is_narrow else 14,

@@ -241,6 +241,7 @@ def _layers(report: Report) -> HtmlTable:
             _number(layer.weights_bytes),
             _number(layer.instructions),
             _number(layer.cycles_estimated),
+            _energy(report, layer),
             _number(layer.npu_cycles),
             _per_mac(layer),
         )
@@ -254,6 +255,7 @@ def _layers(report: Report) -> HtmlTable:
         "weights",
         "instructions",
         "cycles",
+        "µJ",
         "cycles of the NPU, by Vela",
         "instructions per MAC",
     )
@@ -261,6 +263,13 @@ def _layers(report: Report) -> HtmlTable:
     return HtmlTable(
         "Layers", tuple(columns[n] for n in known), tuple(tuple(r[n] for n in known) for r in rows), 3
     )
+
+
+def _energy(report: Report, layer: ReportedLayer) -> str:
+    # Microjoules of a layer on the core, as the report's energy is computed.
+    if report.energy_uj is None or layer.cycles_estimated is None:
+        return ""
+    return f"{(report.pj_per_cycle or 0) * report.silicon * layer.cycles_estimated / 1e6:,.2f}"
 
 
 def _per_mac(layer: ReportedLayer) -> str:

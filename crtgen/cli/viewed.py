@@ -1,0 +1,124 @@
+"""Child of ``crtgen view``: imports crtgen, waits for a line, and does what it says.
+
+``{"arguments": [...]}`` is a command, which runs as if it was typed. ``{"live": {...}}`` keeps a model in a
+host image and answers every line ``{"input": FILE}`` with a line, until its input ends.
+"""
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crtgen import api
+from crtgen.__main__ import COLLECTED
+from crtgen.api.slot import build_server, start_server
+from crtgen.base import budget
+from crtgen.base.errors import CrtgenError
+from crtgen.cli.app import end_like_an_exit, main
+from crtgen.cli.groups import Files
+from crtgen.cli.recorded import Recorded, recorded_by
+from crtgen.compiler.codegen.module import Interface, ModelInfo
+from crtgen.device.run import Site
+from crtgen.device.session import Session
+from crtgen.lab.measure.cases import Inputs, read_inputs
+from crtgen.lab.measure.media import Scaling
+from crtgen.network.ir import Array
+
+__all__ = ["wait"]
+
+_AHEAD = ("inspect", "fit", "verify", "prove", "generate", "eval")
+
+
+def wait() -> None:
+    """Read what to do, and do it."""
+    for name in _AHEAD:
+        import_module(f"crtgen.cli.{name}")
+    request = json.loads(sys.stdin.readline() or "{}")
+    gc.set_threshold(COLLECTED)
+    if "arguments" in request:
+        sys.argv = ["crtgen", *request["arguments"]]
+        main()
+    elif "live" in request:
+        end_like_an_exit()
+        budget.limit_memory(request["memory"])
+        _live(Path(request["live"]["file"]), request["live"]["optimize"])
+
+
+def _live(source: Path, level: Any) -> None:
+    try:
+        recorded = recorded_by(source, Files()) if source.suffix == ".toml" else None
+        model = api.load(source) if recorded is None else recorded.loaded.model
+        compiled = api.compile([model], "host", optimize=level)
+        api.require_trust(compiled.untrusted)
+        image = build_server(compiled, Site())
+        with start_server(image, Site(), counting=False) as session:
+            info = session.model(None)
+            _say(_about(info, recorded))
+            for line in sys.stdin:
+                _say(_answer(session, info, recorded, Path(json.loads(line)["input"])))
+    except CrtgenError as error:
+        _say(_error(error))
+
+
+def _about(info: ModelInfo, recorded: Recorded | None) -> dict[str, Any]:
+    pipeline = None if recorded is None else recorded.pipeline
+    names = pipeline.decision.names if pipeline is not None and pipeline.decision is not None else ()
+    return {
+        "model": info.name,
+        "inputs": [{"name": i.name, "shape": list(i.shape), "dtype": i.dtype.value} for i in info.inputs],
+        "labels": list(names),
+        "rate": pipeline.rate if pipeline is not None and not pipeline.is_camera else None,
+    }
+
+
+def _answer(session: Session, info: ModelInfo, recorded: Recorded | None, file: Path) -> dict[str, Any]:
+    try:
+        given = _inputs(file, info, recorded)
+        start = time.perf_counter()
+        made = [session.infer(*arrays, model=info.name) for arrays in given.runs]
+        spent = time.perf_counter() - start
+    except CrtgenError as error:
+        return _error(error)
+    every = [np.stack(arrays) for arrays in zip(*made, strict=True)] if given.is_sequence else made[0]
+    named = zip(info.outputs, every, strict=True)
+    heard = None if recorded is None else recorded.heard([arrays[0] for arrays in made])
+    return {
+        "outputs": {interface.name: array.tolist() for interface, array in named},
+        "values": {i.name: _values(i, a) for i, a in zip(info.outputs, made[-1], strict=True)},
+        "runs": len(made),
+        "seconds": spent,
+        **(heard.value() if heard else {}),
+    }
+
+
+def _inputs(file: Path, info: ModelInfo, recorded: Recorded | None) -> Inputs:
+    if recorded is None:
+        return read_inputs(file, info.inputs)
+    return recorded.inputs(file, False, Scaling())
+
+
+def _values(interface: Interface, array: Array) -> Sequence[float]:
+    # Dequantised elements of the last run.
+    real = array.ravel().astype(np.float64)
+    if interface.quant is not None and interface.quant.axis is None:
+        real = (real - interface.quant.zero_point) * interface.quant.scale
+    return [float(value) for value in real]
+
+
+def _error(error: CrtgenError) -> dict[str, Any]:
+    return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+
+
+def _say(data: Any) -> None:
+    sys.stdout.write(json.dumps(data) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    wait()

@@ -1,0 +1,6 @@
+"""A local page on which people try models: a server on the loopback, whose answers are those of commands."""
+
+from crtgen.lab.view.jobs import Jobs
+from crtgen.lab.view.server import ViewServer
+
+__all__ = ["Jobs", "ViewServer"]

@@ -33,7 +33,7 @@ from crtgen.boards.known import (
     stand_in,
     wrong_boards,
 )
-from crtgen.boards.loader import load_board, parse_slots
+from crtgen.boards.loader import installed_qemu, load_board, parse_slots
 from crtgen.boards.packs import board_file, board_text, chip_board
 from crtgen.boards.silicon import silicon_range
 from crtgen.boards.slots import FLASH_DRIVERS, Slot, Slots
@@ -81,6 +81,7 @@ __all__ = [
     "family_of",
     "find_board",
     "find_core",
+    "installed_qemu",
     "is_own",
     "load_board",
     "name_board",

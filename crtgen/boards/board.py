@@ -184,12 +184,19 @@ class Qemu:
     """The board in QEMU: machine and further arguments; the RPC's UART is serial 0.
 
     ``memory`` is the machine's main memory, if QEMU can share it and no image is in it: the RPC's mailbox is
-    at its start.
+    at its start. ``since`` is the first release that has the machine, if it is a young one: (9, 0).
+    ``counts``: it always counts instructions, since its UART takes a second for each byte otherwise.
     """
 
     machine: str
     args: tuple[str, ...] = ()
     memory: Memory | None = None
+    since: tuple[int, ...] = ()
+    counts: bool = False
+
+    @property
+    def release(self) -> str:
+        return ".".join(map(str, self.since))
 
 
 FVP_BOARDS = ("mps3_board", "mps4_board")
@@ -268,6 +275,8 @@ class Board:
     errata: Errata | None = None
     watchdog: Watchdog | None = None
     qemu: Qemu | None = None
+    later_qemu: Qemu | None = None
+    """What a younger QEMU than the installed one has; ``qemu`` is None then."""
     fvp: Fvp | None = None
     rp2040js: bool = False
     zephyr: tuple[ZephyrName, ...] = ()

@@ -5,7 +5,10 @@ runner, west) can name nothing but a board.
 """
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -39,7 +42,10 @@ from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.boards.values import address, each, one_of, optional, units
 
-__all__ = ["load_board", "parse_slots"]
+__all__ = ["installed_qemu", "load_board", "parse_slots"]
+
+_SECONDS = 20
+"""Limit of a program that says its version."""
 
 # QEMU options that a board may set, and the pattern of their values.
 _QEMU_ARGS = {
@@ -65,6 +71,8 @@ def _board(name: str, table: TomlTable) -> Board:
     if layout is not None:
         layout.finish()
     timer = optional(table.section("timer"), _timer)
+    qemu = optional(table.section("qemu"), _qemu)
+    has_it = qemu is not None and (not qemu.since or installed_qemu() >= qemu.since)
     board = Board(
         name=name,
         summary=table.get("summary", text),
@@ -82,7 +90,8 @@ def _board(name: str, table: TomlTable) -> Board:
         second_core=table.get("second_core", one_of("second core", *SECOND_CORES), ""),
         watchdog=optional(table.section("watchdog"), _watchdog),
         npu=optional(table.section("npu"), _npu),
-        qemu=optional(table.section("qemu"), _qemu),
+        qemu=qemu if has_it else None,
+        later_qemu=None if has_it else qemu,
         fvp=optional(table.section("fvp"), _fvp),
         rp2040js=optional(table.section("rp2040js"), lambda table: True) or False,
         zephyr=table.get("zephyr", _zephyr, ()),
@@ -177,7 +186,23 @@ def _qemu(table: TomlTable) -> Qemu:
         machine=table.get("machine", _word),
         args=table.get("args", _qemu_args, ()),
         memory=optional(table.section("memory"), _shared),
+        since=table.get("since", partial(_release, "QEMU", "9.0"), ()),
+        counts=table.get("counts", yes_or_no, False),
     )
+
+
+@cache
+def installed_qemu() -> tuple[int, ...]:
+    """Return the release of QEMU on this computer; () if there is none."""
+    program = shutil.which("qemu-system-arm")
+    if program is None:
+        return ()
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_SECONDS).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else ()
 
 
 def _qemu_args(value: Any) -> tuple[str, ...]:
@@ -211,13 +236,15 @@ def _fvp_name(value: Any) -> str:
 
 def _zephyr(value: Any) -> tuple[ZephyrName, ...]:
     # Names by the release that introduced them, the oldest first.
-    names = (ZephyrName(_release(since), _word(name)) for since, name in table_of(value).items())
+    names = (
+        ZephyrName(_release("Zephyr", "3.7", since), _word(name)) for since, name in table_of(value).items()
+    )
     return tuple(sorted(names, key=lambda entry: entry.since))
 
 
-def _release(value: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\d+\.\d+", value):
-        raise ValueError(f'"{value}" is not a release of Zephyr: write "3.7"')
+def _release(program: str, example: str, value: Any) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d{1,4}\.\d{1,4}", text(value), re.ASCII):
+        raise ValueError(f'"{value}" is not a release of {program}: write "{example}"')
     return tuple(map(int, value.split(".")))
 
 

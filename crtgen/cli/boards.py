@@ -50,6 +50,7 @@ def command(
                     "ram_bytes": b.ram,
                     "platforms": list(b.platforms),
                     "qemu": b.qemu.machine if b.qemu else None,
+                    "later_qemu": b.later_qemu.release if b.later_qemu else None,
                     "fvp": b.fvp.program if b.fvp else None,
                     "rp2040js": b.rp2040js,
                     "runners": list(b.flash_with.runners) if b.flash_with else [],

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from crtgen.base.errors import ToolMissingError
+from crtgen.boards import all_boards, installed_qemu
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.device.flash import INSTALL
 from crtgen.device.run import find_qemu, find_rp2040js
@@ -86,7 +87,14 @@ def _compilers() -> Iterator[ToolCheck]:
 def _programs() -> Iterator[ToolCheck]:
     for name in ("cmake", "ninja"):
         yield _program(name, "builds", partial(find_program, name, f"pip install {name}"))
-    yield _program("qemu-system-arm", "simulates boards", find_qemu)
+    check = _program("qemu-system-arm", "simulates boards", find_qemu)
+    later = sorted(
+        f"{b.name} from {b.later_qemu.release} on" for b in all_boards() if b.later_qemu is not None
+    )
+    if check.found and later:
+        release = ".".join(map(str, installed_qemu()))
+        check = replace(check, found=f"{check.found} ({release}; {', '.join(later)})")
+    yield check
 
 
 def _rp2040js() -> ToolCheck:

@@ -176,7 +176,7 @@ DATA = frozenset(
 )
 """Options that change what is computed or shown, and nothing else."""
 
-SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
+SAID = frozenset(("force", "from-call", "help-all", "trust", "update", "yes"))
 """Options that only the command line may set."""
 
 # Options that decide what is computed. A command that reads models takes them, or refuses them by name:

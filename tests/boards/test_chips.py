@@ -203,7 +203,8 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
     flash, ram_bytes = (int(cell.replace(",", "")) for cell in row[7:9])
     assert sizes.flash == pytest.approx(flash, rel=0.03)
     assert sizes.ram + sizes.stack == pytest.approx(ram_bytes, rel=0.03)
-    assert row[6] == ("simulated" if board.simulator else "built")
+    is_young = board.qemu is not None and board.qemu.since  # the table is of a QEMU that does not have it
+    assert row[6] == ("simulated" if board.simulator and not is_young else "built")
     if board.name in SVD:
         check_registers(board.name, image)
 

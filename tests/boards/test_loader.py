@@ -9,6 +9,7 @@ from crtgen.base.errors import UsageError
 from crtgen.base.resources import boards_dir
 from crtgen.boards import (
     Flash,
+    Qemu,
     Serial,
     Watchdog,
     ZephyrName,
@@ -19,11 +20,13 @@ from crtgen.boards import (
     find_core,
     known,
     load_board,
+    loader,
     parse_size,
     size_text,
 )
 from crtgen.boards.checks import CHECKS
 from crtgen.cli.app import app
+from crtgen.device.run import Site
 from tests.support import ROOT
 
 HERE = Path(__file__).parent
@@ -94,6 +97,7 @@ def test_the_boards_that_come_with_crtgen() -> None:
         "mps2_an500": "cortex-m7",
         "mps2_an505": "cortex-m33",
         "mps2_an521": "cortex-m33+nodsp+nofp",
+        "mps3_an524": "cortex-m33+nodsp+nofp",
         "mps3_an547": "cortex-m55",
         "musca_b1": "cortex-m33",
         "netduinoplus2": "cortex-m4",
@@ -346,3 +350,42 @@ def test_a_core_that_the_board_has_not_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "the board has a cortex-m4, not a cortex-m55" in result.stderr
     assert CliRunner().invoke(app, [*arguments, "--core", "cortex-m4"]).exit_code == 0
+
+
+def test_a_machine_of_a_later_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board is simulated where the installed QEMU has its machine, and says elsewhere what would."""
+    file = tmp_path / "young.toml"
+    file.write_text(GOOD.read_text() + '\n[qemu]\nmachine = "young-one"\nsince = "9.0"\n')
+    for installed, simulator in (((7, 2), ""), ((), ""), ((9, 0), "QEMU"), ((10, 1), "QEMU")):
+        monkeypatch.setattr(loader, "installed_qemu", lambda installed=installed: installed)
+        board = load_board(file)
+        assert board.simulator == simulator
+        if simulator:
+            assert (board.qemu, board.later_qemu) == (Qemu("young-one", since=(9, 0)), None)
+        else:
+            assert (board.qemu, board.later_qemu) == (None, Qemu("young-one", since=(9, 0)))
+            with pytest.raises(UsageError) as caught:
+                Site(simulate=True).is_simulated(board)
+            assert caught.value.hint == "QEMU 9.0 or later has young-one"
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ("QEMU emulator version 7.2.22 (Debian)", (7, 2)),
+        ("QEMU emulator version 10.1.0", (10, 1)),
+        ("?", ()),
+    ],
+)
+def test_the_release_of_qemu(
+    said: str, release: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "qemu-system-arm"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    loader.installed_qemu.cache_clear()
+    try:
+        assert loader.installed_qemu() == release
+    finally:
+        loader.installed_qemu.cache_clear()

@@ -226,7 +226,7 @@ def test_what_installs_a_program_is_the_systems_own(
 def test_doctor_says_what_is_there() -> None:
     require_tool("qemu-system-arm")
     checks = {check["name"]: check for check in as_json("doctor")["checks"]}
-    assert checks["qemu-system-arm"]["found"].endswith("qemu-system-arm")
+    assert "qemu-system-arm" in checks["qemu-system-arm"]["found"]
     assert checks["cmake"]["found"]
 
 

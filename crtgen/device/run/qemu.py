@@ -74,7 +74,7 @@ def _command(image: Path, board: Board, counting: bool) -> list[str]:
         qemu.machine,
         *qemu.args,
         *_QUIET,
-        *(_COUNTING if counting else ()),
+        *(_COUNTING if counting or qemu.counts else ()),
         "-kernel",
         str(image),
     ]

@@ -84,9 +84,9 @@ class Site:
         if self.port is not None or board.is_host:
             return False
         if self.simulate and not board.simulator:
-            raise UsageError(
-                "no simulator supports this board", where=board.name, hint="it needs the hardware"
-            )
+            later = board.later_qemu
+            hint = f"QEMU {later.release} or later has {later.machine}" if later else "it needs the hardware"
+            raise UsageError("no simulator supports this board", where=board.name, hint=hint)
         return self.simulate or not board.is_real
 
 

@@ -130,6 +130,8 @@ def words_changed(image: Path, folder: Path, symbol: str, at: int, value: int, s
         ("digits_model", 26, 2, 0, "digits_model says that a run keeps the inputs, and it does not"),
         ("digits_model", 28, 4, "crt_stack_bottom", "digits_model has another arena than the network"),
         ("digits_model", 32, 4, 0x10000, "digits_model has another arena than the network"),
+        ("digits_model", 36, 4, "digits_run", "as its recorder"),
+        ("digits_model", 40, 4, 32, "digits_model has 0x20 as its drift_reference"),
         ("crt_models", 0, 4, "digits_input_tensors", "digits_model is not among the models of the image"),
         ("crt_num_models", 0, 2, 0, "digits_model is not among the models of the image"),
         ("digits_input_tensors", 0, 4, "digits_model", "the description has no name at"),

@@ -27,7 +27,7 @@ _TENSOR, _MODEL = 24, 44
 """Sizes of ``crt_tensor``: name, data, shape, bytes, dimensions, type; and of ``crt_model``."""
 _INT, _UINT, _FLOAT = 0, 1, 2
 _CONSUMES_INPUTS = 1
-_MOST_DIMENSIONS, _LONGEST = 16, 64
+_MOST_DIMENSIONS, _LONGEST, _LONG = 16, 64, 24
 
 
 def compare_description(image: DecodedImage, network: Network, name: str, keeps_inputs: bool) -> bool:
@@ -75,9 +75,7 @@ def _compare_tensor(
     if said != wanted:
         raise Refusal(f"the description of {which} {k} says {said}, the network {wanted}")
     name, real = _text(image, text), file.name(tensor)
-    if not any(part in _letters(real) for part in _kept_parts(name, which)) and (
-        which == "input" or ";" not in real
-    ):
+    if not _is_name_of(name, real, which) and (which == "input" or ";" not in real):
         raise Refusal(f"the description of {which} {k} has the name {name!r}, the file {real!r}")
 
 
@@ -98,18 +96,23 @@ def _letters(text: str) -> str:
     return re.sub("[^0-9a-z]", "", text.lower())
 
 
-def _kept_parts(name: str, which: str) -> Iterator[str]:
-    # What may be of the file's name: all of it, or without what makes it unique, or an identifier.
+def _is_name_of(name: str, real: str, which: str) -> bool:
+    # A generator drops what converters add, cuts what is long, and adds what makes a name unique or an
+    # identifier. Tensors without a name are numbered.
+    plain = re.sub(r"^(serving_default_|(Stateful)?PartitionedCall)|:\d+$", "", real.split(";")[0])
+    wanted = _letters(plain)
     for text in (name, re.sub(r"_\d+$", "", name)):
-        yield _letters(text)
-        if text.startswith(which):
-            yield _letters(re.sub(rf"^{which}\d*", "", text))
+        for part in (text, re.sub(rf"^{which}\d*(_|$)", "", text)):
+            letters = _letters(part)
+            if letters == wanted or (len(letters) >= _LONG and wanted.endswith(letters)):
+                return True
+    return False
 
 
 def _compare_model(image: DecodedImage, network: Network, name: str, keeps_inputs: bool) -> None:
     file, symbols = network.file, image.symbols
     words = _words(image, symbols[f"{name}_model"], _MODEL)
-    text, run, reset, inputs, outputs, counts, flags, arena, size = words[:9]
+    text, run, reset, inputs, outputs, counts, flags, arena, size, recorder, drift = words
     own, (first, end) = f"{name}_model", image.arena(name)
     if _letters(_text(image, text)) != _letters(name):
         raise Refusal(f"{own} has the name {_text(image, text)!r}")
@@ -126,6 +129,9 @@ def _compare_model(image: DecodedImage, network: Network, name: str, keeps_input
         raise Refusal(f"{own} says that a run keeps the inputs, and it does not")
     if arena and not (first <= arena and arena + size <= end):
         raise Refusal(f"{own} has another arena than the network")
+    for address, what in ((recorder, "recorder"), (drift, "drift_reference")):
+        if address not in (0, symbols.get(f"{name}_{what}")):
+            raise Refusal(f"{own} has {address:#x} as its {what}")
     models, count = (symbols.get(symbol) for symbol in ("crt_models", "crt_num_models"))
     if models is not None and count is not None:
         number = int.from_bytes(image_bytes(image, count, 2), "little")

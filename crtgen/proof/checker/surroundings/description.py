@@ -11,7 +11,7 @@ have the letters of its own tensor's, if the file's name is one that a generator
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tflite import TensorType
 
@@ -19,7 +19,7 @@ from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
 from crtgen.proof.checker.network.file import ModelFile
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.surroundings.places import places
+from crtgen.proof.checker.surroundings.places import BOTH, places
 
 __all__ = ["compare_description"]
 
@@ -110,30 +110,39 @@ def _is_name_of(name: str, real: str, which: str) -> bool:
 
 
 def _compare_model(image: DecodedImage, network: Network, name: str, keeps_inputs: bool) -> None:
+    # The entry of the model: what a server goes by.
     file, symbols = network.file, image.symbols
     words = _words(image, symbols[f"{name}_model"], _MODEL)
     text, run, reset, inputs, outputs, counts, flags, arena, size, recorder, drift = words
-    own, (first, end) = f"{name}_model", image.arena(name)
-    if _letters(_text(image, text)) != _letters(name):
-        raise Refusal(f"{own} has the name {_text(image, text)!r}")
-    if run != symbols[f"{name}_compute"] | 1:
-        raise Refusal(f"{own} runs another function than {name}_compute")
-    wanted = symbols.get(f"{name}_reset", 0) | 1 if network.states else 0
-    if reset != wanted:
-        raise Refusal(f"{own} has {reset:#x} as the function that resets states, not {wanted:#x}")
-    if [inputs, outputs] != [symbols[f"{name}_{which}_tensors"] for which in ("input", "output")]:
-        raise Refusal(f"{own} has the tensors of another model")
-    if counts != len(file.inputs) | len(file.outputs) << 16:
-        raise Refusal(f"{own} has another number of inputs or outputs than the network")
-    if not keeps_inputs and not flags >> 16 & _CONSUMES_INPUTS:
-        raise Refusal(f"{own} says that a run keeps the inputs, and it does not")
-    if arena and not (first <= arena and arena + size <= end):
-        raise Refusal(f"{own} has another arena than the network")
-    for address, what in ((recorder, "recorder"), (drift, "drift_reference")):
-        if address not in (0, symbols.get(f"{name}_{what}")):
-            raise Refusal(f"{own} has {address:#x} as its {what}")
-    models, count = (symbols.get(symbol) for symbol in ("crt_models", "crt_num_models"))
-    if models is not None and count is not None:
-        number = int.from_bytes(image_bytes(image, count, 2), "little")
-        if symbols[own] not in _words(image, models, 4 * number):
-            raise Refusal(f"{own} is not among the models of the image")
+    said, (first, end) = _text(image, text), image.arena(name)
+    resets = symbols.get(f"{name}_reset", 0) | 1 if network.states else 0
+    tensors = [symbols[f"{name}_{which}_tensors"] for which in BOTH]
+    for is_right, what in (
+        (_letters(said) == _letters(name), f"has the name {said!r}"),
+        (run == symbols[f"{name}_compute"] | 1, f"runs another function than {name}_compute"),
+        (reset == resets, f"has {reset:#x} as the function that resets states, not {resets:#x}"),
+        ([inputs, outputs] == tensors, "has the tensors of another model"),
+        (
+            counts == len(file.inputs) | len(file.outputs) << 16,
+            "has another number of inputs or outputs than the network",
+        ),
+        (
+            keeps_inputs or flags >> 16 & _CONSUMES_INPUTS,
+            "says that a run keeps the inputs, and it does not",
+        ),
+        (not arena or first <= arena <= arena + size <= end, "has another arena than the network"),
+        (recorder in (0, symbols.get(f"{name}_recorder")), f"has {recorder:#x} as its recorder"),
+        (drift in (0, symbols.get(f"{name}_drift_reference")), f"has {drift:#x} as its drift_reference"),
+        (_is_listed(image, symbols[f"{name}_model"]), "is not among the models of the image"),
+    ):
+        if not is_right:
+            raise Refusal(f"{name}_model {what}")
+
+
+def _is_listed(image: DecodedImage, model: int) -> bool:
+    # True if the image has no list, or the model is on it.
+    models, count = (image.symbols.get(symbol) for symbol in ("crt_models", "crt_num_models"))
+    if models is None or count is None:
+        return True
+    number = int.from_bytes(image_bytes(image, count, 2), "little")
+    return model in _words(image, models, 4 * number)

@@ -25,6 +25,7 @@ __all__ = [
     "limit_memory",
     "limit_seconds",
     "memory_limit",
+    "seconds_limit",
     "spending",
 ]
 
@@ -66,6 +67,10 @@ def limit_seconds(seconds: int = DEFAULT_SECONDS) -> None:
 
 def memory_limit(divisor: int = 1) -> int:
     return _memory // divisor
+
+
+def seconds_limit() -> int:
+    return _seconds
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from crtgen.base import trust
 from crtgen.base.errors import UsageError
 
-__all__ = ["SETTINGS", "current_folder", "ignored_folder", "use_folder"]
+__all__ = ["SETTINGS", "current_folder", "ignored_folder", "named_folder", "use_folder"]
 
 SETTINGS = "crtgen.toml"
 _MARKERS = (".git", ".hg", ".jj", ".svn", ".west")
@@ -25,6 +25,11 @@ def use_folder(path: Path | None) -> None:
     if path is not None and not (path / SETTINGS).is_file():
         raise UsageError(f"the folder has no {SETTINGS}", where=str(path), hint="crtgen init makes one")
     _named = path
+
+
+def named_folder() -> Path | None:
+    """Return the folder that ``use_folder`` named."""
+    return _named
 
 
 def current_folder() -> Path | None:

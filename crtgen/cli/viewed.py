@@ -47,6 +47,7 @@ def wait() -> None:
     elif "live" in request:
         end_like_an_exit()
         budget.limit_memory(request["memory"])
+        budget.limit_seconds(request["seconds"])
         _live(Path(request["live"]["file"]), request["live"]["optimize"])
 
 

@@ -57,8 +57,9 @@ export function live({ at, ask, post, status, state, level }) {
   }
 
   function results(answer) {
-    const shown = Object.entries(answer.values).flatMap(([name, values]) => [make("h3", {}, name), ...bars(values, now.about.labels)]);
-    const events = (answer.events ?? []).map((event) => make("p", {}, `heard: ${now.about.labels[event.label] ?? event.label}`));
+    const names = now.about.labels.length ? now.about.labels : state.names;
+    const shown = Object.entries(answer.values).flatMap(([name, values]) => [make("h3", {}, name), ...bars(values, names)]);
+    const events = (answer.events ?? []).map((event) => make("p", {}, `event: ${names[event.label] ?? event.label}`));
     return [...shown, ...events, make("p", { className: "muted" }, `${(answer.seconds * 1e3).toFixed(1)} ms on this computer, with the connection`)];
   }
 

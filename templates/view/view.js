@@ -6,7 +6,7 @@ const LEVELS = ["speed", "balanced", "size", "ram"];
 const MODELS = /\.(toml|tflite|onnx|tar|cc|cpp|h|c|py|so|tgz|zip)$/i;
 const MOST = 64 * 2 ** 20;
 const at = (id) => document.getElementById(id);
-const state = { drop: "", file: "", boards: [], costs: new Map(), turn: 0 };
+const state = { drop: "", file: "", labels: null, names: [], costs: new Map(), turn: 0 };
 
 function status(text, wrong = false) {
   at("status").textContent = text;
@@ -55,6 +55,9 @@ async function upload(files, drop = "") {
     if (file.size > MOST) throw new Error(`${file.name} is larger than ${count(MOST)} bytes`);
     const path = encodeURIComponent(file.webkitRelativePath || file.name);
     drop = (await post(`/api/drop?drop=${drop}&path=${path}`, file, "application/octet-stream")).drop;
+    if (file.name === "labels.txt") {
+      Object.assign(state, { labels: decodeURIComponent(path), names: (await file.text()).split(/\r?\n/) });
+    }
   }
   return drop;
 }
@@ -63,6 +66,7 @@ async function take(files) {
   const main = [...files].sort((a, b) => rank(a.name) - rank(b.name))[0];
   if (!main) return;
   status(`Reading ${main.name} ...`);
+  Object.assign(state, { labels: null, names: [] });
   try {
     begin(await upload(files), main.name);
   } catch (error) {
@@ -173,7 +177,8 @@ async function evaluate(files, data) {
   status("Reading the data ...");
   try {
     await upload(files, state.drop);
-    await show(at("checks-result"), "Counting what is right", "eval", { board: "host", optimize: level(), data }, accuracy);
+    const named = state.labels === null ? {} : { labels: state.labels };
+    await show(at("checks-result"), "Counting what is right", "eval", { board: "host", optimize: level(), data, ...named }, accuracy);
   } catch (error) {
     status(error.message, true);
   }

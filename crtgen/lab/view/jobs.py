@@ -17,9 +17,10 @@ from subprocess import PIPE, TimeoutExpired
 from threading import Lock, Semaphore
 from typing import IO, Any
 
-from crtgen.base.budget import memory_limit
+from crtgen.base.budget import memory_limit, seconds_limit
 from crtgen.base.child import Child
 from crtgen.base.errors import CrtgenError
+from crtgen.base.folder import named_folder
 
 __all__ = ["Answer", "Jobs", "Live"]
 
@@ -129,7 +130,7 @@ class Jobs:
         """Start a child that answers inputs until it is closed."""
         with self._lock:
             worker = self._start(talks=True)
-        worker.tell({"live": request, "memory": memory_limit()})
+        worker.tell({"live": request, "memory": memory_limit(), "seconds": seconds_limit()})
         return Live(worker, self._end)
 
     def close(self) -> None:
@@ -142,7 +143,7 @@ class Jobs:
     def _run(self, arguments: Sequence[str], is_gone: Callable[[], bool], longest: float) -> Answer:
         worker = self._take()
         try:
-            worker.tell({"arguments": ["--limit-memory", str(memory_limit()), *arguments, "--json"]})
+            worker.tell({"arguments": [*_options(), *arguments, "--json"]})
             end = time.monotonic() + longest
             while not _has_ended(worker):
                 if is_gone():
@@ -195,6 +196,13 @@ class Live:
 
     def close(self) -> None:
         self._end(self._worker)
+
+
+def _options() -> list[str]:
+    # What this program was told before the name of its command.
+    named = named_folder()
+    limits = ["--limit-memory", str(memory_limit()), "--limit-seconds", str(seconds_limit())]
+    return [*limits, *([] if named is None else ["--folder", str(named)])]
 
 
 def _has_ended(worker: _Worker) -> bool:

@@ -117,10 +117,8 @@ class ViewServer(ThreadingHTTPServer):
 
     def start_live(self, asked: Asked) -> Any:
         """Start the model; the one before it ends."""
-        self.end_live()
         live = self.jobs.live({"file": str(asked.file()), "optimize": asked.level})
-        with self._lock:
-            self._live = (asked.drop.name, live)
+        self._change_live((asked.drop.name, live))
         return live.run()
 
     def run_live(self, drop: Drop, suffix: str, data: bytes) -> Any:
@@ -133,11 +131,13 @@ class ViewServer(ThreadingHTTPServer):
         return live.run(file)
 
     def end_live(self) -> None:
+        self._change_live(None)
+
+    def _change_live(self, new: tuple[str, Live] | None) -> None:
         with self._lock:
-            _, live = self._live or ("", None)
-            self._live = None
-        if live is not None:
-            live.close()
+            old, self._live = self._live, new
+        if old is not None:
+            old[1].close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from crtgen.cli import viewed
 from crtgen.cli.app import app
+from crtgen.network.ir import Array
 from tests.lab.view.serving import Commands, Page, serving
+from tests.network.pipeline.files import describe, sound_dir
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("vl_convert")
@@ -63,18 +65,58 @@ def test_answers_are_those_of_commands(page: Page, network: str, tmp_path: Path)
 @pytest.mark.nightly
 @pytest.mark.qemu
 @pytest.mark.parametrize("network", NETWORKS)
-def test_answers_that_need_an_image(page: Page, network: str) -> None:
+def test_answers_that_need_an_image(page: Page, network: str, tmp_path: Path) -> None:
     require_tool("qemu-system-arm")
-    model, cases, data = DEMO / network, DEMO / "digits.npz", DEMO / "digits_images.npz"
-    asked = page.drop(model, cases, data)
-    chosen = ("--board", "mps2_an386", "--optimize", "balanced")
-    said = _said("verify", str(model), *chosen, "--simulate", "--expect", str(cases))
-    assert _asked(page, "verify", asked, board="mps2_an386", expect=cases.name) == said
-    assert said[1]["failed"] == 0
-    assert _asked(page, "prove", asked, board="mps2_an386") == _said("prove", str(model), *chosen)
-    expected = _said("eval", str(model), str(data), "--board", "host")
-    assert _asked(page, "eval", asked, board="host", data=data.name) == expected
+    model, chosen = DEMO / network, ("--board", "mps2_an386", "--optimize", "balanced")
+    asked = page.drop(model)
     assert _asked(page, "fit", asked) == _said("fit", str(model))
+    said = _said("verify", str(model), *chosen, "--simulate")
+    assert _asked(page, "verify", asked, board="mps2_an386") == said
+    assert (said[0], said[1]["cases"], said[1]["failed"]) == (0, 4, 0)
+    found, expected = _asked(page, "prove", asked, board="mps2_an386"), _said("prove", str(model), *chosen)
+    assert found[1]["proven"]
+    assert [{**each[1], "cpu_seconds": 0} for each in (found, expected)] == [
+        {**expected[1], "cpu_seconds": 0}
+    ] * 2
+
+
+def test_accuracy(page: Page, tmp_path: Path) -> None:
+    """Arrays with labels, and a folder of pictures with a folder per label."""
+    require_tool("cc")
+    model, data = DEMO / "digits.tflite", tmp_path / "data.npz"
+    with np.load(DEMO / "digits.npz") as cases:
+        x = np.concatenate([cases[f"case{n}_input0"] for n in range(8)])
+        y = np.array([cases[f"case{n}_output0"].argmax() for n in range(8)])
+    np.savez(data, x=x, y=y)
+    asked = page.drop(model, data)
+    said = _said("eval", str(model), str(data), "--board", "host")
+    assert _asked(page, "eval", asked, data="data.npz") == said
+    assert said[1]["accuracy"] == 1
+    picture = _encoded(x[0, :, :, 0].astype(np.int16) + 128)
+    for label in range(10):
+        page.send("POST", f"/api/drop?drop={asked['drop']}&path=clips/{label}/a.png", picture)
+    page.send("POST", f"/api/drop?drop={asked['drop']}&path=labels.txt", "\n".join("0123456789").encode())
+    code, found = _asked(page, "eval", asked, data="clips", labels="labels.txt")
+    assert code == 0, found
+    assert (code, found["clips"], found["confusion"][y[0]][y[0]]) == (0, 10, 1)
+
+
+def _encoded(pixels: Array) -> bytes:
+    """A grey picture as PNG."""
+    image = pytest.importorskip("PIL.Image").fromarray(pixels.astype(np.uint8))
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return data.getvalue()
+
+
+def test_a_pipeline_with_its_network(page: Page, tmp_path: Path) -> None:
+    network = sound_dir() / "networks" / "micro_speech_quantized.tflite"
+    file = describe(tmp_path, "tflm-micro-speech", network.name)
+    (tmp_path / network.name).write_bytes(network.read_bytes())
+    asked = page.drop(file, tmp_path / network.name)
+    found = _asked(page, "inspect", asked, board="mps2_an386")
+    assert found == _said("inspect", str(file), "--board", "mps2_an386")
+    assert found[1]["features"]
 
 
 def test_errors_are_those_of_commands(page: Page, tmp_path: Path) -> None:
@@ -116,7 +158,7 @@ def test_a_model_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     model, cases = DEMO / "digits.tflite", DEMO / "digit.npz"
     bad = tmp_path / "bad.npy"
     np.save(bad, np.zeros((3, 3), np.int8))
-    request = {"live": {"file": str(model), "optimize": "balanced"}, "memory": 1 << 28}
+    request = {"live": {"file": str(model), "optimize": "balanced"}, "memory": 1 << 28, "seconds": 60}
     about, first, wrong, again = _lines(request, cases, bad, cases, monkeypatch=monkeypatch)
     assert about == {
         "model": "digits",
@@ -133,6 +175,6 @@ def test_a_model_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_model_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = tmp_path / "bad.tflite"
     bad.write_bytes(b"no")
-    request = {"live": {"file": str(bad), "optimize": "balanced"}, "memory": 1 << 28}
+    request = {"live": {"file": str(bad), "optimize": "balanced"}, "memory": 1 << 28, "seconds": 60}
     (answer,) = _lines(request, monkeypatch=monkeypatch)
     assert answer["error"] == "CorruptModelError"

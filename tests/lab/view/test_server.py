@@ -192,6 +192,13 @@ def test_boards_are_simulated(page: Page, tmp_path: Path) -> None:
     assert "--simulate" not in page.ask("verify", **asked, board="host")["command"]
 
 
+def test_limits_and_folder_are_passed_on(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crtgen.base.budget._seconds", 7)
+    monkeypatch.setattr("crtgen.base.folder._named", tmp_path)
+    told = page.ask("prove", **page.drop(_model(tmp_path)), board="host")["result"]["told"]
+    assert told[2:6] == ["--limit-seconds", "7", "--folder", str(tmp_path)]
+
+
 def test_a_failed_command_says_nothing_of_itself(
     page: Page, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

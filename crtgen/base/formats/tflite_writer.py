@@ -194,7 +194,9 @@ class _Writer:
     def _option(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._builder.CreateString(value)
-        return self._vector(value, "int32") if isinstance(value, Sequence) else value
+        if not isinstance(value, Sequence):
+            return value
+        return self._vector(value, "float32" if any(isinstance(v, float) for v in value) else "int32")
 
     def _offsets(self, items: Sequence[Any], write: Callable[[Any], int]) -> int:
         return self._vector([write(item) for item in items], "uoffset")

@@ -80,6 +80,28 @@ def _rescaled(fused: Fused, inputs: list[str], a_scale: str, b_scale: str, bias:
         yield fused.node("Add", [fused.made("product"), bias], "")
 
 
+def _dynamic_lstm(fused: Fused) -> Iterator[Any]:
+    # An LSTM by the floats that its weights stand for, which have their rows and columns the other way round.
+    for place, scale, zero, role in ((1, 8, 9, "w"), (2, 10, 11, "r")):
+        for name, source in (("numbers", fused.given(place)), ("zero", fused.given(zero))):
+            if source:
+                yield fused.node("Cast", [source], f"{role}.{name}", to=TensorProto.FLOAT)
+        moved = fused.made(f"{role}.numbers")
+        each = fused.ranks.get(fused.given(scale), 1) > 1
+        shape = fused.list_of(f"{role}.shape", [0, 1, -1] if each else [-1, 1, 1])
+        if fused.given(zero):
+            yield fused.node("Reshape", [fused.made(f"{role}.zero"), shape], f"{role}.zeros")
+            yield fused.node("Sub", [moved, fused.made(f"{role}.zeros")], f"{role}.moved")
+            moved = fused.made(f"{role}.moved")
+        yield fused.node("Reshape", [fused.given(scale), shape], f"{role}.scales")
+        yield fused.node("Mul", [moved, fused.made(f"{role}.scales")], f"{role}.real")
+        yield fused.node("Transpose", [fused.made(f"{role}.real")], role, perm=[0, 2, 1])
+    inputs = [fused.given(0), fused.made("w"), fused.made("r"), *(fused.given(n) for n in range(3, 8))]
+    while not inputs[-1]:
+        inputs.pop()
+    yield helper.make_node("LSTM", inputs, list(fused.outputs), name=fused.name, **fused.options)
+
+
 def _real_gemm(fused: Fused) -> Iterator[Any]:
     # QGemm whose sums stay real.
     operands = list[str]()
@@ -124,6 +146,7 @@ def _biased(code: str) -> Callable[[Fused], Iterator[Any]]:
 
 _SPELLED: Mapping[str, Callable[[Fused], Iterator[Any]]] = {
     "BiasGelu": _biased("Gelu"),
+    "DynamicQuantizeLSTM": _dynamic_lstm,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FastGelu": _biased("FastGelu"),
     "FusedConv": _conv,

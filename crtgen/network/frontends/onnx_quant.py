@@ -7,11 +7,10 @@ layer stays, and what precedes it is computed in float32, but for sums of quanti
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from crtgen.network.frontends.onnx_bias import bias_of
 from crtgen.network.frontends.onnx_decomposed import decomposed, is_plain_average
 from crtgen.network.frontends.onnx_edges import (
     EIGHT,
@@ -29,12 +28,12 @@ from crtgen.network.frontends.onnx_lookup import lookup, results
 from crtgen.network.frontends.onnx_moved import MOVED, with_moved_numbers
 from crtgen.network.frontends.onnx_pairs import is_one
 from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM, real_sums
+from crtgen.network.frontends.onnx_short import short_layer
 from crtgen.network.frontends.onnx_signed import signed
 from crtgen.network.frontends.onnx_weights import with_quantised_weights
 
 __all__ = ["with_integer_layers"]
 
-_APART = 1e-5
 _SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
 _PAIRS = {"Add": "com.microsoft.QLinearAdd", "Mul": "com.microsoft.QLinearMul"}
 _ONES = {
@@ -60,7 +59,8 @@ def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
     for node in graph.nodes:
         try:
             if node.code == QUANTIZE:
-                found = _layer(links, node) if links.is_whole(Edge.of(node)) else None
+                way = _layer if links.is_whole(Edge.of(node)) else short_layer
+                found = way(links, node)
             else:
                 found = real_sums(links, node)
         except ValueError as error:
@@ -222,7 +222,7 @@ def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     if first is None or node.code not in _LAYERS or not _is_layer(node):
         return None
     second = _second(links, node) if node.code not in _ONES else None
-    bias = _bias(links, node, first, second)
+    bias = bias_of(links, node, first, second)
     if bias is None or (second is None and node.code not in _ONES):
         return None
     if not _as_runtime(links, node, (first, *([second] if second else []), edge)):
@@ -261,45 +261,6 @@ def _second(links: Links, node: FileNode) -> Edge | None:
     known = not edge.zero or links.data(edge.zero) is not None
     weights = numbers is not None and numbers.dtype in EIGHT and scale is not None and known
     return edge if weights and node.code in _SUMS else None
-
-
-def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | None:
-    # The name of a bias of int32, empty without one; None for another one. A constant of real numbers is
-    # rounded to steps of the sums, as ONNX Runtime does it.
-    if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
-        return ""
-    edge, real = links.source(node.inputs[2]), links.data(node.inputs[2])
-    data = links.data(edge.numbers) if edge is not None else None
-    step = _step(links, x, weights)
-    if edge is not None:
-        if data is None or data.dtype != np.int32:
-            return None
-        scale = links.data(edge.scale)
-        if scale is None or step is None or _is_step(scale, step):
-            return edge.numbers
-        # Two layers share the bias, whose scale is that of the other one.
-        real = (data.reshape(-1).astype(np.float64) * scale.astype(np.float64).reshape(-1)).astype(np.float32)
-    if real is None or step is None or real.dtype != np.float32 or real.shape[:-1] not in ((), (1,)):
-        return None
-    steps, name = np.rint(real.astype(np.float32).reshape(-1) / step), f"{node.outputs[0]}.bias"
-    if not (np.abs(steps) < 1 << 31).all():
-        return None
-    links.tensors[name] = constant(name, steps.astype(np.int32))
-    return name
-
-
-def _is_step(scale: npt.NDArray[Any], step: npt.NDArray[np.float32]) -> bool:
-    # True if a bias has the scale of the sums, but for rounding.
-    given = scale.astype(np.float32).reshape(-1)
-    same = given.size in (1, step.size) or step.size == 1
-    return not same or bool((np.abs(given - step) <= _APART * np.abs(step)).all())
-
-
-def _step(links: Links, x: Edge, weights: Edge | None) -> npt.NDArray[np.float32] | None:
-    # Step size of the sums, for all outputs or for each.
-    scales = [links.data(edge.scale) for edge in (x, weights) if edge is not None]
-    known = [s.astype(np.float32).reshape(-1) for s in scales if s is not None]
-    return known[0] * known[1] if len(known) == 2 else None
 
 
 # Conversion of the operator before a QuantizeLinear to integers.

@@ -10,20 +10,26 @@ from numpy.typing import ArrayLike, NDArray
 from crtgen.base.errors import CorruptModelError
 from crtgen.network.frontends import load_tflite
 from crtgen.network.ir import Array
-from tests.tflite_builder import Model, Operator, Tensor
+from tests.tflite_builder import Model, Operator, Options, Tensor
 
 Reals = NDArray[np.float32]
 
 
 def _run(
-    code: str, inputs: list[Array], outputs: list[tuple[tuple[int, ...], str]], *rest: Array
+    code: str,
+    inputs: list[Array],
+    outputs: list[tuple[tuple[int, ...], str]],
+    *rest: Array,
+    options: Options | None = None,
 ) -> list[Array]:
     given = [Tensor(f"x{n}", x.shape, x.dtype.name) for n, x in enumerate(inputs)]
     constants = [Tensor(f"c{n}", x.shape, x.dtype.name, data=x) for n, x in enumerate(rest)]
     made = [Tensor(f"y{n}", *kind) for n, kind in enumerate(outputs)]
     names = [tensor.name for tensor in (*given, *constants)]
     results = [tensor.name for tensor in made]
-    model = Model([*given, *constants, *made], [Operator(code, names, results)], names[: len(given)], results)
+    model = Model(
+        [*given, *constants, *made], [Operator(code, names, results, options)], names[: len(given)], results
+    )
     graph = load_tflite(model.to_bytes())
     found = graph.evaluate({f"x{n}": x for n, x in enumerate(inputs)})
     return [found[name] for name in graph.outputs]
@@ -81,6 +87,24 @@ def test_positions_in_an_image(dtype: str) -> None:
     image = np.random.default_rng(1).normal(size=(5, 12)).astype(np.float32)
     (found,) = _run("GATHER_ND", [image, np.stack([rows, columns], -1)], [((6,), "float32")])
     np.testing.assert_array_equal(found, image.reshape(-1)[at])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_one_hot(axis: int) -> None:
+    x = _whole([0, 3, -1], [2, 4, 1])
+    shape = [(4, 2, 3), (2, 4, 3), (2, 3, 4)][axis]
+    constants = np.array(4, np.int32), np.array(2.5, np.float32), np.array(-1, np.float32)
+    (y,) = _run("ONE_HOT", [x], [(shape, "float32")], *constants, options=Options("OneHotOptions", Axis=axis))
+    hot = np.stack([np.where(x == n, 2.5, -1) for n in range(4)], axis=axis if axis >= 0 else 2)
+    np.testing.assert_array_equal(y, hot)
+
+
+def test_bucketize() -> None:
+    """TensorFlow's example, and values at a bound."""
+    x = np.array([[-5, 10000], [150, 10], [5, 100], [0, 9.5]], np.float32)
+    options = Options("BucketizeOptions", Boundaries=[0.0, 10.0, 100.0])
+    (y,) = _run("BUCKETIZE", [x], [((4, 2), "int32")], options=options)
+    assert y.tolist() == [[0, 3], [3, 2], [1, 3], [1, 1]]
 
 
 def test_integers_of_64_bits() -> None:

@@ -129,12 +129,6 @@ def _dynamic(layer: OnnxLayer) -> tuple[Converted, ...]:
     return numbers, reshaped(scale, ()), reshaped(zero, ())
 
 
-def _lstm(layer: OnnxLayer) -> Converted:
-    reason = "its hidden state is quantised anew in each step"
-    raise RefusedOperator(reason, "leave LSTM out of op_types_to_quantize: it is computed in float32 then")
-
-
 CONVERTERS: Mapping[str, OnnxConverter] = {
     "DynamicQuantizeLinear": OnnxConverter(_dynamic, ("quantize",), whole=3),
-    "com.microsoft.DynamicQuantizeLSTM": OnnxConverter(_lstm, ("lstm",)),
 }

@@ -36,6 +36,7 @@ from crtgen.network.frontends.onnx_edges import (
     quant_of,
     real_numbers,
 )
+from crtgen.network.frontends.onnx_short import CONV, DENSE
 from crtgen.network.ir import Array, DType, Quant, Value
 from crtgen.network.ops import (
     Activation,
@@ -59,6 +60,7 @@ from crtgen.network.ops.rescaling import product_factors
 __all__ = ["CONVERTERS"]
 
 _BYTES = frozenset({DType.INT8})
+_SHORT = frozenset({DType.INT16})
 Real = npt.NDArray[np.float32]
 _INT8 = np.iinfo(np.int8)
 
@@ -191,6 +193,31 @@ def _dense(
     return Converted(op, (x, weights, bias), ("weights", "bias"))
 
 
+def _short(layer: OnnxLayer) -> tuple[Operand, Array, _QuantisedWeights]:
+    # The operand, the weights and the storage of a layer of int16.
+    scales = tuple(float(s) for s in layer.attribute("weight_scales"))
+    own = Quant.tensor(float(layer.attribute("x_scale")))
+    x = layer.x if layer.x.quant == own else Converted(Reshape(layer.x.shape), (layer.x,), quant=own)
+    quant = Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+    output = Quant.tensor(float(layer.attribute("y_scale")))
+    activation = Activation[layer.text("activation", "") or "NONE"]
+    return x, layer.constant(1, "weights"), _QuantisedWeights(quant, output, activation)
+
+
+def _short_conv(layer: OnnxLayer) -> Converted:
+    x, data, storage = _short(layer)
+    return convolved(layer, x, data, _bias(layer, 2, len(data)).astype(np.int64), storage)
+
+
+def _short_dense(layer: OnnxLayer) -> Converted:
+    x, data, storage = _short(layer)
+    matrix = data if layer.whole("transB") else data.T
+    weights = Value.constant("weights", np.ascontiguousarray(matrix), storage.quant)
+    bias = _bias(layer, 2, len(matrix)).astype(np.int64)
+    op = FullyConnected(storage.activation, keep_dims=layer.rank != 2)
+    return Converted(op, (x, weights, bias), ("weights", "bias"), quant=storage.output)
+
+
 def _pair(kind: type[Add] | type[Mul]) -> Convert:
     def convert(layer: OnnxLayer) -> Converted:
         return Converted(kind(_activation(layer)), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
@@ -277,6 +304,8 @@ def _quantize(layer: OnnxLayer) -> Converted:
 
 
 def _dequantize(layer: OnnxLayer) -> Converted:
+    if layer.x.quant is not None and layer.x.dtype is DType.INT16:
+        return Converted(Dequantize(), (layer.x,))
     if layer.x.quant is None or layer.x.dtype is not DType.INT8:
         return dequantized(layer)
     return Converted(Dequantize(), (_operand(layer, 0),))
@@ -295,6 +324,8 @@ def _recoded(layer: OnnxLayer) -> Converted:
 
 
 CONVERTERS: Mapping[str, OnnxConverter] = {
+    CONV: OnnxConverter(_short_conv, ("conv",), _SHORT),
+    DENSE: OnnxConverter(_short_dense, ("gemm", "dense"), _SHORT),
     DEQUANTIZE: OnnxConverter(_dequantize, ("dequantize",), ANY),
     LOOKUP: OnnxConverter(_table, ("lookup",), _BYTES),
     "QLinearConv": OnnxConverter(_qlinear_conv, ("conv",), _BYTES),

@@ -5,13 +5,20 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from crtgen.network.frontends.builder import Converted, RefusedOperator
-from crtgen.network.frontends.tflite_convert.layer import NUMBERS, PLAIN, TfliteConverter, TfliteLayer, same
-from crtgen.network.ir import DType, shape_text
+from crtgen.network.frontends.tflite_convert.layer import (
+    NUMBERS,
+    PLAIN,
+    TfliteConverter,
+    TfliteLayer,
+    pairs,
+    same,
+)
+from crtgen.network.ir import DType, Value, shape_text
 from crtgen.network.ops import Reshape
 from crtgen.network.ops.arithmetic import Pow
-from crtgen.network.ops.compare import Greater, Less, Maximum, Minimum, Select
+from crtgen.network.ops.compare import Equal, Greater, GreaterEqual, Less, Maximum, Minimum, Select
 from crtgen.network.ops.fft import Rfft
-from crtgen.network.ops.function import Sqrt, Square
+from crtgen.network.ops.function import Cast, Sqrt, Square
 from crtgen.network.ops.reduce import Sum
 from crtgen.network.ops.scatter import ScatterNd
 from crtgen.network.ops.shape import StridedSlice
@@ -66,6 +73,37 @@ def _scatter_nd(layer: TfliteLayer) -> Converted:
     return Converted(ScatterNd("add"), (zeros, layer.x, updates), ("zeros",))
 
 
+def _one_hot(layer: TfliteLayer) -> Converted:
+    # ``on`` where the place along the new axis is the index, elsewhere ``off``; no place is negative.
+    depth = int(layer.constant(1, "depths").reshape(-1)[0].item())
+    rank = len(layer.x.shape)
+    axis = layer.axis(layer.number("Axis"), rank + 1)
+    if not 0 < depth <= _MOST_PLACES:
+        raise RefusedOperator(f"{depth} places; supported: 1 to {_MOST_PLACES}")
+    assert layer.x.dtype is not None
+    places = np.arange(depth).reshape([-1 if a == axis else 1 for a in range(rank + 1)])
+    apart = Converted(Reshape((*layer.x.shape[:axis], 1, *layer.x.shape[axis:])), (layer.x,))
+    hot = Converted(Equal(), (apart, places.astype(layer.x.dtype.numpy)), ("places",))
+    values = (layer.constant(place, "values") for place in (2, 3))  # numbers of the output, as TFLite has it
+    if layer.y.quant is None:
+        return Converted(Select(), (hot, *values), ("on", "off"))
+    quant = layer.y.quant
+    return Converted(Select(), (hot, *(Value.constant("value", v, quant) for v in values)), ("on", "off"))
+
+
+def _bucketize(layer: TfliteLayer) -> Converted:
+    # The number of bounds that are not above a value.
+    given = layer.option("BoundariesAsNumpy")
+    bounds = np.asarray([] if isinstance(given, int) else given, np.float32).reshape(-1)
+    if not 0 < bounds.size <= _MOST_PLACES:
+        raise RefusedOperator(f"{bounds.size} bounds; supported: 1 to {_MOST_PLACES}")
+    apart = Converted(Reshape((*layer.x.shape, 1)), (layer.x,))
+    if layer.x.dtype is not DType.FLOAT32:
+        apart = Converted(Cast(DType.FLOAT32), (apart,))
+    above = Converted(GreaterEqual(), (apart, bounds), ("bounds",))
+    return Converted(Sum((len(layer.x.shape),)), (Converted(Cast(DType.INT32), (above,)),))
+
+
 def _transform(layer: TfliteLayer) -> Converted:
     # Each row by itself; a pair of values per frequency.
     rows, length = layer.integers(1, "lengths")
@@ -94,8 +132,24 @@ def _part(index: int) -> Callable[[TfliteLayer], Converted]:
 
 
 _REAL = same(DType.FLOAT32)
+_MOST_PLACES = 4096
+_WHOLE = (DType.INT32, DType.INT64)
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
+    "BUCKETIZE": TfliteConverter(
+        _bucketize,
+        ("bucketize", "discretization"),
+        "BucketizeOptions",
+        ("BoundariesAsNumpy",),
+        pairs((DType.FLOAT32, *_WHOLE), (DType.INT32,)),
+    ),
+    "ONE_HOT": TfliteConverter(
+        _one_hot,
+        ("one_hot",),
+        "OneHotOptions",
+        ("Axis",),
+        pairs(_WHOLE, (DType.FLOAT32, DType.INT8, *_WHOLE, DType.BOOL)),
+    ),
     "COMPLEX_ABS": TfliteConverter(_magnitude, ("abs",), types=_REAL),
     "IMAG": TfliteConverter(_part(1), ("imag",), types=_REAL),
     "REAL": TfliteConverter(_part(0), ("real",), types=_REAL),

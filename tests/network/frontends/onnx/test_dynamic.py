@@ -14,7 +14,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from crtgen.base.errors import UnsupportedError
 from crtgen.boards.core import find_core
 from crtgen.network.frontends import load_onnx
 from crtgen.network.ir import Array, Graph
@@ -137,9 +136,18 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
     _check(run_on_qemu(tmp_path, _runs(), machine, find_core(core)))
 
 
-def test_an_lstm_is_refused_by_its_name() -> None:
-    with pytest.raises(UnsupportedError, match="DynamicQuantizeLSTM: its hidden state"):
-        load_onnx(_quantised(_lstm(), QuantType.QInt8, False))
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("kind", [QuantType.QInt8, QuantType.QUInt8])
+def test_an_lstm_is_near_what_is_quantised_at_each_step(kind: QuantType, per_channel: bool) -> None:
+    model = _quantised(_lstm(), kind, per_channel)
+    graph = load_onnx(model)
+    value = onnx.load_from_string(model).graph.input[0]
+    shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
+    x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    (found,) = graph.run([(x,)])
+    for y, wanted in zip(found, _expected(model, {value.name: x}), strict=True):
+        apart = np.abs(y.astype(np.float64) - wanted.astype(np.float64)).max()
+        assert apart < 0.02 * np.abs(wanted).max()
 
 
 def _node(

@@ -1,0 +1,110 @@
+"""Layers of int16 activations and int8 weights, as TFLite's 16x8 computes them.
+
+ONNX Runtime has no integer kernels for these on a PC: it computes ``QuantizeLinear(Conv(DequantizeLinear(x),
+DequantizeLinear(w)))`` in float32. Its sums of float32 are rounded at each step, so no result is exact to the
+last step of 16 bits. Sums of integers are exact; the factor ``xs * ws / ys`` has 15 bits, as TFLite's, so a
+result is at most one step from the exact one. On cores without an FPU, float32 costs ten times as much.
+
+Zero points must be 0: the kernels have none. Activations with others, and all other operators, stay float32.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from crtgen.network.frontends.onnx_bias import bias_of
+from crtgen.network.frontends.onnx_edges import Edge, Links
+from crtgen.network.frontends.onnx_exported import with_sum
+from crtgen.network.frontends.onnx_file import FileNode
+from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM
+from crtgen.network.ir import Array, DType, Quant
+
+__all__ = ["CONV", "DENSE", "short_layer"]
+
+CONV, DENSE = "crtgen.ShortConv", "crtgen.ShortDense"
+"""A layer of int16: its inputs are numbers, weights with their outputs in the file's place, and a bias.
+
+Attributes ``x_scale``, ``weight_scales`` and ``y_scale`` are arrays; ``activation`` is a name.
+"""
+
+_CODES = {"Conv": CONV, "Gemm": DENSE, "MatMul": DENSE}
+_SIX = 6.0
+
+
+def short_layer(links: Links, end: FileNode) -> list[FileNode] | None:
+    """Return the layer of int16 that a QuantizeLinear ends; None if there is none."""
+    node, edge, activation = links.producers.get(end.inputs[0]), Edge.of(end), ""
+    scale = _scale(links, edge)
+    if node is None or scale is None or not _is_only(links, end.inputs[0]):
+        return None
+    if node.code in ("Relu", "Clip"):
+        activation = _activation(links, node)
+        before = links.producers.get(node.inputs[0])
+        if not activation or before is None or not _is_only(links, node.inputs[0]):
+            return None
+        node = before
+    node = with_sum(links, node)
+    if node.code not in _CODES or any(node.attributes.get(n, v) != v for n, v in PLAIN_GEMM.items()):
+        return None
+    x, weights = links.source(node.inputs[0]), links.source(node.inputs[1])
+    x_scale = _scale(links, x) if x is not None and links.data(x.numbers) is None else None
+    scales = _weight_scales(links, node, weights) if weights is not None else None
+    if x is None or weights is None or x_scale is None or scales is None:
+        return None
+    bias = bias_of(links, node, x, weights)
+    if bias is None:
+        return None
+    tensor = links.tensors[edge.numbers]
+    kind = {"dtype": DType.INT16, "type_name": DType.INT16.name, "quant": Quant.tensor(float(scale))}
+    links.tensors[edge.numbers] = replace(tensor, **kind)  # type: ignore[arg-type]
+    own = {"x_scale": x_scale, "weight_scales": scales, "y_scale": scale, "activation": activation}
+    attributes = {**node.attributes, **own}
+    inputs = (x.numbers, weights.numbers, *([bias] if bias else []))
+    code = _CODES[node.code]
+    return [replace(node, code=code, inputs=inputs, outputs=end.outputs, attributes=attributes)]
+
+
+def _is_only(links: Links, name: str) -> bool:
+    return name not in links.outputs and len(links.readers.get(name, [])) == 1
+
+
+def _activation(links: Links, node: FileNode) -> str:
+    # The name of a clamp that the kernels have; empty for another one.
+    if node.code == "Relu":
+        return "RELU"
+    low, high = (node.attributes.get(name) for name in ("min", "max"))
+    given = [links.data(name) for name in node.inputs[1:]]
+    if given:  # from opset 11 on
+        low, high = [
+            *(data.item() if data is not None and data.size == 1 else None for data in given),
+            None,
+        ][:2]
+    return "RELU6" if (low, high) == (0, _SIX) else ""
+
+
+def _scale(links: Links, edge: Edge) -> Array | None:
+    # The scale of a tensor of int16 whose zero point is 0.
+    scale, zero = links.data(edge.scale), links.data(edge.zero)
+    if scale is None or zero is None or zero.dtype != np.int16 or zero.any():
+        return None
+    return scale.reshape(()) if scale.size == 1 and _are_scales(scale) else None
+
+
+def _are_scales(scale: Array) -> bool:
+    real = scale.astype(np.float64)
+    return scale.dtype == np.float32 and bool(((real > 0) & np.isfinite(real)).all())
+
+
+def _weight_scales(links: Links, node: FileNode, edge: Edge) -> Array | None:
+    # Scales of constant int8 weights without zero points: one, or one per output.
+    data, scale = links.data(edge.numbers), links.data(edge.scale)
+    zero = links.data(edge.zero) if edge.zero else np.zeros((), np.int8)
+    if data is None or scale is None or zero is None or zero.any() or data.dtype != np.int8:
+        return None
+    if node.code != "Conv" and data.ndim != 2:
+        return None
+    first = node.code == "Conv" or bool(node.attributes.get("transB", 0))
+    axis = 0 if first else data.ndim - 1
+    given = int(links.producers[node.inputs[1]].attributes.get("axis", 1)) % data.ndim
+    along = scale.size == 1 or (scale.size == data.shape[axis] and given == axis)
+    return scale.reshape(-1) if along and _are_scales(scale) else None

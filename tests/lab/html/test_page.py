@@ -16,6 +16,7 @@ from crtgen.base.errors import ProtocolError, UsageError
 from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.compiler.codegen.drift import Counted, DriftReference
+from crtgen.compiler.level import LEVELS
 from crtgen.lab.html import Met, Study, read_baseline, render_page, study
 from crtgen.lab.measure.drift import DriftWindow
 from crtgen.lab.measure.evaluation import Classified, Evaluation, Threshold
@@ -143,7 +144,7 @@ def test_the_command_measures_and_verifies(tmp_path: Path) -> None:
     assert board["verified"]["cases"] == 4
     assert "4 of 4 cases as expected" in page
     assert f"<dd>{board['report']['instructions']:,}</dd>" in page
-    assert [level["optimize"] for level in board["levels"]] == ["speed", "balanced", "size"]
+    assert [level["optimize"] for level in board["levels"]] == list(LEVELS)
     assert {"Flash by what it holds", "Instructions over flash at each level"} <= set(_drawings(page))
 
 

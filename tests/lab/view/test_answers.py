@@ -73,11 +73,13 @@ def test_answers_that_need_an_image(page: Page, network: str, tmp_path: Path) ->
     said = _said("verify", str(model), *chosen, "--simulate")
     assert _asked(page, "verify", asked, board="mps2_an386") == said
     assert (said[0], said[1]["cases"], said[1]["failed"]) == (0, 4, 0)
+    if network.endswith(".onnx"):
+        return  # of floats: prove says that it does not follow them
     found, expected = _asked(page, "prove", asked, board="mps2_an386"), _said("prove", str(model), *chosen)
-    assert found[0] == expected[0] == (3 if network.endswith(".onnx") else 0), "floats are not proven"
-    assert [{**each[1], "cpu_seconds": 0} for each in (found, expected)] == [
-        {**expected[1], "cpu_seconds": 0}
-    ] * 2
+    assert found[1].pop("cpu_seconds") > 0
+    assert expected[1].pop("cpu_seconds") > 0
+    assert found == expected
+    assert found[1]["proven"]
 
 
 def test_accuracy(page: Page, tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def _application(proof: Proof) -> list[str]:
         return [f"application: {found.wrong}"]
     said = [f"{proof.model}_run moves inputs and outputs, and returns the status"] * found.followed
     said += [f"{proof.model}_reset leaves the states' first values"] * found.resets
+    said += [f"the steps of {proof.model}_step compute the same"] * found.steps
     said += ["the description of the tensors is the network's"] * found.described
     return [f"application: {'; '.join(said)}"] if said else []
 
@@ -205,6 +206,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "runs": proof.runs,
         "application": {
             "run_followed": proof.application.followed,
+            "steps_followed": proof.application.steps,
             "reset_followed": proof.application.resets,
             "described": proof.application.described,
             "wrong": proof.application.wrong or None,

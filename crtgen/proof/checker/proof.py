@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 
@@ -176,7 +177,8 @@ def prove(
     window: SlidingWindow | None = None,
     reach: float = 1.0,
 ) -> Proof:
-    """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
+    """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``,
+    or ``<name>_step`` of an application that has no other function.
 
     Without a name it is the image's only such function, or the one with the name of the file. If the core's
     ``timing`` is known, cycles are counted. A network with states is proven twice: from memory after a start,
@@ -193,19 +195,27 @@ def prove(
     with _deep_recursion():
         if window is not None:
             return _sliding(image, model, name, timing, window)
-        run = _ProofRun(image, network, name, timing, reach=reach)
-        proof = run.proof(start)
-        if not network.states or not proof.is_computed:
-            return _from_reset(proof, [run])
-        later = _ProofRun(image, _network(model, later=True), name, timing, run.variables())
-        return _from_reset(later.proof(start).joined(proof), [run, later])
+        kind = _ProofRun if f"{name}_compute" in image.symbols else _SteppedRun
+        run = kind(image, network, name, timing, reach=reach)
+        proof, runs = run.proof(start), [run]
+        if network.states and proof.is_computed:
+            runs.append(kind(image, _network(model, later=True), name, timing, run.variables()))
+            proof = runs[1].proof(start).joined(proof)
+        steps: list[_SteppedRun] = []
+        if proof.is_computed and kind is _ProofRun and f"{name}_step" in image.symbols:
+            steps = [
+                _SteppedRun(image, _network(model, bool(r.before)), name, timing, r.before) for r in runs
+            ]
+        return _from_reset(proof, runs, steps)
 
 
-def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
-    # The proof with the way from reset to the first of its runs, if these were followed to their ends.
+def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]", steps: "Sequence[_SteppedRun]" = ()) -> Proof:
+    # The proof with the way from reset to the first of its runs, if these were followed to their ends, and
+    # with what an application calls.
     if proof.stopped:
         return proof
-    image, machines = runs[0].image, [run.machine for run in runs]
+    in_steps = [run.proof(0.0) for run in steps]
+    image, machines = runs[0].image, [run.machine for run in (*runs, *steps)]
     code = frozenset[int]().union(*(m.code for m in machines))
     unit = any(m.uses_unit for m in machines)
     interrupts = Interrupts()
@@ -225,6 +235,7 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
     application = proof.application
     if proof.is_computed:
         application = application_call(image, proof.network, proof.model, runs[-1].afterwards())
+        application = _with_steps(application, in_steps)
     code |= interrupts.code | application.code
     try:
         asked = agree(image, code | started)
@@ -232,6 +243,13 @@ def _from_reset(proof: Proof, runs: "Sequence[_ProofRun]") -> Proof:
         return replace(proof, stopped=str(refusal), outputs_proven=0)
     proof = replace(proof, reset=reset, interrupts=interrupts, application=application)
     return replace(proof, certificate={**proof.certificate, **checker_tools(), **asked})
+
+
+def _with_steps(application: ApplicationCall, steps: Sequence[Proof]) -> ApplicationCall:
+    wrong = [p.stopped or p.first_reason for p in steps if not p.is_computed]
+    if wrong and not application.wrong:
+        return replace(application, wrong=f"{steps[0].model}_step: {wrong[0]}")
+    return replace(application, steps=bool(steps) and not wrong)
 
 
 @contextmanager
@@ -397,12 +415,18 @@ class _ProofRun:
         self._set_variables()
         for tensor, at in zip(file.inputs, self._places("input"), strict=True):
             self._put(at, tensor, self.network.fed[tensor])
+        self._call()
+
+    def _call(self) -> None:
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
+        if self._status() != 0:
+            raise Refusal("the function does not return 0, by which it says that it ran")
+
+    def _status(self) -> int:
         status = self.machine.r[0]
         if not isinstance(status, int):
             raise Refusal(f"whether the function says that it ran depends on {source_of(status)}")
-        if status != 0:
-            raise Refusal("the function does not return 0, by which it says that it ran")
+        return status
 
     def _recognised(self, word: Word, bits: int) -> Word | None:
         # What is stored, noted for a second checker if it is an output.
@@ -567,3 +591,25 @@ class _ProofRun:
             "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
             "checker_sha256": checker_digest(),
         }
+
+
+class _SteppedRun(_ProofRun):
+    """A run by ``<model>_step``: layer by layer, until it says that there is no such step.
+
+    Between steps an application runs, which leaves arena and variables as they are, and nothing else.
+    """
+
+    def _call(self) -> None:
+        machine, lowest = self.machine, STACK_TOP
+        for step in count():
+            machine.r[:13] = [step, *(unknown() for _ in range(12))]
+            machine.forget_flags()
+            for q in machine.q:
+                q[:] = [unknown() for _ in q]
+            machine.run(self.image.symbols[f"{self.name}_step"], STACK_TOP)
+            lowest = min(lowest, machine.lowest)
+            if self._status() != 0:
+                break
+        if step == 0 or self._status() != M32:
+            raise Refusal(f"step {step} does not return 0, nor -1 after the last")
+        machine.lowest = lowest

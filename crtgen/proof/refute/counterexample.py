@@ -116,6 +116,8 @@ def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
     numbers.
     """
     image = read_image(path)
+    if f"{proof.model}_compute" not in image.symbols:
+        return Refutation(0, "", reason="images that run step by step are not searched")
     if DRIVER in image.symbols:
         return Refutation(0, "", reason="images with an NPU are not searched; crtgen verify runs them")
     try:

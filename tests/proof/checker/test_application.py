@@ -40,9 +40,18 @@ int main(void)
         for (int i = 0; i < 64; i++) image[i] = sensor[i];
         const struct digits_inputs inputs = {image};
         const struct digits_outputs outputs = {probabilities};
-        if (digits_run(&inputs, &outputs) == 0) decision = probabilities[3];
+        CALL
     }
 }
+"""
+_RUN = "if (digits_run(&inputs, &outputs) == 0) decision = probabilities[3];"
+_STEPS = """
+        for (int i = 0; i < 64; i++) digits_input_places.image[i] = inputs.image[i];
+        for (uint32_t step = 0; step < DIGITS_STEPS; step++) {
+            if (digits_step(step) != 0) return -1;
+            decision = (int8_t)step;
+        }
+        decision = digits_output_places.probabilities[3];
 """
 _LINK = """
 MEMORY
@@ -63,21 +72,29 @@ SECTIONS
 """
 
 
-@pytest.fixture(scope="module")
-def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler, folder = require_tool("arm-none-eabi-gcc"), tmp_path_factory.mktemp("application")
+def linked(folder: Path, call: str, *flags: str) -> Path:
+    """The application, which calls the network in one of several ways."""
     project = api.load(DIGITS).compile(board_of_core("cortex-m4")).generate("library").project
     for name, data in project.sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
-    (folder / "main.c").write_text(_MAIN)
+    (folder / "main.c").write_text(_MAIN.replace("CALL", call))
     (folder / "app.ld").write_text(_LINK)
+    return rebuilt(folder, *flags)
+
+
+def rebuilt(folder: Path, *flags: str) -> Path:
     model = sorted(f.as_posix() for f in (folder / "model").glob("*.[cS]"))
-    flags = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=auto -Os -ffunction-sections -fdata-sections"
+    target = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=auto -Os -ffunction-sections -fdata-sections"
     places = "-Imodel -Iruntime/include -T app.ld -nostartfiles -Wl,--gc-sections -o app.elf"
-    command = [compiler, *flags.split(), "main.c", *model, *places.split()]
+    command = [require_tool("arm-none-eabi-gcc"), *target.split(), *flags, "main.c", *model, *places.split()]
     subprocess.run(command, cwd=folder, check=True, timeout=120)
     return folder / "app.elf"
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return linked(tmp_path_factory.mktemp("application"), _RUN)
 
 
 def test_each_output_from_the_call_on(application: Path) -> None:
@@ -99,3 +116,23 @@ def test_exit_codes(application: Path, tmp_path: Path) -> None:
         found = as_json("prove", str(DIGITS), "--image", str(image), "--from-call", code=code)
         assert (found["proven"], found["proven_from_call"]) == (False, image is application)
         assert any("bytes of stack" in premise for premise in found["premises"])
+
+
+def test_steps(tmp_path: Path) -> None:
+    """Alone, and beside a whole run; a step that computes something else is found either way."""
+    for call, others in ((_STEPS, ()), (_STEPS + _RUN, ("digits_run moves inputs and outputs",))):
+        image = linked(tmp_path, call, "-DCRT_STEPS")
+        proof = prove(image, DIGITS)
+        said = "\n".join(lines_of(proof, from_call=True))
+        assert proof.holds_from_call, said
+        assert ("digits_compute" in read_image(image).symbols) == bool(others)
+        assert all(text in said for text in others)
+    assert "the steps of digits_step compute the same" in said
+    source = tmp_path / "model" / "digits.c"
+    text = source.read_text()
+    first, second = (text.index(f"    case {n}:") for n in (1, 2))
+    source.write_text(text[:first] + "case 1: break;\n" + text[second:])
+    wrong = prove(rebuilt(tmp_path, "-DCRT_STEPS"), DIGITS)
+    assert wrong.is_computed
+    assert wrong.application.wrong.startswith("digits_step: ")
+    assert "digits: not checked: application" in lines_of(wrong, from_call=True)[-1]

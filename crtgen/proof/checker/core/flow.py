@@ -45,9 +45,14 @@ def _successors(i: DecodedInstruction) -> list[int]:
         return [i.following, target(i)]
     if i.name == "b":
         return [*after, target(i)]
-    if i.name == "bx" or (i.name in ("pop", "ldmia", "ldr", "mov", "ldmdb") and _writes_pc(i)):
+    if i.name in ("bx", "tbb", "tbh") or (
+        i.name in ("pop", "ldmia", "ldr", "mov", "ldmdb") and _writes_pc(i)
+    ):
         return [*after, 0]
     return [i.following]
+
+
+_FAR = ("bx", "tbb", "tbh")
 
 
 def is_jump(i: DecodedInstruction) -> bool:

@@ -19,7 +19,12 @@ def only_model(image: DecodedImage, stem: str = "") -> str:
     """Return the name of an image's model; of several, the one named like a file. Raises ``UsageError`` if
     there is none.
     """
-    names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
+    calls = [n for n in image.symbols if n.endswith("_compute")] or [
+        n
+        for n in image.symbols
+        if n.endswith("_step") and f"{n.removesuffix('_step')}_arena" in image.symbols
+    ]
+    names = sorted(n[: n.rindex("_")] for n in calls)
     own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
     if len(names) != 1 and not own:
         known = ", ".join(names) or "none"

@@ -35,13 +35,14 @@ _MOST_INSTRUCTIONS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class ApplicationCall:
-    """Result: whether the image has ``_run``, ``_reset`` and a description, and they were followed.
+    """Result: whether the image has ``_run``, ``_reset``, ``_step`` and a description, which were followed.
 
     ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
     """
 
     followed: bool = False
     resets: bool = False
+    steps: bool = False
     described: bool = False
     wrong: str = ""
     code: frozenset[int] = frozenset()
@@ -79,7 +80,7 @@ def application_call(image: DecodedImage, network: Network, name: str, after: Af
             resets = True
     except Refusal as refusal:
         return ApplicationCall(described=described, wrong=str(refusal))
-    return ApplicationCall(followed, resets, described, code=code)
+    return ApplicationCall(followed, resets, described=described, code=code)
 
 
 def _followed_reset(image: DecodedImage, name: str, after: Afterwards) -> frozenset[int]:

@@ -90,6 +90,8 @@ def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[i
 
 def _followed(machine: "StartingCore", pc: int, name: str) -> Reset:
     image, memory = machine.image, machine.memory
+    if f"{name}_compute" not in image.symbols:
+        raise Refusal(f"the image has {name}_step only, and what it does between steps is not followed")
     vectors, main, compute, bottom, top = (image.symbols[n] for n in (*_NAMES, f"{name}_compute", *_STACK))
     machine.begin(bottom, top)
     ready = False

@@ -1,7 +1,9 @@
 """Branches, calls and the loops of Armv8.1-M."""
 
+import re
+
 from crtgen.proof.checker.algebra.meaning import BRANCHES, NEGATED
-from crtgen.proof.checker.algebra.value import Word, WordOp, unknown
+from crtgen.proof.checker.algebra.value import M32, Word, WordOp, unknown
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.flow import is_jump, target
 from crtgen.proof.checker.core.instructions.registry import family
@@ -93,6 +95,25 @@ def call_by_register(m: Machine, i: DecodedInstruction) -> Step:
 def give_back(m: Machine, i: DecodedInstruction) -> Step:
     n = register(i.operands[0])
     return lambda: m.give_back(m.r[n])
+
+
+@family("tbb", "tbh")
+def branch_by_table(m: Machine, i: DecodedInstruction) -> Step:
+    """Branch forward by twice a number from a table that follows the instruction."""
+    found = re.fullmatch(r"\[pc, (r\d+)(, lsl #1)?\]", ", ".join(i.operands))
+    size = 2 if i.name == "tbh" else 1
+    if found is None or bool(found[2]) != (size == 2):
+        raise Refusal("a table of branches elsewhere")
+    n, base = register(found[1]), i.address + 4
+
+    def step() -> int:
+        index = m.r[n]
+        if not isinstance(index, int):
+            raise Refusal("a branch by a table, which depends on an input")
+        parts = [m.memory.byte(base + (size * index + k & M32)) for k in range(size)]
+        return base + 2 * sum(b << 8 * k for k, b in enumerate(parts) if isinstance(b, int))
+
+    return step
 
 
 @family(*(f"b{c}" for c in BRANCHES))

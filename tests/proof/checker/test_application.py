@@ -116,7 +116,7 @@ def test_each_output_from_the_call_on(application: Path) -> None:
     assert "elements: not checked: reset" in lines_of(proof)[-1]
     said = "\n".join(lines_of(proof, from_call=True))
     assert f"the application sees to it: {proof.stack} bytes of stack are left" in said
-    assert "elements: checked from the call on, 10 of 10 outputs" in said
+    assert "elements: checked from the call on, 32 of 32 outputs" in said
 
 
 def test_exit_codes(application: Path, tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ const SECONDS = 2;
 export function live({ at, ask, post, status, state, level }) {
   const now = { about: null, stream: null, timer: 0, busy: false, next: null, context: null };
 
-  function enable(on) {
-    for (const id of ["draw", "camera", "sound", "input"]) at(id).disabled = !on;
+  // The inputs that the model can read: a network without a pipeline reads no sound.
+  function enable() {
+    at("draw").disabled = at("camera").disabled = !now.about || !picture();
+    at("sound").disabled = !now.about || picture();
+    at("input").disabled = !now.about;
   }
 
   function stop() {
@@ -24,7 +27,7 @@ export function live({ at, ask, post, status, state, level }) {
     try {
       now.about = await ask("start", { optimize: level() });
       if (now.about.error) throw Object.assign(new Error(now.about.message), now.about);
-      enable(true);
+      enable();
       status(`${now.about.model} runs. Choose an input.`);
       if (picture()) draw();
     } catch (error) {
@@ -180,7 +183,7 @@ export function live({ at, ask, post, status, state, level }) {
     reset() {
       stop();
       now.about = null;
-      enable(false);
+      enable();
       at("bars").replaceChildren();
     },
   };

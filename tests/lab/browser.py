@@ -147,6 +147,21 @@ _TOO_SMALL = """[...document.querySelectorAll("svg text")]
     .map(([text, to, size]) => text)"""
 
 
+# Texts whose contrast with the page is below 4.5 to 1, the least that WCAG allows, unless they are disabled.
+_TOO_FAINT = """(() => {
+    const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map(c => c / 255)
+        .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
+    const paper = light(getComputedStyle(document.body).backgroundColor);
+    const contrast = (e) => [light(getComputedStyle(e).color), paper].sort((a, b) => b - a).map(l => l + 0.05)
+        .reduce((a, b) => a / b);
+    return [...document.querySelectorAll("body *:not(svg *, option, :disabled)")]
+        .filter(e => e.checkVisibility() && contrast(e) < 4.5)
+        .filter(e => [...e.childNodes].some(n => n.nodeType == 3 && n.textContent.trim()))
+        .map(e => `${e.outerHTML.slice(0, 80)}: ${contrast(e).toFixed(2)}`);
+})()"""
+
+
 def check_page(browser: Browser, width: int, *, dark: bool = False, paper: bool = False) -> None:
     """The open page complains of nothing, fits the window, can be read, and has its colours."""
     browser.look(width, dark=dark, paper=paper)
@@ -155,6 +170,8 @@ def check_page(browser: Browser, width: int, *, dark: bool = False, paper: bool 
     assert browser.value("document.documentElement.scrollWidth") <= width
     small = browser.value(_TOO_SMALL)
     assert not small, f"too small to read in a window of {width} pixels: {small}"
+    faint = browser.value(_TOO_FAINT)
+    assert not faint, f"too little contrast: {faint}"
     colour = "rgb(20, 23, 27)" if dark and not paper else "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.body).backgroundColor") == colour
     complaints = browser.complaints()

@@ -30,13 +30,13 @@ _CONTROLS = """[...document.querySelectorAll("button, input, select, canvas")]
 class _Running(Live):
     """A model that answers with scores, and keeps what the page sent."""
 
-    def __init__(self, inputs: list[Path]) -> None:
-        self._inputs = inputs
+    def __init__(self, inputs: list[Path], rate: int | None) -> None:
+        self._inputs, self._rate = inputs, rate
 
     def run(self, file: Path | None = None) -> Any:
         if file is None:
             shape = {"name": "image", "shape": [1, 8, 8, 1], "dtype": "int8"}
-            return {"model": "digits", "inputs": [shape], "labels": ["zero", "one"], "rate": None}
+            return {"model": "digits", "inputs": [shape], "labels": ["zero", "one"], "rate": self._rate}
         kept = file.with_name(f"{len(self._inputs)}{file.suffix}")
         kept.write_bytes(file.read_bytes())
         self._inputs.append(kept)
@@ -50,9 +50,10 @@ class _WithInputs(Commands):
     def __init__(self) -> None:
         super().__init__()
         self.inputs: list[Path] = []
+        self.rate: int | None = None
 
     def live(self, request: Mapping[str, Any]) -> Live:
-        return _Running(self.inputs)
+        return _Running(self.inputs, self.rate)
 
 
 @pytest.fixture
@@ -114,6 +115,7 @@ def test_the_page(browser: Browser, server: ViewServer, jobs: _WithInputs, tmp_p
     assert set(_reached(browser)) >= set(browser.value(_CONTROLS))
     _project(browser)
     _another_file(browser)
+    check_page(browser, 390)
     sent = [
         e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"
     ]
@@ -148,12 +150,18 @@ def _live_inputs(browser: Browser, jobs: _WithInputs) -> None:
     _wait_for(browser, jobs, ".png", len(jobs.inputs) + 1)
     _, size = read_picture(jobs.inputs[-1], (28, 28), grey=False)
     assert size[0] == size[1] > 100
+    assert browser.value("document.getElementById('sound').disabled")
+    jobs.rate = 16000  # a pipeline
+    _click(browser, "start")
+    browser.wait("!document.getElementById('sound').disabled")
     _click(browser, "sound")
     _wait_for(browser, jobs, ".wav", 3)
     samples, rate = read_sound([file for file in jobs.inputs if file.suffix == ".wav"][-1])
     assert (len(samples), rate) == (32000, 16000)
     assert abs(samples).max() > 0.01, "the browser's device beeps"
-    _click(browser, "draw")
+    jobs.rate = None
+    _click(browser, "start")
+    browser.wait("document.getElementById('stage').checkVisibility()")
 
 
 def _wait_for(browser: Browser, jobs: _WithInputs, suffix: str, count: int) -> None:

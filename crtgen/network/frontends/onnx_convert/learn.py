@@ -23,6 +23,7 @@ from crtgen.network.ops.reduce import ArgMax, ReduceMax, Sum
 
 __all__ = ["CONVERTERS"]
 
+_MOST_KEYS = 4096
 _LABELS = frozenset({DType.FLOAT32, DType.INT32, DType.INT64})
 
 
@@ -128,6 +129,44 @@ def _one_hot(layer: OnnxLayer) -> Converted:
     return cast(Converted(Equal(), (x, categories), ("categories",)), DType.FLOAT32)
 
 
+def _label_encoder(layer: OnnxLayer) -> Converted:
+    # The value of the key that is equal; the default for any other number.
+    keys, values = (_table(layer, name) for name in ("keys", "values"))
+    if keys.size != values.size:
+        raise ValueError(f"{keys.size} keys and {values.size} values")
+    if np.isnan(keys.astype(np.float64)).any() or keys.size > _MOST_KEYS:
+        raise RefusedOperator(f"{keys.size} keys, or one that is no number; supported: {_MOST_KEYS} numbers")
+    dtype = layer.x.dtype
+    assert dtype is not None
+    apart = reshaped(layer.x, (*layer.x.shape, 1))
+    equal = cast(Converted(Equal(), (apart, keys.astype(dtype.numpy)), ("keys",)), DType.FLOAT32)
+    found = Converted(Greater(), (Converted(ReduceMax((layer.rank,)), (equal,)), number(0.5)), ("half",))
+    value = Converted(Gather(0), (values, Converted(ArgMax(layer.rank), (equal,))), ("values",))
+    return Converted(Select(), (found, value, _default(layer, values)), ("found", "default"))
+
+
+def _table(layer: OnnxLayer, name: str) -> Array:
+    # Keys or values, of integers or floats.
+    for kind, dtype in (("int64s", np.int64), ("floats", np.float32), ("tensor", None)):
+        given = layer.attribute(f"{name}_{kind}")
+        if given is not None and len(given):
+            array = np.asarray(given, dtype).reshape(-1)
+            if array.dtype.kind not in "iuf":
+                break
+            return array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
+    raise RefusedOperator(f"{name} that are words", "number the categories before training")
+
+
+def _default(layer: OnnxLayer, values: Array) -> Array:
+    given = layer.attribute("default_tensor")
+    if given is not None:
+        return np.asarray(given, values.dtype).reshape(())
+    is_whole = values.dtype == np.int64
+    return np.array(
+        layer.whole("default_int64", -1) if is_whole else layer.real("default_float", -0.0), values.dtype
+    )
+
+
 def _zip_map(layer: OnnxLayer) -> Converted:
     raise RefusedOperator("dictionaries", "export with options={'zipmap': False}")
 
@@ -136,6 +175,7 @@ CONVERTERS: Mapping[str, OnnxConverter] = {
     "ai.onnx.ml.ArrayFeatureExtractor": OnnxConverter(_feature, ("feature",), _LABELS),
     "ai.onnx.ml.Binarizer": OnnxConverter(_binarizer, ("binarizer",)),
     "ai.onnx.ml.Imputer": OnnxConverter(_imputer, ("imputer",)),
+    "ai.onnx.ml.LabelEncoder": OnnxConverter(_label_encoder, ("label_encoder",), _LABELS),
     "ai.onnx.ml.LinearClassifier": OnnxConverter(_classifier, ("classifier",), whole=2),
     "ai.onnx.ml.LinearRegressor": OnnxConverter(_regressor, ("regressor",)),
     "ai.onnx.ml.Normalizer": OnnxConverter(_normalizer, ("normalizer",)),

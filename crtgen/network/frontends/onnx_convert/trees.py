@@ -5,7 +5,7 @@ those of the standard where a class is scored in some leaves only. Such ensemble
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +31,7 @@ from crtgen.network.ops.trees import Forest, TreeNode, Trees, TreeTest
 
 __all__ = ["CONVERTERS"]
 
+_MOST_COPIES = 16
 _BRANCHES = {branch.value: branch for branch in TreeTest}
 _NUMBERED = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
@@ -105,16 +106,32 @@ def _scores(
 
 
 def _checked(forest: Forest) -> Forest:
-    # ``ValueError`` if a node is reached in two ways.
-    seen, waiting = set[int](), list(forest.roots)
-    while waiting:
-        at = waiting.pop()
-        if at in seen:
-            raise ValueError("a node of a tree is reached in two ways")
-        seen.add(at)
-        node = forest.nodes[at]
-        waiting += [] if node.branch is None else [node.yes, node.no]
-    return forest
+    """Return the forest with a copy of a node for each way that leads to it.
+
+    LightGBM's exporter writes a set of categories as comparisons with each, all of which lead to one node.
+    Raises ``ValueError`` if a node leads to itself.
+    """
+    made, roots, most = list[TreeNode](), list[int](), _MOST_COPIES * len(forest.nodes)
+    seen, is_shared = set[int](), False
+    for root in forest.roots:
+        roots.append(len(made))
+        made.append(TreeNode())
+        waiting = [(root, roots[-1], 0)]
+        while waiting:
+            at, place, depth = waiting.pop()
+            node, is_shared = forest.nodes[at], is_shared or at in seen
+            seen.add(at)
+            if node.branch is None:
+                made[place] = node
+                continue
+            if depth > len(forest.nodes):
+                raise ValueError("a node of a tree leads to itself")
+            if len(made) > most:
+                raise RefusedOperator(f"trees that share nodes; supported: {_MOST_COPIES} times as many")
+            made[place] = replace(node, yes=len(made), no=len(made) + 1)
+            waiting += [(node.no, len(made) + 1, depth + 1), (node.yes, len(made), depth + 1)]
+            made += [TreeNode(), TreeNode()]
+    return Forest(tuple(made), tuple(roots)) if is_shared else forest
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +236,12 @@ class _Numbered:
     def _member(self, feature: int, missing: bool, yes: int, no: int) -> TreeNode:
         # One of some values: a comparison with each of them.
         values = self.sets.pop(0) if self.sets else np.zeros(0, np.float32)
-        leaf = self.nodes[yes]
-        if not values.size or (values.size > 1 and not leaf.scores):
-            raise RefusedOperator("sets of values that do not lead to a leaf; supported: those that do")
+        if not values.size:
+            raise ValueError("a set of values without values")
         made = _inner("BRANCH_EQ", feature, float(values[-1]), missing, yes, no)
         for value in values[:-1].tolist():
-            self.nodes += [made, leaf]
-            made = _inner("BRANCH_EQ", feature, value, missing, len(self.nodes) - 1, len(self.nodes) - 2)
+            self.nodes.append(made)
+            made = _inner("BRANCH_EQ", feature, value, missing, yes, len(self.nodes) - 1)
         return made
 
 
@@ -258,7 +274,10 @@ def _aggregated(ensemble: _Ensemble, aggregate: str) -> Converted:
     if ensemble.base.size:
         if ensemble.base.size != ensemble.targets:
             raise ValueError(f"{ensemble.base.size} base values for {ensemble.targets} targets")
-        made = Converted(Add(), (made, ensemble.base), ("base",))
+        # A target that nothing scores stays 0 in ONNX Runtime.
+        unscored = [ensemble.never(target) for target in range(ensemble.targets)]
+        base = np.where(unscored, np.float32(0), ensemble.base)
+        made = Converted(Add(), (made, base), ("base",))
     return made
 
 

@@ -39,6 +39,16 @@ _CASES: list[tuple[str, Array, dict[str, Any]]] = [
     ("Imputer", _reals(), {"imputed_value_floats": [0.5], "replaced_value_float": np.nan}),
     ("Imputer", _reals(), {"imputed_value_floats": [9.0], "replaced_value_float": -1.0}),
     ("Imputer", _reals(), {"imputed_value_floats": [9.0, 8.0, 7.0, 6.0], "replaced_value_float": 0.0}),
+    (
+        "LabelEncoder",
+        np.array([[3, 0], [7, 5]], np.int64),
+        {"keys_int64s": [5, 3, 8], "values_floats": [0.5, -2.0, 7.25], "default_float": 9.0},
+    ),
+    (
+        "LabelEncoder",
+        np.array([[3.5, -0.0], [7, 5]], np.float32),
+        {"keys_floats": [0.0, 3.5, 8.0], "values_floats": [0.5, -2.0, 7.25]},
+    ),
     ("OneHotEncoder", np.array([[3, 0], [7, 5]], np.int64), {"cats_int64s": [0, 3, 5], "zeros": 1}),
     ("OneHotEncoder", np.array([[3.7, -0.2], [7, 5]], np.float32), {"cats_int64s": [0, 3, 5], "zeros": 1}),
 ]

@@ -97,6 +97,27 @@ def drawn(rows: int, seed: int = 0) -> Array:
     return random.choice(some, (rows, FEATURES)).astype(np.float32)
 
 
+def _shared() -> dict[str, list[Any]]:
+    """Two comparisons that lead to one node with leaves, as LightGBM's exporter writes a set of two."""
+    rows = [
+        (0, "BRANCH_EQ", 0, VALUES[0], 2, 1),
+        (1, "BRANCH_EQ", 0, VALUES[1], 2, 5),
+        (2, "BRANCH_LEQ", 1, VALUES[2], 3, 4),
+        *((number, "LEAF", 0, 0.0, 0, 0) for number in (3, 4, 5)),
+    ]
+    names = ("nodeids", "modes", "featureids", "values", "truenodeids", "falsenodeids")
+    columns = {
+        f"nodes_{name}": list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    leaves: dict[str, list[Any]] = {
+        "treeids": [0] * 3,
+        "nodeids": [3, 4, 5],
+        "ids": [0] * 3,
+        "weights": [1.5, -2.0, 4.0],
+    }
+    return {**columns, "nodes_treeids": [0] * 6, **leaves}
+
+
 def models() -> Iterator[tuple[str, bytes]]:
     """Each comparison by itself, and all of them with one target and several."""
     for number, mode in enumerate(MODES):
@@ -108,6 +129,8 @@ def models() -> Iterator[tuple[str, bytes]]:
         yield aggregate, model(grown(13, 7, 4, MODES, [0, 1], False), 2, 40, aggregate_function=aggregate)
         yield f"{aggregate}_1", model(grown(14, 7, 4, MODES, [0], False), 1, 40, aggregate_function=aggregate)
     yield "stumps", model(grown(15, 5, 0, MODES, [0], False), 1, 40)
+    yield "shared", model(_shared(), 1, 40)
+    yield "unscored", model(grown(17, 4, 3, MODES, [0], False), 2, 40, base_values=[0.5, -1.0])
     yield "classes", model(grown(16, 6, 5, MODES, [0, 1, 2], True), 3, 40, 3)
 
 
@@ -180,7 +203,7 @@ def test_labels_and_transformed_scores(
     ("change", "error", "text"),
     [
         ({"nodes_truenodeids": 99}, CorruptModelError, "leads to a node that is not there"),
-        ({"nodes_truenodeids": 0}, CorruptModelError, "reached in two ways"),
+        ({"nodes_truenodeids": 0}, CorruptModelError, "leads to itself"),
         ({"nodes_featureids": 7}, CorruptModelError, "compares feature 7 of 5"),
         ({"nodes_values": float("nan")}, CorruptModelError, "compares feature"),
         ({"nodes_modes": "BRANCH_MEMBER"}, UnsupportedError, "mode BRANCH_MEMBER"),

@@ -35,7 +35,6 @@ _FLAGS = ("do_rotary", "past_present_share_buffer", "is_packed_batching", "rotar
 
 
 def can_be_spelled(code: str, fused: Fused) -> bool:
-    """Return whether an operator of this module is one of those that it knows."""
     if any(fused.flag(name) for name in _FLAGS):
         return False
     if code == "RotaryEmbedding":

@@ -49,7 +49,6 @@ class Fused:
         return {name: self.options[name] for name in names if name in self.options}
 
     def list_of(self, role: str, values: Sequence[int]) -> str:
-        """Add a constant of int64, one-dimensional."""
         data = [int(v) for v in values]
         self.graph.initializer.append(
             helper.make_tensor(self.made(role), TensorProto.INT64, [len(data)], data)
@@ -60,14 +59,12 @@ class Fused:
         return bool(self.options.get(name, 0))
 
     def step(self, role: str, value: int) -> str:
-        """Add a constant of int64 without dimensions."""
         self.graph.initializer.append(helper.make_tensor(self.made(role), TensorProto.INT64, [], [value]))
         return self.made(role)
 
     def reduced(
         self, code: str, x: str, role: str, axis: int, as_input: int, keepdims: int = 0
     ) -> Iterator[Any]:
-        """Reduce along an axis, which is an input from the version ``as_input`` on."""
         if self.opset >= as_input:
             axes = self.list_of(f"{role}.axes", [axis])
             yield self.node(code, [x, axes], role, keepdims=keepdims)

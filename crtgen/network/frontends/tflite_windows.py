@@ -15,7 +15,6 @@ REDUCE_WINDOW = "STABLEHLO_REDUCE_WINDOW"
 
 
 def with_reductions(graph: TfliteFileGraph, graphs: Sequence[TfliteFileGraph]) -> TfliteFileGraph:
-    """Return the graph with what its windows are reduced by."""
     if all(op.code != REDUCE_WINDOW for op in graph.operators):
         return graph
     return replace(graph, operators=tuple(_named(op, graphs) for op in graph.operators))

@@ -29,8 +29,6 @@ VOLUME_FIRST = (0, 4, 1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class _Slices:
-    """Slices that windows along the depth see, of images of ``size`` with their channels in groups."""
-
     deep: AxisWindow
     batch: int
     size: tuple[int, int]
@@ -75,7 +73,6 @@ def volume_of_integers(
 
 
 def flat_window(image: tuple[int, int, int, int], lines: list[AxisWindow]) -> ImageWindow:
-    """Return the window of a volume in each of its slices."""
     down, across = lines
     padding = Padding(down.before, down.after, across.before, across.after)
     taps, stride, dilation = (

@@ -22,8 +22,6 @@ _LISTS = ("WindowDimensions", "WindowStrides", "BaseDilations", "WindowDilations
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A window along an axis: its taps, their distance, its stride, and padding before and after."""
-
     taps: int
     stride: int
     dilation: int

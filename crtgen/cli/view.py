@@ -3,6 +3,7 @@
 import sys
 import webbrowser
 from pathlib import Path
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -40,8 +41,8 @@ def command(
                 jobs.prepare()
                 typer.echo(server.address)
                 note("the address works once; Ctrl-C ends the page")
-                if browser:
-                    webbrowser.open(server.address)
+                if browser:  # some browsers return when they are closed
+                    Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
                 server.serve_forever()
             finally:
                 jobs.close()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from crtgen.cli import viewed
 from crtgen.cli.app import app
+from crtgen.lab.view import Jobs
 from crtgen.network.ir import Array
 from tests.lab.view.serving import Commands, Page, serving
 from tests.network.pipeline.files import describe, sound_dir
@@ -180,3 +182,44 @@ def test_a_model_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     request = {"live": {"file": str(bad), "optimize": "balanced"}, "memory": 1 << 28, "seconds": 60}
     (answer,) = _lines(request, monkeypatch=monkeypatch)
     assert answer["error"] == "CorruptModelError"
+
+
+def test_a_command_in_a_child(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"arguments": ["boards", "--json"]}
+    monkeypatch.setattr("sys.argv", [])
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked) + "\n"))
+    monkeypatch.setattr("crtgen.cli.app.end_like_an_exit", lambda: None)
+    with pytest.raises(SystemExit) as end:
+        viewed.wait()
+    assert end.value.code in (None, 0)
+    assert json.loads(capsys.readouterr().out) == _said("boards")[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    viewed.wait()  # the page ended before it asked for anything
+
+
+@pytest.mark.nightly
+def test_hostile_files_in_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of their own: each file ends with an error of a command, within its limits; none stays."""
+    monkeypatch.setattr("crtgen.base.budget._seconds", 5)
+    onnx = pytest.importorskip("onnx")
+    value, shape = onnx.numpy_helper.from_array(np.ones(1, np.float32)), np.array([4096, 4096])
+    nodes = [
+        onnx.helper.make_node("ConstantOfShape", ["s"], ["k"], value=value),
+        onnx.helper.make_node("MatMul", ["k", "k"], ["m"]),
+    ]
+    output = onnx.helper.make_tensor_value_info("m", onnx.TensorProto.FLOAT, [4096, 4096])
+    graph = onnx.helper.make_graph(nodes, "g", [], [output], [onnx.numpy_helper.from_array(shape, "s")])
+    hostile = {
+        "product.onnx": onnx.helper.make_model(graph).SerializeToString(),
+        "noise.tflite": b"\x18\0\0\0TFL3" + bytes(range(256)) * 40,
+        "bomb.tar": bytes(512) * 100,
+        "crtgen.toml": b'[pipeline]\nname = "../../x"\n',
+    }
+    jobs = Jobs((sys.executable, "-P", "-m", "crtgen.cli.viewed"))
+    with serving(tmp_path / "view", jobs) as page:
+        for name, data in hostile.items():
+            (tmp_path / name).write_bytes(data)
+            answer = page.ask("inspect", **page.drop(tmp_path / name), board="mps2_an386")
+            assert answer["exit_code"] in (2, 3), answer
+            assert answer["result"]["message"]
+    assert not jobs.children

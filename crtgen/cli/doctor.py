@@ -41,7 +41,7 @@ _EXTRAS = {
     "onnxruntime": ("quantize", "pip install 'crtgen[quantize]'"),
     "pillow": ("run --input with pictures", "pip install 'crtgen[media]'"),
     "soundfile": ("run --input with sound", "pip install 'crtgen[media]'"),
-    "vl-convert-python": ("report", "pip install 'crtgen[report]'"),
+    "vl-convert-python": ("report, view", "pip install 'crtgen[report]'"),
     "cyclonedx-python-lib": ("report --evidence", "pip install 'crtgen[report]'"),
 }
 

@@ -24,10 +24,14 @@ with the side Y if ``x == 2`` and N otherwise::
 above" a NaN goes to the first side at some nodes and to the second side at others. It has the greatest
 integer as its key, with which each comparison fails. If there are nodes where it has to hold, there is a
 second array of keys, in which it has the least integer, and these nodes name the feature of that array.
+
+**Leaves of forests are alike.** Most leaves of a grown forest have seen one class, so their shares are a one
+and zeros. Equal lists of scores are stored once, and sums leave zeros out: a forest of ten digits takes a
+third of the flash and, on Cortex-M0+, of the instructions.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 
 import numpy as np
@@ -86,6 +90,7 @@ class _Table:
     nodes: list[_Node] = field(default_factory=list)
     scores: list[tuple[int, float]] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
+    placed: dict[tuple[tuple[int, bytes], ...], int] = field(default_factory=dict)
 
     def fill(self) -> None:
         for root in self.forest.roots:
@@ -124,8 +129,10 @@ class _Table:
             ((_, score),) = node.scores
             self.nodes.append(_Node(int(np.float32(score).view(np.int32))))
         else:
-            self.nodes.append(_Node(len(self.scores), way=len(node.scores)))
-            self.scores += node.scores
+            exact = tuple((target, np.float32(score).tobytes()) for target, score in node.scores)
+            place = self.placed.setdefault(exact, len(self.scores))
+            self.scores += node.scores if place == len(self.scores) else ()
+            self.nodes.append(_Node(place, way=len(node.scores)))
 
     def packed(self, features: int, stride: int) -> list[int]:
         words = []
@@ -149,7 +156,12 @@ def trees(op: Trees, sig: Signature, target: Target) -> Kernel:
     own = [_targets(op.forest, root) for root in op.forest.roots]
     is_plain = all(len(n.scores) == 1 for n in leaves) and all(len(t) == 1 for t in own)
     is_dense = all([t for t, _ in n.scores] == list(range(op.targets)) for n in leaves)
-    table = _Table(op.forest, is_plain)
+    forest = op.forest
+    if not is_plain and op.aggregate == "SUM":
+        thin = _without_zeros(forest)
+        if not is_dense or 2 * _count(thin) < _count(forest):
+            forest, is_dense = thin, False
+    table = _Table(forest, is_plain)
     table.fill()
     has_low = any(node.low for node in table.nodes)
     near = all(node.way < _MOST_WAY for node in table.nodes) and features << has_low <= _MOST_FEATURES
@@ -162,7 +174,18 @@ def trees(op: Trees, sig: Signature, target: Target) -> Kernel:
     view = TreesView(rows, features, op.targets, len(own), stride, has_low, is_plain, is_dense, start, step)
     consts = tuple(_consts(table, view, [min(t, default=0) for t in own]))
     scratch = 4 * features << has_low
-    return Kernel("trees", "trees.c.j2", view, consts, scratch=scratch, work=_work(op, view))
+    return Kernel("trees", "trees.c.j2", view, consts, scratch=scratch, work=_work(forest, view))
+
+
+def _without_zeros(forest: Forest) -> Forest:
+    # A sum starts with 0, and a zero of either sign that is added changes nothing.
+    kept = (tuple((t, s) for t, s in node.scores if np.float32(s) != 0) for node in forest.nodes)
+    nodes = (replace(node, scores=scores) for node, scores in zip(forest.nodes, kept, strict=True))
+    return Forest(tuple(nodes), forest.roots)
+
+
+def _count(forest: Forest) -> int:
+    return sum(len(node.scores) for node in forest.nodes)
 
 
 def _targets(forest: Forest, root: int) -> set[int]:
@@ -189,13 +212,13 @@ def _consts(table: _Table, view: TreesView, own: Sequence[int]) -> Iterator[Cons
         yield Const.of("targets", np.array(own, np.int32), 4, "of each tree")
 
 
-def _work(op: Trees, view: TreesView) -> Work:
+def _work(forest: Forest, view: TreesView) -> Work:
     # As many nodes as there are to a leaf on average; which ones, the inputs decide.
     work = Work().block("feature", view.rows * view.features, 1 + view.has_low).block("row", view.rows)
-    work.block("node", view.rows * fsum(_depth(op.forest, root) for root in op.forest.roots))
+    work.block("node", view.rows * fsum(_depth(forest, root) for root in forest.roots))
     work.block("tree", view.rows * view.trees)
     if not view.is_plain:
-        leaves = [len(node.scores) for node in op.forest.nodes if node.branch is None]
+        leaves = [len(node.scores) for node in forest.nodes if node.branch is None]
         work.block("score", view.rows * view.trees * sum(leaves) / len(leaves))
     return work
 

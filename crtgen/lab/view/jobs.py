@@ -21,6 +21,7 @@ from crtgen.base.budget import memory_limit, seconds_limit
 from crtgen.base.child import Child
 from crtgen.base.errors import CrtgenError
 from crtgen.base.folder import named_folder
+from crtgen.base.text import printable
 
 __all__ = ["Answer", "Jobs", "Live"]
 
@@ -64,10 +65,12 @@ class _Worker:
 
     def answer(self) -> Answer:
         """Return what a child that ended printed; its errors go to the terminal if that is no JSON."""
-        self._output.seek(0)
         try:
+            self._output.seek(0)
             return Answer(self.child.returncode, json.loads(self._output.read(_MOST_READ)))
         except ValueError:
+            if self._output.closed:  # by ``Jobs.close``, which ended the child
+                raise _ended() from None
             self.show()
             raise CrtgenError(
                 f"the command ended with code {self.child.returncode} and without an answer",
@@ -75,9 +78,11 @@ class _Worker:
             ) from None
 
     def show(self) -> None:
+        if self._errors.closed:
+            return
         self._errors.seek(0)
         lines = self._errors.read(_MOST_READ).decode(errors="replace").splitlines()
-        sys.stderr.write("\n".join([*lines[-_SHOWN:], ""]))
+        sys.stderr.write("\n".join([*map(printable, lines[-_SHOWN:]), ""]))
 
     def close(self) -> None:
         self.child.end(grace=0.5)
@@ -162,7 +167,7 @@ class Jobs:
 
     def _start(self, *, talks: bool = False) -> _Worker:
         if self._closed:
-            raise CrtgenError("crtgen view has ended", hint="start it again")
+            raise _ended()
         worker = _Worker(self._command, talks=talks)
         self._workers.append(worker)
         return worker
@@ -182,9 +187,9 @@ class Live:
 
     def run(self, file: Path | None = None) -> Any:
         """Return the answer to an input, or the first one: what the model reads and computes."""
-        output = self._worker.child.stdout
+        output, line = self._worker.child.stdout, b""
         assert output is not None  # it was started with stdout=PIPE
-        with self._lock:
+        with self._lock, suppress(ValueError):  # it was closed meanwhile
             if file is not None:
                 self._worker.tell({"input": str(file)})
             line = output.readline(_MOST_READ)
@@ -196,6 +201,10 @@ class Live:
 
     def close(self) -> None:
         self._end(self._worker)
+
+
+def _ended() -> CrtgenError:
+    return CrtgenError("crtgen view has ended", hint="start it again")
 
 
 def _options() -> list[str]:

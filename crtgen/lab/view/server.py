@@ -20,7 +20,6 @@ from contextlib import suppress
 from functools import partial
 from hmac import compare_digest
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -215,10 +214,10 @@ class _PageHandler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.FORBIDDEN, "open the address that crtgen view printed; it works once")
 
     def _is_known(self) -> bool:
-        with suppress(CookieError):
-            cookie = SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie_name)
-            return cookie is not None and compare_digest(cookie.value.encode(), self.server.cookie.encode())
-        return False
+        # Cookies of other programs at other ports are sent, too, whatever is in them.
+        own = f"{self.server.cookie_name}={self.server.cookie}".encode()
+        sent = self.headers.get("Cookie", "").encode(errors="replace").split(b";")
+        return any(compare_digest(cookie.strip(), own) for cookie in sent)
 
     def _get(self, path: str, query: Mapping[str, str]) -> None:
         is_new = path == "/" and not self._is_known()

@@ -25,7 +25,7 @@ if "boards" in arguments:
     time.sleep(float(os.environ.get("SLOW", 0)))
     print(json.dumps({"boards": [], "pid": os.getpid()}))
 elif arguments and arguments[-2] == "library":
-    print("a traceback with /secret/path", file=sys.stderr)
+    print("a traceback with /secret/path\\x1b[31m", file=sys.stderr)
     sys.exit(1)
 else:
     print(json.dumps({"told": arguments}))
@@ -75,6 +75,8 @@ def test_the_address_works_once(tmp_path: Path) -> None:
         ({"Host": None}, 421),
         ({"Origin": "http://attacker.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "https://127.0.0.1"}, 403),
         ({"Origin": None}, 403),
         ({}, 200),
     ],
@@ -88,6 +90,15 @@ def test_who_may_ask(page: Page, headers: dict[str, str | None], status: int) ->
         assert b"boards" not in body
     if "Origin" not in headers:
         assert page.send("GET", "/view.js", headers=headers)[0] == status
+
+
+def test_cookies_of_other_programs(page: Page) -> None:
+    """Cookies do not tell ports apart, so those of every local program come, too."""
+    for others in ('a={"b": [1, 2]}; {}', '{}; é="', "x; =; {};"):
+        cookie = others.replace("{}", page.cookie, 1) if others[0] != "a" else others[:-2] + page.cookie
+        assert page.send("GET", "/view.js", headers={"Cookie": cookie})[0] == 200
+    for wrong in (f"x{page.cookie}", f"{page.cookie}x", page.cookie.upper(), page.cookie.partition("=")[2]):
+        assert page.send("GET", "/view.js", headers={"Cookie": wrong})[0] == 403
 
 
 def test_other_methods_and_places_are_refused(page: Page) -> None:
@@ -210,7 +221,9 @@ def test_a_failed_command_says_nothing_of_itself(
     assert status == 422
     assert b"secret" not in body
     assert b"Traceback" not in body
-    assert "/secret/path" in capfd.readouterr().err
+    shown = capfd.readouterr().err
+    assert "/secret/path" in shown
+    assert "\x1b" not in shown, "a model's names move no cursor"
 
 
 def test_many_at_once(page: Page) -> None:
@@ -222,6 +235,32 @@ def test_many_at_once(page: Page) -> None:
     others = {answer["message"] for answer in answers if "message" in answer}
     assert others <= {"too many requests wait already"}
     assert len(done) >= 18
+
+
+def test_a_model_that_stops(tmp_path: Path) -> None:
+    """Its requests say so; another model that starts ends it."""
+    silent = "import sys; sys.stdin.readline(); print('{}', flush=True); sys.stdin.readline()"
+    jobs = Jobs((sys.executable, "-I", "-S", "-c", silent))
+    live = jobs.live({})
+    assert live.run() == {}
+    with pytest.raises(CrtgenError, match="the model has stopped"):
+        live.run(tmp_path / "x.png")
+    with pytest.raises(CrtgenError, match="the model has stopped"):
+        live.run(tmp_path / "x.png")
+    assert not jobs.children
+    with serving(tmp_path / "view", jobs) as page:
+        asked = page.drop(_model(tmp_path))
+        assert page.ask("start", **asked) == {}
+        (first,) = jobs.children
+        assert page.ask("start", **asked) == {}
+        assert first not in jobs.children
+        assert len(jobs.children) == 1
+        assert page.ask("end", **asked) == {}
+        assert not jobs.children
+        assert json.loads(page.send("POST", f"/api/input?drop={asked['drop']}&suffix=.png", b"x")[2])[
+            "message"
+        ] == ("no model runs")
+        assert page.send("POST", f"/api/input?drop={asked['drop']}&suffix=.sh", b"x")[0] == 422
 
 
 def _ends(pids: list[int]) -> bool:

@@ -126,10 +126,17 @@ def _spared_of_c(text: str) -> list[tuple[Place, Place]]:
     return [(place(m.start()), place(m.end())) for m in re.finditer(pattern, text, re.DOTALL)]
 
 
+_OF_CORE = ("algebra", "core")
+_NEAR_CORE = "instructions monotone reals fields memory tried recognise core flow attacks claims rules"
+"""Tests of single instructions and words. The rest of the checker's are proofs of networks."""
+
+
 def near(file: Path) -> list[str]:
     """The tests that are run for a change of a file."""
     if file.parts[0] == "crtproof":
         return ["tests/crtproof", "tests/proof/checker/test_attacks.py"]
+    if file.parts[:3] == ("crtgen", "proof", "checker") and file.parts[3] in _OF_CORE:
+        return [f"tests/proof/checker/test_{name}.py" for name in _NEAR_CORE.split()]
     wing, *rest = file.with_suffix("").parts[1:]
     room = rest[0] if rest else wing
     more = {

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ci.mutants import draw, mutants, near
+from tests.support import ROOT
 
 PYTHON = '''"""One + two."""
 x: dict[str, 3] = {}
@@ -43,4 +44,8 @@ def test_tests_are_those_of_the_room() -> None:
     assert near(Path("crtgen/compiler/plan/planner.py")) == ["tests/compiler/plan"]
     assert near(Path("crtgen/compiler/level.py")) == ["tests/compiler/test_level.py"]
     assert near(Path("templates/kernels/gemm.c.j2")) == ["tests/compiler/kernels", "tests/network/ops"]
+    words = near(Path("crtgen/proof/checker/algebra/words.py"))
+    assert "tests/proof/checker/test_rules.py" in words
+    assert all((ROOT / test).is_file() for test in words)
+    assert near(Path("crtgen/proof/checker/proof.py")) == ["tests/proof/checker"]
     assert near(Path("crtgen/base/version.py")) == ["tests/api/test_api.py", "tests/cli"]

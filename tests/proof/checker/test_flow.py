@@ -19,7 +19,7 @@ from tests.tflite_builder import Model, Operator, Subgraph, Tensor
 pytestmark = pytest.mark.qemu
 
 M4, M55 = "mps2_an386", "mps3_an547"
-FEW = ("branches", "given", "loops", "chosen")
+FEW = ("branches", "given", "loops", "chosen", "unchanged")
 
 
 def proof_of(data: bytes, board: str, folder: Path, old: str = "", new: str = "") -> Proof:

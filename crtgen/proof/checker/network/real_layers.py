@@ -259,6 +259,8 @@ class RealNetwork(Uncompared):
                 self._follow(operator)
             else:
                 self._stop(operator, "")
+        if not self.unbounded and any(t not in self._given for t in self.file.outputs):
+            self.unbounded = "of an output that is a constant none is known"
         ends = (self._given.get(t, ()) for t in self.file.outputs)
         self.ends: list[Value] = list(chain.from_iterable(ends))
 

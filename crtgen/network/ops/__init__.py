@@ -97,7 +97,7 @@ from crtgen.network.ops.reduce import (
     Total,
 )
 from crtgen.network.ops.resample import Blend, ByteTable, Resample
-from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes, ResizeNearest
+from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes, ResizeLinear, ResizeNearest
 from crtgen.network.ops.scatter import Scatter, ScatterElements, ScatterNd
 from crtgen.network.ops.scheme import FLOAT32, INT8, INT16, UINT8, Scheme, scheme_of
 from crtgen.network.ops.shape import Concat, Identity, Pad, Reshape, StridedSlice, Transpose
@@ -266,6 +266,7 @@ __all__ = [
     "Reshape",
     "ResizeBilinear",
     "ResizeBytes",
+    "ResizeLinear",
     "ResizeNearest",
     "Rfft",
     "Round",

@@ -14,7 +14,7 @@ from crtgen.network.ops.fixedpoint import rounding_divide_by_pot
 from crtgen.network.ops.scheme import INT8, scheme_of
 from crtgen.network.ops.traits import Channelwise
 
-__all__ = ["Lines", "ResizeBilinear", "ResizeBytes", "ResizeNearest", "cases"]
+__all__ = ["Lines", "ResizeBilinear", "ResizeBytes", "ResizeLinear", "ResizeNearest", "Sides", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,72 @@ class ResizeBytes(_Resize):
         return (((total + np.float32(0.5)).astype(np.int32) + INT8.low).astype(np.int8),)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sides:
+    """Interpolation along one axis in float32: for each output two neighbours, and the share of each."""
+
+    places: npt.NDArray[np.int32]
+    shares: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeLinear(Channelwise):
+    """``x[N,H,W,C] -> [N, *size, C]``: ONNX's linear Resize of float32, rounded as ONNX Runtime rounds.
+
+    The four shares are products of float32, and the sum goes from above left to below right. A
+    QuantizeLinear behind it rounds halves, which are frequent, as it is a little more or less. ``centres`` of
+    pixels are at halves, else at whole numbers; with ``corners`` the outermost pixels stay where they are.
+    ``scales`` are those of the file; 1 leaves an axis alone.
+    """
+
+    name: ClassVar[str] = "resize_linear"
+    unscaled: ClassVar[bool] = True
+
+    size: tuple[int, int]
+    scales: tuple[float, float]
+    centres: bool = True
+    corners: bool = False
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        require(len(x.shape) == 4, "the input must have four dimensions")
+        require(x.dtype is DType.FLOAT32, f"the input is {x.dtype.value} instead of float32")
+        return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+
+    def sides(self, sig: Signature) -> tuple[Sides, Sides]:
+        rows, columns = (
+            self._sides(have, want, np.float32(scale))
+            for have, want, scale in zip(sig.x.shape[1:3], self.size, self.scales, strict=True)
+        )
+        return rows, columns
+
+    def _sides(self, have: int, want: int, scale: np.float32) -> Sides:
+        at = np.arange(want, dtype=np.float32)
+        half, last = np.float32(0.5), np.float32(have - 1)
+        if scale != 1 and self.corners:
+            at = at * last / np.float32(max(want - 1, 1))
+        elif scale != 1:
+            at = (at + half) / scale - half if self.centres else at / scale
+        at = np.clip(at, 0, last)
+        first = at.astype(np.int32)
+        second = np.minimum(first + 1, have - 1).astype(np.int32)
+        shares = np.stack([abs(at - second), abs(at - first)], axis=1).astype(np.float32)
+        shares[first == second] = half
+        return Sides(np.stack([first, second], axis=1), shares)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        rows, columns = self.sides(sig)
+        x = arrays[0].astype(np.float32)
+        parts = [
+            (rows.shares[:, i, None] * columns.shares[:, j])[:, :, None]
+            * x[:, rows.places[:, i]][:, :, columns.places[:, j]]
+            for i in range(2)
+            for j in range(2)
+        ]
+        return (np.ascontiguousarray(((parts[0] + parts[1]) + parts[2]) + parts[3]),)
+
+
 _BITS = 10
 _ONE = 1 << _BITS
 
@@ -181,6 +247,11 @@ def cases() -> Iterator[Case]:
     yield make("broken_uint8", ResizeBytes((7, 4)), [x])
     yield make("aligned_uint8", ResizeBytes((7, 9), align_corners=True), [x])
     yield make("centres_uint8", ResizeBytes((5, 11), half_pixel_centers=True), [x])
+    real = floats("x", (2, 3, 5, 4))
+    yield make("linear_twice_onnx", ResizeLinear((6, 10), (2, 2)), [real])
+    yield make("linear_broken_onnx", ResizeLinear((7, 4), (7 / 3, 0.8), centres=False), [real])
+    yield make("linear_aligned_onnx", ResizeLinear((7, 1), (7 / 3, 0.2), corners=True), [real])
+    yield make("linear_rows_onnx", ResizeLinear((6, 5), (2, 1)), [real])
     short = int16s("x", (1, 3, 5, 4))
     yield make("int16_broken_own", ResizeBilinear((7, 4)), [short])
     yield make("int16_centres_own", ResizeBilinear((4, 11), half_pixel_centers=True), [short])

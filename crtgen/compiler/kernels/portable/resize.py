@@ -9,7 +9,7 @@ from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.network.ir import Array, DType, Signature
 from crtgen.network.ops import scheme_of
-from crtgen.network.ops.resize import Lines, ResizeBilinear, ResizeBytes
+from crtgen.network.ops.resize import Lines, ResizeBilinear, ResizeBytes, ResizeLinear
 
 __all__ = ["BilinearView", "bilinear_consts", "bilinear_view"]
 
@@ -45,6 +45,33 @@ def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
     work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // sig.x.shape[3])
     consts = _consts(sig, *op.lines(sig))
     return Kernel("bytes by floats", "resize_bytes.c.j2", bilinear_view(op, sig), consts, work=work)
+
+
+@dataclass(frozen=True, slots=True)
+class InOrderView:
+    """Images of ``elements`` each."""
+
+    batch: int
+    elements: int
+    channels: int
+    out_height: int
+    out_width: int
+
+
+@design(ResizeLinear, types=(DType.FLOAT32,))
+def bilinear_in_order(op: ResizeLinear, sig: Signature, target: Target) -> Kernel:
+    """Sum four products, in the order of ONNX Runtime."""
+    batch, channels = sig.x.shape[0], sig.x.shape[3]
+    rows, columns = op.sides(sig)
+    consts = (
+        Const.of("rows", rows.places * (sig.x.shape[2] * channels), 4, "of two rows: first element"),
+        Const.of("down", rows.shares, 4, "shares of two rows"),
+        Const.of("columns", columns.places * channels, 4, "of two pixels: first element"),
+        Const.of("across", columns.shares, 4, "shares of two pixels"),
+    )
+    work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // channels)
+    view = InOrderView(batch, sig.x.elements // batch, channels, *op.size)
+    return Kernel("bilinear in order", "resize_linear.c.j2", view, consts, work=work)
 
 
 def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearView:

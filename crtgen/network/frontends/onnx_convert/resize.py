@@ -22,10 +22,10 @@ from crtgen.network.frontends.onnx_convert.layer import (
     transposed,
 )
 from crtgen.network.frontends.onnx_convert.resize_whole import WHOLE, resized_whole
-from crtgen.network.ir import DType
+from crtgen.network.ir import DType, Signature, Value
 from crtgen.network.ops import FullyConnected
 from crtgen.network.ops.gather import Gather
-from crtgen.network.ops.resize import Lines, ResizeBilinear
+from crtgen.network.ops.resize import ResizeLinear, Sides
 
 __all__ = ["CONVERTERS"]
 
@@ -53,7 +53,7 @@ def _resize(layer: OnnxLayer) -> Converted:
     if layer.x.dtype in WHOLE and layer.text("mode", "nearest") in ("linear", "bilinear") and targets:
         return resized_whole(layer, targets)
     shares = {axis: _shares(layer, axis, *given) for axis, given in targets.items()}
-    bilinear = _bilinear(layer, shares)
+    bilinear = _bilinear(layer, shares, targets)
     if bilinear is not None:
         return bilinear
     for axis, (matrix, shift) in shares.items():
@@ -114,6 +114,10 @@ def _shares(layer: OnnxLayer, axis: int, kind: str, number: float) -> tuple[Shar
         count = len(roi) // 2
         feeds["roi"] = np.array([0, roi[at], 1, roi[at + count]], np.float32)
     made = _run(layer, feeds)
+    outputs = int(np.floor(np.float32(number) * np.float32(length)))
+    if kind == "scales" and made.shape[1] != outputs and not _roi(layer):
+        # The package multiplies doubles: 3 times the float32 of 5/3 is 4 for it, and 5 for everybody else.
+        made = _run(layer, {"x": rows, "sizes": np.array([length + 1, outputs], np.int64)})
     if made.size > _MOST:
         raise RefusedOperator(f"an axis of {length} resized to {made.shape[1]}: {made.size:,} shares")
     return np.ascontiguousarray((made[1:] - made[0]).T), made[0]
@@ -144,27 +148,38 @@ def _run(layer: OnnxLayer, feeds: Mapping[str, Any]) -> Shares:
     return np.asarray(made, np.float32)
 
 
-def _bilinear(layer: OnnxLayer, shares: Mapping[int, tuple[Shares, Shares]]) -> Converted | None:
+def _bilinear(
+    layer: OnnxLayer, shares: Mapping[int, tuple[Shares, Shares]], targets: Mapping[int, tuple[str, float]]
+) -> Converted | None:
     # The operator for images, where its shares are these.
     if layer.rank != 4 or not set(shares) <= {2, 3} or layer.x.dtype is not DType.FLOAT32 or _gathers(shares):
         return None
-    h, w = layer.x.shape[2:]
-    matrices = [shares[a][0] if a in shares else np.eye(n, dtype=np.float32) for a, n in ((2, h), (3, w))]
+    have = layer.x.shape[2:]
+    matrices = [shares[a][0] if a in shares else np.eye(layer.x.shape[a], dtype=np.float32) for a in (2, 3)]
     if any(np.any(shift) for _, shift in shares.values()):
         return None
     size = (matrices[0].shape[0], matrices[1].shape[0])
-    for corners, centres in ((False, True), (False, False), (True, False)):
-        op = ResizeBilinear(size, corners, centres)
-        lines = [op.lines(have, want) for have, want in zip((h, w), size, strict=True)]
-        if all(np.allclose(_dense(n, m.shape), m, atol=1e-6) for n, m in zip(lines, matrices, strict=True)):
-            return transposed(Converted(op, (transposed(layer.x, (0, 2, 3, 1)),)), (0, 3, 1, 2))
+    height, width = (
+        _scale(*targets[a], layer.x.shape[a]) if a in targets and a in shares else 1.0 for a in (2, 3)
+    )
+    x = transposed(layer.x, (0, 2, 3, 1))
+    sig = Signature((Value("x", (1, *have, 1), DType.FLOAT32),), (Value("y", (1, *size, 1), DType.FLOAT32),))
+    for centres, corners in ((True, False), (False, False), (False, True)):
+        op = ResizeLinear(size, (height, width), centres, corners)
+        dense = [_dense(sides, m.shape) for sides, m in zip(op.sides(sig), matrices, strict=True)]
+        if all(np.allclose(d, m, atol=1e-6) for d, m in zip(dense, matrices, strict=True)):
+            return transposed(Converted(op, (x,)), (0, 3, 1, 2))
     return None
 
 
-def _dense(lines: Lines, shape: tuple[int, ...]) -> Shares:
+def _scale(kind: str, number: float, length: int) -> float:
+    return number if kind == "scales" else float(np.float32(number) / np.float32(length))
+
+
+def _dense(sides: Sides, shape: tuple[int, ...]) -> Shares:
     matrix, rows = np.zeros(shape, np.float32), np.arange(shape[0])
-    np.add.at(matrix, (rows, lines.lower), 1 - lines.part)
-    np.add.at(matrix, (rows, lines.upper), lines.part)
+    for k in range(2):
+        np.add.at(matrix, (rows, sides.places[:, k]), sides.shares[:, k])
     return matrix
 
 

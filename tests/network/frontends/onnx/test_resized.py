@@ -1,5 +1,6 @@
-"""Linear Resize of int8 and uint8, as ONNX Runtime's operator has it."""
+"""Linear Resize of int8, uint8 and float32, as ONNX Runtime's operator has it, to the last bit."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,68 @@ def test_pixels_are_cut_as_the_runtime_cuts_them(kind: Any, mode: str, size: tup
     _same(_model(kind, "sizes", sizes, quantised=False, **attributes), raw)
     x = ((raw.astype(np.float32) - 3) * np.float32(0.1)).astype(np.float32)
     _same(_model(kind, "sizes", sizes, **attributes), x)
+
+
+_GIVEN: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("sizes", (11, 14)),
+    ("sizes", (3, 4)),
+    ("sizes", (5, 13)),
+    ("sizes", (1, 7)),
+    ("scales", (2, 2)),
+    ("scales", (4, 1)),
+    ("scales", (1.8, 0.6)),
+)
+_MODES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+# With these, ONNX Runtime differs from the standard, which crtgen follows.
+_OTHERWISE = ("align_corners", (1.8, 0.6))
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "numbers"),
+    [(mode, *given) for mode in _MODES for given in _GIVEN if (mode, given[1]) != _OTHERWISE],
+)
+def test_floats_have_the_same_bits(mode: str, given: str, numbers: Sequence[float]) -> None:
+    """So have numbers of eight bits behind a QuantizeLinear, of which many are halves before."""
+    random, sizes = np.random.default_rng(int(sum(numbers))), given == "sizes"
+    array = np.array([*(SHAPE[:2] if sizes else (1, 1)), *numbers], np.int64 if sizes else np.float32)
+    x = random.normal(size=SHAPE).astype(np.float32)
+    for pair in (False, True):
+        model = _real_model(given, array, pair, coordinate_transformation_mode=mode)
+        session = onnxruntime.InferenceSession(model)
+        (expected,) = session.run(None, {"x": x})
+        ((got,),) = load_onnx(model).run([[x]])
+        np.testing.assert_array_equal(got, np.asarray(expected))
+
+
+def _real_model(given: str, numbers: Array, pair: bool, **attributes: Any) -> bytes:
+    """Resize of float32; with a ``pair`` on either side."""
+    inputs = ["q", "", given] if given == "scales" else ["q", "", "", given]
+    quantised = ["s", "z"]
+    before = [
+        helper.make_node("QuantizeLinear", ["x", *quantised], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", *quantised], ["q"]),
+    ]
+    after = [
+        helper.make_node("QuantizeLinear", ["u", *quantised], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", *quantised], ["y"]),
+    ]
+    resize = helper.make_node(
+        "Resize", inputs if pair else ["x", *inputs[1:]], ["u" if pair else "y"], mode="linear", **attributes
+    )
+    constants: dict[str, Array] = {
+        "s": np.array(0.021, np.float32),
+        "z": np.array(3, np.int8),
+        given: numbers,
+    }
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", SHAPE), ("y", [None] * 4))
+    ]
+    known = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    nodes = [*before, resize, *after] if pair else [resize]
+    graph = helper.make_graph(nodes, "model", values[:1], values[1:], known)
+    opsets = [helper.make_opsetid("", 17)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
 @pytest.mark.cc

@@ -105,3 +105,30 @@ def test_an_index_of_two_symbols_that_is_shifted() -> None:
     for entry in (shifted, scaled):
         assert isinstance(entry, WordOp)
         assert evaluate(entry, lambda s: 5 if X in s.terms() else 12, {}) == 7
+
+
+def test_each_byte_of_a_word_that_is_not_all_there() -> None:
+    memory = WordMemory([], unaligned=True)
+    memory.allow(0x2009, 0x200B)
+    for at in range(0x2008, 0x200C):
+        if 0x2009 <= at < 0x200B:
+            memory.byte(at)
+        else:
+            with pytest.raises(Refusal, match="outside of constants, arena and stack"):
+                memory.byte(at)
+
+
+def test_a_half_of_two_symbols_bytes() -> None:
+    """Its upper byte has the sign."""
+    memory, y = WordMemory([], unaligned=True), Symbol(0, 1, -128, 127)
+    memory.allow(0x2000, 0x2004)
+    for at, symbol in enumerate((X, y)):
+        memory.store_byte(0x2000 + at, symbol)
+    numbers = {X: 0x7F, y: -2}
+    for signed, wanted in ((True, -2 << 8 | 0x7F), (False, 0xFE7F)):
+        word = memory.half(0x2000, signed=signed)
+        assert not isinstance(word, int)
+        found = evaluate(
+            word, lambda leaf: np.array([sum(k * numbers[s] for s, k in leaf.terms().items())]), {}
+        )
+        assert int(found[0]) & 0xFFFFFFFF == wanted & 0xFFFFFFFF

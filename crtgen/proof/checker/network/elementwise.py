@@ -28,7 +28,7 @@ __all__ = [
     "COMPARISONS",
     "AbsoluteLayer",
     "Addition",
-    "Comparison",
+    "ComparisonLayer",
     "Composed",
     "DifferenceLayer",
     "ElementLayer",
@@ -326,7 +326,7 @@ class RsqrtLayer(ElementLayer):
         return np.where(x <= 0, 255, made)
 
 
-class Comparison(ElementLayer):
+class ComparisonLayer(ElementLayer):
     """EQUAL, LESS and their kin: of both operands times their scales, with 8 more bits."""
 
     def read(self) -> None:

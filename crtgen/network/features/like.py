@@ -1,7 +1,8 @@
 """Finds the settings with which another library's function computes features."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,29 @@ Rows = npt.NDArray[np.float64]
 # Functions count as equal if they differ by less than this fraction of the values' range.
 _EQUAL = 1e-4
 
-# Frame, hop and transform, in samples.
+# Frame and transform, in samples, and distances between frames.
 _FRAMES = (
-    (400, 160, 512),
-    (480, 160, 512),
-    (480, 320, 512),
-    (512, 256, 512),
-    (640, 320, 1024),
-    (1024, 512, 1024),
+    (256, 256),
+    (320, 512),
+    (400, 400),
+    (400, 512),
+    (480, 512),
+    (512, 512),
+    (640, 1024),
+    (1024, 1024),
+    (2048, 2048),
 )
+_OWN_FFT = 2048  # librosa's
+_HOPS = (64, 80, 100, 128, 160, 200, 256, 320, 400, 441, 480, 512, 640, 1024)
 
 _CHANGES: Mapping[str, tuple[Any, ...]] = {
     "spectrum": ("power", "magnitude"),
     "log": ("ln", "db", "none", "pcen"),
     "scale": ("htk", "slaney"),
     "slope": ("mel", "hz", "bins", "kaldi"),
+    "bands": (20, 23, 26, 32, 40, 64, 80, 128),
+    "top": (0.0, 80.0),
+    "relative": (False, True),
     "norm": ("none", "slaney"),
     "window": ("hann", "hamming", "povey", "none"),
     "periodic": (True, False),
@@ -90,21 +99,40 @@ class Likeness:
 def like(function: Callable[[npt.NDArray[np.int16]], Any], signal: npt.NDArray[np.int16]) -> Likeness:
     """Return the settings with which ``function`` computes features of int16 at 16 kHz, in rows or columns.
 
-    Presets are tried first, then other values of each setting in turn, as long as the difference shrinks. The
+    Presets are tried first, also with frames of which there are as many as rows. From the nearest one of each
+    kind of logarithm, other values of each setting are tried in turn, as long as the difference shrinks. The
     signal should show everything: speech, some noise, some silence. Raises ``UsageError`` if no preset has as
     many features in a row.
     """
     wanted = np.asarray(function(signal), np.float64)
+    wanted = wanted[0] if wanted.ndim == 3 and wanted.shape[0] == 1 else wanted
     if wanted.ndim != 2:
         raise UsageError(f"the function gives an array of shape {wanted.shape}", hint="[rows, features]")
-    starts = list(_starts(wanted))
+    starts = list(_starts(wanted, len(signal)))
     found = [(_difference(features, signal, wanted), features) for features in starts]
     if not found or min(d for d, _ in found) == np.inf:
         raise UsageError(
             f"no preset gives features of shape {wanted.shape} of {len(signal)} samples",
             hint="write a [features] table by hand: docs/features.md",
         )
-    difference, features = min(found, key=lambda pair: pair[0])
+    kinds: dict[str, tuple[float, Features]] = {}
+    for difference, features in sorted(found, key=lambda pair: pair[0]):
+        kinds.setdefault(str(getattr(features.settings, "log", "")), (difference, features))
+    best: Likeness | None = None
+    for start in kinds.values():
+        descended = _descended(*start, signal, wanted)
+        if best is None or descended.difference < best.difference:
+            best = descended
+        if best.is_equal:
+            break
+    assert best is not None
+    return best
+
+
+def _descended(
+    difference: float, features: Features, signal: npt.NDArray[np.int16], wanted: Rows
+) -> Likeness:
+    # Changes one setting after the other, as long as that helps.
     steps: list[tuple[str, Any, float]] = []
     while difference > _EQUAL:
         tried = [
@@ -118,33 +146,68 @@ def like(function: Callable[[npt.NDArray[np.int16]], Any], signal: npt.NDArray[n
     return Likeness(features, difference, tuple(steps))
 
 
-def _starts(wanted: Array) -> Iterator[Features]:
-    # Presets with as many features in a row, and with other frames.
+def _starts(wanted: Array, samples: int) -> Iterator[Features]:
+    # Presets with as many features in a row, and with frames of which there are as many as rows.
     for name, settings in PRESETS.items():
         if isinstance(settings, MicroSettings) and settings.channels in wanted.shape:
             yield from (Features(name, int8=False), Features(name))
         if not isinstance(settings, MelSettings):
             continue
-        for width in set(wanted.shape):
-            yield from _of_width(name, settings, width)
+        for width, rows in {wanted.shape, wanted.shape[::-1]}:
+            yield from _of_width(name, settings, width, list(_framed(samples, rows)))
 
 
-def _of_width(name: str, settings: MelSettings, width: int) -> Iterator[Features]:
+def _framed(samples: int, rows: int) -> Iterator[tuple[int, int, int]]:
+    # Frames, hops and transforms that give this number of rows, with padding or without.
+    for (frame, fft), hop in product(_FRAMES, _HOPS):
+        counts = {(last // hop, -(-last // hop)) for last in (samples, samples - frame) if last >= 0}
+        if hop <= frame and any(rows - 1 in pair for pair in counts):
+            yield frame, hop, fft
+
+
+def _of_width(
+    name: str, settings: MelSettings, width: int, frames: Sequence[tuple[int, int, int]]
+) -> Iterator[Features]:
     of_dct = settings.coefficients > 0
-    own = settings.coefficients or settings.bands
+    own, size = settings.coefficients or settings.bands, dict[str, Any]()
     for parts in _WITH_SLOPES:
+        slopes: dict[str, Any] = {"deltas": (2,) * (parts - 1), "per": "window"}
         if width == own * parts:
-            yield Features(name, stack=1, deltas=(2,) * (parts - 1), per="window")
+            yield Features(name, stack=1, **slopes)
+        elif of_dct and width % parts == 0 and width // parts <= settings.bands:
+            for frame, hop, fft in frames:
+                size = {"coefficients": width // parts, "frame": frame, "hop": hop, "fft": fft}
+                yield Features(name, stack=1, **size, **slopes)
+    if name == "librosa-mel":
+        yield from _of_a_clip(name, width, frames)
     if width > (settings.bands if of_dct else settings.fft // 2):
         return
-    size: dict[str, Any] = {"coefficients": width} if of_dct else {"bands": width}
+    size = {"coefficients" if of_dct else "bands": width}
     yield Features(name, **size, stack=1)
-    if name == "librosa-mel":
+    for (frame, hop, fft), bands in product(frames, (settings.bands, 40) if of_dct else (0,)):
+        if width < fft // 2 and bands >= width * of_dct:
+            own_size = {**size, "bands": bands} if of_dct else size
+            yield Features(name, **own_size, stack=1, frame=frame, hop=hop, fft=fft)
+
+
+def _of_a_clip(name: str, width: int, frames: Sequence[tuple[int, int, int]]) -> Iterator[Features]:
+    # librosa's spectra, in decibels or not, with bands or without, less the greatest value or not.
+    for frame, hop, fft in frames:
+        size: dict[str, Any] = {"bands": width, "frame": frame, "hop": hop, "fft": fft}
+        if width == fft // 2 + 1:
+            size |= {"slope": "none", "norm": "none"}
+        elif width > fft // 2:
+            continue
+        for pad, spectrum in product(("none", "zero"), ("magnitude", "power")):
+            yield Features(name, **size, pad=pad, spectrum=spectrum)
+        for top, relative in product((0.0, 80.0), (False, True)):
+            clip: dict[str, Any] = {"top": top, "relative": relative, "log": "db", "floor": 1e-10}
+            yield Features(name, **size, **clip, per="window")
+        for floor in (1e-10, 1e-6):
+            yield Features(name, **size, log="ln", floor=floor, floor_kind="add")
+    if width <= _OWN_FFT // 2:
         for unit in (1.0, 32768.0):
-            yield Features(name, **size, log="pcen", floor=1e-6, unit=unit)
-    for frame, hop, fft in _FRAMES:
-        if width < fft // 2:
-            yield Features(name, **size, stack=1, frame=frame, hop=hop, fft=fft)
+            yield Features(name, bands=width, log="pcen", floor=1e-6, unit=unit)
 
 
 def _near(features: Features) -> Iterator[tuple[str, Any, Features]]:
@@ -167,9 +230,13 @@ def _may_be(settings: Mapping[str, Any], name: str, value: Any) -> bool:
     # True if the value differs, matters, and does not change the width of a row.
     if name not in settings or settings[name] == value:
         return False
+    if name == "bands":
+        return bool(0 < settings["coefficients"] <= value)
+    if name == "slope" and settings[name] == "none":
+        return False
     if name == "deltas":
         return len(settings[name]) == len(value)
-    return settings["log"] == "pcen" or not name.startswith("pcen_")
+    return settings.get("log") == "pcen" or not name.startswith("pcen_")
 
 
 def _own(features: Features) -> dict[str, Any]:

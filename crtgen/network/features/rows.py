@@ -79,6 +79,8 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
         bands = steps.one(_logarithm(s), bands)
     if s.top:
         bands = steps.one(Maximum(), bands, steps.one(Sub(), steps.greatest(bands), steps.number(s.top)))
+    if s.relative:
+        bands = steps.one(Sub(), bands, steps.greatest(bands))
     if s.coefficients:
         bands = steps.bands("cosines", bands, _cepstrum(s))
     if s.cmvn:

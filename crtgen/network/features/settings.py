@@ -121,6 +121,7 @@ class MelSettings:
     pcen_bias: float = 2.0
     pcen_power: float = 0.5
     top: float = 0.0
+    relative: bool = False
     gain: float = 1.0
     offset: float = 0.0
     clip: tuple[float, float] | None = None
@@ -144,7 +145,11 @@ class MelSettings:
             0 < self.hop <= self.frame <= 8192, f"a hop of {self.hop} and a frame of {self.frame} samples"
         )
         _require(is_fast(self.fft), f"an fft of {self.fft}, not 4 times twos, threes and fives, up to 8192")
-        _require(1 <= self.bands <= self.fft // 2, f"{self.bands} bands of {self.fft // 2 + 1} bins")
+        bins = self.fft // 2 + 1
+        fits = self.bands == bins if self.slope == "none" else 1 <= self.bands < bins
+        _require(
+            fits, f"{self.bands} bands of {bins} bins", 'slope = "none" has as many as bins, others fewer'
+        )
         _require(
             0 <= self.low < self.top_frequency <= self.rate / 2, f"bands from {self.low} to {self.high} Hz"
         )
@@ -183,6 +188,7 @@ class MelSettings:
         return [
             ("normalize divides by the greatest sample of the window", self.normalize),
             ("top counts from the greatest value of the window", self.top > 0),
+            ("relative values are less the greatest one of the window", self.relative),
             ("the first sample is compared with the last of the window", self.preemphasis_over == "window"),
             ("pad reflects what comes later", self.pad == "reflect"),
             ("cmvn looks at rows that come later", self.cmvn > 0),

@@ -14,7 +14,7 @@ Doubles = npt.NDArray[np.float64]
 
 WINDOWS = ("hann", "hamming", "povey", "none")
 SCALES = ("htk", "slaney")
-SLOPES = ("mel", "hz", "bins", "kaldi")
+SLOPES = ("mel", "hz", "bins", "kaldi", "none")
 
 
 def window_of(kind: str, length: int, periodic: bool) -> Doubles:
@@ -50,9 +50,11 @@ def mel_bank(
     """Weights of ``fft // 2 + 1`` bins for bands between two frequencies in hertz: ``[bins, count]``.
 
     Triangles rise and fall with the mel number (``mel``, where bin 0 is left out; ``kaldi``, where the last
-    one is), with the frequency (``hz``), or between whole bins (``bins``). ``norm`` is ``none``, or
-    ``slaney`` for equal areas.
+    one is), with the frequency (``hz``), or between whole bins (``bins``). ``none``: each bin is a band.
+    ``norm`` is ``none``, or ``slaney`` for equal areas.
     """
+    if slope == "none":
+        return np.eye(fft // 2 + 1)
     bins = np.arange(fft // 2 + 1) * (rate / fft)
     edges = np.linspace(_mel(low, scale), _mel(high, scale), count + 2)
     if slope == "bins":

@@ -201,7 +201,7 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     if whole and lead(settings):
         raise UsageError(
             "[features] pad: a window that moves over a stream has nothing around it",
-            hint='leave pad out, or set per = "window"',
+            hint='set pad = "none", and train the network on features without padding',
         )
     ahead = lead(settings) - offset(settings)
     return JoinedPipeline(

@@ -35,6 +35,14 @@ _PRESETS: list[tuple[str, dict[str, Any]]] = [
         {"frame": 50, "statistics": ("mean", "peak_to_peak", "crest", "zero_crossings")},
     ),
     ("mlperf-kws", {"deltas": (2, 1), "per": "window"}),
+    ("librosa-mel", {"pad": "none", "log": "db", "top": 40.0, "relative": True, "per": "window"}),
+    (
+        "librosa-mel",
+        {
+            **{"pad": "none", "frame": 256, "hop": 128, "fft": 256, "spectrum": "magnitude"},
+            **{"slope": "none", "norm": "none", "bands": 129},
+        },
+    ),
 ]
 
 

@@ -73,6 +73,7 @@ WRITTEN = frozenset(
         "junit",
         "lock",
         "output",
+        "page",
         "report",
         "sds",
         "store",
@@ -176,7 +177,7 @@ DATA = frozenset(
 )
 """Options that change what is computed or shown, and nothing else."""
 
-SAID = frozenset(("force", "from-call", "help-all", "trust", "update", "yes"))
+SAID = frozenset(("browser", "force", "from-call", "help-all", "trust", "update", "yes"))
 """Options that only the command line may set."""
 
 # Options that decide what is computed. A command that reads models takes them, or refuses them by name:
@@ -191,8 +192,9 @@ _CODE = frozenset(
 
 _READS_MODELS = frozenset(("model", "models", "source"))
 
-# Commands that read models and compile nothing of them for a board of the person's.
-_OWN_CODE = ("init", "migrate", "push", "quantize", "sweep", "trust")
+# Commands that read models and compile nothing of them for a board of the person's. What view runs are commands
+# that look at the settings themselves.
+_OWN_CODE = ("init", "migrate", "push", "quantize", "sweep", "trust", "view")
 
 # Commands that take each model with its own boards, see ``chosen_models``.
 _PER_MODEL = ("check", "test")

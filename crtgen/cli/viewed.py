@@ -1,27 +1,28 @@
 """Child of ``crtgen view``: imports crtgen, waits for a line, and does what it says.
 
-``{"arguments": [...]}`` is a command, which runs as if it was typed. ``{"live": {...}}`` keeps a model in a
-host image and answers every line ``{"input": FILE}`` with a line, until its input ends.
+``{"arguments": [...], "live": false}`` is a command, which runs as if it was typed. If it is live, ``crtgen
+run`` keeps the model running and answers every line ``{"input": FILE}`` with a line, until its input ends.
 """
 
 import gc
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from crtgen import api
 from crtgen.__main__ import COLLECTED
-from crtgen.api.slot import build_server, start_server
-from crtgen.base import budget
+from crtgen.api.slot import start_server
 from crtgen.base.errors import CrtgenError
-from crtgen.cli.app import end_like_an_exit, main
-from crtgen.cli.groups import Files
+from crtgen.cli import run
+from crtgen.cli.app import main
+from crtgen.cli.groups import Building, Compiling, Files, Generating
 from crtgen.cli.recorded import Recorded, recorded_by
 from crtgen.compiler.codegen.module import Interface, ModelInfo
 from crtgen.device.run import Site
@@ -32,32 +33,33 @@ from crtgen.network.ir import Array
 
 __all__ = ["wait"]
 
+_Group = TypeVar("_Group")
 _AHEAD = ("inspect", "fit", "verify", "prove", "generate", "eval")
 
 
 def wait() -> None:
-    """Read what to do, and do it."""
     for name in _AHEAD:
         import_module(f"crtgen.cli.{name}")
     request = json.loads(sys.stdin.readline() or "{}")
+    if not request:  # the page has ended
+        return
     gc.set_threshold(COLLECTED)
-    if "arguments" in request:
-        sys.argv = ["crtgen", *request["arguments"]]
-        main()
-    elif "live" in request:
-        end_like_an_exit()
-        budget.limit_memory(request["memory"])
-        budget.limit_seconds(request["seconds"])
-        _live(Path(request["live"]["file"]), request["live"]["optimize"])
+    if request["live"]:
+        run.command = _live
+    sys.argv = ["crtgen", *request["arguments"]]
+    main()
 
 
-def _live(source: Path, level: Any) -> None:
+@wraps(run.command)
+def _live(**values: Any) -> None:
+    # In place of what ``crtgen run`` does, with the same options and settings.
+    source: Path = values["source"]
+    files, compiling = _group(Files, values), _group(Compiling, values)
+    generating, building = _group(Generating, values), _group(Building, values)
     try:
-        recorded = recorded_by(source, Files()) if source.suffix == ".toml" else None
-        model = api.load(source) if recorded is None else recorded.loaded.model
-        compiled = api.compile([model], "host", optimize=level)
-        api.require_trust(compiled.untrusted)
-        image = build_server(compiled, Site())
+        recorded = recorded_by(source, files) if source.suffix == ".toml" else None
+        loaded = None if recorded is None else recorded.loaded
+        image = building.image(source, files, compiling, generating, lambda text: None, loaded=loaded)
         with start_server(image, Site(), counting=False) as session:
             info = session.model(None)
             _say(_about(info, recorded))
@@ -65,6 +67,11 @@ def _live(source: Path, level: Any) -> None:
                 _say(_answer(session, info, recorded, Path(json.loads(line)["input"])))
     except CrtgenError as error:
         _say(_error(error))
+
+
+def _group(kind: type[_Group], values: Mapping[str, Any]) -> _Group:
+    names = (f.name for f in fields(cast(Any, kind)))
+    return kind(**{name: values[name] for name in names})
 
 
 def _about(info: ModelInfo, recorded: Recorded | None) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class LoopEvidence:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises ``UsageError`` where evidence cannot go: the folder has to be new or empty."""
+    # Raises ``UsageError`` where evidence cannot go: the folder has to be new or empty.
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             "evidence goes into a new or empty folder", where=str(folder), hint="name a new folder with -o"
@@ -78,7 +78,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_evidence(folder: Path, evidence: Mapping[str, bytes]) -> None:
-    """Write the files into a new or empty folder. Raises ``UsageError`` for another one."""
+    # Write the files into a new or empty folder. Raises ``UsageError`` for another one.
     check_folder(folder)
     files.make_directory(folder)
     for name, data in evidence.items():

@@ -23,14 +23,14 @@ _ROWS = ("inputs", "classes", "margins")
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """Counts from a device, and the reference counts if there are data for them."""
+    # Counts from a device, and the reference counts if there are data for them.
 
     window: DriftWindow
     usual: DriftReference | None = None
 
 
 def panel(met: Met) -> list[Drawing | HtmlTable]:
-    """A table of the distances, and bars of the inputs if the device counted any since its last window."""
+    # A table of the distances, and bars of the inputs if the device counted any since its last window.
     window = met.window
     title = f"What a device met: {window.alarms} of {window.windows} windows beyond a limit"
     columns = ("what", "distance in the last window", "limit", "", "PSI", "KS")

@@ -20,7 +20,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class HtmlTable:
-    """Cells are texts; the columns from ``numbers`` on hold numbers."""
+    # Cells are texts; the columns from ``numbers`` on hold numbers.
 
     title: str
     columns: tuple[str, ...]
@@ -37,5 +37,5 @@ def environment() -> Environment:
 
 
 def drawn(svg: str) -> Markup:
-    """SVG that ``charts`` made: Vega escapes every text in it."""
+    # SVG that ``charts`` made: Vega escapes every text in it.
     return Markup(svg)

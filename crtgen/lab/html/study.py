@@ -45,7 +45,6 @@ class OnBoard:
 
     @property
     def plan(self) -> Plan:
-        """Return how the model's memory is laid out."""
         (plan,) = self.compiled.plans
         return plan
 

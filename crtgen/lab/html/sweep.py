@@ -20,7 +20,7 @@ _LONGEST_LOG = 4000
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A figure, its subtext, and its place among all of its model: 0 to 100 %, -1 if unknown."""
+    # A figure, its subtext, and its place among all of its model: 0 to 100 %, -1 if unknown.
 
     text: str
     more: str = ""
@@ -30,7 +30,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """Models down, boards to the right, for one choice of options."""
+    # Models down, boards to the right, for one choice of options.
 
     label: str
     boards: tuple[str, ...]

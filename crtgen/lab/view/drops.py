@@ -26,7 +26,7 @@ _MOST_FILES, _MOST_DROPS, _DEEPEST = 20_000, 16, 3
 
 @dataclass(slots=True)
 class Drop:
-    """Files by the names under which they were dropped. ``name`` is the drop's own, hard to guess."""
+    # Files by the names under which they were dropped. ``name`` is the drop's own, hard to guess.
 
     name: str
     folder: Path
@@ -36,7 +36,7 @@ class Drop:
     """The last project that was generated."""
 
     def file(self, name: object) -> Path:
-        """Return a file of the drop, or the folder of several that were dropped with it."""
+        # Return a file of the drop, or the folder of several that were dropped with it.
         if isinstance(name, str) and name in self.files:
             return self.files[name]
         if isinstance(name, str) and any(known.startswith(f"{name}/") for known in self.files):
@@ -45,7 +45,7 @@ class Drop:
 
 
 class Drops:
-    """All drops of a page below ``folder``; the oldest one goes when there are too many."""
+    # All drops of a page below ``folder``; the oldest one goes when there are too many.
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -91,7 +91,7 @@ class Drops:
         return drop
 
     def take(self, path: Path) -> Drop:
-        """Return a drop of a file that stays where it is: a pipeline's network is beside it."""
+        # Return a drop of a file that stays where it is: a pipeline's network is beside it.
         with self._lock:
             drop = self._new()
         drop.files[path.name] = path

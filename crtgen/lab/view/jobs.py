@@ -37,14 +37,14 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Exit code of a command, and the JSON that it printed."""
+    # Exit code of a command, and the JSON that it printed.
 
     exit_code: int
     result: Any
 
 
 class _Worker:
-    """A child that waits for a line of JSON: ``{"arguments": [...]}`` or ``{"live": ...}``."""
+    # A child that waits for a line of JSON: ``{"arguments": [...]}`` or ``{"live": ...}``.
 
     def __init__(self, command: Sequence[str], *, talks: bool = False) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -64,7 +64,7 @@ class _Worker:
             self.child.stdin.flush()
 
     def answer(self) -> Answer:
-        """Return what a child that ended printed; its errors go to the terminal if that is no JSON."""
+        # Return what a child that ended printed; its errors go to the terminal if that is no JSON.
         try:
             self._output.seek(0)
             return Answer(self.child.returncode, json.loads(self._output.read(_MOST_READ)))
@@ -93,7 +93,7 @@ class _Worker:
 
 
 class Jobs:
-    """Runs commands, a few at once. ``command`` starts a child that waits."""
+    # Runs commands, a few at once. ``command`` starts a child that waits.
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -106,12 +106,11 @@ class Jobs:
 
     @property
     def children(self) -> tuple[int, ...]:
-        """Return the process identifiers of the children that are there."""
         with self._lock:
             return tuple(worker.child.pid for worker in self._workers)
 
     def prepare(self) -> None:
-        """Start a child ahead, if none waits."""
+        # Start a child ahead, if none waits.
         with self._lock:
             if self._ready is None and not self._closed:
                 self._ready = self._start()
@@ -131,15 +130,15 @@ class Jobs:
         finally:
             self._places.release()
 
-    def live(self, request: Mapping[str, Any]) -> "Live":
-        """Start a child that answers inputs until it is closed."""
+    def live(self, arguments: Sequence[str]) -> "Live":
+        # Start a child that answers inputs until it is closed.
         with self._lock:
             worker = self._start(talks=True)
-        worker.tell({"live": request, "memory": memory_limit(), "seconds": seconds_limit()})
+        worker.tell({"arguments": [*_options(), "run", *arguments], "live": True})
         return Live(worker, self._end)
 
     def close(self) -> None:
-        """End every child, and start none any more."""
+        # End every child, and start none any more.
         with self._lock:
             self._closed, workers = True, list(self._workers)
         for worker in workers:
@@ -148,7 +147,7 @@ class Jobs:
     def _run(self, arguments: Sequence[str], is_gone: Callable[[], bool], longest: float) -> Answer:
         worker = self._take()
         try:
-            worker.tell({"arguments": [*_options(), *arguments, "--json"]})
+            worker.tell({"arguments": [*_options(), *arguments, "--json"], "live": False})
             end = time.monotonic() + longest
             while not _has_ended(worker):
                 if is_gone():
@@ -179,14 +178,14 @@ class Jobs:
 
 
 class Live:
-    """A model in a host image, which a child keeps running. One request at a time."""
+    # A model in a host image, which a child keeps running. One request at a time.
 
     def __init__(self, worker: _Worker, end: Callable[[_Worker], None]) -> None:
         self._worker, self._end = worker, end
         self._lock = Lock()
 
     def run(self, file: Path | None = None) -> Any:
-        """Return the answer to an input, or the first one: what the model reads and computes."""
+        # Return the answer to an input, or the first one: what the model reads and computes.
         output, line = self._worker.child.stdout, b""
         assert output is not None  # it was started with stdout=PIPE
         with self._lock, suppress(ValueError):  # it was closed meanwhile

@@ -25,7 +25,7 @@ _TYPES = ("server", "standalone", "library")
 
 
 class Asked:
-    """A checked request about the files of a drop. The checks raise ``UsageError``."""
+    # A checked request about the files of a drop. The checks raise ``UsageError``.
 
     def __init__(self, request: Mapping[str, Any], drop: Drop) -> None:
         self._request = request
@@ -57,17 +57,17 @@ class Asked:
         return self.choice("optimize", LEVELS, "balanced")
 
     def option(self, name: str) -> list[str]:
-        """Return a file of the drop as an option; nothing if none is named."""
+        # Return a file of the drop as an option; nothing if none is named.
         return [f"--{name}", str(self.file(name))] if name in self else []
 
     @property
     def compiled(self) -> list[str]:
-        """The model and the choices that decide its code."""
+        # The model and the choices that decide its code.
         return [str(self.file()), "--board", self.board, "--optimize", self.level]
 
     @property
     def simulated(self) -> list[str]:
-        """The same on this computer or in a simulator: no page writes to a board that is connected."""
+        # On this computer or in a simulator: the page writes to no board that is connected.
         return [*self.compiled, *(["--simulate"] if self.board != "host" else [])]
 
 

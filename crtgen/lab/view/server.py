@@ -67,7 +67,7 @@ _INPUTS = (".png", ".wav", ".npy", ".npz", ".csv", ".jpg", ".jpeg", ".flac", ".o
 
 
 class _Refused(Exception):
-    """A request that is not answered: the status and why."""
+    # A request that is not answered: the status and why.
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class _Refused(Exception):
 
 
 class ViewServer(ThreadingHTTPServer):
-    """``folder`` gets the dropped files; ``given`` is a model that is on the page from the start."""
+    # ``folder`` gets the dropped files; ``given`` is a model that is on the page from the start.
 
     daemon_threads = True
     request_queue_size = 64
@@ -99,7 +99,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address that opens the page, once."""
+        # The address that opens the page, once.
         return f"http://127.0.0.1:{self.server_port}/?token={self._token}"
 
     def use_token(self, token: str) -> bool:
@@ -110,13 +110,13 @@ class ViewServer(ThreadingHTTPServer):
             return True
 
     def first(self) -> dict[str, Any]:
-        """Say which model was named on the command line."""
+        # Say which model was named on the command line.
         drop = self._first
         return {} if drop is None else {"drop": drop.name, "files": list(drop.files)}
 
     def start_live(self, asked: Asked) -> Any:
-        """Start the model; the one before it ends."""
-        live = self.jobs.live({"file": str(asked.file()), "optimize": asked.level})
+        # Start the model; the one before it ends.
+        live = self.jobs.live([str(asked.file()), "--board", "host", "--optimize", asked.level])
         self._change_live((asked.drop.name, live))
         return live.run()
 

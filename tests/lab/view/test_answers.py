@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from crtgen.cli import viewed
+from crtgen.cli import run, viewed
 from crtgen.cli.app import app
 from crtgen.lab.view import Jobs
 from crtgen.network.ir import Array
@@ -151,8 +151,11 @@ def _lines(request: dict[str, Any], *inputs: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(json.dumps(line) + "\n" for line in asked)))
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout", said)
-        patch.setattr(viewed, "end_like_an_exit", lambda: None)
-        viewed.wait()
+        patch.setattr("crtgen.cli.app.end_like_an_exit", lambda: None)
+        patch.setattr("sys.argv", [])
+        patch.setattr(run, "command", run.command)
+        with pytest.raises(SystemExit):
+            viewed.wait()
     return [json.loads(line) for line in said.getvalue().splitlines()]
 
 
@@ -162,7 +165,7 @@ def test_a_model_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     model, cases = DEMO / "digits.tflite", DEMO / "digit.npz"
     bad = tmp_path / "bad.npy"
     np.save(bad, np.zeros((3, 3), np.int8))
-    request = {"live": {"file": str(model), "optimize": "balanced"}, "memory": 1 << 28, "seconds": 60}
+    request = {"arguments": ["run", str(model), "--board", "host"], "live": True}
     about, first, wrong, again = _lines(request, cases, bad, cases, monkeypatch=monkeypatch)
     assert about == {
         "model": "digits",
@@ -179,13 +182,13 @@ def test_a_model_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_model_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = tmp_path / "bad.tflite"
     bad.write_bytes(b"no")
-    request = {"live": {"file": str(bad), "optimize": "balanced"}, "memory": 1 << 28, "seconds": 60}
+    request = {"arguments": ["run", str(bad), "--board", "host"], "live": True}
     (answer,) = _lines(request, monkeypatch=monkeypatch)
     assert answer["error"] == "CorruptModelError"
 
 
 def test_a_command_in_a_child(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"arguments": ["boards", "--json"]}
+    asked = {"arguments": ["boards", "--json"], "live": False}
     monkeypatch.setattr("sys.argv", [])
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked) + "\n"))
     monkeypatch.setattr("crtgen.cli.app.end_like_an_exit", lambda: None)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class _WithInputs(Commands):
         self.inputs: list[Path] = []
         self.rate: int | None = None
 
-    def live(self, request: Mapping[str, Any]) -> Live:
+    def live(self, arguments: Sequence[str]) -> Live:
         return _Running(self.inputs, self.rate)
 
 

@@ -241,7 +241,7 @@ def test_a_model_that_stops(tmp_path: Path) -> None:
     """Its requests say so; another model that starts ends it."""
     silent = "import sys; sys.stdin.readline(); print('{}', flush=True); sys.stdin.readline()"
     jobs = Jobs((sys.executable, "-I", "-S", "-c", silent))
-    live = jobs.live({})
+    live = jobs.live([])
     assert live.run() == {}
     with pytest.raises(CrtgenError, match="the model has stopped"):
         live.run(tmp_path / "x.png")

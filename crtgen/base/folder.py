@@ -28,7 +28,6 @@ def use_folder(path: Path | None) -> None:
 
 
 def named_folder() -> Path | None:
-    """Return the folder that ``use_folder`` named."""
     return _named
 
 

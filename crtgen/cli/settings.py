@@ -192,8 +192,8 @@ _CODE = frozenset(
 
 _READS_MODELS = frozenset(("model", "models", "source"))
 
-# Commands that read models and compile nothing of them for a board of the person's. What view runs are commands
-# that look at the settings themselves.
+# Commands that read models and compile nothing of them for a board of the person's. What view runs are
+# commands that look at the settings themselves.
 _OWN_CODE = ("init", "migrate", "push", "quantize", "sweep", "trust", "view")
 
 # Commands that take each model with its own boards, see ``chosen_models``.

@@ -66,7 +66,7 @@ def costs(report: Report, metric: str, title: str) -> str:
 
 
 def arena(report: Report) -> str:
-    """Return the arena as a picture: steps to the right, offsets upwards, a box for each value."""
+    # Return the arena as a picture: steps to the right, offsets upwards, a box for each value.
     rows: list[dict[str, Any]] = [
         {
             "name": place.name,
@@ -138,7 +138,7 @@ def _shortened(name: str, letters: int) -> str:
 
 
 def shares(rows: Rows) -> str:
-    """Bars of ``share`` beside each other for each ``bin``, one for each name in ``of``."""
+    # Bars of ``share`` beside each other for each ``bin``, one for each name in ``of``.
     colours = {"domain": ["counted", "usual"], "range": [_ONE, _FOUR]}
     bars = {
         "mark": {"type": "bar"},
@@ -202,7 +202,7 @@ def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
 
 
 def ranges(graph: Graph) -> str:
-    """Draw a line for each quantised value, from the least that it can hold to the greatest."""
+    # Draw a line for each quantised value, from the least that it can hold to the greatest.
     rows = []
     for value in graph.values.values():
         quant = value.quant
@@ -228,7 +228,7 @@ def ranges(graph: Graph) -> str:
 
 
 def network(report: Report) -> str:
-    """Return the layers from top to bottom; values that skip layers are arcs beside them."""
+    # Return the layers from top to bottom; values that skip layers are arcs beside them.
     layers = report.layers
     boxes = [{"row": i, "name": _label(layer)} for i, layer in enumerate(layers)]
     arcs = [

@@ -132,7 +132,7 @@ def collect(path: Path, study: Study, board: str) -> tuple[tuple[Claim, ...], di
 
 
 def render_evidence(report: Report, claims: Sequence[Claim], facts: Sequence[tuple[str, str]]) -> str:
-    """Return the page of claims about the image of ``report``; ``facts`` are names and values."""
+    # Return the page of claims about the image of ``report``; ``facts`` are names and values.
     template = environment().get_template("report/evidence.html.j2")
     named = {"model": report.model, "board": report.board, "optimize": report.optimize}
     return template.render(claims=claims, facts=facts, **named)

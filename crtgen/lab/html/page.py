@@ -226,7 +226,7 @@ def _verified(on: OnBoard) -> str:
 
 
 def stand_in_text(outcome: TargetOutcome) -> str:
-    """Name the emulator that ran the cases, if it is another board; otherwise an empty text."""
+    # Name the emulator that ran the cases, if it is another board; otherwise an empty text.
     return f", run on {outcome.stand_in}, which has the same core" if outcome.stand_in else ""
 
 

@@ -30,6 +30,7 @@ from crtgen import api
 from crtgen.base import trust
 from crtgen.base.child import Child
 from crtgen.base.errors import ToolMissingError, UsageError
+from crtgen.boards import installed_qemu
 from crtgen.cli.app import app
 from crtgen.lab.measure.quantization import onnx_runtime
 from crtgen.lab.sweep.store import JobStore
@@ -216,6 +217,7 @@ def _warm_up() -> None:
             import_module(module)
     with suppress(UsageError):
         onnx_runtime()
+    installed_qemu()
 
 
 class Leftovers:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from crtgen.proof.checker.algebra.expression import evaluate
 from crtgen.proof.checker.algebra.meaning import OPS
 from crtgen.proof.checker.algebra.monotone import Course, course_of
 from crtgen.proof.checker.algebra.value import LinearSum, Symbol, WordOp
@@ -77,3 +78,27 @@ def test_a_rounding_shift_by_a_word() -> None:
 )
 def test_what_turns_or_wraps(e: WordOp) -> None:
     assert course(e) is None
+
+
+J = LinearSum(0, {Symbol(0, 0, -(1 << 29), (1 << 29) - 1, 32): 1})
+
+
+def rounded(k: int, shift: int = 1, sign: int = 31, bit: int = 31) -> WordOp:
+    """J shifted left, times k, and the upper word rounded: on Armv6-M, with libgcc's product."""
+    twice, above = WordOp("lsl", J, shift), WordOp("asr", J, sign)
+    upper = WordOp("add", WordOp("mul", above, k), WordOp("umulhi", twice, k))
+    return WordOp("add", WordOp("lsr", WordOp("mul", twice, k), bit), upper)
+
+
+def test_a_long_product_that_is_rounded() -> None:
+    """Its course is that of the number, and it is the number: evaluated on its ends and between."""
+    k = 0x686AF5D1
+    numbers = np.array([-(1 << 29), -(1 << 29) + 1, -12345, -1, 0, 1, 777, (1 << 29) - 1])
+    wanted = (2 * numbers * k + (1 << 31)) >> 32
+    assert course(rounded(k)) == Course(int(wanted.min()), int(wanted.max()), 1)
+    found = evaluate(rounded(k), lambda _: numbers, {})
+    assert ((found - wanted) % (1 << 32) == 0).all()
+    for e in (rounded(k, sign=30), rounded(k, shift=2), rounded(k, bit=30), rounded(k | 1 << 31)):
+        assert course(e) is None
+    low, high = ((8 * n * 5 + (1 << 31)) >> 32 for n in (-(1 << 29), (1 << 29) - 1))
+    assert course(rounded(5, shift=3, sign=29)) == Course(low, high, 1)

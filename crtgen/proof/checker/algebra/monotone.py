@@ -119,6 +119,11 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
         return _SPECIAL[e.name](e, leaf, memo)
     if e.name == "upper" and isinstance(e.args[0], LinearSum):
         return _mapped(leaf(e.args[0]), lambda v: v >> 32)
+    return _by_rules(e, leaf, memo)
+
+
+def _by_rules(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
+    # Return the course of an operation by those of its operands.
     args = [course_of(a, leaf, memo) for a in e.args]
     known = [a for a in args if a is not None]
     # A signed operation would read a word from 2^31 on as negative: its value would jump.
@@ -404,6 +409,17 @@ def _long_shift(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     return _mapped(whole, lambda v: v >> n) if whole is not None and isinstance(n, int) else None
 
 
+def _long_rounded(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
+    # Return the course of a sum. That of an upper word and the highest bit of the lower one is the upper word
+    # of the 64-bit value plus 2^31, since just that bit carries.
+    for upper, bit in (e.args, e.args[::-1]):
+        if isinstance(bit, WordOp) and bit.name == "lsr" and _same(bit.args[1:], (31,)):
+            whole = _long(upper, bit.args[0], leaf, memo)
+            if whole is not None:
+                return _mapped(whole, lambda v: v + (1 << 31) >> 32)
+    return _by_rules(e, leaf, memo)
+
+
 def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
     """Return the course of the signed 64-bit value whose words are ``high`` and ``low``.
 
@@ -431,12 +447,15 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
 
 def _long_left(high: WordOp, low: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     # Return the course of x << n in 64 bits: x << n below, and the bits that leave it, with the sign, above.
-    # The upper word is the lower word of the pair (x >> 31, x) shifted right by 32 - n.
+    # The upper word is x >> 32 - n, or the lower word of the pair (x >> 31, x) shifted right by 32 - n.
     x, n = low.args
-    if not isinstance(n, int) or high.name != "high" or not _same(high.args[1:], (x, 32 - n)):
+    if not isinstance(n, int) or not 0 < n < 32:
         return None
-    sign = high.args[0]
-    if not isinstance(sign, WordOp) or sign.name != "asr" or not _same(sign.args, (x, 31)):
+    if high.name == "high" and _same(high.args[1:], (x, 32 - n)):
+        sign = high.args[0]
+        if not isinstance(sign, WordOp) or sign.name != "asr" or not _same(sign.args, (x, 31)):
+            return None
+    elif high.name != "asr" or not _same(high.args, (x, 32 - n)):
         return None
     inner = course_of(x, leaf, memo)
     return None if inner is None or inner.high >= 1 << 31 else _mapped(inner, lambda v: v << n)
@@ -489,6 +508,7 @@ def _same(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:
 
 
 _SPECIAL: dict[str, Callable[[WordOp, Leaf, _Memo], Course | None]] = {
+    "add": _long_rounded,
     "high": _long_shift,
     "sel": lambda e, leaf, memo: _selected(e, leaf, memo, course_of),
     **dict.fromkeys(TO_INTEGERS, _to_integer),

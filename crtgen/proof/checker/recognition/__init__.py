@@ -1,4 +1,4 @@
-"""Which output of which layer is a stored word?
+"""Recognition of stored words as outputs of layers.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a proof of the network's function needs around it.
+"""Premises of a proof: the way to the network's function, and what is around it.
 
 ::
 

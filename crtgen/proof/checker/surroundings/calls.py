@@ -50,7 +50,7 @@ class ApplicationCall:
 
 @dataclass(frozen=True, slots=True)
 class Afterwards:
-    """What a run of ``<model>_compute`` leaves.
+    """Memory after a run of ``<model>_compute``.
 
     ``keeps_inputs``: they are as they were. ``kept`` are the words of the variables, by address / 4, and
     ``states`` the first values of the states, by address of their bytes.

@@ -1,4 +1,4 @@
-"""Where a model's inputs and outputs are in an image.
+"""Addresses of a model's inputs and outputs in an image.
 
 The problem. A proof begins with the inputs at their places and ends with the outputs at theirs. An image with
 a registry describes its tensors; the library of an application may have nothing of the kind.

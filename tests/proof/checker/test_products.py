@@ -1,6 +1,8 @@
 """Products of two words that compilers write in several ways."""
 
-from crtgen.proof.checker.algebra.value import Word, WordOp, unknown
+from crtgen.proof.checker.algebra.long_sums import as_long, long_words
+from crtgen.proof.checker.algebra.value import LinearSum, Symbol, Word, WordOp, unknown
+from crtgen.proof.checker.core.instructions.multiply import _accumulated
 from crtgen.proof.checker.recognition.softmax import rounded_product
 
 A, B, Z, W = unknown(), unknown(), unknown(), unknown()
@@ -29,3 +31,20 @@ def test_anything_else_is_no_product() -> None:
         WordOp("umulhi", A, Z),
     ):
         assert rounded_product(rounded(wrong)) is None
+
+
+def test_a_product_is_added_once_to_a_long_sum() -> None:
+    """SMLAL and its kin: to a sum in two words, and to 0."""
+    x = Symbol(0, 0, -128, 127)
+    before, product = LinearSum(5, {x: 3 << 20}), LinearSum(1 << 40, {x: 2})
+    for words, total in (
+        (long_words(before), LinearSum(5 + (1 << 40), {x: (3 << 20) + 2})),
+        ((0, 0), product),
+    ):
+        assert words is not None
+        found = _accumulated(words, product)
+        assert found is not None
+        whole = as_long(*found)
+        assert whole is not None
+        assert (whole.constant, whole.terms()) == (total.constant, total.terms())
+    assert _accumulated((A, B), product) is None

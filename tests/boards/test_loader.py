@@ -110,13 +110,15 @@ def test_an_unknown_board_is_refused_with_a_suggestion() -> None:
         find_board("mps2_an366")
     assert caught.value.hint == "did you mean mps2_an386?"
     with pytest.raises(UsageError) as caught:
-        find_board("arduino")
+        find_board("esp32")
     assert "--core" in caught.value.hint
 
 
 REAL = (
     "apollo510_evb",
+    "arduino_giga_r1",
     "arduino_nano_33_ble",
+    "arduino_portenta_h7",
     "arduino_uno_r4_minima",
     "b_u585i_iot02a",
     "bbc_microbit",
@@ -145,6 +147,8 @@ REAL = (
     "nucleo_h743zi",
     "nucleo_l4r5zi",
     "nucleo_l552ze_q",
+    "nucleo_u031r8",
+    "nucleo_u083rc",
     "nucleo_u385rg_q",
     "nucleo_u575zi_q",
     "nucleo_wb55rg",
@@ -160,16 +164,26 @@ REAL = (
     "rpi_pico_w",
     "stm32f746g_disco",
     "stm32vldiscovery",
+    "teensy41",
     "xiao_nrf52840",
     "xiao_rp2040",
     "xiao_rp2350",
 )
 
-ONLY_ZEPHYR = ("apollo510_evb", "ek_ra8p1", "mimxrt1050_evk", "mimxrt1060_evk", "numaker_m55m1")
+ONLY_ZEPHYR = (
+    "apollo510_evb",
+    "ek_ra8p1",
+    "mimxrt1050_evk",
+    "mimxrt1060_evk",
+    "numaker_m55m1",
+    "teensy41",
+)
 
 WITHOUT_USB = (
     "apollo510_evb",
+    "arduino_giga_r1",
     "arduino_nano_33_ble",
+    "arduino_portenta_h7",
     "arduino_uno_r4_minima",
     "blackpill_f411ce",
     "bluepill_f103c8",
@@ -177,6 +191,7 @@ WITHOUT_USB = (
     "numaker_m55m1",
     "olimex_stm32_h405",
     "stm32vldiscovery",
+    "teensy41",
     "xiao_nrf52840",
 )
 """Their serial port is on pins, or what it calls itself on USB is not known."""
@@ -202,6 +217,10 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["xiao_nrf52840"] == (820, 256)
     assert sizes["nucleo_c031c6"] == (32, 12)
     assert sizes["nucleo_wb55rg"] == (876, 192)
+    assert sizes["arduino_giga_r1"] == sizes["arduino_portenta_h7"] == (768, 512)
+    assert sizes["teensy41"] == (8192, 256)
+    assert sizes["nucleo_u031r8"] == (64, 12)
+    assert sizes["nucleo_u083rc"] == (256, 40)
 
 
 def test_the_flash_of_an_rp2040_is_read_by_words() -> None:

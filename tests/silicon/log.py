@@ -16,7 +16,9 @@ __all__ = ["GOLDEN", "NO_SVD", "SVD", "changed_reserved_bits", "golden_file", "l
 GOLDEN = Path(__file__).parent / "golden"
 
 SVD = {
+    "arduino_giga_r1": "STM32H747_CM7",
     "arduino_nano_33_ble": "nrf52840",
+    "arduino_portenta_h7": "STM32H747_CM7",
     "arduino_uno_r4_minima": "R7FA4M1AB",
     "b_u585i_iot02a": "STM32U585",
     "bbc_microbit": "nrf51",
@@ -43,6 +45,8 @@ SVD = {
     "nucleo_h743zi": "STM32H743x",
     "nucleo_l4r5zi": "STM32L4R5",
     "nucleo_l552ze_q": "STM32L552",
+    "nucleo_u031r8": "STM32U031",
+    "nucleo_u083rc": "STM32U031",
     "nucleo_u385rg_q": "STM32U385",
     "nucleo_u575zi_q": "STM32U575",
     "nucleo_wb55rg": "STM32WB55_CM4",

@@ -43,7 +43,9 @@ _UNDOCUMENTED = {
 """Addresses at which a chip has a register that its SVD file has not, and why that is right."""
 
 _RESERVED = {
+    "arduino_giga_r1": {"AXI.AXI_TARG7_FN_MOD": "ST's SystemInit writes 1, too"},
     "arduino_nano_33_ble": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
+    "arduino_portenta_h7": {"AXI.AXI_TARG7_FN_MOD": "ST's SystemInit writes 1, too"},
     "arduino_uno_r4_minima": {"SYSTEM.SCKDIVCR": "Renesas' FSP: BCLK's bits are those of PCLKB"},
     "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "feather_nrf52840": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},

@@ -11,4 +11,11 @@ void board_write(const void *bytes, uint32_t size);
 /* The next byte of the serial port; -1 if none comes for a second or so. */
 int board_read(void);
 
+#if defined(__ZEPHYR__)
+#include <crt/flash.h>
+
+/* The flash of the slots, by Zephyr's driver; on bare metal it is the library's. */
+extern struct crt_flash crt_flash_board;
+#endif
+
 #endif

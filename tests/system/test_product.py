@@ -62,7 +62,7 @@ def _built(board: str, folder: Path) -> Path:
 
 
 @contextmanager
-def _in_qemu(image: Path) -> Iterator[tuple[Any, Callable[[], None]]]:
+def in_qemu(image: Path, machine: str = "mps2-an386") -> Iterator[tuple[Any, Callable[[], None]]]:
     """The product, and what resets it."""
     line, monitor = image.parent / "line", image.parent / "monitor"
     line_end, monitor_end = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
@@ -74,7 +74,7 @@ def _in_qemu(image: Path) -> Iterator[tuple[Any, Callable[[], None]]]:
         *(
             require_tool("qemu-system-arm"),
             "-machine",
-            "mps2-an386",
+            machine,
             "-display",
             "none",
             "-kernel",
@@ -115,32 +115,48 @@ def test_a_failure_in_the_field_is_found_on_the_desk(board: str, tmp_path: Path)
     if board == "rpi_pico":
         require_rp2040js()
     image = _built(board, tmp_path / "build")
-    bad = tmp_path / "v2" / "digits.tflite"
+    bad = spoiled(tmp_path)
+    with (in_qemu if board == "mps2_an386" else _on_a_pico)(image) as (product, reset):
+        tried = play(product, reset, images(board, bad))
+    _find(board, tried, bad, tmp_path)
+
+
+def spoiled(folder: Path) -> Path:
+    """A version of the network with one wrong layer."""
+    bad = folder / "v2" / "digits.tflite"
     _loaded("spoil").main(DIGITS, "conv2d_1", bad)
-    files = {
+    return bad
+
+
+def images(board: str, bad: Path) -> dict[int, bytes]:
+    """The wrong network for the first slot, and the right one for the second, by version."""
+    return {
         version: make_slot(crtgen.load(file).compile(board), slot, version=version).data
         for version, file, slot in ((2, bad, "a"), (3, DIGITS, "b"))
     }
-    with (_in_qemu if board == "mps2_an386" else _on_a_pico)(image) as (product, reset):
-        own = ["start: built-in", "self-test: right", "ready"]
-        assert product.until("ready") == own
-        answers = [product.read() for _ in range(3)]
-        assert product.update(files[2], cut=len(files[2]) // 2) == "cut"
-        reset()
-        assert product.until("ready") == own, "a cut in the middle leaves the old model"
-        assert product.update(b"nonsense" * 20) == "update -32"
-        assert product.update(files[2]) == "update 0"
-        tried = product.until("ready")
-        assert tried.count("start: slot 0, version 2, on trial") == 3
-        assert tried.count("self-test: WRONG") == 3
-        assert tried[-3:] == own, "rolled back"
-        assert [product.read() for _ in range(3)] == answers
-        assert product.update(files[3]) == "update 0"
-        good = ["start: slot 1, version 3, on trial", "self-test: right", "confirmed", "ready"]
-        assert product.until("ready") == good
-        reset()
-        assert product.until("ready") == ["start: slot 1, version 3", *own[1:]]
-    _find(board, tried, bad, tmp_path)
+
+
+def play(product: Any, reset: Callable[[], None], files: dict[int, bytes]) -> list[str]:
+    """Cut an update off, roll a bad one back, keep a good one; return what the bad one said."""
+    own = ["start: built-in", "self-test: right", "ready"]
+    assert product.until("ready") == own
+    answers = [product.read() for _ in range(3)]
+    assert product.update(files[2], cut=len(files[2]) // 2) == "cut"
+    reset()
+    assert product.until("ready") == own, "a cut in the middle leaves the old model"
+    assert product.update(b"nonsense" * 20) == "update -32"
+    assert product.update(files[2]) == "update 0"
+    tried = product.until("ready")
+    assert tried.count("start: slot 0, version 2, on trial") == 3
+    assert tried.count("self-test: WRONG") == 3
+    assert tried[-3:] == own, "rolled back"
+    assert [product.read() for _ in range(3)] == answers
+    assert product.update(files[3]) == "update 0"
+    good = ["start: slot 1, version 3, on trial", "self-test: right", "confirmed", "ready"]
+    assert product.until("ready") == good
+    reset()
+    assert product.until("ready") == ["start: slot 1, version 3", *own[1:]]
+    return list(tried)
 
 
 def _find(board: str, told: list[str], bad: Path, folder: Path) -> None:

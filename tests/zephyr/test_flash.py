@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.zephyr, pytest.mark.timeout(600)]
 
 def test_slots_on_the_flash_of_zephyr(tmp_path: Path) -> None:
     workspace = require_workspace()
-    cmake = (f"-DRUNTIME={RUNTIME}", f"-DSLOTS={ROOT / 'tests' / 'slot'}")
+    cmake = (f"-DRUNTIME={RUNTIME}", f"-DSLOTS={ROOT / 'tests' / 'api' / 'slot'}")
     app = Path(__file__).with_name("flash")
     image = west_build(workspace, "mps2_an385", app, tmp_path / "build", *cmake)
     text = printed(image, "mps2_an385", "done")

@@ -8,7 +8,7 @@
 
 void main(void)
 {
-    static uint8_t work[16];
+    static uint8_t work[16] __attribute__((aligned(16)));
     const struct device *device = DEVICE_DT_GET(DT_NODELABEL(slots_flash));
     size_t size;
     const struct crt_flash_zephyr zephyr = {device, (uintptr_t)flash_simulator_get_memory(device, &size)};

@@ -80,6 +80,12 @@ def _nxp_lpuart(clock: int, baud: int) -> Rate:
     return Rate(clock / (samples * divider), {"samples": samples - 1, "divider": divider})
 
 
+def _sam_sercom(clock: int, baud: int) -> Rate:
+    # BAUD with 16 samples a bit: 13 bits and eighths (SAM D5x/E5x datasheet, SERCOM, fractional baud rate).
+    divider = _within(8, clock / (2 * baud), 0xFFFF)
+    return Rate(clock / (2 * divider), {"whole": divider >> 3, "fraction": divider & 7})
+
+
 _SCI_MODES = {32: 0x00, 16: 0x10, 8: 0x50, 6: 0x08}
 # Clocks of a bit, and the bits BGDM, ABCS and ABCSE of SEMR, or of CCR2, that make them so many.
 _SCI_B_MODES = {32: 0x00, 16: 0x10, 8: 0x30, 6: 0x40}
@@ -117,6 +123,7 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "nrf54_uarte": _nrf_uarte,
     "kinetis": _kinetis,
     "nxp_lpuart": _nxp_lpuart,
+    "sam_sercom": _sam_sercom,
     "ra_sci": _ra_sci,
     "ra_sci_b": _ra_sci_b,
     "rp2040_usb": _usb,

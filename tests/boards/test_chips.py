@@ -48,6 +48,9 @@ def platform(board: Board, type: str) -> dict[str, str]:
         ("nrf_uarte", 16_000_000, 115_200, {"rate": 0x01D6_0000}),
         ("kinetis", 120_000_000, 115_200, {"whole": 65, "fraction": 3}),
         ("nxp_lpuart", 12_000_000, 115_200, {"samples": 25, "divider": 4}),
+        # BAUD counts eighths of 16 samples: 48 MHz / (16 * 26) is 115,385.
+        ("sam_sercom", 48_000_000, 115_200, {"whole": 26, "fraction": 0}),
+        ("sam_sercom", 48_000_000, 9_600, {"whole": 312, "fraction": 4}),
         # What Renesas' own driver has for 120 MHz; with 20 MHz a bit of 6 clocks is nearest.
         ("ra_sci", 48_000_000, 115_200, {"mode": 0x00, "shift": 0, "divider": 12}),
         ("ra_sci", 24_000_000, 250_000, {"mode": 0x00, "shift": 0, "divider": 2}),

@@ -128,6 +128,7 @@ REAL = (
     "disco_l475_iot1",
     "ek_ra8m1",
     "ek_ra8p1",
+    "feather_m4",
     "feather_nrf52840",
     "feather_rp2040",
     "frdm_k64f",
@@ -187,6 +188,7 @@ WITHOUT_USB = (
     "arduino_uno_r4_minima",
     "blackpill_f411ce",
     "bluepill_f103c8",
+    "feather_m4",
     "feather_nrf52840",
     "numaker_m55m1",
     "olimex_stm32_h405",
@@ -218,6 +220,7 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["nucleo_c031c6"] == (32, 12)
     assert sizes["nucleo_wb55rg"] == (876, 192)
     assert sizes["arduino_giga_r1"] == sizes["arduino_portenta_h7"] == (768, 512)
+    assert sizes["feather_m4"] == (496, 192)
     assert sizes["teensy41"] == (8192, 256)
     assert sizes["nucleo_u031r8"] == (64, 12)
     assert sizes["nucleo_u083rc"] == (256, 40)

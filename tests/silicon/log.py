@@ -27,6 +27,7 @@ SVD = {
     "bluepill_f103c8": "STM32F103xx",
     "disco_l475_iot1": "STM32L4x5",
     "ek_ra8m1": "R7FA8M1AH",
+    "feather_m4": "ATSAMD51J19A",
     "feather_nrf52840": "nrf52840",
     "feather_rp2040": "rp2040",
     "frdm_k64f": "MK64F12",

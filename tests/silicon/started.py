@@ -49,6 +49,7 @@ _RESERVED = {
     "arduino_uno_r4_minima": {"SYSTEM.SCKDIVCR": "Renesas' FSP: BCLK's bits are those of PCLKB"},
     "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "feather_nrf52840": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
+    "feather_m4": {"MPU.RASR": "Armv7-M: SIZE has five bits, of which the SVD file knows one"},
     "nrf52840dk": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},
     "nrf54l15dk": {"GLOBAL_SPIM20_S.PSEL.MOSI": _PINS, "GLOBAL_SPIM20_S.PSEL.DCX": _PINS},

@@ -95,6 +95,7 @@ class _Defaults:
 
 
 def _read(root: Element) -> dict[int, list[Register]]:
+    """A SERCOM of SAM is a UART, SPI or I2C: the UART's registers come first."""
     peripherals = {node.findtext("name", ""): node for node in root.iter("peripheral")}
     found: dict[int, list[Register]] = {}
     outer = _Defaults(32, 0).below(root)
@@ -106,6 +107,8 @@ def _read(root: Element) -> dict[int, list[Register]]:
         if registers is not None:
             for register in _walk(registers, base, f"{name}.", outer.below(model)):
                 found.setdefault(register.address, []).append(register)
+    for alternatives in found.values():
+        alternatives.sort(key=lambda register: ".USART_INT." not in register.name)
     return found
 
 

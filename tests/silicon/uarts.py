@@ -75,6 +75,10 @@ class NxpLpuart(Flags):
     flags, idle, full, receive, send = 0x14, 0xC0_0000, 0x20_0000, 0x1C, 0x1C
 
 
+class SamSercom(Flags):
+    flags, idle, full, receive, send = 0x18, 0x01, 0x04, 0x28, 0x28
+
+
 class RaSci(Flags):
     flags, idle, full, receive, send = 0x04, 0x84, 0x40, 0x05, 0x03
 
@@ -167,6 +171,7 @@ UARTS: Mapping[str, type[Uart]] = {
     "cmsdk": Cmsdk,
     "kinetis": Kinetis,
     "nxp_lpuart": NxpLpuart,
+    "sam_sercom": SamSercom,
     "ra_sci": RaSci,
     "ra_sci_b": RaSciB,
     "pl011": Pl011,

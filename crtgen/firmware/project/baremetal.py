@@ -349,6 +349,7 @@ _UART_TITLES = {
     "nrf54_uarte": ("nrf54_uarte", "a UARTE of nRF54L"),
     "kinetis": ("kinetis", "a UART of Kinetis"),
     "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
+    "sam_sercom": ("sam_sercom", "a SERCOM of SAM"),
     "ra_sci": ("ra_sci", "an SCI of Renesas' RA4"),
     "ra_sci_b": ("ra_sci_b", "an SCI of Renesas' RA8 (SCI_B)"),
     "rp2350_usb": ("rp2350_usb", "USB, as a modem without commands (CDC ACM)"),

@@ -133,6 +133,7 @@ REAL = (
     "feather_rp2040",
     "frdm_k64f",
     "frdm_mcxn947",
+    "metro_m4",
     "mimxrt1050_evk",
     "mimxrt1060_evk",
     "nrf52840dk",
@@ -190,6 +191,7 @@ WITHOUT_USB = (
     "bluepill_f103c8",
     "feather_m4",
     "feather_nrf52840",
+    "metro_m4",
     "numaker_m55m1",
     "olimex_stm32_h405",
     "stm32vldiscovery",
@@ -220,7 +222,7 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["nucleo_c031c6"] == (32, 12)
     assert sizes["nucleo_wb55rg"] == (876, 192)
     assert sizes["arduino_giga_r1"] == sizes["arduino_portenta_h7"] == (768, 512)
-    assert sizes["feather_m4"] == (496, 192)
+    assert sizes["feather_m4"] == sizes["metro_m4"] == (496, 192)
     assert sizes["teensy41"] == (8192, 256)
     assert sizes["nucleo_u031r8"] == (64, 12)
     assert sizes["nucleo_u083rc"] == (256, 40)

@@ -32,6 +32,7 @@ SVD = {
     "feather_rp2040": "rp2040",
     "frdm_k64f": "MK64F12",
     "frdm_mcxn947": "MCXN947_cm33_core0",
+    "metro_m4": "ATSAMD51J19A",
     "netduinoplus2": "STM32F405",
     "nrf52840dk": "nrf52840",
     "nrf5340dk": "nrf5340_application",

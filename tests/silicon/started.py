@@ -25,6 +25,7 @@ _OLD_NRF52 = (
     "pyOCD's SVD is older than this register: Product Specification 1.7, errata build codes from E on"
 )
 _PINS = "Nordic's drivers, too, write the number of the pin, over reserved bits that are 1 after a reset"
+_SIZE = "Armv7-M: SIZE has five bits, of which the SVD file knows one"
 _UNDOCUMENTED = {
     "arduino_nano_33_ble": {0x4000_0558: _OLD_NRF52},
     "bbc_microbit_v2": {0x4000_0558: _OLD_NRF52},
@@ -49,7 +50,8 @@ _RESERVED = {
     "arduino_uno_r4_minima": {"SYSTEM.SCKDIVCR": "Renesas' FSP: BCLK's bits are those of PCLKB"},
     "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "feather_nrf52840": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
-    "feather_m4": {"MPU.RASR": "Armv7-M: SIZE has five bits, of which the SVD file knows one"},
+    "feather_m4": {"MPU.RASR": _SIZE},
+    "metro_m4": {"MPU.RASR": _SIZE},
     "nrf52840dk": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},
     "nrf54l15dk": {"GLOBAL_SPIM20_S.PSEL.MOSI": _PINS, "GLOBAL_SPIM20_S.PSEL.DCX": _PINS},

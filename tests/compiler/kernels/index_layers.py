@@ -10,10 +10,10 @@ from crtgen.network.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, 
 from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes, ResizeLinear
 from crtgen.network.ops.spread import BroadcastTo, MirrorPad
 
-__all__ = ["INDEXED", "REPEATED", "indexed", "repeated"]
+__all__ = ["INDEXED", "REPEATED", "indexed", "repeated", "resized"]
 
 INDEXED: tuple[type[Op], ...] = (Gather, GatherNd, DynamicSlice, DynamicUpdateSlice)
-REPEATED: tuple[type[Op], ...] = (BroadcastTo, MirrorPad, ResizeBilinear, ResizeBytes, ResizeLinear)
+REPEATED: tuple[type[Op], ...] = (BroadcastTo, MirrorPad, ResizeBilinear, ResizeBytes)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
 
 
@@ -59,14 +59,6 @@ def repeated(draw: st.DrawFn) -> Case:
         x = _value("x", _shape(draw, 4), draw(st.sampled_from(types)))
         rule = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
         return make("drawn", kind((draw(st.integers(1, 12)), draw(st.integers(1, 12))), *rule), [x])
-    if kind is ResizeLinear:
-        x, size = (
-            _value("x", _shape(draw, 4), DType.FLOAT32),
-            (draw(st.integers(1, 12)), draw(st.integers(1, 12))),
-        )
-        scales = (size[0] / x.shape[1], size[1] / x.shape[2])
-        rule = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
-        return make("drawn", ResizeLinear(size, scales, *rule), [x])
     shape, dtype = _shape(draw), draw(_types)
     if kind is BroadcastTo:
         to = (*_shape(draw, 0, 1), *shape)
@@ -76,3 +68,15 @@ def repeated(draw: st.DrawFn) -> Case:
     most = [d if repeats else d - 1 for d in shape]
     before, after = (tuple(draw(st.integers(0, m)) for m in most) for _ in range(2))
     return make("drawn", MirrorPad(before, after, repeats), [_value("x", shape, dtype)])
+
+
+@st.composite
+def resized(draw: st.DrawFn) -> Case:
+    """Images of ONNX, between whose pixels there are lines."""
+    x, size = (
+        _value("x", _shape(draw, 4), DType.FLOAT32),
+        (draw(st.integers(1, 12)), draw(st.integers(1, 12))),
+    )
+    scales = (size[0] / x.shape[1], size[1] / x.shape[2])
+    rule = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+    return make("drawn", ResizeLinear(size, scales, *rule), [x])

@@ -28,7 +28,7 @@ def test_every_board_is_listed() -> None:
     assert [line.split()[0] for line in rows] == boards
     assert all(line.rstrip().endswith("yes") for line in rows)
     guessed = [line.split()[0] for line in rows if "~" in line]
-    serial = [b.name for b in all_boards() if "rp2" in b.boot or b.name.startswith("mimxrt10")]
+    serial = [b.name for b in all_boards() if "rp2" in b.boot or b.name.startswith(("mimxrt10", "teensy"))]
     assert sorted(guessed) == sorted(
         ["apollo510_evb", "arduino_uno_r4_minima", "ek_ra8p1", "nrf54l15dk", "numaker_m55m1", *serial]
     )

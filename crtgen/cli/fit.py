@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from crtgen.base.errors import DoesNotFitError, UsageError
-from crtgen.boards import Core, board_of_core, chip_board, find_board, silicon_range
+from crtgen.boards import CORES, Core, board_of_core, chip_board, find_board, silicon_range
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Battery, Coding, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
@@ -145,7 +145,8 @@ def _print_margins(console: Console, found: Sequence[Fit]) -> None:
                 f"{fit.board.name}: {nbytes / 1024:,.1f} KiB more RAM saves {share:.0%} of the time"
             )
     margins: dict[float, dict[str, None]] = {}
-    for core in (fit.board.core for fit in found if fit.seconds is not None):
+    timed = {fit.board.core.name for fit in found if fit.seconds is not None}
+    for core in (core for core in CORES.values() if core.name in timed):
         least, greatest = silicon_range(core)
         margins.setdefault((greatest - least) / (greatest + least), {})[_short_name(core)] = None
     if margins:

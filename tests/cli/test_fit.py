@@ -34,7 +34,7 @@ def test_every_board_is_listed() -> None:
     )
     assert lines[2 + len(boards) :] == [
         "copied: constants that an image has in RAM, unless --place weights=flash",
-        "times are modelled: M4 ±2%; M33 ±4%; M85 ±5%; M0, M3, M0+, M7 ±20%; M55 ±22%",
+        "times are modelled: M4 ±2%; M33 ±4%; M85 ±5%; M0, M0+, M3, M7 ±20%; M55 ±22%",
         "~ for a usual flash; [memory.flash.reads] in the board's file describes its own",
         "~ for a flash at a serial bus: reads in sequence may wait half as long",
         "µJ of b_u585i_iot02a, nucleo_u575zi_q: 146 pJ a cycle, 10 µW asleep, assumed",

@@ -276,7 +276,7 @@ class Board:
     watchdog: Watchdog | None = None
     qemu: Qemu | None = None
     later_qemu: Qemu | None = None
-    """What a younger QEMU than the installed one has; ``qemu`` is None then."""
+    """Machine of a later QEMU than the installed one; ``qemu`` is None then."""
     fvp: Fvp | None = None
     rp2040js: bool = False
     zephyr: tuple[ZephyrName, ...] = ()

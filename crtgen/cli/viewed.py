@@ -52,7 +52,7 @@ def wait() -> None:
 
 @wraps(run.command)
 def _live(**values: Any) -> None:
-    # In place of what ``crtgen run`` does, with the same options and settings.
+    # Stands in for ``crtgen run``: the same options and settings, for a model that keeps running.
     source: Path = values["source"]
     files, compiling = _group(Files, values), _group(Compiling, values)
     generating, building = _group(Generating, values), _group(Building, values)

@@ -123,7 +123,7 @@ def arena(report: Report) -> str:
 
 
 def _labelled(rows: Rows, step: float) -> Rows:
-    # Names that fit into boxes of which one step is so many pixels wide.
+    # Shorten names so that they fit into their boxes; one step is ``step`` pixels wide.
     return [
         {**row, "label": _shortened(row["name"], int((row["to"] - row["from"]) * step / _LETTER))}
         for row in rows

@@ -179,9 +179,9 @@ class ResizeLinear(Channelwise):
     """``x[N,H,W,C] -> [N, *size, C]``: ONNX's linear Resize of float32, rounded as ONNX Runtime rounds.
 
     The four shares are products of float32, and the sum goes from above left to below right. A
-    QuantizeLinear behind it rounds halves, which are frequent, as it is a little more or less. ``centres`` of
-    pixels are at halves, else at whole numbers; with ``corners`` the outermost pixels stay where they are.
-    ``scales`` are those of the file; 1 leaves an axis alone.
+    QuantizeLinear behind it rounds halves, which are frequent, as it is a little more or less. With
+    ``centres`` the centre of pixel i is at i + 1/2, otherwise at i; with ``corners`` the first and the last
+    pixel keep their places. ``scales`` are those of the file; 1 leaves an axis alone.
     """
 
     name: ClassVar[str] = "resize_linear"

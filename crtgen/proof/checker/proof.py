@@ -124,7 +124,7 @@ class Proof:
     application: ApplicationCall = field(repr=False)
     """The function that an application calls, and the description of the tensors."""
     premises: tuple[str, ...] = field(repr=False)
-    """What the network's function asks of the program that calls it."""
+    """Conditions that the program which calls the function has to meet."""
     stores: tuple[tuple[int, int, int], ...] = field(repr=False, compare=False)
     """Stores of outputs: number of the instruction, tensor, index. Only of a network with one run."""
     network: Network = field(repr=False, compare=False)

@@ -50,9 +50,9 @@ def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
 def allow(machine: Machine, name: str) -> None:
     """Let a run write the network's arena, its variables and the stack, which hold nothing known before.
 
-    Without symbols of a stack, it is one of 64 KB apart from all else. Nothing is said of the way from reset
-    then.
-    Raises ``Refusal`` where these overlap, or are not all in memory that the image has for variables.
+    An image without symbols of a stack gets one of 64 KB, apart from everything else; nothing is claimed then
+    about the way from reset. Raises ``Refusal`` where these overlap, or are not all in memory that the image
+    has for variables.
     """
     image, memory = machine.image, machine.memory
     bottom, top = (image.symbols.get(n, 0) for n in ("crt_stack_bottom", "crt_stack_top"))

@@ -124,7 +124,7 @@ def _short(code: str, each: bool, behind: str, has_bias: bool) -> tuple[bytes, t
 @pytest.mark.parametrize("each", [True, False])
 @pytest.mark.parametrize(("behind", "has_bias"), [("", True), ("Relu", False), ("Clip", True)])
 def test_layers_of_sixteen_bits(code: str, each: bool, behind: str, has_bias: bool) -> None:
-    """Of integers, and at most one step of 16 bits from ONNX Runtime's floats.
+    """Computed in integers, at most one step of 16 bits away from ONNX Runtime's floats.
 
     Its optimiser would write MatMulNBits, which rounds inputs to eight bits.
     """
@@ -164,7 +164,7 @@ def test_a_transposed_constant_that_no_layer_reads(axis: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 def test_an_infinite_scale(dtype: Any) -> None:
-    """Of a mask of infinite values, as a calibration sees it."""
+    """Calibration gives it to a mask of infinite values."""
     constants = {"s": np.array(np.inf, np.float32), "z": np.array(0, dtype)}
     nodes = [
         _node("QuantizeLinear", ["x", "s", "z"], ["q"], name="mask"),

@@ -1,9 +1,17 @@
-"""Products of two words that compilers write in several ways."""
+"""Products of two words that compilers write in several ways, and operands of instructions."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 
 from crtgen.proof.checker.algebra.long_sums import as_long, long_words
 from crtgen.proof.checker.algebra.value import LinearSum, Symbol, Word, WordOp, unknown
 from crtgen.proof.checker.core.instructions.multiply import _accumulated
+from crtgen.proof.checker.core.machine import Machine
+from crtgen.proof.checker.core.operands import second
 from crtgen.proof.checker.recognition.softmax import rounded_product
+from crtgen.proof.checker.refusal import Refusal
 
 A, B, Z, W = unknown(), unknown(), unknown(), unknown()
 PRODUCT = WordOp("mul", A, B)
@@ -48,3 +56,9 @@ def test_a_product_is_added_once_to_a_long_sum() -> None:
         assert whole is not None
         assert (whole.constant, whole.terms()) == (total.constant, total.terms())
     assert _accumulated((A, B), product) is None
+
+
+@pytest.mark.parametrize("tokens", [["pc"], ["r1", "lsl #2", "r3"]])
+def test_operands_that_are_not_followed(tokens: list[str]) -> None:
+    with pytest.raises(Refusal, match="an operand that is not followed"):
+        second(cast(Machine, SimpleNamespace(r=[])), tokens)

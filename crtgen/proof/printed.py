@@ -39,13 +39,10 @@ def lines_of(proof: Proof, from_call: bool = False) -> list[str]:
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
     verdict, last = _verdict(proof)
-    if from_call and proof.holds_from_call and not proof.holds:
-        verdict, last = (
-            "checked from the call on",
-            f"{_network_of(proof)}, if the application sees to the above",
-        )
-    elif from_call:
-        from_call = False
+    premises = proof.premises if from_call and proof.holds_from_call and not proof.holds else ()
+    if premises:
+        verdict = "checked from the call on"
+        last = f"{_network_of(proof)}, if the application sees to the above"
     return [
         *([] if "llvm" in proof.certificate else ["decoders: binutils alone"]),
         *(_call_of_npu(call) for call in proof.trusted),
@@ -61,7 +58,7 @@ def lines_of(proof: Proof, from_call: bool = False) -> list[str]:
             else []
         ),
         *_application(proof),
-        *(f"the application sees to it: {premise}" for premise in proof.premises if from_call),
+        *(f"the application sees to it: {premise}" for premise in premises),
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]
 

@@ -1,4 +1,4 @@
-"""What the second checker decodes, beside objdump: nothing that is undefined or unpredictable."""
+"""The second checker's decoder beside objdump: nothing undefined or unpredictable is decoded."""
 
 import random
 import re
@@ -30,7 +30,7 @@ def encodings(count: int, seed: int) -> Iterator[tuple[int, int]]:
 
 
 def texts(folder: Path, data: bytes) -> dict[int, tuple[str, str]]:
-    """What objdump makes of each address: the bytes that it took, and the text."""
+    """Bytes and text of the instruction that objdump finds at each address."""
     (folder / "code.bin").write_bytes(data)
     command = [require_tool("arm-none-eabi-objdump"), "-D", "-b", "binary", "-marm", "-Mforce-thumb"]
     run = subprocess.run(

@@ -362,6 +362,7 @@ class _ProofRun:
         self.recogniser = Recogniser(network, limit, self.machine.rename)
         self.stores: list[tuple[int, int, int]] = []
         self.found = self.bounded = 0
+        self._found_places: dict[str, list[int]] = {}
         self.bounds = Bounds(network, reach) if isinstance(network, RealNetwork) else None
 
     def proof(self, start: float) -> Proof:
@@ -448,7 +449,10 @@ class _ProofRun:
                 (memory.store if bits == 32 else memory.store_half)(a, word)
 
     def _places(self, which: str) -> list[int]:
-        return places(self.image, self.network, self.name, which)
+        # Found once: an image without a description is run for them.
+        if which not in self._found_places:
+            self._found_places[which] = places(self.image, self.network, self.name, which)
+        return self._found_places[which]
 
     def _set_variables(self) -> None:
         # Variables that the model keeps from run to run.

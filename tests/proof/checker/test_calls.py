@@ -1,4 +1,4 @@
-"""What an application and a host use of an image: ``_run``, ``_reset``, and the description of a model."""
+"""Checks of ``_run``, ``_reset`` and the description of a model, which applications and hosts use."""
 
 import re
 from pathlib import Path

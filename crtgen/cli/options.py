@@ -247,7 +247,10 @@ QuantizeInput = Annotated[
 ]
 Toolchain = Annotated[
     str | None,
-    _project(help="gcc (arm-none-eabi), zig, or cc for the host; default: the first that is found."),
+    _project(
+        help="gcc (arm-none-eabi), picolibc (GCC with that C library), zig, or cc for the host; default: "
+        "the first that is found."
+    ),
 ]
 Codegen = Annotated[
     list[str] | None,

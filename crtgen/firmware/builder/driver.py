@@ -77,7 +77,7 @@ def build_project(
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
         if path.suffix == ".elf":
             write_formats(path, board_of(manifest.board))
-        elif manifest.platform == "baremetal" and run.toolchain.name == "gcc":
+        elif manifest.platform == "baremetal" and run.toolchain.name in ("gcc", "picolibc"):
             run.link_models(path)
         return BuiltImage(path, root, manifest)
 

@@ -35,7 +35,7 @@ class Recipe:
     """Ways to find a toolchain: programs in order of preference, and the package that installs them.
 
     ``variables`` of the environment name the program, or its prefix if they end in ``_PREFIX``. ``package``
-    on PyPI has it, too.
+    on PyPI has it, too. ``libc`` is a C library that it finds by its specs.
     """
 
     programs: tuple[str, ...]
@@ -43,6 +43,7 @@ class Recipe:
     install: str
     variables: tuple[str, ...] = ()
     package: str = ""
+    libc: str = ""
 
 
 _PREFIX = "_PREFIX"
@@ -55,9 +56,20 @@ TOOLCHAINS: Mapping[str, Recipe] = {
         ("ARM_GCC_PREFIX",),
     ),
     "zig": Recipe(("zig",), "version", "pip install ziglang", ("ZIG",), "ziglang"),
+    "picolibc": Recipe(
+        ("arm-none-eabi-gcc",),
+        "--version",
+        "apt install gcc-arm-none-eabi picolibc-arm-none-eabi",
+        ("ARM_GCC_PREFIX",),
+        libc="picolibc",
+    ),
     "cc": Recipe(("cc", "gcc", "clang"), "--version", how_to_install("cc"), ("CC",)),
 }
-"""Toolchains by name: ``gcc`` (arm-none-eabi) and ``zig`` compile for Cortex-M, ``cc`` for this computer."""
+"""Toolchains by name.
+
+``gcc`` (arm-none-eabi), ``zig`` and ``picolibc`` (GCC with that C library) compile for Cortex-M, ``cc`` for
+this computer.
+"""
 
 
 def find_toolchain(name: str) -> Toolchain:
@@ -69,7 +81,7 @@ def find_toolchain(name: str) -> Toolchain:
         program = _which(candidate, recipe.package)
         if program is not None:
             named = tuple(v for v in recipe.variables if not v.endswith(_PREFIX))
-            return Toolchain(name, program, _version(program, recipe.version), named)
+            return Toolchain(name, program, _version(program, recipe), named)
     raise ToolMissingError(
         f"{recipe.programs[0]} is not installed: the toolchain {name} needs it", hint=recipe.install
     )
@@ -136,14 +148,15 @@ _PACKAGES: Mapping[str, Callable[[], str | None]] = {
 }
 
 
-def _version(program: Path, argument: str) -> str:
+def _version(program: Path, recipe: Recipe) -> str:
+    specs = [f"--specs={recipe.libc}.specs"] if recipe.libc else []
     try:
-        code, output = run_to_end([program, argument], time_limit=30)
+        code, output = run_to_end([program, *specs, recipe.version], time_limit=30)
     except OSError as error:
         code, output = -1, str(error)
     if code != 0:
         raise ToolMissingError(
             f"{program} does not run: {output.strip() or f'code {code}'}",
-            hint="reinstall it or remove it from the PATH",
+            hint=recipe.install if recipe.libc else "reinstall it or remove it from the PATH",
         )
-    return output.strip().partition("\n")[0]
+    return output.strip().partition("\n")[0] + (f" with {recipe.libc}" if recipe.libc else "")

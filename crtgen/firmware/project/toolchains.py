@@ -4,7 +4,7 @@ from crtgen.boards import Board
 
 __all__ = ["BARE_METAL", "HOST", "toolchains_of"]
 
-BARE_METAL = ("gcc", "zig")
+BARE_METAL = ("gcc", "zig", "picolibc")
 HOST = ("cc", "zig")
 
 

@@ -173,6 +173,18 @@ def test_a_compiler_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path:
         find_toolchain("cc")
 
 
+def test_a_c_library_is_one_that_the_compiler_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "my-gcc"
+    program.write_text('#!/bin/sh\n[ "$1" = --specs=picolibc.specs ] && shift\necho my-gcc "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("ARM_GCC_PREFIX", str(tmp_path / "my-"))
+    assert find_toolchain("picolibc") == Toolchain("picolibc", program, "my-gcc --version with picolibc")
+    program.write_text("#!/bin/sh\necho cannot read spec file; exit 1\n")
+    with pytest.raises(ToolMissingError, match="cannot read spec file") as caught:
+        find_toolchain("picolibc")
+    assert caught.value.hint == "apt install gcc-arm-none-eabi picolibc-arm-none-eabi"
+
+
 @pytest.mark.parametrize("name", ["cmake", "ninja"])
 def test_build_tools_from_their_packages(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip(name)

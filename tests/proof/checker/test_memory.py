@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crtgen.proof.checker.algebra.expression import evaluate
-from crtgen.proof.checker.algebra.value import STACK_TOP, Symbol, Word, WordOp
+from crtgen.proof.checker.algebra.value import STACK_TOP, Halves, Symbol, Word, WordOp
 from crtgen.proof.checker.core.memory import WordMemory
 from crtgen.proof.checker.refusal import Refusal
 
@@ -132,3 +132,22 @@ def test_a_half_of_two_symbols_bytes() -> None:
             word, lambda leaf: np.array([sum(k * numbers[s] for s, k in leaf.terms().items())]), {}
         )
         assert int(found[0]) & 0xFFFFFFFF == wanted & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("at", [0x2000, 0x2002])
+def test_halves_that_are_stored_together_are_outputs_each(at: int) -> None:
+    """GCC 14 joins stores of 16 bits at addresses that are no multiple of 4."""
+    memory, asked = WordMemory([], unaligned=True), list[tuple[Word, int]]()
+    memory.allow(0x2000, 0x2008)
+    memory.sizes = frozenset((16,))
+    low, high = (WordOp("max", Symbol(0, i, -32768, 32767).word, 0) for i in range(2))
+    outputs = Symbol(1, 0, 0, 32767, 16), Symbol(1, 1, 0, 32767, 16)
+
+    def recognise(word: Word, bits: int) -> Word | None:
+        asked.append((word, bits))
+        return outputs[[low, high].index(word)].word if word in (low, high) else None
+
+    memory.recognise = recognise
+    memory.store(at, Halves(low, high))
+    assert asked == [(low, 16), (high, 16)]
+    assert [memory.half(at + 2 * i, signed=True) for i in range(2)] == [s.word for s in outputs]

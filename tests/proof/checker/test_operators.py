@@ -1,6 +1,5 @@
 """Operators one by one: what the checker takes them to compute, and images of them on cores of each kind."""
 
-import shutil
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from crtgen import api
-from crtgen.firmware.builder import find_toolchain
 from crtgen.network.ops import Case
 from crtgen.proof.checker import prove
 from crtgen.proof.checker.binary.decoders import agree
@@ -73,10 +71,6 @@ NOT_FOLLOWED = {
     "rpi_pico": {"average_pool2d_int16", *(case.name for case in CASES if case.name.startswith("lstm"))},
 }
 """By board, what docs/prove.md says is not proven."""
-
-if shutil.which("arm-none-eabi-gcc") and " 14." in find_toolchain("gcc").version:
-    NOT_FOLLOWED["mps2_an386"].add("max_pool2d_int16")
-
 
 LSTMS = {case.name for case in CASES if case.name.startswith("lstm")}
 _REPEATED = {"tanh_int16_0.00024"} | LSTMS - {"lstm_int16"}

@@ -245,6 +245,10 @@ class WordMemory:
         a = _address(a)
         if a & 3:
             self._aligned(a, 4)
+            if isinstance(v, Halves) and not a & 1:  # two values of 16 bits, as GCC 14 joins stores
+                self.store_half(a, v.low)
+                self.store_half(a + 2, v.high)
+                return
             for i, b in enumerate(bytes_of(v)):
                 self.store_byte(a + i, b)
             return

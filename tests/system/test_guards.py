@@ -2,26 +2,30 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from crtgen import api
 from crtgen.base.errors import DeviceFault, RemoteError
-from tests.support import ROOT, model_path, nightly, require_tool
+from crtgen.boards import Board
+from tests.firmware.project.crowded import CROWDED, DIGITS, crowded
+from tests.support import model_path, nightly, require_tool
 
 BOARDS = ("mps2_an385", "mps2_an386", "mps2_an500", "mps2_an505", "mps2_an521", "mps3_an547")
-DIGITS = ROOT / "demo" / "digits.tflite"
 
 
-def leaving_its_arena(board: str, at: str, executor: str = "aot") -> api.GeneratedProject:
+def leaving_its_arena(
+    board: str | Board, at: str, executor: str = "aot", arena: str = "DIGITS_ARENA", **options: Any
+) -> api.GeneratedProject:
     """A server whose model writes a byte at an index of its arena that is none."""
-    generated = api.compile([api.load(DIGITS)], board, executor=executor).generate()
+    generated = api.compile([api.load(DIGITS)], board, executor=executor).generate(**options)
     name = "model/digits.c" if executor == "aot" else "model/digits_graph.c"
     text = generated.project.files[name].decode()
     good = "digits_compute(void)\n{\n"
     assert good in text
-    bad = text.replace(good, f"{good}    ((volatile uint8_t *)DIGITS_ARENA)[{at}] ^= 1;\n")
+    bad = text.replace(good, f"{good}    ((volatile uint8_t *){arena})[{at}] ^= 1;\n")
     project = replace(generated.project, sources={**generated.project.sources, name: bad.encode()})
     return replace(generated, project=project)
 
@@ -62,6 +66,29 @@ def test_a_device_reports_it_as_a_fault_and_starts_again(board: str, at: str, si
         assert session.client.last_fault() is None
         assert session.client.info() is not None
     assert [line for line in log if "wrote outside of the arena of digits" in line] == log
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("at", ["-1", "SIZE"])
+@pytest.mark.parametrize("part", ["", "dtcm", "ddr"])
+def test_each_part_of_an_arena_has_guards(part: str, at: str) -> None:
+    """The arena is in three memories, and the overrun is reported with the name of the part."""
+    require_tool("arm-none-eabi-gcc")
+    require_tool("qemu-system-arm")
+    arena = f"DIGITS_ARENA_{part.upper()}".strip("_")
+    end = f"{arena}_SIZE" if part else "DIGITS_ARENA_BYTES"
+    board = crowded("server", dtcm=1280, ddr=4096)
+    generated = leaving_its_arena(board, end if at == "SIZE" else at, arena=arena, **CROWDED)
+    assert set(generated.project.manifest.models[0].parts) == {"dtcm", "ddr"}
+    whole = f"the part {part} of the arena of digits" if part else "the arena of digits"
+    side = "below" if at == "-1" else "above"
+    log: list[str] = []
+    with generated.build().run(on_log=log.append) as session:
+        with pytest.raises(DeviceFault, match=f"wrote {side} {whole}"):
+            session.infer(np.zeros(session.model().inputs[0].shape, np.int8))
+        session.client.connect()
+        assert session.client.last_fault() is None
+    assert [line for line in log if f"wrote outside of {whole}" in line] == log
 
 
 @pytest.mark.qemu

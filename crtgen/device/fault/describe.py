@@ -51,14 +51,18 @@ def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
 
 
 def _guard(fault: Fault, symbols: Symbols | None) -> DeviceFault:
-    # The error for an arena whose guard was overwritten. The record has in r0 to r3 the addresses of two
-    # names, of the model and of what was called, and the arena.
-    named, ran, arena, size = (fault.registers[f"r{i}"] for i in range(4))
-    model, function = (symbols.text_at(address) if symbols else "" for address in (named, ran))
-    side = "below" if fault.bfar < arena else "above"
-    what = f"{function or 'a call'} wrote {side} the arena of {model or 'a model'}"
+    # The error for an arena whose guard was overwritten. The record has in r0 and r1 the addresses of two
+    # names, of the model and of what was called, in r2 and r3 the arena, or a part of it that r4 names.
+    named, ran, start, size, part_name = (fault.registers[f"r{i}"] for i in range(5))
+    names = (symbols.text_at(address) if symbols else "" for address in (named, ran, part_name))
+    model, function, part = names
+    side = "below" if fault.bfar < start else "above"
+    whole, place = "arena", "the arena"
+    if part_name:
+        whole, place = "part", f"the part {part} of the arena" if part else "a part of the arena"
+    what = f"{function or 'a call'} wrote {side} {place} of {model or 'a model'}"
     return DeviceFault(
-        f"guard: {what} at {fault.bfar:#010x}, the arena is {size} B from {arena:#010x} on",
+        f"guard: {what} at {fault.bfar:#010x}, the {whole} is {size} B from {start:#010x} on",
         where="device",
         hint="C that writes outside of its tensors: verify the model on the host, built with sanitizers",
         kind=kind_of(fault),

@@ -23,7 +23,7 @@ from crtgen.network.ir import DType
 
 __all__ = ["ALIGN", "Around", "Footprint", "around", "check_footprint", "footprint", "kernel_code"]
 
-_GUARD = 32  # CRT_ARENA_GUARD, behind each arena of a server
+_GUARD = 32  # CRT_ARENA_GUARD, around each arena of a server and each part of one
 _COPIED = 16  # the greatest alignment of a constant
 _BLOCK = 8  # an entry of the table of crt/pool.h
 ALIGN = {"library": 1, "standalone": 4, "server": 16, "mlperftiny": 4}
@@ -130,11 +130,13 @@ def footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> Footprint:
 def _apart(firmware: FirmwareRequest) -> dict[str, int]:
     # Bytes of the arenas' parts, by the memory; empty for a core without a board.
     found: dict[str, int] = {}
+    guard = _GUARD if firmware.type == "server" else 0
     for part, size in firmware.parts.items():
         memory = firmware.memory_of_part(part)
         # In a section of its own it ends at a multiple of 4, else the next array begins at one of 16.
         unit = _COPIED if memory == firmware.board.data else 4
-        found[memory] = found.get(memory, 0) + -(-size // unit) * unit
+        guards = guard * sum(part in info.parts for info in firmware.models)
+        found[memory] = found.get(memory, 0) + -(-(size + guards) // unit) * unit
     return found
 
 

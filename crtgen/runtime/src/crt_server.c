@@ -121,15 +121,21 @@ static void crt_server_report(struct crt_server *server, struct crt_fault *fault
 }
 
 /*
- * A byte beside the arena of a model was overwritten: answer with an exception, and store a fault if there is memory
- * for it.
+ * A byte beside the arena of a model, or a part of it, was overwritten: answer with an exception, and store a fault if
+ * there is memory for it.
  */
-static int crt_serve_damage(struct crt_server *server, const struct crt_model *model, const uint8_t *at)
+static int crt_serve_damage(struct crt_server *server, const struct crt_model *model,
+                            const struct crt_arena_part *part, const uint8_t *at)
 {
     const struct crt_port *port = server->config.port;
     struct crt_fault *fault = server->config.fault;
-    const int error = crt_fail(server, CRT_ERR_CALL, "%s wrote outside of the arena of %s: results cannot be trusted",
-                               server->running, model->name);
+    const int error =
+        (part == NULL)
+            ? crt_fail(server, CRT_ERR_CALL, "%s wrote outside of the arena of %s: results cannot be trusted",
+                       server->running, model->name)
+            : crt_fail(server, CRT_ERR_CALL,
+                       "%s wrote outside of the part %s of the arena of %s: results cannot be trusted",
+                       server->running, part->name, model->name);
     server->run_error = CRT_ERR_CALL;
     crt_guard_set(model);
     if (fault != NULL) {
@@ -138,8 +144,9 @@ static int crt_serve_damage(struct crt_server *server, const struct crt_model *m
         fault->exception = CRT_FAULT_GUARD;
         fault->registers[0] = (uint32_t)(uintptr_t)model->name;
         fault->registers[1] = (uint32_t)(uintptr_t)server->running;
-        fault->registers[2] = (uint32_t)(uintptr_t)model->arena;
-        fault->registers[3] = model->arena_size;
+        fault->registers[2] = (uint32_t)(uintptr_t)((part == NULL) ? model->arena : part->data);
+        fault->registers[3] = (part == NULL) ? model->arena_size : part->size;
+        fault->registers[4] = (part == NULL) ? 0u : (uint32_t)(uintptr_t)part->name;
         fault->bfar = (uint32_t)(uintptr_t)at;
         fault->ticks_per_second = port->ticks_per_second;
         fault->ticks_low = (uint32_t)ticks;
@@ -158,9 +165,10 @@ static int crt_serve_guards(struct crt_server *server)
 {
     for (uint32_t i = 0; i < server->config.num_models; i++) {
         const struct crt_model *model = server->config.models[i];
-        const uint8_t *damaged = crt_guard_damage(model);
+        const struct crt_arena_part *part;
+        const uint8_t *damaged = crt_guard_damage(model, &part);
         if (damaged != NULL) {
-            return crt_serve_damage(server, model, damaged);
+            return crt_serve_damage(server, model, part, damaged);
         }
     }
     return CRT_OK;

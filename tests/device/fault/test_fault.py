@@ -147,6 +147,16 @@ def test_a_guard_without_an_image(at: int, side: str) -> None:
     assert core_dump(error).startswith(b"\x7fELF")
 
 
+def test_a_guard_of_a_part_without_an_image() -> None:
+    error = describe(
+        fault(exception=512, r0=0x100, r1=0x200, r2=0x20001000, r3=64, r4=0x300, bfar=0x20001040)
+    )
+    assert error.message == (
+        "guard: a call wrote above a part of the arena of a model at 0x20001040, "
+        "the part is 64 B from 0x20001000 on"
+    )
+
+
 def test_a_core_dump_has_registers_and_memory() -> None:
     found = fault({TOP - 0x40: b"a" * 32, TOP - 0x20: b"b" * 32, RECORD: b"c" * 4}, pc=0x120, r3=7)
     data = core_dump(describe(found))

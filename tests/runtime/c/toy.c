@@ -33,7 +33,7 @@ static int32_t add_run(void)
     return 0;
 }
 
-static const struct crt_model add = {"add", add_run, NULL, add_inputs, add_outputs, 2, 1, 2, 0, NULL, 0, NULL, NULL};
+static const struct crt_model add = {"add", add_run, NULL, add_inputs, add_outputs, 2, 1, 2, 0, NULL, 0, NULL, NULL, NULL, 0};
 
 /* once: y = x * 2 in place, int16[4]; a second run would double again. */
 static int16_t once_x[4];
@@ -56,14 +56,14 @@ static void once_reset(void)
 }
 
 static const struct crt_model once = {"once", once_run, once_reset, once_inputs, once_outputs, 1, 1, 1,
-                                      CRT_MODEL_CONSUMES_INPUTS, NULL, 0, NULL, NULL};
+                                      CRT_MODEL_CONSUMES_INPUTS, NULL, 0, NULL, NULL, NULL, 0};
 
 static int32_t broken_run(void)
 {
     return -3;
 }
 
-static const struct crt_model broken = {"broken", broken_run, NULL, add_inputs, add_outputs, 2, 1, 1, 0, NULL, 0, NULL, NULL};
+static const struct crt_model broken = {"broken", broken_run, NULL, add_inputs, add_outputs, 2, 1, 1, 0, NULL, 0, NULL, NULL, NULL, 0};
 
 /* Two models with one arena, inputs at the same place: next adds 1 and keeps its input, half uses it up. */
 static int8_t common_arena[8];
@@ -89,9 +89,9 @@ static int32_t half_run(void)
     return 0;
 }
 
-static const struct crt_model next = {"next", next_run, NULL, next_inputs, next_outputs, 1, 1, 1, 0, common_arena, 0, NULL, NULL};
+static const struct crt_model next = {"next", next_run, NULL, next_inputs, next_outputs, 1, 1, 1, 0, common_arena, 0, NULL, NULL, NULL, 0};
 static const struct crt_model half = {"half", half_run, NULL, next_inputs, half_outputs, 1, 1, 1,
-                                      CRT_MODEL_CONSUMES_INPUTS, common_arena, 0, NULL, NULL};
+                                      CRT_MODEL_CONSUMES_INPUTS, common_arena, 0, NULL, NULL, NULL, 0};
 
 /* A third one on that arena, with an input of another size at the same place. */
 static const int64_t wide_shape[] = {8};
@@ -106,7 +106,7 @@ static int32_t wide_run(void)
 }
 
 static const struct crt_model wide = {"wide", wide_run, NULL, wide_inputs, wide_inputs, 1, 1, 1,
-                                      CRT_MODEL_CONSUMES_INPUTS, common_arena, 0, NULL, NULL};
+                                      CRT_MODEL_CONSUMES_INPUTS, common_arena, 0, NULL, NULL, NULL, 0};
 
 /* The captured model: it gives the captured answer. */
 static int8_t captured_x[490], captured_y[12];
@@ -126,7 +126,7 @@ static int32_t captured_run(void)
 }
 
 static const struct crt_model captured = {"kws", captured_run, NULL, captured_inputs, captured_outputs, 1, 1, 1, 0,
-                                          NULL, 0, NULL, NULL};
+                                          NULL, 0, NULL, NULL, NULL, 0};
 
 static const struct crt_model *const models[] = {&add, &once, &broken};
 static const struct crt_model *const shared_models[] = {&next, &half, &wide};

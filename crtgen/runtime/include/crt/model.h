@@ -29,6 +29,13 @@ struct crt_tensor {
 #define CRT_MODEL_GUARD 0u
 #endif
 
+/* A part of an arena in another memory, between guards of its own. */
+struct crt_arena_part {
+    const char *name;
+    uint8_t *data;
+    uint32_t size; /* size without the guards */
+};
+
 struct crt_recorder;
 struct crt_drift_reference;
 
@@ -52,6 +59,9 @@ struct crt_model {
     uint32_t arena_size; /* size without the guards */
     const struct crt_recorder *recorder; /* crt/record.h; NULL: runs are not recorded */
     const struct crt_drift_reference *drift; /* crt/drift.h; NULL: nothing is counted */
+    /* The arena's parts, with CRT_MODEL_HAS_GUARD; otherwise they are not listed. */
+    const struct crt_arena_part *parts;
+    uint32_t num_parts;
 };
 
 /* The models of this image, in the generated metadata module. */

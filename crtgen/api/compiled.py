@@ -23,6 +23,7 @@ from crtgen.compiler.plan import (
     with_waits,
 )
 from crtgen.compiler.request import Request
+from crtgen.compiler.tuned import find_tuned
 from crtgen.firmware.library import (
     Archive,
     FunctionScratch,
@@ -236,11 +237,13 @@ class Compiled:
         request = self.request
         if "weights" in request.place or request.target.constants is None:
             return self
-        free = self._free(firmware).values()
-        tuned = {layer.name for entry in request.tuned for layer in entry.layers}
-        found = place_constants(
-            self.plans, request.target, [m for m in free if m.nbytes > 0], frozenset(tuned)
-        )
+        free = [memory for memory in self._free(firmware).values() if memory.nbytes > 0]
+        entries = [
+            find_tuned(request.tuned, plan.graph.name, self.board.name, request.optimize)
+            for plan in self.plans
+        ]
+        tuned = [entry.memories if entry is not None else {} for entry in entries]
+        found = place_constants(self.plans, request.target, free, tuned)
         if not any(each.memories for each in found):
             return self.as_it_is  # nobody has to look again
         return replace(

@@ -310,7 +310,7 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:
         graph,
         request.target,
         keep_inputs=request.keep_inputs,
-        fixed=tuned.kernels(graph, request.target) if tuned else {},
+        fixed=tuned.kernels(graph, request.target, request.constants_reads) if tuned else {},
         feed=request.feed,
     )
     return plan, [*found, *slid, *claimed, *looped]

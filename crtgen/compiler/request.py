@@ -151,6 +151,13 @@ class Request:
         """Reads of the memory of the arena; None if it never waits, or is not known."""
         return self.board.reads(self.place.get("arena", self.board.data)) if self.board.memories else None
 
+    @property
+    def constants_reads(self) -> dict[str, FlashReads | None]:
+        """Reads of the memories that layers' constants may be in; empty if ``place`` names one for all."""
+        if "weights" in self.place:
+            return {}
+        return {memory.name: self.board.reads(memory.name) for memory in self.board.memories}
+
     def _reads(self, part: str) -> FlashReads | None:
         # None if the memory of the part never waits.
         return self.board.reads(self.place.get(part, self.board.code))

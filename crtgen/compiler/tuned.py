@@ -16,19 +16,20 @@
     ]
 
 A file may hold several models, each for several boards and levels. Layers that it does not name are chosen by
-cost.
+cost. On a board whose flash waits, a layer also has the ``memory`` of its constants while it was measured.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from crtgen.base import files
 from crtgen.base.errors import UsageError
 from crtgen.base.toml import TomlTable, load_toml, text
+from crtgen.boards.board import FlashReads
 from crtgen.compiler.kernels import Kernel, Target
 from crtgen.compiler.kernels.engine.variants import candidates, is_coded
 from crtgen.network.ir import Graph, Node, Value
@@ -63,7 +64,8 @@ _HEAD = (
 class KernelChoice:
     """A layer, the digest of its shapes and attributes, and its design and variant.
 
-    ``figure`` is its measured figure in a run of the model.
+    ``figure`` is its measured figure in a run of the model, with its constants in ``memory``; empty if the
+    core waits for no memory, or if the layer has no constants.
     """
 
     name: str
@@ -71,6 +73,7 @@ class KernelChoice:
     design: str
     variant: str
     figure: int
+    memory: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -97,11 +100,23 @@ class Tuned:
     def key(self) -> tuple[str, str, str]:
         return self.model, self.board, self.optimize
 
-    def kernels(self, graph: Graph, target: Target) -> dict[str, Kernel]:
-        """Return the kernels by layer. Raises ``UsageError`` for a layer that differs from the tuned one."""
+    @property
+    def memories(self) -> dict[str, str]:
+        """The memory of each layer's constants while it was measured; empty if none was noted."""
+        return {choice.name: choice.memory for choice in self.layers}
+
+    def kernels(
+        self, graph: Graph, target: Target, memories: Mapping[str, FlashReads | None]
+    ) -> dict[str, Kernel]:
+        """Return the kernels by layer, for constants where ``target`` has them.
+
+        ``memories`` tells how the board's memories are read; it is empty if one has all constants, whatever
+        the file says. Raises ``UsageError`` for a layer that differs from the tuned one, and for an unknown
+        memory.
+        """
         nodes = {node.name: node for node in graph.nodes}
         return {
-            choice.name: self._kernel(choice, nodes.get(choice.name), graph, target)
+            choice.name: self._kernel(choice, nodes.get(choice.name), graph, target, memories)
             for choice in self.layers
             if choice.design != CORE
         }
@@ -124,11 +139,22 @@ class Tuned:
             raise self._stale(choice, "it has other shapes or attributes than the layer that was tuned")
         return node
 
-    def _kernel(self, choice: KernelChoice, node: Node | None, graph: Graph, target: Target) -> Kernel:
-        node = self._node(choice, node, graph)
-        for found in candidates(node.op, graph.signature(node), target, is_coded(choice.variant)):
+    def _kernel(
+        self,
+        choice: KernelChoice,
+        node: Node | None,
+        graph: Graph,
+        target: Target,
+        memories: Mapping[str, FlashReads | None],
+    ) -> Kernel:
+        node, there = self._node(choice, node, graph), target
+        if memories and choice.memory:
+            if choice.memory not in memories:
+                raise self._stale(choice, f"the board has no memory {choice.memory}")
+            there = replace(target, constants=memories[choice.memory])
+        for found in candidates(node.op, graph.signature(node), there, is_coded(choice.variant)):
             if found.key == choice.key:
-                return found.kernel
+                return found.kernel if there == target else found.kernel.priced(target)
         raise self._stale(choice, f"there is no kernel {choice.design}, {choice.variant}, for it")
 
     def _stale(self, choice: KernelChoice, message: str) -> UsageError:
@@ -189,7 +215,8 @@ def _entry(path: Path, content: TomlTable) -> Tuned:
 
 def _choice(content: TomlTable) -> KernelChoice:
     name, digest, design, variant = (content.get(k, text) for k in ("name", "digest", "design", "variant"))
-    made = KernelChoice(name, digest, design, variant, content.get("figure", _count))
+    figure, memory = content.get("figure", _count), content.get("memory", text, "")
+    made = KernelChoice(name, digest, design, variant, figure, memory)
     content.finish()
     return made
 
@@ -209,10 +236,14 @@ def write_tuned(path: Path, entries: Sequence[Tuned]) -> None:
 def _block(entry: Tuned) -> str:
     names = ("model", "board", "optimize", "measured", "untuned", "tuned")
     head = [f"{name} = {_toml(getattr(entry, name))}" for name in names]
-    layers = [
-        _line({name: getattr(choice, name) for name in KernelChoice.__slots__}) for choice in entry.layers
-    ]
+    layers = [_line(dict(_values(choice))) for choice in entry.layers]
     return "\n".join(["[[model]]", *head, "layers = [", *layers, "]", ""])
+
+
+def _values(choice: KernelChoice) -> Iterator[tuple[str, str | int]]:
+    for name in KernelChoice.__slots__:
+        if name != "memory" or choice.memory:
+            yield name, getattr(choice, name)
 
 
 def _line(values: Mapping[str, Any]) -> str:

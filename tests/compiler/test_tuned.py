@@ -66,6 +66,7 @@ def test_it_is_for_a_model_on_a_board_at_a_level() -> None:
         ({"digest": "0" * 12}, "it has other shapes or attributes"),
         ({"design": "vfp 9x9"}, "there is no kernel vfp 9x9, long"),
         ({"variant": "longest"}, "longest, for it"),
+        ({"memory": "sdram"}, "the board has no memory sdram"),
     ],
 )
 def test_a_stale_file_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:

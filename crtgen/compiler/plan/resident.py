@@ -61,30 +61,47 @@ class _Candidate:
 
 
 def place_constants(
-    plans: Sequence[Plan], target: Target, free: Sequence[FreeMemory], fixed: frozenset[str] = frozenset()
+    plans: Sequence[Plan],
+    target: Target,
+    free: Sequence[FreeMemory],
+    fixed: Sequence[Mapping[str, str]] = (),
 ) -> tuple[Resident, ...]:
     """Move constants of layers to ``free`` memory where that saves cycles by the model of the core.
 
-    Layers in ``fixed`` keep their kernels. Constants of subgraphs stay where they are, and so do those of a
-    layer that saves less than a thousandth of a run, and all if together they save less than a fiftieth. The
-    arenas do not grow.
+    ``fixed`` has, by plan, layers that keep their kernels, with the memory for their constants. They stay
+    where they are if it is full, or not one of ``free``; an empty name leaves the choice to the model.
+    Constants of subgraphs stay, too, and so do those of a layer that saves less than a thousandth of a run,
+    and all if together they save less than a fiftieth. The arenas do not grow.
     """
+    fixed = fixed or [{} for _ in plans]
     total = sum((step.kernel.cycles or 0.0) + step.waits for plan in plans for step in plan.steps)
     found: dict[tuple[int, str], tuple[Kernel, str]] = {}
+    bound: dict[tuple[int, str], tuple[Kernel, str]] = {}
     saved = 0.0
     for memory in sorted(free, key=lambda m: (m.reads.waits(1) if m.reads else 0.0, m.nbytes)):
         there = replace(target, constants=memory.reads)
         candidates = [
-            candidate
+            (candidate, fixed[n].get(candidate.step.name, ""))
             for n, plan in enumerate(plans)
-            for candidate in _candidates(n, plan, there, fixed)
-            if (n, candidate.step.name) not in found and candidate.gain > total * _WORTH[0]
+            for candidate in _candidates(n, plan, there, frozenset(fixed[n]))
         ]
-        for candidate in _knapsack(candidates, memory.nbytes // _UNIT):
+        room = memory.nbytes // _UNIT
+        for candidate in _knapsack([c for c, wanted in candidates if wanted == memory.name], room):
+            bound[candidate.plan, candidate.step.name] = candidate.kernel, memory.name
+            room -= candidate.units
+        worth = [
+            candidate
+            for candidate, wanted in candidates
+            if not wanted
+            and (candidate.plan, candidate.step.name) not in found
+            and candidate.gain > total * _WORTH[0]
+        ]
+        for candidate in _knapsack(worth, room):
             found[candidate.plan, candidate.step.name] = candidate.kernel, memory.name
             saved += candidate.gain
     if saved < total * _WORTH[1]:
         found = {}
+    found = bound | found
     return tuple(
         _placed(plan, {name: chosen for (number, name), chosen in found.items() if number == n})
         for n, plan in enumerate(plans)

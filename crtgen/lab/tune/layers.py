@@ -1,13 +1,13 @@
 """The layers of a model that have a choice, and what each of their kernels is made of."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crtgen import api
-from crtgen.compiler.kernels import Kernel
+from crtgen.compiler.kernels import Kernel, Target
 from crtgen.compiler.kernels.engine.variants import Candidate, candidates, content_of
-from crtgen.compiler.plan import Call
+from crtgen.compiler.plan import Call, Step
 from crtgen.compiler.tuned import layer_digest
 
 __all__ = ["KernelFigures", "TunableLayer", "functions_of", "layers_of"]
@@ -27,10 +27,13 @@ class KernelFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunableLayer:
+    """A layer with all its kernels, made for constants in ``memory``; an empty name if no memory waits."""
+
     name: str
     digest: str
     candidates: tuple[Candidate, ...]
     usual: int
+    memory: str = ""
 
 
 def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer, ...]:
@@ -45,12 +48,24 @@ def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer
         if not isinstance(step.item, Call) or step.kernel.module is not None:
             continue
         node = step.item.node
-        known = candidates(node.op, plan.graph.signature(node), compiled.request.target, coded)
+        memory = _memory_of(compiled, step)
+        known = candidates(node.op, plan.graph.signature(node), _target(compiled, memory), coded)
         own = content_of(step.kernel)
         usual = next((n for n, c in enumerate(known) if content_of(c.kernel) == own), None)
         if usual is not None and len(known) > 1:
-            found.append(TunableLayer(node.name, layer_digest(plan.graph, node), known, usual))
+            found.append(TunableLayer(node.name, layer_digest(plan.graph, node), known, usual, memory))
     return tuple(found)
+
+
+def _memory_of(compiled: api.Compiled, step: Step) -> str:
+    if not compiled.resident or not step.kernel.consts:
+        return ""
+    return compiled.resident[0].get(step.name, compiled.board.code)
+
+
+def _target(compiled: api.Compiled, memory: str) -> Target:
+    target, reads = compiled.request.target, compiled.request.constants_reads
+    return replace(target, constants=reads[memory]) if memory else target
 
 
 def functions_of(kernel: Kernel) -> Sequence[Hashable]:

@@ -65,8 +65,8 @@ class Tuning:
     site: Site | None = None
 
     def compiled(self, entries: Sequence[Tuned]) -> api.Compiled:
-        """Compile with entries of tune files. Constants stay in flash, so that layers can be compared."""
-        return self.compile(entries).as_it_is
+        """Compile with entries of tune files, all in the memories where a server has it."""
+        return self.compile(entries).placed("server", stack=self.stack, profile=True)
 
     def check(self, session: Session) -> None:
         """Raise ``MismatchError`` unless all cases are right."""
@@ -230,7 +230,14 @@ class _Tuner:
             {tool: tool_version(tool) for tool in tools_of(request.board, self.tuning.toolchain or "", ())}
         )
         place = dict(sorted(request.place.items()))
-        settings = json.dumps({"flag": request.level.flag, "place": place, "layer": layer.digest})
+        settings = json.dumps(
+            {
+                "flag": request.level.flag,
+                "place": place,
+                "layer": layer.digest,
+                "memory": layer.memory,
+            }
+        )
         for candidate in layer.candidates:
             source = content_digest(repr(content_of(candidate.kernel)).encode())
             parts = (KIND, source, settings, request.board.name, code_digest(), compiler)
@@ -263,6 +270,7 @@ class _Tuner:
 
     def _trial(self, chosen: Chosen) -> tuple[api.Compiled, Report]:
         compiled = self.tuning.compiled([self._tuned(chosen, self.before)])
+        self._check_memories(compiled)
         tuning = self.tuning
         report = profile_model(
             compiled,
@@ -274,6 +282,14 @@ class _Tuner:
         )
         return compiled, report
 
+    def _check_memories(self, compiled: api.Compiled) -> None:
+        # Raise ``DoesNotFitError`` if constants are not in the memories where they are to be measured.
+        places = compiled.resident[0] if compiled.resident else {}
+        for layer in self.layers:
+            where = places.get(layer.name, compiled.board.code)
+            if layer.memory and where != layer.memory:
+                raise DoesNotFitError(f"its constants do not fit {layer.memory}", where=layer.name, hint=HINT)
+
     def _tuned(self, chosen: Chosen, after: Report) -> Tuned:
         # The entry of a tune file.
         layers = [*self.on_core]
@@ -281,7 +297,7 @@ class _Tuner:
             number = chosen[layer.name]
             candidate, known = layer.candidates[number], self.known.get(self._address(layer, number))
             figure = known.figure if known else 0
-            layers.append(KernelChoice(layer.name, layer.digest, candidate.design, candidate.variant, figure))
+            layers.append(KernelChoice(layer.name, layer.digest, *candidate.key, figure, layer.memory))
         return _entry(after, self.before, layers)
 
     def _address(self, layer: TunableLayer, number: int) -> str:
@@ -300,7 +316,7 @@ class _Tuner:
             if self._address(layer, n) in self.known
         }
         room = flash - self._size("flash") + flash_of(self.layers, measured, self.usual)
-        arena = ram - self._size("ram") + self.untuned.plans[0].arena
+        arena = ram - self._size("ram") + _arenas(self.untuned.plans[0])
         never: list[Chosen] = []
         for _ in range(_ROUNDS):
             chosen = choose(self.layers, measured, room, never)
@@ -354,6 +370,10 @@ class _Tuner:
             fixed={layer.name: layer.candidates[chosen[layer.name]].kernel for layer in self.layers},
         )
         return made
+
+
+def _arenas(plan: Plan) -> int:
+    return plan.arena + sum(part.size for part in plan.parts.values())
 
 
 def _packed(figures: KernelFigures) -> dict[str, float]:

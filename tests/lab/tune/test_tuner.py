@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from crtgen import api
@@ -18,9 +17,7 @@ from crtgen.lab.sweep.store import JobStore
 from crtgen.lab.tune import tuner
 from crtgen.lab.tune.layers import layers_of
 from crtgen.lab.tune.tuner import Limits, Result, Tuning, tune
-from crtgen.network.ir import Quant, Value
-from crtgen.network.ops import FullyConnected
-from crtgen.network.ops.case import int8s, make, weights_and_bias
+from tests.lab.tune.dense import dense
 from tests.proof.checker.test_npu import two_calls
 from tests.support import ROOT
 
@@ -96,13 +93,7 @@ def test_limits_hold(tuned: Callable[..., Result]) -> None:
 
 
 def _dense(tuned: Sequence[Tuned]) -> api.Compiled:
-    """A fully connected layer whose weights are small mostly."""
-    x = int8s("x", (1, 96), 0.02, -7)
-    w, b = weights_and_bias("dense", x, (40, 96), 0, False)
-    small = np.rint(np.random.default_rng(1).normal(0, 10, w.shape)).astype(np.int8)
-    weights = Value.constant("w", small, w.quant)
-    case = make("dense", FullyConnected(), [x, weights, b], Quant.tensor(0.4, 3))
-    return api.compile([api.Model(case.graph())], "mps2_an386", optimize="speed", tuned=tuned)
+    return api.compile([api.Model(dense())], "mps2_an386", optimize="speed", tuned=tuned)
 
 
 def test_weights_are_coded_where_flash_is_given(

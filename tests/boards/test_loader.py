@@ -128,6 +128,8 @@ REAL = (
     "disco_l475_iot1",
     "ek_ra8m1",
     "ek_ra8p1",
+    "ensemble_e8_dk_he",
+    "ensemble_e8_dk_hp",
     "feather_m4",
     "feather_nrf52840",
     "feather_rp2040",
@@ -149,6 +151,7 @@ REAL = (
     "nucleo_h743zi",
     "nucleo_l4r5zi",
     "nucleo_l552ze_q",
+    "nucleo_n657x0_q",
     "nucleo_u031r8",
     "nucleo_u083rc",
     "nucleo_u385rg_q",
@@ -158,6 +161,7 @@ REAL = (
     "nucleo_wl55jc",
     "numaker_m55m1",
     "olimex_stm32_h405",
+    "pico_plus2",
     "rpi_pico",
     "rpi_pico2",
     "rpi_pico2_usb",
@@ -165,6 +169,7 @@ REAL = (
     "rpi_pico_usb",
     "rpi_pico_w",
     "stm32f746g_disco",
+    "stm32n6570_dk",
     "stm32vldiscovery",
     "teensy41",
     "xiao_nrf52840",
@@ -175,9 +180,14 @@ REAL = (
 ONLY_ZEPHYR = (
     "apollo510_evb",
     "ek_ra8p1",
+    "ensemble_e8_dk_he",
+    "ensemble_e8_dk_hp",
     "mimxrt1050_evk",
     "mimxrt1060_evk",
+    "nucleo_n657x0_q",
     "numaker_m55m1",
+    "pico_plus2",
+    "stm32n6570_dk",
     "teensy41",
 )
 
@@ -189,11 +199,16 @@ WITHOUT_USB = (
     "arduino_uno_r4_minima",
     "blackpill_f411ce",
     "bluepill_f103c8",
+    "ensemble_e8_dk_he",
+    "ensemble_e8_dk_hp",
     "feather_m4",
     "feather_nrf52840",
     "metro_m4",
+    "nucleo_n657x0_q",
     "numaker_m55m1",
     "olimex_stm32_h405",
+    "pico_plus2",
+    "stm32n6570_dk",
     "stm32vldiscovery",
     "teensy41",
     "xiao_nrf52840",
@@ -224,6 +239,9 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["arduino_giga_r1"] == sizes["arduino_portenta_h7"] == (768, 512)
     assert sizes["feather_m4"] == sizes["metro_m4"] == (496, 192)
     assert sizes["teensy41"] == (8192, 256)
+    assert sizes["stm32n6570_dk"] == (131072, 1024)
+    assert sizes["ensemble_e8_dk_hp"] == (5632, 1024)
+    assert sum(m.size for m in find_board("nucleo_n657x0_q").memories if m.kind == "ram") == 3327 << 10
     assert sizes["nucleo_u031r8"] == (64, 12)
     assert sizes["nucleo_u083rc"] == (256, 40)
 

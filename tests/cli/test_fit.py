@@ -17,6 +17,9 @@ from tests.support import ROOT, model_path
 DIGITS = str(ROOT / "demo" / "digits.tflite")
 runner = CliRunner()
 
+_SERIAL = ("mimxrt10", "nucleo_n6", "pico_plus2", "stm32n6", "teensy")
+"""Starts of the names of boards, beside RP2040 and RP2350, whose flash is at a serial bus."""
+
 
 def test_every_board_is_listed() -> None:
     done = runner.invoke(app, ["fit", DIGITS])
@@ -28,9 +31,18 @@ def test_every_board_is_listed() -> None:
     assert [line.split()[0] for line in rows] == boards
     assert all(line.rstrip().endswith("yes") for line in rows)
     guessed = [line.split()[0] for line in rows if "~" in line]
-    serial = [b.name for b in all_boards() if "rp2" in b.boot or b.name.startswith(("mimxrt10", "teensy"))]
+    serial = [b.name for b in all_boards() if "rp2" in b.boot or b.name.startswith(_SERIAL)]
     assert sorted(guessed) == sorted(
-        ["apollo510_evb", "arduino_uno_r4_minima", "ek_ra8p1", "nrf54l15dk", "numaker_m55m1", *serial]
+        [
+            "apollo510_evb",
+            "arduino_uno_r4_minima",
+            "ek_ra8p1",
+            "ensemble_e8_dk_he",
+            "ensemble_e8_dk_hp",
+            "nrf54l15dk",
+            "numaker_m55m1",
+            *serial,
+        ]
     )
     assert lines[2 + len(boards) :] == [
         "copied: constants that an image has in RAM, unless --place weights=flash",

@@ -96,7 +96,12 @@ def npu_text(report: Report) -> str:
         return ""
     share = f"{npu['macs']:,} of {report.macs:,} MACs ({npu['macs'] / max(report.macs, 1):.0%})"
     calls = f"{npu['calls']} call{'s' if npu['calls'] > 1 else ''}"
-    return f"NPU: {share} in {calls}, {npu['cycles_by_vela']:,} cycles there by Vela's estimate"
+    text = f"NPU: {share} in {calls}, {npu['cycles_by_vela']:,} cycles there by Vela's estimate"
+    if not npu["slower_calls"]:
+        return text
+    there, here = npu["slower_cycles_by_vela"], npu["slower_cycles_on_core"]
+    what = f"{npu['slower_calls']} of them" if npu["calls"] > 1 else "it"
+    return f"{text}; by its model the core takes {here:,} instead of {there:,} for {what}: try crtgen tune"
 
 
 def print_npu(console: Console, reports: Sequence[Report]) -> None:

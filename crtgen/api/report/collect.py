@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from crtgen.api.report.report import ArenaPlace, Report, ReportedLayer
+from crtgen.base.errors import UnsupportedError
 from crtgen.boards import Board, silicon_range
+from crtgen.compiler.byoc import External
 from crtgen.compiler.codegen.module import LayerInfo, ModelInfo, cycles_of
-from crtgen.compiler.plan import Lifetime, Plan, Step, lifetimes
+from crtgen.compiler.kernels import Target, select
+from crtgen.compiler.plan import Call, Lifetime, Plan, Step, lifetimes
 from crtgen.firmware.builder import SizeReport
 from crtgen.firmware.builder.layers import LayerSize
 from crtgen.network.ir import DType, Graph
@@ -32,6 +35,8 @@ def _report(
     sizes = image.layers[info.name] if image else [None] * len(info.layers)
     graph = plan.graph if plan else None
     rows = zip(info.layers, sizes, strict=True)
+    code = board.reads(board.code) if board.memories else None
+    target = Target(board.core, optimize, code=code, constants=code)
     return Report(
         model=info.name,
         board=board.name,
@@ -43,7 +48,7 @@ def _report(
         arena_bytes=info.arena,
         arena_lower_bound=info.lower_bound,
         arena_optimal=info.optimal,
-        layers=tuple(_layer(layer, graph, steps.get(layer.name), size) for layer, size in rows),
+        layers=tuple(_layer(layer, graph, steps.get(layer.name), size, target) for layer, size in rows),
         graph=str(plan.graph) if plan else None,
         arena=tuple(_place(plan.graph, life) for life in lifetimes(plan)) if plan else None,
         state_bytes=info.state,
@@ -57,7 +62,9 @@ def _report(
     )
 
 
-def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> ReportedLayer:
+def _layer(
+    info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None, target: Target
+) -> ReportedLayer:
     return ReportedLayer(
         name=info.name,
         operator=info.operator,
@@ -73,12 +80,27 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         instructions_estimated=round(step.kernel.cost.instructions) if step else None,
         scratch=step.scratch if step else None,
         npu_cycles=step.kernel.estimate if step else None,
+        core_cycles=_on_core(step, target) if step else None,
         code_bytes=size.code if size else None,
         shared_by=size.shared_by if size else None,
         constants_bytes=size.constants if size else None,
         stack_bytes=size.stack if size else None,
         loop=info.operators,
     )
+
+
+def _on_core(step: Step, target: Target) -> int | None:
+    # Cycles of the core's own kernels for what an NPU computes; None if there are none.
+    if step.kernel.estimate is None or not isinstance(step.item, Call):
+        return None
+    op = step.item.node.op
+    assert isinstance(op, External)
+    try:
+        cycles = [kernel.cycles for kernel in select(op.subgraph, target).values()]
+    except UnsupportedError:
+        return None
+    known = [count for count in cycles if count is not None]
+    return round(sum(known)) if len(known) == len(cycles) else None
 
 
 def _is_float32(graph: Graph, step: Step) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from crtgen.compiler.codegen.module import Interface, OperatorInfo
@@ -75,7 +75,8 @@ class ReportedLayer:
     function and parts, the number of layers that share them, the ``constants_bytes`` that are packed for it,
     and its ``stack_bytes``. From a profile of a run: ``ticks`` of the device's timer and, where the device
     counts them, ``instructions``. ``cycles_estimated`` exists for cores with a cycle model; it includes flash
-    waits where the board describes its flash. ``npu_cycles`` is Vela's estimate for a layer on an NPU.
+    waits where the board describes its flash. ``npu_cycles`` is Vela's estimate for a layer on an NPU,
+    ``core_cycles`` what the core would take for it by its model.
     ``loop`` are the operators of a row loop.
     """
 
@@ -99,6 +100,7 @@ class ReportedLayer:
     instructions: int | None = None
     cycles_estimated: int | None = None
     npu_cycles: int | None = None
+    core_cycles: int | None = None
     loop: tuple[OperatorInfo, ...] = ()
 
     @property
@@ -204,12 +206,24 @@ class Report:
 
     @property
     def npu(self) -> dict[str, int] | None:
-        """Calls of an NPU, their multiplications, and Vela's estimate of their cycles; None without one."""
+        """Calls of an NPU, their multiplications, and Vela's estimate of their cycles; None without one.
+
+        Also those calls that the core would compute in fewer cycles, and their cycles here and there. The
+        clocks may differ.
+        """
         calls = [layer for layer in self.layers if layer.npu_cycles is not None]
         if not calls:
             return None
         cycles = sum(layer.npu_cycles or 0 for layer in calls)
-        return {"calls": len(calls), "macs": sum(layer.macs for layer in calls), "cycles_by_vela": cycles}
+        slower = [layer for layer in calls if (layer.core_cycles or inf) < (layer.npu_cycles or 0)]
+        return {
+            "calls": len(calls),
+            "macs": sum(layer.macs for layer in calls),
+            "cycles_by_vela": cycles,
+            "slower_calls": len(slower),
+            "slower_cycles_by_vela": sum(layer.npu_cycles or 0 for layer in slower),
+            "slower_cycles_on_core": sum(layer.core_cycles or 0 for layer in slower),
+        }
 
     @property
     def costs(self) -> tuple[int, ...]:

@@ -288,7 +288,9 @@ class _Tuner:
         for layer in self.layers:
             where = places.get(layer.name, compiled.board.code)
             if layer.memory and where != layer.memory:
-                raise DoesNotFitError(f"its constants do not fit {layer.memory}", where=layer.name, hint=HINT)
+                raise DoesNotFitError(
+                    f"the layer's constants do not fit {layer.memory}", where=layer.name, hint=HINT
+                )
 
     def _tuned(self, chosen: Chosen, after: Report) -> Tuned:
         # The entry of a tune file.

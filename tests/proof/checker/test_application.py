@@ -1,6 +1,7 @@
 """A library in an application that has a start, a linker script and a stack of its own."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ from crtgen import api
 from crtgen.boards import board_of_core
 from crtgen.proof.checker import prove
 from crtgen.proof.checker.binary.image import read_image
+from crtgen.proof.checker.network.reading import read_network
+from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.surroundings.npu import DRIVER
+from crtgen.proof.checker.surroundings.places import SymbolicCall
 from crtgen.proof.printed import lines_of
 from tests.cli.test_folder import as_json
 from tests.proof.checker.mutations import flipped
@@ -117,6 +122,23 @@ def test_each_output_from_the_call_on(application: Path) -> None:
     said = "\n".join(lines_of(proof, from_call=True))
     assert f"the application sees to it: {proof.stack} bytes of stack are left" in said
     assert "elements: checked from the call on, 32 of 32 outputs" in said
+
+
+def test_a_run_that_returns_a_number(tmp_path: Path) -> None:
+    """GCC 14 returns 0 where it sees that the network always does; of an NPU the status would be lost."""
+    linked(tmp_path, _RUN)
+    model, source = tmp_path / "elements.tflite", tmp_path / "model" / "elements.c"
+    text = source.read_text()
+    assert text.count("return status;") == 1
+    for number, wrong in ((1, "elements_run returns another status than elements_compute"), (0, "")):
+        source.write_text(text.replace("return status;", f"(void)status; return {number};"))
+        image = rebuilt(tmp_path)
+        proof = prove(image, model)
+        assert (proof.holds_from_call, proof.stopped) == (not wrong, wrong)
+    decoded = read_image(image)
+    with_driver = replace(decoded, symbols={**decoded.symbols, DRIVER: 0x08000000})
+    with pytest.raises(Refusal, match="another status"):
+        SymbolicCall(with_driver, read_network(model), "elements").run(lambda: None)
 
 
 def test_exit_codes(application: Path, tmp_path: Path) -> None:

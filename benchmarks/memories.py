@@ -19,7 +19,10 @@ from crtgen.boards.board import Timer, Uart
 
 __all__ = ["Placed", "placements"]
 
-BOARDS = ("rpi_pico", "rpi_pico2", "nucleo_l4r5zi", "nucleo_h743zi", "mimxrt1050_evk")
+BOARDS = (
+    *("rpi_pico", "rpi_pico2", "pico_plus2", "nucleo_l4r5zi", "nucleo_h743zi"),
+    *("mimxrt1050_evk", "nucleo_n657x0_q", "stm32n6570_dk"),
+)
 LEVELS = ("speed", "ram")
 FILES = {"ad01": "ad01_int8.tflite", "kws": "kws_int8.tflite", "vww": "vww_int8.tflite"}
 

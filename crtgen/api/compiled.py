@@ -196,7 +196,10 @@ class Compiled:
         plans = [with_waits(plan, {"": request.arena_reads}) for plan in self.plans]
         waits = [sum(step.waits for plan in each for step in plan.steps) for each in (self.plans, plans)]
         saved = f"a run takes {waits[0] - waits[1]:,.0f} cycles less by estimate"
-        note = Rewrite("place the arena", name, f"{arenas:,} bytes are there, not in {main.name}; {saved}")
+        reach = self.board.memory(name).reach
+        note = Rewrite(
+            "place the arena", name, f"{arenas:,} bytes are there{reach}, not in {main.name}; {saved}"
+        )
         return replace(self._with_plans(plans), request=request, rewrites=(*self.rewrites, note))
 
     def _in_several(self, main: FreeMemory, others: Sequence[FreeMemory], arenas: int) -> "Compiled":

@@ -61,7 +61,9 @@ class FlashReads:
     """Reading of a flash at the core's highest clock.
 
     A read returns ``width`` bytes and waits ``wait_states`` cycles. ``code_cache`` and ``data_cache`` are
-    cache sizes in bytes. ``ahead``: the next line is prefetched while one is executed.
+    cache sizes in bytes. ``ahead``: the next line is prefetched while one is executed. ``write_back``, of a
+    RAM, are the cycles for which the core waits until that many bytes are written, beside those of reading
+    them first.
     """
 
     wait_states: int
@@ -69,9 +71,11 @@ class FlashReads:
     code_cache: int = 0
     data_cache: int = 0
     ahead: bool = False
+    write_back: int = 0
 
-    def waits(self, nbytes: float) -> float:
-        return nbytes / self.width * self.wait_states
+    def waits(self, nbytes: float, written: float = 0.0) -> float:
+        """Return the cycles of waiting for bytes that are read, of which some are then ``written`` back."""
+        return (nbytes * self.wait_states + written * self.write_back) / self.width
 
 
 ASSUMED_READS = FlashReads(wait_states=5, width=8, code_cache=1 << 10, data_cache=256, ahead=True)
@@ -86,13 +90,22 @@ ASSUMED_CACHED_READS = FlashReads(wait_states=7, width=32, code_cache=4 << 10, d
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A range of addresses, in bytes; ``kind`` is ``flash`` (holds code and constants) or ``ram``."""
+    """A range of addresses, in bytes; ``kind`` is ``flash`` (holds code and constants) or ``ram``.
+
+    ``reached_by`` are the bus masters that can use it; empty if all can, or nothing is known.
+    """
 
     name: str
     kind: str
     origin: int
     size: int
     reads: FlashReads | None = None
+    reached_by: tuple[str, ...] = ()
+
+    @property
+    def reach(self) -> str:
+        """A clause that says who alone reaches it, for a list of places; empty if nobody is known not to."""
+        return f" (reached by {', '.join(self.reached_by)} only)" if self.reached_by else ""
 
     @property
     def end(self) -> int:

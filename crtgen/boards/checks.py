@@ -51,6 +51,14 @@ def _memories_addressable(board: Board) -> Iterator[Finding]:
             yield f"memory.{memory.name}.size", "it ends behind the 32-bit address space"
 
 
+def _memories_used(board: Board) -> Iterator[Finding]:
+    for memory in board.memories:
+        if memory.kind == "flash" and memory.reads is not None and memory.reads.write_back:
+            yield f"memory.{memory.name}.reads.write_back", "a run writes no flash"
+        if memory.reached_by and "core" not in memory.reached_by:
+            yield f"memory.{memory.name}.reached_by", "the core does not reach it"
+
+
 def _places_have_kinds(board: Board) -> Iterator[Finding]:
     if board.is_host:
         return
@@ -257,6 +265,7 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "a board has flash and ram, the host has neither": _memories_present,
     "memories do not overlap": _memories_apart,
     "memories lie in the address space": _memories_addressable,
+    "the core reaches all memories, and runs write to RAM only": _memories_used,
     "code lies in flash, variables in ram": _places_have_kinds,
     "bare metal needs a UART and a timer, the host has neither": _can_talk_and_count,
     "the vector table fits its memory": _vector_table_fits,

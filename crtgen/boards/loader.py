@@ -121,6 +121,7 @@ def _memory(name: str, table: TomlTable) -> Memory:
         origin=table.get("origin", address),
         size=table.get("size", units(parse_size)),
         reads=optional(table.section("reads"), _reads),
+        reached_by=table.get("reached_by", each(text), ()),
     )
     table.finish()
     return memory
@@ -133,6 +134,7 @@ def _reads(table: TomlTable) -> FlashReads:
         code_cache=table.get("code_cache", units(parse_size), 0),
         data_cache=table.get("data_cache", units(parse_size), 0),
         ahead=table.get("ahead", yes_or_no, False),
+        write_back=table.get("write_back", address, 0),
     )
 
 

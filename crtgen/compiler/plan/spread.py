@@ -5,8 +5,9 @@ The problem. A chip has a small RAM that the core never waits for, and a large o
 Each value and each scratch buffer goes into one of them; within each memory they are laid out as in any
 arena.
 
-The cost. A step waits for its inputs, outputs and scratch in a memory, once for each of their bytes. If all
-of them fit the data cache, the step before left them there, and the step does not wait.
+The cost. A step waits for its inputs, outputs and scratch in a memory, once for each of their bytes: a cache
+reads a line before it is written. Outputs and scratch are written back later, which may make it wait, too. If
+all of them fit the data cache, the step before left them there, and the step does not wait.
 
 The search. First the fastest memory takes what is used most often for its time of life, as long as the
 layout of all that is there fits; then the next one. If the rest is too large for its memory, values that are
@@ -50,14 +51,18 @@ def _waits(plan: Plan, step: Step, reads: Mapping[str, FlashReads | None]) -> fl
     if step.kernel.is_alias or step.kernel.estimate is not None:
         return 0.0
     touched: dict[str, int] = {}
+    written: dict[str, int] = {}
     slots = {name: plan.slots[name] for name in (*step.inputs, *step.outputs) if name in plan.slots}
-    for slot in (*slots.values(), *((step.scratch,) if step.scratch else ())):
+    own = (step.scratch,) if step.scratch else ()
+    for slot in (*slots.values(), *own):
         touched[slot.part] = touched.get(slot.part, 0) + slot.size
-    return sum(_wait(nbytes, reads.get(part)) for part, nbytes in touched.items())
+    for slot in (*(slots[name] for name in dict.fromkeys(step.outputs) if name in slots), *own):
+        written[slot.part] = written.get(slot.part, 0) + slot.size
+    return sum(_wait(nbytes, written.get(part, 0), reads.get(part)) for part, nbytes in touched.items())
 
 
-def _wait(nbytes: int, reads: FlashReads | None) -> float:
-    return 0.0 if reads is None or nbytes <= reads.data_cache else reads.waits(nbytes)
+def _wait(nbytes: int, written: int, reads: FlashReads | None) -> float:
+    return 0.0 if reads is None or nbytes <= reads.data_cache else reads.waits(nbytes, written)
 
 
 def faster_memory(plans: Sequence[Plan], nbytes: int, main: FreeMemory, others: Sequence[FreeMemory]) -> str:
@@ -220,14 +225,19 @@ class _Search:
         # The waits of all steps if the items are there.
         reads = {memory.name: memory.reads for memory in self.others} | {"": self.main.reads}
         touched: dict[tuple[int, str], int] = {}
+        written: dict[tuple[int, str], int] = {}
         for moment, task in enumerate(self.order, start=1):
             use = self.liveness.tasks[task]
             items = {*use.reads, *use.writes} if use.writes or use.scratch else set()
             scratch = self.problem.scratch.get(moment - 1)
-            for i in (*items, *(() if scratch is None else (scratch,))):
+            own = () if scratch is None else (scratch,)
+            for i in (*items, *own):
                 key = moment, where[i]
                 touched[key] = touched.get(key, 0) + self.items[i].nbytes
-        return sum(_wait(nbytes, reads[part]) for (_, part), nbytes in touched.items())
+            for i in (*use.writes, *own):
+                key = moment, where[i]
+                written[key] = written.get(key, 0) + self.items[i].nbytes
+        return sum(_wait(nbytes, written.get(key, 0), reads[key[1]]) for key, nbytes in touched.items())
 
     def spread(self) -> Spread:
         """Return the memories by the names of values and steps."""

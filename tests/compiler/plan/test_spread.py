@@ -97,6 +97,23 @@ def test_bytes_that_fit_the_data_cache_are_not_waited_for() -> None:
     assert faster_memory([plan], plan.arena, replace(main, reads=None), [fast]) == ""
 
 
+def test_what_a_step_writes_goes_back_to_the_memory() -> None:
+    """Outputs and scratch are read by the cache and then written, inputs are only read."""
+    net = Net(
+        {"x": 100},
+        "y",
+        node("one", "x", {"a": 80}, kernel(scratch=40)),
+        node("two", "a x", {"y": 60}, kernel()),
+    )
+    written = replace(SLOW, write_back=5)
+    plan = with_waits(make_plan(net.graph, net.kernels), {"": written})
+    assert [step.waits for step in plan.steps] == [220 * 10 + 120 * 5, 240 * 10 + 60 * 5]
+    assert _waits(_plan(net)) == 220 * 10 + 240 * 10
+    moved, (note,) = spread_arena(plan, replace(MAIN, reads=written), [FreeMemory("fast", 1000)])
+    assert _waits(moved) == 0
+    assert "5,500 cycles less" in str(note)
+
+
 @pytest.mark.parametrize("part", ["", "nowhere"])
 def test_a_value_that_meets_another_one_in_its_part_is_found(part: str) -> None:
     net = Net(

@@ -155,6 +155,21 @@ def test_functions_by_a_table_are_those_of_litert(
     assert crc32(graph.evaluate({"x": numbers})[graph.outputs[0]].tobytes()) == crc
 
 
+@pytest.mark.parametrize(
+    ("code", "zero_point"), [("TANH", 2), ("TANH", 0), ("LOGISTIC", -128), ("LOGISTIC", -3)]
+)
+def test_sigmoids_have_the_scale_of_their_output(code: str, zero_point: int) -> None:
+    """Files of litert-torch have scales for which TFLite Micro would take 1/128 or 1/256."""
+    numbers, scale = np.arange(-128, 128).astype(np.int8), 0.0068
+    ends = [Tensor("x", (256,), "int8", [0.03], [7]), Tensor("y", (256,), "int8", [scale], [zero_point])]
+    graph = load_tflite(Model(ends, [Operator(code, ["x"], ["y"])], ["x"], ["y"]).to_bytes())
+    x = 0.03 * (numbers.astype(np.float64) - 7)
+    real = np.tanh(x) if code == "TANH" else 1 / (1 + np.exp(-x))
+    wanted = np.clip(real / scale + zero_point, -128, 127)
+    found = graph.evaluate({"x": numbers})[graph.outputs[0]]
+    assert np.abs(found.astype(np.float64) - wanted).max() <= 0.5001
+
+
 def test_functions_by_a_table_need_scales() -> None:
     x = np.zeros((4,), np.int16)
     with pytest.raises(CorruptModelError, match="not quantised"):

@@ -20,14 +20,12 @@ from crtgen.network.ops import (
     Activation,
     Add,
     Dequantize,
-    Logistic,
     Mul,
     Quantize,
     Relu,
     Reshape,
     Softmax,
     Sub,
-    Tanh,
 )
 from crtgen.network.ops.activation import LeakyRelu
 from crtgen.network.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Prelu, SquaredDifference
@@ -226,7 +224,6 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "LOGICAL_AND": TfliteConverter(_operands(LogicalAnd()), ("logical_and",), types=same(_BOOL)),
     "LOGICAL_NOT": TfliteConverter(unary(LogicalNot()), ("logical_not",), types=same(_BOOL)),
     "LOGICAL_OR": TfliteConverter(_operands(LogicalOr()), ("logical_or",), types=same(_BOOL)),
-    "LOGISTIC": TfliteConverter(unary(Logistic()), ("logistic", "sigmoid"), types=_SHORT),
     "MAXIMUM": TfliteConverter(_operands(Maximum()), ("maximum",), types=same(_F32, _I8, _I16, _I32, _I64)),
     "MINIMUM": TfliteConverter(_operands(Minimum()), ("minimum",), types=same(_F32, _I8, _I16, _I32, _I64)),
     "MUL": TfliteConverter(_binary(Mul), ("mul",), "MulOptions", _FUSED, _EVERY),
@@ -250,5 +247,4 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
         _operands(SquaredDifference()), ("squared_difference",), types=_WHOLE
     ),
     "SUB": TfliteConverter(_binary(Sub), ("sub",), "SubOptions", _FUSED, _EVERY),
-    "TANH": TfliteConverter(unary(Tanh()), ("tanh",), types=_SHORT),
 }

@@ -8,6 +8,7 @@ import numpy as np
 from crtgen.network.frontends.builder import Converted
 from crtgen.network.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
 from crtgen.network.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.network.ops.activation import Logistic, Tanh
 from crtgen.network.ops.function import Exp, Gelu, GeluTanh, Log
 from crtgen.network.ops.interpolation import Interpolation, Reals, table_of
 from crtgen.network.ops.lookup import Lookup
@@ -78,10 +79,22 @@ def _gelu(layer: TfliteLayer) -> Converted:
     return _Function(op, _of_reals(op)).convert(layer)
 
 
+def _sigmoid(op: Logistic | Tanh) -> Callable[[TfliteLayer], Converted]:
+    # TFLite Micro takes the output's scale for the one of ``op``. Files of litert-torch have others, in int8.
+    def convert(layer: TfliteLayer) -> Converted:
+        if layer.x.dtype is not DType.INT8 or layer.y.quant in (op.output, None):
+            return Converted(op, (layer.x,))
+        return _Function(op, _of_reals(op)).convert(layer)
+
+    return convert
+
+
 _TYPES = same(DType.FLOAT32, DType.INT8, DType.INT16)
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "EXP": TfliteConverter(_Function(Exp(), _exp).convert, ("exp",), types=_TYPES),
     "GELU": TfliteConverter(_gelu, ("gelu",), "GeluOptions", ("Approximate",), _TYPES),
     "LOG": TfliteConverter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
+    "LOGISTIC": TfliteConverter(_sigmoid(Logistic()), ("logistic", "sigmoid"), types=_TYPES),
+    "TANH": TfliteConverter(_sigmoid(Tanh()), ("tanh",), types=_TYPES),
 }

@@ -11,6 +11,7 @@ from crtgen.compiler.kernels.engine.layout import biased
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.window import WindowShape, gathered_window
 from crtgen.compiler.kernels.portable.gemm import GemmView, gather, gemm_lead
+from crtgen.compiler.kernels.shared.matrices import unrolled
 from crtgen.compiler.kernels.vfp.copy import copied, copy, copy_window
 from crtgen.compiler.kernels.vfp.products_asm import FloatTile, ProductsWriter
 from crtgen.compiler.kernels.vfp.unit import FloatLimits, FloatUnit
@@ -62,15 +63,9 @@ def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, ta
     unit = FloatUnit.of(target)
     products = target.steps(_WRITTEN_OUT[target.optimize]) * (1 + unit.fused)
     most = min(_MOST_INPUTS, max(2, products // (pixels * min(channels, outputs))))
-    unroll = _unroll(depth, 1 << most.bit_length() - 1, pixels == 1)
+    most = 1 << most.bit_length() - 1
+    unroll = min(depth, most) if pixels == 1 else unrolled(depth, most)
     return FloatTile(pixels, channels, depth, outputs, unroll, FloatLimits.of(op.activation), unit)
-
-
-def _unroll(depth: int, most: int, alone: bool) -> int:
-    # Inputs to write out: all of them, or ``most``, or of several pixels fewer that leave no rest.
-    if depth <= most or alone:
-        return min(depth, most)
-    return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)
 
 
 def _work(view: GemmView, tile: FloatTile, whole: bool) -> Work:

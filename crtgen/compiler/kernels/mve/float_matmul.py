@@ -1,0 +1,128 @@
+"""Products of matrices in float32 that are both computed, with Helium: four rows times a vector of columns.
+
+Neither operand is copied: a column's terms that are neighbours are gathered, one from each of four columns.
+"""
+
+from itertools import pairwise
+
+from crtgen.compiler.kernels.asm import EVEN, LISTED, Function, Writer, listed
+from crtgen.compiler.kernels.engine.kernel import Kernel, Target
+from crtgen.compiler.kernels.engine.registry import design
+from crtgen.compiler.kernels.portable.matmul import batches
+from crtgen.compiler.kernels.shared.matrices import FloatMatrices, matrices, tiled, unrolled
+from crtgen.network.ir import DType, Signature
+from crtgen.network.ops.matmul import BatchMatMul
+
+__all__ = ["product"]
+
+_ROWS, _LANES = 4, 4
+_UNROLL = {"speed": 8, "size": 4}
+_TAPS, _GATHERED = 4, 2  # terms of the columns that are there at once
+_NEXT = 508  # bytes by which a load of a vector moves its pointer
+
+
+@design(BatchMatMul, types=(DType.FLOAT32,), needs="mve", weights=None)
+def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
+    """Four columns or more."""
+    rows, depth, _, columns = op.lengths(*sig.inputs)
+    if columns < _LANES:
+        return None
+    tile = min(rows, _ROWS), _LANES
+    unroll = unrolled(depth, max(_GATHERED, target.steps(_UNROLL[target.optimize])))
+    routine = _TileWriter.routine(matrices(op, sig, tile, unroll))
+    return tiled(op, sig, "mve float matrix product", tile, routine, batches(sig))
+
+
+class _TileWriter(Writer):
+    """``tile(a, b, y)``: sums of products of some rows of ``a`` with four columns of ``b``."""
+
+    def __init__(self, k: FloatMatrices) -> None:
+        self.k = k
+        self.f = f = Function(
+            "tile",
+            "const float *a",
+            "const float *b",
+            "float *y",
+            purpose=f"{k.rows} rows times {k.columns} columns, {k.depth} terms each.",
+        )
+        a, self.b, self.y = f.arguments
+        self.sums = f.vectors("sums of a row", k.rows)
+        self.lanes = self._addresses() if k.second[1] == 4 else ""
+        self.taps = f.vectors("of the columns", _GATHERED if self.lanes else _TAPS)
+        self.a = self._pointers(a)
+        self.words = f.cores("of the rows", len(self.taps) if k.first[1] == 4 else k.rows, LISTED)
+
+    def _addresses(self) -> str:
+        # Where the terms before the first ones would be.
+        f, b = self.f, self.b
+        lanes, number, apart = f.vector("addresses of terms"), f.core("a lane", EVEN), f.core("bytes apart")
+        f.number(number, 0)
+        f("vidup.u32", lanes, number, "#1")
+        f.number(apart, self.k.second[0])
+        f("vmul.i32", lanes, lanes, apart)
+        f("sub", b, b, "#4")
+        f("vadd.i32", lanes, lanes, b)
+        f.free(number, apart)
+        return lanes
+
+    def _pointers(self, a: str) -> tuple[str, ...]:
+        # One for each row whose terms are neighbours, else one for all.
+        step, terms = self.k.first
+        pointers = (a, *self.f.cores("terms of a row", self.k.rows - 1 if terms == 4 else 0))
+        for before, pointer in pairwise(pointers):
+            self.f.number(pointer, step)
+            self.f("add", pointer, pointer, before)
+        return pointers
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        for total in self.sums:
+            f("vmov.i32", total, "#0")
+        with f.low_overhead_loop("terms", k.depth // k.unroll):
+            self._terms(k.unroll)
+        self._terms(k.depth % k.unroll)
+        for number, total in enumerate(self.sums, 1):
+            f("vstrw.32", total, f"[{self.y}]")
+            if number < k.rows:
+                f.advance(self.y, k.pitch)
+
+    def _terms(self, count: int) -> None:
+        f, k = self.f, self.k
+        for first in range(0, count, len(self.taps)):
+            taps = self.taps[: count - first]
+            for tap in taps:
+                self._load(tap)
+            if k.first[1] != 4:
+                for tap in taps:
+                    self._down(tap)
+                continue
+            for row, total in zip(self.a, self.sums, strict=True):
+                words = self.words[: len(taps)]
+                if len(words) > 1:
+                    f("ldm", f"{row}!", listed(words))
+                else:
+                    f("ldr", words[0], f"[{row}], #4")
+                for tap, word in zip(taps, words, strict=True):
+                    f("vfma.f32", total, tap, word)
+
+    def _load(self, tap: str) -> None:
+        # Four columns of the next term.
+        step = self.k.second[1]
+        if self.lanes:
+            self.f("vldrw.u32", tap, f"[{self.lanes}, #4]!")
+        elif step <= _NEXT:
+            self.f("vldrw.u32", tap, f"[{self.b}], #{step}")
+        else:
+            self.f("vldrw.u32", tap, f"[{self.b}]")
+            self.f.advance(self.b, step)
+
+    def _down(self, tap: str) -> None:
+        # All rows of a term.
+        f, (a,) = self.f, self.a
+        if len(self.words) > 1:
+            f("ldm", a, listed(self.words))
+        else:
+            f("ldr", self.words[0], f"[{a}]")
+        f.advance(a, self.k.first[1])
+        for total, word in zip(self.sums, self.words, strict=True):
+            f("vfma.f32", total, tap, word)

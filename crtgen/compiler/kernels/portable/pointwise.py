@@ -3,6 +3,7 @@
 import numpy as np
 
 from crtgen.compiler.kernels.arithmetic.epilogue import float_epilogue
+from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.elements import clamped, elements
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
 from crtgen.compiler.kernels.engine.literal import c_float, plus
@@ -25,12 +26,21 @@ def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Ke
     return elements(sig, "table", ["table[(uint8_t)a]"], [every_output(op, sig)])
 
 
+@design(Dequantize, types=(DType.INT8, DType.UINT8), to=DType.FLOAT32)
+def floats(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
+    """A table of 256 floats, where the compiler's library would convert and multiply."""
+    if target.core.fpu != "none":
+        return None
+    work = Work().block("float", sig.y.elements)
+    return Kernel("table of floats", "float_table.c.j2", sig.y.elements, (every_output(op, sig),), work=work)
+
+
 def every_output(op: Op, sig: Signature) -> Const:
-    """Return ``[256]``: the outputs of a function of an int8 or uint8 element."""
+    """Return ``[256]``: the outputs of a function of an int8 or uint8 element, in their own type."""
     bytes_ = np.arange(256, dtype=np.uint8).view(sig.x.dtype.numpy)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
     (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
-    return Const.of("table", outputs, 1, "by the input's bits as an unsigned number")
+    return Const.of("table", outputs, outputs.itemsize, "by the input's bits as an unsigned number")
 
 
 @design(Relu, types=(DType.FLOAT32,))

@@ -52,15 +52,22 @@ class MoveTransposes(Pass):
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Rewrite, ...]]:
         if not any(isinstance(node.op, Transpose) for node in graph.nodes):
             return graph, ()
-        sweep = _Sweep(graph, {v.name: v for v in graph.values.values()})
-        for node in graph.nodes:
-            sweep.add(node)
-        if not sweep.rewrites:
-            return graph, ()
-        values = list(sweep.values.values())
-        made = Graph.build(graph.name, values, sweep.nodes, graph.inputs, graph.outputs, graph.states)
-        made = RemoveDead().run(made)
-        return (made, tuple(sweep.rewrites)) if _transposed(made) < _transposed(graph) else (graph, ())
+        made, rewrites = min(
+            (_swept(graph, reshapes) for reshapes in (True, False)), key=lambda found: _transposed(found[0])
+        )
+        return (made, rewrites) if _transposed(made) < _transposed(graph) else (graph, ())
+
+
+def _swept(graph: Graph, reshapes: bool) -> tuple[Graph, tuple[Rewrite, ...]]:
+    # With transposes moved behind what follows them, and behind ``reshapes`` or not.
+    sweep = _Sweep(graph, {v.name: v for v in graph.values.values()}, reshapes)
+    for node in graph.nodes:
+        sweep.add(node)
+    if not sweep.rewrites:
+        return graph, ()
+    values = list(sweep.values.values())
+    made = Graph.build(graph.name, values, sweep.nodes, graph.inputs, graph.outputs, graph.states)
+    return RemoveDead().run(made), tuple(sweep.rewrites)
 
 
 def _transposed(graph: Graph) -> int:
@@ -72,12 +79,13 @@ def _transposed(graph: Graph) -> int:
 class _Sweep:
     """Nodes from the first to the last.
 
-    ``views`` has, for what a transpose gives, its input and its permutation; ``flat``, for rows that are made
-    of such a value, the name of that.
+    ``reshapes``: transposes move behind reshapes, too. ``views`` has, for what a transpose gives, its input
+    and its permutation; ``flat``, for rows that are made of such a value, the name of that.
     """
 
     graph: Graph
     values: dict[str, Value]
+    reshapes: bool
     nodes: list[Node] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
     views: dict[str, tuple[str, Perm]] = field(default_factory=dict)
@@ -112,7 +120,10 @@ class _Sweep:
         if len(perms) != 1 or len(node.outputs) != 1 or not _whole(self.values[node.outputs[0]]):
             return False
         (perm,) = perms
-        moved = _moved(node.op, perm)
+        if isinstance(node.op, Reshape):
+            moved = _reshape(node, self.values, perm) if self.reshapes else None
+        else:
+            moved = _moved(node.op, perm)
         if moved is None:
             return False
         operands = [self._before(name, perm) for name in node.inputs]
@@ -238,6 +249,17 @@ def _slice(op: Op, perm: Perm) -> Moved | None:
 def _one_axis(op: Op, perm: Perm) -> Moved:
     assert isinstance(op, Concat | CumSum)
     return replace(op, axis=perm[op.axis]), perm
+
+
+def _reshape(node: Node, values: Mapping[str, Value], perm: Perm) -> Moved | None:
+    # A reshape that adds and removes axes of length 1 only; those that it adds come first.
+    x, y = (values[name].shape for name in (node.inputs[0], node.outputs[0]))
+    long, made = ([axis for axis, length in enumerate(shape) if length != 1] for shape in (x, y))
+    if [x[axis] for axis in long] != [y[axis] for axis in made]:
+        return None
+    before = sorted(zip(long, made, strict=True), key=lambda axes: perm[axes[0]])
+    order = [*(axis for axis in range(len(y)) if y[axis] == 1), *(axis for _, axis in before)]
+    return Reshape(tuple(y[axis] for axis in order)), tuple(order.index(axis) for axis in range(len(y)))
 
 
 def _place(op: Op, perm: Perm) -> Moved:

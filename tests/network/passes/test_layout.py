@@ -137,3 +137,28 @@ def test_a_network_stays_where_nothing_is_gained() -> None:
     graph = net.graph(net.node("relu", Relu(), y), net.node("flat", Reshape((60,)), y))
     after, rewrites = assert_same_results(graph, (MoveTransposes(),))
     assert (after, rewrites) == (graph, ())
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_transposes_move_behind_reshapes_that_add_and_remove_axes_of_one(real: bool) -> None:
+    """One-dimensional convolutions of PyTorch: channels first, without the axis that a picture has."""
+    net = Network(real)
+    y = net.layer("conv1", Conv2d(), net.input("x", 1, 1, 9, 4), (6, 1, 1, 4))
+    y = net.node("squeeze", Reshape((1, 6, 9)), net.node("first", Transpose(FIRST), y))
+    y = net.node("pad", Pad((0, 0, 2), (0, 0, 0)), y)
+    y = net.node("last", Transpose(LAST), net.node("unsqueeze", Reshape((1, 6, 1, 11)), y))
+    graph, _ = assert_same_results(
+        net.graph(net.layer("conv2", Conv2d(), y, (3, 1, 3, 6))), (MoveTransposes(), RemoveIdentities())
+    )
+    signatures = [(n.op, graph.signature(n)) for n in graph.nodes if isinstance(n.op, Transpose)]
+    assert all(op.is_identity(sig) for op, sig in signatures if isinstance(op, Transpose))
+
+
+def test_transposes_stay_before_reshapes_that_merge_axes() -> None:
+    net = Network(real=True)
+    y = net.node(
+        "first", Transpose(FIRST), net.layer("conv", Conv2d(), net.input("x", 1, 4, 5, 6), (3, 1, 1, 6))
+    )
+    y = net.node("merge", Reshape((1, 3, 20)), y)
+    graph, _ = assert_same_results(net.graph(net.node("end", Abs(), y)), (MoveTransposes(),))
+    assert transposes(graph) == [FIRST]

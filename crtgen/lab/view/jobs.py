@@ -78,10 +78,11 @@ class _Worker:
             ) from None
 
     def show(self) -> None:
-        if self._errors.closed:
+        try:
+            self._errors.seek(0)
+            lines = self._errors.read(_MOST_READ).decode(errors="replace").splitlines()
+        except ValueError:  # ``Jobs.close`` closed the file, perhaps just now
             return
-        self._errors.seek(0)
-        lines = self._errors.read(_MOST_READ).decode(errors="replace").splitlines()
         sys.stderr.write("\n".join([*map(printable, lines[-_SHOWN:]), ""]))
 
     def close(self) -> None:

@@ -4,8 +4,10 @@ import re
 import tomllib
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+from crtgen.base.version import __version__
 from tests.support import ROOT
 
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,3 +45,14 @@ def test_every_file_of_the_lock_has_its_digest() -> None:
     assert len(lines) > 150
     for line in lines:
         assert re.fullmatch(r"[\w.-]+==\S+ --hash=sha256:[0-9a-f]{64}", line)
+
+
+def test_the_recipe_for_conda_needs_the_same() -> None:
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == __version__
+    assert recipe["build"]["python"]["entry_points"] == [f"crtgen = {_PROJECT['scripts']['crtgen']}"]
+    (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    python = f"python {_PROJECT['requires-python']}"
+    assert recipe["requirements"]["host"] == [python, "pip", backend]
+    needs = [re.sub(r"(?=[<>])", " ", line, count=1) for line in _PROJECT["dependencies"]]
+    assert recipe["requirements"]["run"] == [python, *needs]

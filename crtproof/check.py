@@ -90,8 +90,11 @@ def read_certificate(path: Path) -> Certificate:
     try:
         reader = zlib.decompressobj()
         said = json.loads(reader.decompress(path.read_bytes(), _MOST_BYTES))
-        if not reader.eof or said["format"] != FORMAT:
-            raise ValueError(f"not of the format {FORMAT!r}, or too long")
+        if not reader.eof:
+            raise ValueError("it is cut off, or too long")
+        if said["format"] != FORMAT:
+            again = "write it again by crtgen prove --certificate, or check it by the crtgen that wrote it"
+            raise Refused(f"{path} has the format {said['format']!r}, this checker reads {FORMAT!r}: {again}")
         stores: dict[int, list[tuple[int, int]]] = {}
         for count, tensor, index in said["stores"]:
             stores.setdefault(int(count), []).append((int(tensor), int(index)))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from crtgen.compiler.tuned import read_tuned
 from crtgen.firmware.project import read_manifest
 from crtgen.lab.measure.lock import read_lock
 from crtgen.lab.settings import read_settings
+from crtproof.check import check, read_certificate
+from crtproof.values import Refused
 from tests.support import ROOT
 
 KEPT = Path(__file__).parent / "kept"
@@ -44,6 +47,14 @@ def test_kernels_that_0_1_tuned_are_still_there() -> None:
     assert compiled.reports[0].optimize == "speed"
 
 
+def test_a_certificate_of_0_1_is_followed(tmp_path: Path) -> None:
+    """Up to the softmax, which the second checker does not follow."""
+    image = tmp_path / "digits.elf"
+    image.write_bytes(gzip.decompress((KEPT / "digits.elf.gz").read_bytes()))
+    found = check(KEPT / "digits.proof", ROOT / "demo" / "digits.tflite", image)
+    assert (found.is_accepted_but_for, found.left) == (True, ("6 SOFTMAX",))
+
+
 @pytest.mark.cc
 def test_a_recording_of_0_1_is_verified() -> None:
     command = ["verify", str(ROOT / "demo" / "digits.tflite"), "--board", "host"]
@@ -70,6 +81,11 @@ def test_what_a_newer_crtgen_wrote_is_refused(tmp_path: Path) -> None:
     project.write_text(project.read_text().replace('"format": 3', '"format": 4'))
     with pytest.raises(UsageError, match="the project has format 4, this crtgen reads format 3"):
         read_manifest(tmp_path)
+    certificate = tmp_path / "digits.proof"
+    said = json.loads(zlib.decompress((KEPT / "digits.proof").read_bytes()))
+    certificate.write_bytes(zlib.compress(json.dumps({**said, "format": "crtproof 2"}).encode()))
+    with pytest.raises(Refused, match=r"has the format 'crtproof 2', this checker reads 'crtproof 1': write"):
+        read_certificate(certificate)
     settings = tmp_path / "crtgen.toml"
     settings.write_text(
         (KEPT / "crtgen.toml").read_text().replace("[model.budget]", "later = 1\n[model.budget]")

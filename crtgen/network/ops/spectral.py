@@ -167,14 +167,13 @@ class Bands(Op):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x = arrays[0].astype(np.float32)
         weights = arrays[1].astype(np.float32)
-        sums, at = [], 0
-        for start, width in zip(*(a.astype(np.int64).tolist() for a in arrays[2:]), strict=True):
-            total = np.zeros(x.shape[:-1], np.float32)
-            for i in range(width):
-                total = total + weights[at + i] * x[..., start + i]
-            sums.append(total)
-            at += width
-        return (np.stack(sums, axis=-1),)
+        first, widths = (a.astype(np.int64) for a in arrays[2:])
+        at = np.cumsum(widths) - widths
+        sums = np.zeros((*x.shape[:-1], len(widths)), np.float32)
+        for term in range(int(widths.max(initial=0))):  # of all bands that have so many
+            bands = np.flatnonzero(widths > term)
+            sums[..., bands] += weights[at[bands] + term] * x[..., first[bands] + term]
+        return (sums,)
 
     def macs(self, sig: Signature) -> int:
         return sig.inputs[1].elements * (sig.x.elements // sig.x.shape[-1])

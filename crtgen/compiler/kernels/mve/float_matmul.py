@@ -29,11 +29,11 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         return None
     tile = min(rows, _ROWS), _LANES
     unroll = unrolled(depth, max(_GATHERED, target.steps(_UNROLL[target.optimize])))
-    routine = _TileWriter.routine(matrices(op, sig, tile, unroll))
+    routine = _LaneTileWriter.routine(matrices(op, sig, tile, unroll))
     return tiled(op, sig, "mve float matrix product", tile, routine, batches(sig))
 
 
-class _TileWriter(Writer):
+class _LaneTileWriter(Writer):
     """``tile(a, b, y)``: sums of products of some rows of ``a`` with four columns of ``b``."""
 
     def __init__(self, k: FloatMatrices) -> None:

@@ -12,7 +12,9 @@ from crtgen.boards.board import FlashReads
 from crtgen.boards.core import find_core
 from crtgen.compiler.kernels import Target, applicable
 from crtgen.compiler.plan import Plan
-from crtgen.network.ops import Conv2d, all_cases
+from crtgen.network.ir import DType, Quant
+from crtgen.network.ops import Case, Conv2d, FullyConnected, all_cases
+from crtgen.network.ops.case import floats, in_four_bits, int8s, int16s, make, weights_and_bias
 from tests.compiler.kernels.harness import Job, guarded, run_jobs
 from tests.support import model_path
 
@@ -35,6 +37,69 @@ def test_weights_in_ram_give_the_same(tmp_path: Path) -> None:
     assert {job.case.sig.x.dtype.value for job in jobs} == {"int8", "int16"}
     results = run_jobs(jobs, tmp_path, guarded("cortex-m4"), "-O2")
     assert [(job.case.name, r.wrong) for job, r in zip(jobs, results, strict=True) if r.wrong] == []
+
+
+def _pointwise() -> list[Case]:
+    """1x1 convolutions and fully connected layers of several rows: integers, 4-bit weights and float32."""
+    x = int8s("x", (1, 3, 5, 12), 0.05, -3)
+    floating = floats("x", (1, 3, 5, 12))
+    rows = int8s("r", (5, 12), 0.05, 4)
+    short = int16s("s", (1, 3, 5, 12))
+    quant = Quant.tensor(0.4, 3)
+    cases = [
+        make("conv", Conv2d(), [x, *weights_and_bias("conv", x, (20, 1, 1, 12), 0, True)], quant),
+        make("one", Conv2d(), [x, *weights_and_bias("one", x, (24, 1, 1, 12), 0, False)], quant),
+        make("rows", FullyConnected(), [rows, *weights_and_bias("rows", rows, (16, 12), 0, False)], quant),
+        make("real", Conv2d(), [floating, *weights_and_bias("real", floating, (20, 1, 1, 12), 0, True)]),
+        make(
+            "short",
+            Conv2d(),
+            [short, *weights_and_bias("short", short, (20, 1, 1, 12), 0, True)],
+            Quant.tensor(0.001, 0),
+        ),
+    ]
+    return [*cases, *map(in_four_bits, cases[:2])]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55"])
+def test_products_by_channels_give_the_same(core: str, tmp_path: Path) -> None:
+    """Caches that hold one, two and three blocks of four channels, of which the last chunk may have fewer."""
+    jobs = [
+        Job(case, kernel)
+        for case in _pointwise()
+        for blocks in (1, 2, 3)
+        for kernel in applicable(case.op, case.sig, _behind(core, case, blocks))
+        if kernel.design.endswith(" by channels")
+    ]
+    assert {job.case.name for job in jobs} == {case.name for case in _pointwise()}
+    assert not any(kernel.inplace for kernel in (job.kernel for job in jobs))
+    results = run_jobs(jobs, tmp_path, guarded(core), "-O2")
+    assert [(job.case.name, r.wrong) for job, r in zip(jobs, results, strict=True) if r.wrong] == []
+
+
+def _behind(core: str, case: Case, blocks: int) -> Target:
+    """A flash whose cache has room for the weights of some blocks, beside as much code."""
+    weights = case.sig.inputs[1]
+    row = weights.elements // weights.shape[0] * weights.dtype.itemsize
+    row = row // 2 if weights.dtype is DType.INT4 else row
+    flash = FlashReads(wait_states=48, width=4, code_cache=16384, data_cache=2 * 4 * row * blocks)
+    return Target(find_core(core), "speed", code=flash, constants=flash)
+
+
+def test_weights_that_no_cache_holds_are_read_for_each_tile() -> None:
+    """By channels they are read once, as if the cache held all of them."""
+    case = _pointwise()[0]
+    target = _behind("cortex-m0plus", case, 2)
+    kernels = {k.design: k for k in applicable(case.op, case.sig, target)}
+    plain, turned = kernels["gemm 1x4"], kernels["gemm 1x4 by channels"]
+    nbytes, reads = sum(const.nbytes for const in plain.consts), target.constants
+    assert reads is not None
+    held = replace(target, constants=replace(reads, data_cache=1 << 14))
+    for kernel, times in ((plain, 15), (turned, 1)):  # a pixel at a time
+        waits = kernel.cycles_on(held) - kernel.cycles_on(replace(target, constants=None))
+        assert waits == pytest.approx(reads.waits(nbytes))
+        assert kernel.cycles_on(target) - kernel.cycles_on(held) == pytest.approx((times - 1) * waits)
 
 
 def test_weights_stay_in_flash_that_does_not_wait() -> None:

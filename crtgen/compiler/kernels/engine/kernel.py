@@ -267,9 +267,9 @@ class Kernel:
         warm = target.kept(code, read)
         of_parts = self._together(part.cycles(warm) for part in self.parts)
         waits = waiting(runs, pipeline, target.code, target.constants, code, read)
-        if target.constants is not None:
+        if warm.constants is not None:  # those that the cache holds are read once, which has been counted
             once = 0 if runs.calls or self.parts else read
-            waits += target.constants.waits(self.work.constants or once)
+            waits += warm.constants.waits(self.work.constants or once)
         return of_c * pipeline.compiled + cycles(runs, pipeline) + waits + of_parts
 
     def cycles_on(self, target: Target) -> float:

@@ -86,9 +86,13 @@ def test_a_load_reads_as_many_bytes_as_it_brings(mnemonic: str, nbytes: int) -> 
 
 
 def test_a_layer_of_bytes_is_not_read_four_times_over() -> None:
-    """Fully connected layers of an RP2040 load byte by byte, each from flash once."""
+    """Fully connected layers of an RP2040 load byte by byte, each from flash once.
+
+    One of a thousand weights, which its cache holds, may be in C.
+    """
     (report,) = crtgen.load(model_path("ad01_int8")).compile("rpi_pico", optimize="speed").reports
-    assert {layer.kernel for layer in report.layers} == {"dense 8"}
+    assert {layer.kernel for layer in report.layers if layer.macs > 1024} == {"dense 8"}
+    assert len([layer for layer in report.layers if layer.kernel == "dense 8"]) >= 9
 
 
 def test_a_board_that_waits_gets_loops_that_fit() -> None:

@@ -24,7 +24,7 @@ static int32_t run(void)
 }}
 
 const struct crt_model {name}_model = {{"{name}", run, NULL, inputs, outputs, 1, 1, 1, 0, NULL, 0,
-    NULL, NULL}};
+    NULL, NULL, NULL, 0}};
 """
 
 _HEADER = """\

@@ -46,6 +46,11 @@ CORE = (
     "smlaltb r0, r3, r1, r2", "smlaltt r0, r3, r1, r2",
     "smlal r0, r3, r1, r2 ; ubfx r0, r0, #0, #21 ; lsr r3, r3, #10",
     "smlal r0, r3, r1, r2 ; lsr r0, r0, #21 ; bfi r0, r3, #11, #10",
+    "cmp r1, r2 ; csel r0, r1, r3, lt", "cmp r1, r2 ; csinc r0, r1, r3, hs",
+    "cmp r1, r2 ; csinv r0, r3, r1, ls", "cmp r1, r2 ; csneg r0, r1, r2, eq",
+    "cmp r1, r2 ; cset r0, ne", "cmp r1, r2 ; csetm r0, mi",
+    "cmp r1, r2 ; cinc r0, r3, gt", "cmp r1, r2 ; cinv r0, r3, le", "cmp r1, r2 ; cneg r0, r1, cc",
+    "cmp r1, r2 ; csel r0, r1, zr, ge", "cmp r1, r2 ; csinc r0, zr, r3, pl",
     ".inst.n 0x1f00", ".inst.n 0x1dc0",
 )  # fmt: skip
 """The last two are SUBS and ADDS of a register and a small number, as Clang encodes them."""
@@ -56,6 +61,7 @@ HELIUM = (
     "vmulh.s32 q0, q1, q2", "vrmulh.s32 q0, q1, q2", "vqrdmulh.s32 q0, q1, q2", "vqrdmulh.s32 q0, q1, r1",
     "vqdmulh.s32 q0, q1, q2", "vqdmulh.s32 q0, q1, r1", "vmla.s32 q0, q1, r1", "vmlas.s32 q0, q1, r1",
     "vqadd.s16 q0, q1, q2", "vqsub.s16 q0, q1, q2", "vqadd.s8 q0, q1, q2", "vrshr.s32 q0, q1, #7",
+    "vqadd.u32 q0, q1, q2", "vqsub.u32 q0, q1, q2", "vqadd.u32 q0, q1, r1",
     "vrshr.s32 q0, q1, #12", "vrshr.s16 q0, q1, #3", "vshr.s32 q0, q1, #9", "vshl.i32 q0, q1, #5",
     "vshl.i16 q0, q1, #5", "vmax.s8 q0, q1, q2", "vmin.s8 q0, q1, q2", "vmax.s16 q0, q1, q2",
     "vmin.u32 q0, q1, q2", "vmax.u32 q0, q1, q2", "vmovlb.s16 q0, q1", "vmovlt.s16 q0, q1",
@@ -75,6 +81,8 @@ HELIUM = (
     "vshl.u32 q0, r3", "rsb r3, #0 ; vshl.u32 q0, r3", "rsb r3, #0 ; vshl.s32 q0, r3", "vsri.32 q0, q1, #24",
     "vsri.32 q0, q1, #8", "vshlc q0, r3, #32", "vidup.u8 q1, r0, #4 ; vcmp.s8 ge, q1, r3 ; vpsel q0, q1, q2",
     "vidup.u16 q1, r0, #4 ; vcmp.u16 hi, q1, r3 ; vpsel q0, q1, q2",
+    "vcmp.u32 hi, q1, q2 ; vpsel q0, q1, q2", "vcmp.s32 le, q1, q2 ; vpsel q0, q1, q2",
+    "vidup.u16 q1, r0, #4 ; vidup.u16 q2, r0, #1 ; vcmp.u16 cs, q1, q2 ; vpsel q0, q1, q2",
     "vorr q0, q1, q2", "vand q0, q1, q2", "veor q0, q1, q2", "vsli.32 q0, q1, #16", "vsli.32 q0, q1, #8",
     "vsli.16 q0, q1, #8", "vsri.32 q0, q1, #16", "vsri.16 q0, q1, #8", "vmullb.s16 q0, q1, q2",
     "vmullt.s16 q0, q1, q2", "vabs.s32 q0, q1", "vabs.s8 q0, q1", "vneg.s16 q0, q1", "vmulh.u32 q0, q1, q2",
@@ -159,8 +167,8 @@ BASE = (
 )  # fmt: skip
 """Of the Cortex-M0."""
 
-_LONG = re.compile(r"asrl|lsll|lsrl")
-_DSP = re.compile(r"[su]xt(b16|a)|pkh|sml|smu|smm|sadd16|ssub|asrl|lsll|lsrl")
+_LONG = re.compile(r"asrl|lsll|lsrl|cmp r1, r2 ; c")
+_DSP = re.compile(r"[su]xt(b16|a)|pkh|sml|smu|smm|sadd16|ssub|asrl|lsll|lsrl|cmp r1, r2 ; c")
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,10 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.qemu
-def test_an_image_by_clang_is_proven() -> None:
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
+def test_an_image_by_clang_is_proven(board: str) -> None:
     """LLD calls the segment of the stack read-only: it has no bytes in the file."""
-    image = api.load(DIGITS).compile("mps2_an386").generate("standalone").build(toolchain="zig")
+    image = api.load(DIGITS).compile(board).generate("standalone").build(toolchain="zig")
     proof = prove(image.path, DIGITS)
     assert proof.is_proven, lines_of(proof)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crtgen.proof.checker.algebra.long_sums import field, field_across, long_add, long_shift
-from crtgen.proof.checker.algebra.meaning import apply
+from crtgen.proof.checker.algebra.meaning import NEGATED, apply
 from crtgen.proof.checker.algebra.value import M32, Halves, LinearSum, Word, WordOp, unknown
 from crtgen.proof.checker.algebra.words import (
     add,
@@ -15,6 +15,7 @@ from crtgen.proof.checker.algebra.words import (
     logic,
     pair,
     raw_halves,
+    select,
     shifted,
     subtract,
     unsigned_byte,
@@ -22,7 +23,7 @@ from crtgen.proof.checker.algebra.words import (
 )
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.instructions.registry import family
-from crtgen.proof.checker.core.machine import PC, Machine, Step
+from crtgen.proof.checker.core.machine import PC, SP, Machine, Step
 from crtgen.proof.checker.core.operands import number, register, second
 from crtgen.proof.checker.refusal import Refusal
 
@@ -282,6 +283,50 @@ def _shift_by_register(m: Machine, kind: str, flags: bool, which: tuple[int, int
             m.set_result(m.r[d], unknown())
 
     return step
+
+
+# What the second operand becomes if the condition does not hold: CSEL, CSINC, CSINV, CSNEG of Armv8.1-M.
+_OTHERWISE: dict[str, Callable[[Word], Word]] = {
+    "csel": lambda v: v,
+    "csinc": lambda v: add(v, 1),
+    "csinv": complement,
+    "csneg": lambda v: subtract(0, v),
+}
+# Names of CSINC, CSINV and CSNEG with one register, or zero, in both places, for the negated condition.
+_ONE_PLACE = {"cset": "csinc", "cinc": "csinc", "csetm": "csinv", "cinv": "csinv", "cneg": "csneg"}
+
+
+@family(*_OTHERWISE, *_ONE_PLACE)
+def choose(m: Machine, i: DecodedInstruction) -> Step:
+    name, (d, *sources, condition) = i.name, i.operands
+    if name in _ONE_PLACE:
+        name, condition = _ONE_PLACE[name], NEGATED[condition]
+        sources = (sources or ["zr"]) * 2
+    target, (first, second) = _register(d), (_or_zero(m, source) for source in sources)
+    otherwise = _OTHERWISE[name]
+
+    def step() -> None:
+        holds, a, b = m.holds(condition), first(), otherwise(second())
+        if isinstance(holds, WordOp):
+            m.r[target] = select(holds, a, b)
+        else:
+            m.r[target] = a if holds else b
+
+    return step
+
+
+def _or_zero(m: Machine, name: str) -> Callable[[], Word]:
+    if name == "zr":
+        return lambda: 0
+    n, r = _register(name), m.r
+    return lambda: r[n]
+
+
+def _register(name: str) -> int:
+    n = register(name)
+    if n in (SP, PC):
+        raise Refusal("a form of the instruction that the architecture leaves open")
+    return n
 
 
 @family("bfi")

@@ -14,7 +14,7 @@ lane by lane: ``select(condition, new, old)``.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from crtgen.proof.checker.algebra.meaning import apply
 from crtgen.proof.checker.algebra.value import M32, Byte, Word, WordOp, signed8
@@ -147,11 +147,11 @@ def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
     if not compares:
         return begin
     condition, x, size = i.operands[0], vector(i.operands[1]), lane_bytes(i.kind)
-    y = None if i.operands[2] == "zr" else register(i.operands[2])
+    others = _compared_with(m, i.operands[2], size)
 
     def step() -> None:
-        other = split_lanes(replicated(0 if y is None else m.r[y], size), size)[0]
-        holds = [apply(condition, _word(a), _word(other)) for w in m.q[x] for a in split_lanes(w, size)]
+        lanes = zip((a for w in m.q[x] for a in split_lanes(w, size)), others(), strict=True)
+        holds = [apply(condition, _word(a), _word(b)) for a, b in lanes]
         known = [h for h in holds if isinstance(h, int)]
         m.conditions, m.block = None, block
         if len(known) < len(holds):
@@ -163,6 +163,15 @@ def predicate_block(m: Machine, i: DecodedInstruction) -> Step:
         m.predicate = bits & mask(m, predicated=False)
 
     return step
+
+
+def _compared_with(m: Machine, name: str, size: int) -> Callable[[], list[Word]]:
+    # The lanes of a vector, or a register in each of them.
+    if name[0] == "q":
+        q = vector(name)
+        return lambda: [lane for w in m.q[q] for lane in split_lanes(w, size)]
+    y = None if name == "zr" else register(name)
+    return lambda: [*split_lanes(replicated(0 if y is None else m.r[y], size), size)] * 4
 
 
 def _word(v: Word) -> Word:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from crtgen.proof.checker.algebra.meaning import apply
-from crtgen.proof.checker.algebra.value import Word, signed8
+from crtgen.proof.checker.algebra.value import M32, Word, WordOp, signed8
 from crtgen.proof.checker.algebra.words import (
     add,
     byte_word,
@@ -14,6 +14,7 @@ from crtgen.proof.checker.algebra.words import (
     mul,
     pair,
     raw_halves,
+    select,
     shifted,
     subtract,
     word_of,
@@ -142,7 +143,25 @@ def _operation(name: str, kind: str, lane: int, last: str) -> _Lane:
         return lambda a, b: apply(operation, a, b)
     if name in ("vqadd", "vqsub") and lane < 4 and kind[0] == "s":
         return _saturated(8 * lane, 1 if name == "vqadd" else -1)
+    if name in ("vqadd", "vqsub") and kind == "u32":
+        return _sum_within_32_bits if name == "vqadd" else _difference_from_0
     return _shift(name, kind, last)
+
+
+def _sum_within_32_bits(a: Word, b: Word) -> Word:
+    total = add(a, b)
+    return _if(apply("cs", total, a), total, M32)
+
+
+def _difference_from_0(a: Word, b: Word) -> Word:
+    return _if(apply("cs", a, b), subtract(a, b), 0)
+
+
+def _if(holds: Word, a: Word, b: Word) -> Word:
+    if isinstance(holds, int):
+        return a if holds else b
+    assert isinstance(holds, WordOp)  # conditions are operations
+    return select(holds, a, b)
 
 
 def _shift(name: str, kind: str, last: str) -> _Lane:

@@ -146,7 +146,7 @@ def _needed(file: OnnxFileGraph) -> list[FileNode]:
         if wanted.intersection(node.outputs):
             outputs = tuple(name if name in wanted else "" for name in node.outputs)
             found.append(replace(node, outputs=outputs))
-            wanted.update(node.reads)
+            wanted.update(filter(None, node.reads))
     return found[::-1]
 
 

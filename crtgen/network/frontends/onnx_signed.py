@@ -5,7 +5,7 @@ these gets an int8 twin.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,6 +66,14 @@ _EITHER = ("QLinearMatMul", "com.microsoft.QLinearAdd", "com.microsoft.QLinearMu
 _ZEROS = ("ConvInteger", "MatMulInteger")
 
 
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """The quantisation of a tensor as int8, and the type that the file gives its numbers."""
+
+    quant: Quant
+    kind: DType
+
+
 def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
     """Return the graph with the quantisation of its computed tensors; those of uint8 become int8."""
     quants = _quants(graph)
@@ -73,13 +81,14 @@ def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
     plain = {name for node in others for name in (*node.reads, *node.outputs)}
     ends = {*graph.inputs, *graph.outputs}
     tensors, names = dict(graph.tensors), dict[str, str]()
-    for name, quant in quants.items():
-        tensor = tensors[name]
-        if tensor.dtype is DType.UINT8 and name in ends | plain:
+    for name, bytes_ in quants.items():
+        tensor, quant = tensors[name], bytes_.quant
+        if (tensor.dtype or bytes_.kind) is DType.UINT8 and name in ends | plain:
             names[name] = inner = f"{name}.int8"
+            tensors[name] = replace(tensor, dtype=DType.UINT8, type_name="UINT8")
             if name in ends:
-                bytes_ = replace(quant, zero_points=tuple(z + OF_BYTE for z in quant.zero_points))
-                tensors[name] = replace(tensor, quant=bytes_)
+                own = replace(quant, zero_points=tuple(z + OF_BYTE for z in quant.zero_points))
+                tensors[name] = replace(tensors[name], quant=own)
             tensors[inner] = replace(tensor, key=inner, name=inner, quant=quant, dtype=DType.INT8)
         else:
             tensors[name] = replace(tensor, quant=quant, dtype=DType.INT8, type_name="INT8")
@@ -101,13 +110,13 @@ def _knows(node: FileNode) -> bool:
 
 
 def _with_constants(
-    node: FileNode, graph: OnnxFileGraph, quants: Mapping[str, Quant], tensors: dict[str, NamedTensor]
+    node: FileNode, graph: OnnxFileGraph, quants: Mapping[str, _Bytes], tensors: dict[str, NamedTensor]
 ) -> FileNode:
     # The node with constants of int8 beside its quantised tensors, and with those that stand for zero.
     given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
     moved = _moved_by(node) if node.outputs[0] in quants else ()
     places = [n for n, name in enumerate(moved) if graph.tensors[name].data is not None]  # a table, say
-    kind = graph.tensors[first or node.outputs[0]].dtype
+    kind = graph.tensors[first or node.outputs[0]].dtype or (quants[first].kind if first else None)
     if node.code in _EITHER and graph.tensors[given[0]].data is not None:
         places = [0]
     if kind is None and not places:
@@ -136,9 +145,9 @@ def _renamed(node: FileNode, names: Mapping[str, str]) -> FileNode:
     return replace(node, inputs=inputs, outputs=outputs)
 
 
-def _quants(graph: OnnxFileGraph) -> dict[str, Quant]:
+def _quants(graph: OnnxFileGraph) -> dict[str, _Bytes]:
     # Quantisation of computed 8-bit tensors, from their producer or else from their readers.
-    found: dict[str, Quant] = {}
+    found: dict[str, _Bytes] = {}
 
     def note(names: list[str]) -> None:
         numbers, scale, zero = (graph.tensors[n] if n else None for n in names)
@@ -147,7 +156,9 @@ def _quants(graph: OnnxFileGraph) -> dict[str, Quant]:
         zeros = None if zero is None else zero.data
         eight = zeros.dtype in EIGHT if zeros is not None else numbers.dtype is DType.UINT8
         if scale.data.size == 1 and scale.data.dtype in _SCALES and eight:
-            found.setdefault(numbers.name, quant_of(scale.data, zeros))
+            is_signed = zeros is not None and zeros.dtype == np.int8
+            kind = DType.INT8 if is_signed else DType.UINT8
+            found.setdefault(numbers.name, _Bytes(quant_of(scale.data, zeros), kind))
 
     for node in graph.nodes:
         try:
@@ -168,7 +179,7 @@ def _moved_by(node: FileNode) -> tuple[str, ...]:
     return node.inputs if node.code == "Concat" else node.inputs[:1]
 
 
-def _note_node(node: FileNode, found: dict[str, Quant], note: Callable[[list[str]], None]) -> None:
+def _note_node(node: FileNode, found: dict[str, _Bytes], note: Callable[[list[str]], None]) -> None:
     # Quantisation that a node states for its inputs and outputs.
     own = next((name for name in _moved_by(node) if name in found), "")
     if own:

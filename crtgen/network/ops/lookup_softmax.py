@@ -18,18 +18,26 @@ __all__ = ["LookupSoftmax", "LookupSoftmaxParams", "cases"]
 
 _ROOM = 5.0  # the logarithm of what is left above the greatest sum
 _LARGEST = float(np.finfo(np.float32).max)
+_WHOLE = 1 << 22  # quotients below it are rounded by an addition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupSoftmaxParams:
     """``y = clamp(rint(table[255 + x - max] * steps / sum(table[...])) + zero_point)``, all in float32.
 
-    ``table[256]`` has multiples of the powers; ``steps`` is how many steps of the output are 1.
+    ``table[256]`` has multiples of the powers; ``steps`` is how many steps of the output are 1. ``is_far``:
+    products may be infinite, or quotients too large for integers; ``FAR`` is a limit beyond all results.
     """
+
+    FAR: ClassVar[float] = 512.0
 
     table: npt.NDArray[np.float32]
     steps: float
     zero_point: int
+
+    @property
+    def is_far(self) -> bool:
+        return float(self.table[-1]) * self.steps >= _LARGEST or self.steps >= _WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +72,15 @@ class LookupSoftmax(Op):
         x = arrays[0].astype(np.int64)
         powers = p.table[255 + x - x.max(axis=-1, keepdims=True)]
         total = np.cumsum(powers, axis=-1, dtype=np.float32)[..., -1:]
-        shares = np.rint(powers * np.float32(p.steps) / total).astype(np.int64)
-        return (INT8.saturated(shares + p.zero_point),)
+        with np.errstate(over="ignore"):
+            shares = np.minimum(powers * np.float32(p.steps) / total, np.float32(p.FAR))
+        return (INT8.saturated(np.rint(shares).astype(np.int64) + p.zero_point),)
 
 
 def cases() -> Iterator[Case]:
     probability = Quant.tensor(1 / 256, -128)
     yield make("row_onnx", LookupSoftmax(), [int8s("x", (1, 10), 0.05, 3)], probability)
     yield make("rows_onnx", LookupSoftmax(), [int8s("x", (2, 3, 7), 0.3, -128)], Quant.tensor(0.0035, -120))
+    yield make("one_onnx", LookupSoftmax(), [int8s("x", (5, 1), 0.05, 3)], probability)
+    yield make("fine_onnx", LookupSoftmax(), [int8s("x", (3, 4), 0.02, 3)], Quant.tensor(1e-8, -128))
     yield make("long_onnx", LookupSoftmax(), [int8s("x", (1, 200), 0.9, 0)], probability)

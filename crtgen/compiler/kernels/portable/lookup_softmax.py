@@ -14,18 +14,20 @@ __all__ = ["LookupSoftmaxView"]
 
 @dataclass(frozen=True, slots=True)
 class LookupSoftmaxView:
-    """``rows`` of ``depth`` elements; ``steps`` and ``zero_point`` are C."""
+    """``rows`` of ``depth`` elements; ``share`` of a sum and ``zero_point`` are C."""
 
     rows: int
     depth: int
-    steps: str
+    share: str
     zero_point: str
 
 
 @design(LookupSoftmax, types=(DType.INT8,))
 def lookup_softmax(op: LookupSoftmax, sig: Signature, target: Target) -> Kernel:
     p, depth = op.parameters(sig), sig.x.shape[-1]
-    view = LookupSoftmaxView(sig.x.elements // depth, depth, c_float(p.steps), plus(p.zero_point))
+    share = f"(power[x0[i]] * {c_float(p.steps)}) / total"
+    share = f"crt_minf({share}, {c_float(p.FAR)})" if p.is_far else share
+    view = LookupSoftmaxView(sig.x.elements // depth, depth, share, plus(p.zero_point))
     work = Work().block("row", view.rows).block("element", sig.x.elements)
     table = Const.of("table", p.table, 4, "multiples of powers, by 255 less the distance from the greatest")
     return Kernel("lookup softmax", "lookup_softmax.c.j2", view, (table,), inplace=(InPlace(),), work=work)

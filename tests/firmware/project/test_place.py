@@ -10,6 +10,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 import crtgen
+from benchmarks.networks import mobilenet_v2
+from crtgen.api import Model
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board, find_board
 from crtgen.proof.checker import prove
@@ -207,6 +209,41 @@ def test_networks_in_two_and_three_memories(name: str, sizes: Mapping[str, int])
         for case in range(2):
             (y,) = session.infer(cases[f"case{case}_input0"])
             np.testing.assert_array_equal(y, cases[f"case{case}_output0"])
+
+
+def _with_memories_of(machine: str, name: str) -> Board:
+    """A simulated board whose RAM is cut into those of a real one, which are read as there."""
+    board, real = find_board(machine), find_board(name)
+    at, memories = board.memory(board.data).origin, []
+    for memory in real.memories:
+        if memory.kind == "ram":
+            size = min(memory.size, 1 << 20)
+            memories.append(replace(memory, origin=at, size=size))
+            at += size
+    assert at <= board.memory(board.data).end
+    flash = replace(board.memory(board.code), reads=real.reads(real.code))
+    return replace(board, memories=(flash, *memories), data=real.data, slots=None)
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("machine", "name", "parts"),
+    [("mps2_an500", "mimxrt1050_evk", {"dtcm", "ocram"}), ("mps2_an505", "pico_plus2", {"psram"})],
+)
+def test_mobilenet_v2_in_the_memories_of_a_board(machine: str, name: str, parts: set[str]) -> None:
+    """An image of 224 x 224 and 3.5 MB of weights, with the arena in several memories."""
+    require_tool("qemu-system-arm")
+    model = Model(mobilenet_v2())
+    compiled = model.compile(_with_memories_of(machine, name), optimize="speed")
+    placed = compiled.placed()
+    assert set(placed.plans[0].parts) == parts
+    image = np.random.default_rng(1).integers(-128, 128, (1, 224, 224, 3), np.int8)
+    ((expected,),) = model.graph.run([[image]])
+    with compiled.generate().build().run() as session:
+        (y,) = session.infer(image)
+    assert np.unique(expected).size > 10
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.qemu

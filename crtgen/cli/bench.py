@@ -31,7 +31,10 @@ def command(
     files: Files,
     models: Annotated[list[Path] | None, typer.Argument(help="Model files (.tflite, .onnx).")] = None,
     board: Annotated[
-        list[str] | None, typer.Option("--board", "-b", help="Boards; repeat it for several.")
+        list[str] | None,
+        typer.Option(
+            "--board", "-b", help="Boards; repeat it for several.", autocompletion=options.board_names
+        ),
     ] = None,
     rpc: Annotated[bool, typer.Option("--rpc", help="Measure the RPC instead of the model.")] = False,
     pareto: Annotated[

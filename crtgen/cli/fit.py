@@ -28,7 +28,13 @@ def command(
     battery: Battery,
     coding: Coding,
     board: Annotated[
-        list[str] | None, typer.Option("--board", "-b", help="Boards; default: all that crtgen knows.")
+        list[str] | None,
+        typer.Option(
+            "--board",
+            "-b",
+            help="Boards; default: all that crtgen knows.",
+            autocompletion=options.board_names,
+        ),
     ] = None,
     core: Annotated[
         list[str] | None, typer.Option("--core", help="Cores instead of boards: cortex-m4, for example.")

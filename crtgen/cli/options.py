@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crtgen.boards import RUNNERS, parse_size
+from crtgen.boards import RUNNERS, all_boards, parse_size
 
 __all__ = [
     "Baud",
@@ -53,6 +53,7 @@ __all__ = [
     "Trust",
     "Tune",
     "Volts",
+    "board_names",
     "nbytes",
 ]
 
@@ -70,6 +71,12 @@ _code = partial(typer.Option, rich_help_panel="From a model to code")
 _project = partial(typer.Option, rich_help_panel="From code to an image")
 _board = partial(typer.Option, rich_help_panel="The board")
 
+
+def board_names(incomplete: str) -> list[str]:
+    """Return the boards that a shell completes the beginning of a name to."""
+    return [board.name for board in all_boards() if board.name.startswith(incomplete)]
+
+
 Models = Annotated[
     list[Path],
     typer.Argument(help="Model files (.tflite, .onnx), archives or exported libraries.", show_default=False),
@@ -80,7 +87,9 @@ MoreModels = Annotated[
 ]
 Boards = Annotated[
     list[str] | None,
-    typer.Option("--board", "-b", help="Boards, instead of those of crtgen.toml."),
+    typer.Option(
+        "--board", "-b", help="Boards, instead of those of crtgen.toml.", autocompletion=board_names
+    ),
 ]
 Junit = Annotated[
     Path | None,
@@ -120,7 +129,15 @@ Channels = Annotated[
         help="last: inputs and outputs of an ONNX model are [N, H, W, C], as cameras give them.",
     ),
 ]
-Board = Annotated[str, _board("--board", "-b", help="A board or its file; `crtgen boards` lists them.")]
+Board = Annotated[
+    str,
+    _board(
+        "--board",
+        "-b",
+        help="A board or its file; `crtgen boards` lists them.",
+        autocompletion=board_names,
+    ),
+]
 Platform = Annotated[
     str | None,
     _project(help="host, baremetal or zephyr; default: the board's first."),

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table
 from crtgen.device.run import Site
@@ -25,7 +26,10 @@ def command(
     calibrate: Annotated[Path, typer.Option(help="Typical inputs (.npz, .npy).", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.", show_default=False)],
     board: Annotated[
-        str | None, typer.Option("--board", "-b", help="Measure both networks on this board.")
+        str | None,
+        typer.Option(
+            "--board", "-b", help="Measure both networks on this board.", autocompletion=options.board_names
+        ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

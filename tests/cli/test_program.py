@@ -193,3 +193,21 @@ def test_help_shows_the_usual_options_and_on_request_the_others() -> None:
     assert "--core-dump" in every
     assert len(usual.splitlines()) <= 60
     assert "--help-all" not in CliRunner().invoke(app.app, ["quantize", "-h"]).stdout, "it has few"
+
+
+@pytest.mark.parametrize("command", ["run digits.tflite --board", "fit digits.tflite -b"])
+def test_a_shell_completes_the_name_of_a_board(command: str) -> None:
+    words = f"crtgen {command} mps2_an5"
+    asked = {
+        "_CRTGEN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "crtgen")],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["mps2_an500", "mps2_an505", "mps2_an521"]

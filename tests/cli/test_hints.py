@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.boards import installed_qemu
 from crtgen.cli.app import app
 from tests.support import ROOT
 
@@ -33,6 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "labels.txt").write_text("a\nb\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("serial.tools.list_ports.comports", list)
+    installed_qemu()  # the boards that it simulates depend on its version, which is asked for once
     monkeypatch.setattr("subprocess.Popen.__init__", start)
     return tmp_path
 

@@ -67,7 +67,7 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 
 
 @dataclass(frozen=True, slots=True)
-class _ByteTensors:
+class _SignedQuant:
     """The quantisation of a tensor as int8, and the type that the file gives its numbers."""
 
     quant: Quant
@@ -110,7 +110,7 @@ def _knows(node: FileNode) -> bool:
 
 
 def _with_constants(
-    node: FileNode, graph: OnnxFileGraph, quants: Mapping[str, _ByteTensors], tensors: dict[str, NamedTensor]
+    node: FileNode, graph: OnnxFileGraph, quants: Mapping[str, _SignedQuant], tensors: dict[str, NamedTensor]
 ) -> FileNode:
     # The node with constants of int8 beside its quantised tensors, and with those that stand for zero.
     given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
@@ -145,9 +145,9 @@ def _renamed(node: FileNode, names: Mapping[str, str]) -> FileNode:
     return replace(node, inputs=inputs, outputs=outputs)
 
 
-def _quants(graph: OnnxFileGraph) -> dict[str, _ByteTensors]:
+def _quants(graph: OnnxFileGraph) -> dict[str, _SignedQuant]:
     # Quantisation of computed 8-bit tensors, from their producer or else from their readers.
-    found: dict[str, _ByteTensors] = {}
+    found: dict[str, _SignedQuant] = {}
 
     def note(names: list[str]) -> None:
         numbers, scale, zero = (graph.tensors[n] if n else None for n in names)
@@ -158,7 +158,7 @@ def _quants(graph: OnnxFileGraph) -> dict[str, _ByteTensors]:
         if scale.data.size == 1 and scale.data.dtype in _SCALES and eight:
             is_signed = zeros is not None and zeros.dtype == np.int8
             kind = DType.INT8 if is_signed else DType.UINT8
-            found.setdefault(numbers.name, _ByteTensors(quant_of(scale.data, zeros), kind))
+            found.setdefault(numbers.name, _SignedQuant(quant_of(scale.data, zeros), kind))
 
     for node in graph.nodes:
         try:
@@ -179,7 +179,7 @@ def _moved_by(node: FileNode) -> tuple[str, ...]:
     return node.inputs if node.code == "Concat" else node.inputs[:1]
 
 
-def _note_node(node: FileNode, found: dict[str, _ByteTensors], note: Callable[[list[str]], None]) -> None:
+def _note_node(node: FileNode, found: dict[str, _SignedQuant], note: Callable[[list[str]], None]) -> None:
     # Quantisation that a node states for its inputs and outputs.
     own = next((name for name in _moved_by(node) if name in found), "")
     if own:

@@ -37,7 +37,10 @@ PACKAGES = {
 }
 """Where the designs of a core are: all of these run, of the others what is chosen."""
 
-_WAITING = ("crtgen.compiler.kernels.dsp.conv.with_near_weights",)
+_WAITING = (
+    "crtgen.compiler.kernels.dsp.conv.with_near_weights",
+    "crtgen.compiler.kernels.portable.gemm.product_by_channels",
+)
 """Designs for flash that waits, which test_waiting.py runs."""
 
 _FORMS = {

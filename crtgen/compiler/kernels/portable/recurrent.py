@@ -15,7 +15,7 @@ from crtgen.network.ir import Array, DType, Signature, Value
 from crtgen.network.ops import FullyConnected
 from crtgen.network.ops.recurrent import Cell, Curve, Recurrent
 
-__all__ = ["PartProduct", "RecurrentView", "UnitStage"]
+__all__ = ["PartProduct", "RecurrentView", "UnitStage", "dense_part"]
 
 _FLOAT = 4  # bytes
 
@@ -114,14 +114,15 @@ def _parts(op: Recurrent, sig: Signature, direction: int, target: Target) -> Ite
     _, _, depth, units = op.sizes(sig.x, sig.inputs[2])
     w, r, bias = (v.array()[direction].astype(np.float32) for v in sig.inputs[1:4])
     of_input, of_hidden = bias.reshape(2, -1)
-    yield _part(depth, w, of_input, target)
+    yield dense_part(depth, w, of_input, target)
     split = 2 * units if op.kind is Cell.GRU else len(r)
-    yield _part(units, r[:split], of_hidden[:split], target)
+    yield dense_part(units, r[:split], of_hidden[:split], target)
     if op.kind is Cell.GRU:
-        yield _part(units, r[split:], of_hidden[split:], target)
+        yield dense_part(units, r[split:], of_hidden[split:], target)
 
 
-def _part(depth: int, weights: Array, bias: Array, target: Target) -> Part | None:
+def dense_part(depth: int, weights: Array, bias: Array, target: Target) -> Part | None:
+    """Return the fastest fully connected layer of one row of float32; None if there is none."""
     outputs = len(bias)
     inputs = (
         Value("row", (1, depth), DType.FLOAT32),

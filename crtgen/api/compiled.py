@@ -174,8 +174,9 @@ class Compiled:
         return spread._with_constants(firmware)
 
     def spread(self, type: str = "server", **options: Unpack[OptionFields]) -> "Compiled":
-        """Return the models with arenas in the memories in which an image of this type has them: the first
-        half of ``placed``.
+        """Return the models with their arenas in the memories that an image of this type uses for them.
+
+        Constants are not moved: ``placed`` does that, too.
         """
         open_options: OptionFields = {**options, "target": "c"}
         firmware = self._firmware(ProjectOptions(type, **open_options), {})

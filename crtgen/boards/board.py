@@ -61,9 +61,8 @@ class FlashReads:
     """Reading of a flash at the core's highest clock.
 
     A read returns ``width`` bytes and waits ``wait_states`` cycles. ``code_cache`` and ``data_cache`` are
-    cache sizes in bytes. ``ahead``: the next line is prefetched while one is executed. ``write_back``, of a
-    RAM, are the cycles for which the core waits until that many bytes are written, beside those of reading
-    them first.
+    cache sizes in bytes. ``ahead``: the next line is prefetched while one is executed. ``write_back``, for
+    a RAM, is the wait in cycles when a cache writes ``width`` bytes back, which it has read before.
     """
 
     wait_states: int
@@ -74,7 +73,7 @@ class FlashReads:
     write_back: int = 0
 
     def waits(self, nbytes: float, written: float = 0.0) -> float:
-        """Return the cycles of waiting for bytes that are read, of which some are then ``written`` back."""
+        """Return the cycles of waiting for ``nbytes`` that are read, ``written`` of them written back."""
         return (nbytes * self.wait_states + written * self.write_back) / self.width
 
 
@@ -104,7 +103,7 @@ class Memory:
 
     @property
     def reach(self) -> str:
-        """A clause that says who alone reaches it, for a list of places; empty if nobody is known not to."""
+        """Text for messages: `` (reached by A only)``; empty if all reach it, or nothing is known."""
         return f" (reached by {', '.join(self.reached_by)} only)" if self.reached_by else ""
 
     @property

@@ -73,7 +73,7 @@ _board = partial(typer.Option, rich_help_panel="The board")
 
 
 def board_names(incomplete: str) -> list[str]:
-    """Return the boards that a shell completes the beginning of a name to."""
+    """Return the names of boards that begin with ``incomplete``, for a shell's completion."""
     return [board.name for board in all_boards() if board.name.startswith(incomplete)]
 
 

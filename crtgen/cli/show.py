@@ -52,9 +52,9 @@ def interface_lines(report: Report) -> list[str]:
 
 
 def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
-    """Make a row for each layer, with these columns of numbers and, with ``output``, the shape of its output.
+    """Make a table with a row for each layer; a row loop is followed by a row for each of its operators.
 
-    A row loop has a row for each of its operators, too.
+    ``numbers`` names the columns after the kernel; ``output`` adds one with the shape of the output.
     """
     rows = table("layer", "operator", *(["output"] if output else []), "kernel", *numbers, right=numbers)
     for layer in report.layers:

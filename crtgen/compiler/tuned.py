@@ -108,11 +108,11 @@ class Tuned:
     def kernels(
         self, graph: Graph, target: Target, memories: Mapping[str, FlashReads | None]
     ) -> dict[str, Kernel]:
-        """Return the kernels by layer, for constants where ``target`` has them.
+        """Return the kernel of each layer, with its cost for constants where ``target`` has them.
 
-        ``memories`` tells how the board's memories are read; it is empty if one has all constants, whatever
-        the file says. Raises ``UsageError`` for a layer that differs from the tuned one, and for an unknown
-        memory.
+        ``memories`` says how each memory of the board is read. If it is empty, all constants are in one
+        memory, and the file's memories are ignored. Raises ``UsageError`` for a layer that differs from the
+        tuned one, and for an unknown memory.
         """
         nodes = {node.name: node for node in graph.nodes}
         return {

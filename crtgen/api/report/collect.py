@@ -90,7 +90,7 @@ def _layer(
 
 
 def _on_core(step: Step, target: Target) -> int | None:
-    # Cycles of the core's own kernels for what an NPU computes; None if there are none.
+    # Cycles of the core for a layer that an NPU computes; None if a kernel or its estimate is missing.
     if step.kernel.estimate is None or not isinstance(step.item, Call):
         return None
     op = step.item.node.op

@@ -76,8 +76,8 @@ class ReportedLayer:
     and its ``stack_bytes``. From a profile of a run: ``ticks`` of the device's timer and, where the device
     counts them, ``instructions``. ``cycles_estimated`` exists for cores with a cycle model; it includes flash
     waits where the board describes its flash. ``npu_cycles`` is Vela's estimate for a layer on an NPU,
-    ``core_cycles`` what the core would take for it by its model.
-    ``loop`` are the operators of a row loop.
+    and ``core_cycles`` is the cycle model's for the same layer on the core. ``loop`` are the operators of a
+    row loop.
     """
 
     name: str
@@ -206,10 +206,10 @@ class Report:
 
     @property
     def npu(self) -> dict[str, int] | None:
-        """Calls of an NPU, their multiplications, and Vela's estimate of their cycles; None without one.
+        """Calls of the NPU, their multiplications and their cycles by Vela's estimate; None without an NPU.
 
-        Also those calls that the core would compute in fewer cycles, and their cycles here and there. The
-        clocks may differ.
+        The entries ``slower_...`` are about calls that the core would compute in fewer cycles: how many they
+        are, and the cycles of both. The NPU's clock may differ from the core's.
         """
         calls = [layer for layer in self.layers if layer.npu_cycles is not None]
         if not calls:

@@ -25,10 +25,10 @@ class _Found:
 
 
 class Externals:
-    """Collects the modules of one model.
+    """Collects the modules that external code generators made for one model.
 
-    An entry of the registry computes one subgraph on the tensors that it is given. Its constants, its scratch
-    in the model's arena and its device are those that the subgraph has in a run.
+    Each subgraph is also an entry of the registry, which computes it on the caller's tensors, with the same
+    constants, scratch in the model's arena and device as in a run of the model.
     """
 
     def __init__(self, plan: Plan, arena: Arena) -> None:

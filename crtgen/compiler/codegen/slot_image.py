@@ -104,10 +104,11 @@ def interface_digest(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]
 
 @dataclass(frozen=True, slots=True)
 class SlotImage:
-    """An image for a slot at ``origin``, which uses ``work_size`` bytes of RAM at ``work``.
+    """An image for the slot at address ``origin``, which uses ``work_size`` bytes of RAM at ``work``.
 
-    ``core`` are the bits of ``core_bits``, ``entry`` is the address of its table, ``stack`` the stack of a
-    run. ``stateful`` models keep states from run to run. ``code`` follows header and description.
+    ``core`` is the required core, as ``core_bits`` encodes it; ``entry`` is the address of the image's table
+    of functions, and ``stack`` the bytes of stack that a run needs. ``stateful`` models keep states from run
+    to run. ``code`` follows header and description.
     ``signature`` is empty, or 64 bytes.
     """
 

@@ -43,10 +43,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class BufferUse:
-    """Effect of an item on the places.
+    """Places that an item of the schedule reads and writes.
 
-    ``after`` has a bit per task that must run before. ``leads`` maps (written place, read place) to the
-    kernel's lead if the first may overwrite the second.
+    ``after`` has a bit for each task that must run before the item. ``leads`` maps (written place, read
+    place) to the kernel's lead if the first may overwrite the second.
     """
 
     reads: frozenset[int]

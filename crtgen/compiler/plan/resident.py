@@ -68,10 +68,10 @@ def place_constants(
 ) -> tuple[Resident, ...]:
     """Move constants of layers to ``free`` memory where that saves cycles by the model of the core.
 
-    ``fixed`` has, by plan, layers that keep their kernels, with the memory for their constants. They stay
-    where they are if it is full, or not one of ``free``; an empty name leaves the choice to the model.
-    Constants of subgraphs stay, too, and so do those of a layer that saves less than a thousandth of a run,
-    and all if together they save less than a fiftieth. The arenas do not grow.
+    ``fixed`` has a mapping per plan: from layers that keep their kernels to the memory for their constants.
+    If that memory is full, or not in ``free``, the constants are not moved. An empty name leaves the choice
+    to the cycle model. Constants of subgraphs are not moved either, nor those of a layer that saves less than
+    a thousandth of a run; and none are if together they save less than a fiftieth. The arenas do not grow.
     """
     fixed = fixed or [{} for _ in plans]
     total = sum((step.kernel.cycles or 0.0) + step.waits for plan in plans for step in plan.steps)

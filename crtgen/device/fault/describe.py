@@ -51,8 +51,9 @@ def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
 
 
 def _guard(fault: Fault, symbols: Symbols | None) -> DeviceFault:
-    # The error for an arena whose guard was overwritten. The record has in r0 and r1 the addresses of two
-    # names, of the model and of what was called, in r2 and r3 the arena, or a part of it that r4 names.
+    # The error for an arena whose guard was overwritten. In the record, r0 and r1 are the addresses of the
+    # names of the model and of the called function; r2 and r3 are start and size of the arena or of one of
+    # its parts; r4 is the address of the part's name, or 0.
     named, ran, start, size, part_name = (fault.registers[f"r{i}"] for i in range(5))
     names = (symbols.text_at(address) if symbols else "" for address in (named, ran, part_name))
     model, function, part = names

@@ -93,7 +93,7 @@ class RemoteModule:
         timeout: float | None = None,
         again: float | None = None,
     ) -> Answer:
-        """Call a function of the module; see ``RemoteFunction``, and for ``again`` ``Exchange.ask``."""
+        """Call a function of the module, as ``RemoteFunction`` does; for ``again`` see ``Exchange.ask``."""
         again = 0.0 if endpoint.repeatable else again
         answer = self._client.call(self.function(endpoint.name), args, timeout, again)
         return self._client._expect(endpoint.answer, answer)

@@ -1,9 +1,9 @@
-"""Requests and their answers: several at once on a reliable line; else one, repeated until it is answered.
+"""Requests and their answers: several in flight on a reliable line, one at a time on a line that loses bytes.
 
-The protocol has no sequence numbers. On a line that loses bytes a request that may be carried out twice is
-repeated. Its second answer would be taken for that of the next request, so a question follows that only its
-own answer fits: the CRC-32 of no bytes, from a random number on. Devices without that function get each
-request once.
+On a line that loses bytes, a request that may be carried out twice is repeated until it is answered. The
+protocol has no sequence numbers, so a second answer to it would be taken for the answer to the next request.
+A repeated request is therefore followed by a question that no other answer fits: the CRC-32 of no bytes, with
+a random start value. Devices without that function get each request once.
 """
 
 import secrets

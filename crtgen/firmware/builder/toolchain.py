@@ -35,7 +35,7 @@ class Recipe:
     """Ways to find a toolchain: programs in order of preference, and the package that installs them.
 
     ``variables`` of the environment name the program, or its prefix if they end in ``_PREFIX``. ``package``
-    on PyPI has it, too. ``libc`` is a C library that it finds by its specs.
+    on PyPI has it, too. ``libc`` is a C library that a specs file selects.
     """
 
     programs: tuple[str, ...]

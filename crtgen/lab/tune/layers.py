@@ -27,7 +27,7 @@ class KernelFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunableLayer:
-    """A layer with all its kernels, made for constants in ``memory``; an empty name if no memory waits."""
+    """A layer with all its kernels, for constants in ``memory``; empty if the core waits for no memory."""
 
     name: str
     digest: str

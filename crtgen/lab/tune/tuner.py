@@ -65,7 +65,7 @@ class Tuning:
     site: Site | None = None
 
     def compiled(self, entries: Sequence[Tuned]) -> api.Compiled:
-        """Compile with entries of tune files, all in the memories where a server has it."""
+        """Compile with entries of tune files; arena and constants are in the memories that a server uses."""
         return self.compile(entries).placed("server", stack=self.stack, profile=True)
 
     def check(self, session: Session) -> None:

@@ -49,7 +49,7 @@ class Spans:
         return cls(weights, np.array(first, np.int16), np.array(widths, np.int16))
 
     def shifted(self, by: int) -> "Spans":
-        """Return the same sums for values that begin ``by`` places later."""
+        """Move each span for an input that has ``by`` more values in front."""
         return Spans(self.weights, (self.first + by).astype(np.int16), self.widths)
 
     @property

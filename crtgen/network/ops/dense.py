@@ -69,9 +69,7 @@ class FullyConnected(Weighted, Clamping):
         return AxisMap(0) if axis == last - 1 and prod(sig.x.shape[:axis]) == 1 else None
 
     def fewest_channels(self, sig: Signature) -> int:
-        """Return 2 if the layer has several scales, since one with a single scale is computed otherwise; else
-        1.
-        """
+        """Return 2 if each channel has a scale, since one scale is computed differently; otherwise 1."""
         quant = sig.inputs[1].quant
         return 2 if quant is not None and len(quant.scales) > 1 else 1
 

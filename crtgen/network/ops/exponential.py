@@ -36,7 +36,7 @@ EXP_TERMS = tuple(
 class ScaledExp(Op):
     """``x -> y``: ``scale * e^x + offset``, x limited to -87 and 88.
 
-    ``e^x = 2^k e^r`` with ``k = floor(x / ln 2 + 1/2)``; that of r is a polynomial, ``EXP_TERMS``.
+    ``e^x = 2^k e^r`` with ``k = floor(x / ln 2 + 1/2)``; ``e^r`` is a polynomial, ``EXP_TERMS``.
     """
 
     name: ClassVar[str] = "scaled_exp"

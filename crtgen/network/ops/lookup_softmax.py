@@ -25,8 +25,9 @@ _WHOLE = 1 << 22  # quotients below it are rounded by an addition
 class LookupSoftmaxParams:
     """``y = clamp(rint(table[255 + x - max] * steps / sum(table[...])) + zero_point)``, all in float32.
 
-    ``table[256]`` has multiples of the powers; ``steps`` is how many steps of the output are 1. ``is_far``:
-    products may be infinite, or quotients too large for integers; ``FAR`` is a limit beyond all results.
+    ``table[256]`` has the powers of e times a constant; ``steps`` is how many steps of the output make 1.
+    ``is_far``: products may be infinite, or quotients too large for integers, so quotients are limited to
+    ``FAR``, which is beyond all outputs.
     """
 
     FAR: ClassVar[float] = 512.0

@@ -15,7 +15,7 @@ __all__ = ["RunningSum", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class RunningSum(Op):
-    """``rows[1,H,W,C], sums[C] -> sums[C]``: int32, with the pixels of int8 of more rows added to them."""
+    """``rows[1,H,W,C], sums[C] -> sums[C]``: add int8 pixels to the int32 sum of each channel."""
 
     name: ClassVar[str] = "running_sum"
 

@@ -170,7 +170,7 @@ class Bands(Op):
         first, widths = (a.astype(np.int64) for a in arrays[2:])
         at = np.cumsum(widths) - widths
         sums = np.zeros((*x.shape[:-1], len(widths)), np.float32)
-        for term in range(int(widths.max(initial=0))):  # of all bands that have so many
+        for term in range(int(widths.max(initial=0))):  # add this term to the sum of each band that has it
             bands = np.flatnonzero(widths > term)
             sums[..., bands] += weights[at[bands] + term] * x[..., first[bands] + term]
         return (sums,)

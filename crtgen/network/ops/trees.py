@@ -134,7 +134,10 @@ def grown(
     kinds: Sequence[TreeTest],
     few: bool = False,
 ) -> Forest:
-    """Make random trees with few different thresholds; leaves score one target of the tree, or all."""
+    """Make a random forest with few different thresholds.
+
+    A leaf scores all targets; with ``few``, only the target of its tree.
+    """
     random = np.random.default_rng(seed)
     nodes: list[TreeNode] = []
 

@@ -1,4 +1,4 @@
-"""Which channels of a network can go: what varies is kept where something reads it, and all it hangs on."""
+"""Selection of the channels that a network needs: those that vary and are read, and all they depend on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ class MoveTransposes(Pass):
 
 
 def _swept(graph: Graph, reshapes: bool) -> tuple[Graph, tuple[Rewrite, ...]]:
-    # With transposes moved behind what follows them, and behind ``reshapes`` or not.
+    # Move transposes behind the operators that follow them; behind reshapes only if ``reshapes`` is set.
     sweep = _Sweep(graph, {v.name: v for v in graph.values.values()}, reshapes)
     for node in graph.nodes:
         sweep.add(node)
@@ -77,10 +77,10 @@ def _transposed(graph: Graph) -> int:
 
 @dataclass(slots=True)
 class _Sweep:
-    """Nodes from the first to the last.
+    """Goes through the nodes from the first to the last.
 
-    ``reshapes``: transposes move behind reshapes, too. ``views`` has, for what a transpose gives, its input
-    and its permutation; ``flat``, for rows that are made of such a value, the name of that.
+    ``reshapes``: transposes move behind reshapes, too. ``views`` maps the output of a transpose to its input
+    and permutation; ``flat`` maps reshaped rows to the transposed value they are made of.
     """
 
     graph: Graph
@@ -252,7 +252,7 @@ def _one_axis(op: Op, perm: Perm) -> Moved:
 
 
 def _reshape(node: Node, values: Mapping[str, Value], perm: Perm) -> Moved | None:
-    # A reshape that adds and removes axes of length 1 only; those that it adds come first.
+    # Only for a reshape that adds or removes axes of length 1; they come first in the new one.
     x, y = (values[name].shape for name in (node.inputs[0], node.outputs[0]))
     long, made = ([axis for axis, length in enumerate(shape) if length != 1] for shape in (x, y))
     if [x[axis] for axis in long] != [y[axis] for axis in made]:

@@ -598,9 +598,9 @@ class _ProofRun:
 
 
 class _SteppedRun(_ProofRun):
-    """A run by ``<model>_step``: layer by layer, until it says that there is no such step.
+    """A run by ``<model>_step``, one layer per call, until it returns -1 after the last.
 
-    Between steps an application runs, which leaves arena and variables as they are, and nothing else.
+    Between the calls the application may change everything except the arena and the variables.
     """
 
     def _call(self) -> None:

@@ -184,8 +184,9 @@ Exact: TypeAlias = tuple[Limbs | LongProducts, Int64, Words]
 
 
 def exact_form(rescale: Rescale, start: Int64, narrow: bool) -> Exact | None:
-    """Return the form, in narrow instructions or others, and the start values of sums; None if there is
-    none.
+    """Return a form that rescales exactly, by long products unless ``narrow``, and the sums' start values.
+
+    None if there is no exact form.
     """
     if narrow:
         limbs = limbs_of(rescale)

@@ -1,7 +1,7 @@
-"""Convolutions and fully connected layers without the DSP extension: two pixels in a multiplication.
+"""Convolutions and fully connected layers without the DSP extension: a multiplication serves two pixels.
 
-The pixels of a tile are packed into words of two inputs, gathered before where a window is not a pixel. All
-channels are computed from these.
+The pixels of a tile are packed into words, each with an input of two pixels; windows of several pixels are
+gathered first. All channels are computed from these words.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class BasePairsView:
 
     @property
     def lead(self) -> int:
-        """A tile is packed whole before its outputs are written."""
+        """Lead with which outputs may overwrite inputs: a tile is packed before its outputs are written."""
         reads = self.window.first_reads() if self.window else np.arange(self.pixels) * self.depth
         return tiles_lead(reads, self.tile, self.outputs, whole=True)
 

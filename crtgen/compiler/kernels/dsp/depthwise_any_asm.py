@@ -35,10 +35,10 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class WindowedView:
-    """A depthwise layer: each pixel has ``rows`` times ``taps``, which are offsets of inputs, with
-    ``row_step`` bytes between rows.
+    """A depthwise layer that reads a window in ``rows`` rounds, ``row_step`` bytes apart.
 
-    The ``last`` taps of a row follow at the same distances. Channels are in ``whole`` groups of four and, if
+    ``taps`` are the offsets of the inputs of a round, which may be several rows of the window; ``last`` are
+    those of the rows that are left. Channels are in ``whole`` groups of four and, if
     ``rest``, one more group that ends at the last channel. Rows go through ``expansion`` unless they are
     copied unchanged. Inputs and outputs have ``size`` bytes. ``int4``: weights have four bits.
     """
@@ -94,7 +94,7 @@ class WindowedView:
 
 
 def one_pixel(k: WindowedView) -> Routine:
-    """``pixel(x, weights, y, groups)``: ``groups`` groups of four channels of a pixel."""
+    """Write ``pixel(x, weights, y, groups)``, which computes ``groups`` groups of four channels."""
     return (_PairTaps if k.paired else _NibbleTaps if k.int4 else _Taps).routine(k)
 
 

@@ -1,8 +1,8 @@
 """Pooling, and means of images, with the DSP extension, four channels at a time.
 
-Sums are two by two in halves of words, by SXTAB16; the division is a multiplication that is checked for every
-sum. The greater of two words' bytes is SSUB8 and SEL. Windows that reach over the border have loops of their
-own, and a division.
+SXTAB16 adds to two 16-bit sums in a word. The division by the number of pixels is a multiplication that is
+checked for every possible sum. SSUB8 and SEL take the maximum of four bytes at once. Windows that reach over
+the border have loops of their own, which divide.
 """
 
 from dataclasses import dataclass, replace

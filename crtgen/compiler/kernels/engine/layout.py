@@ -57,7 +57,7 @@ def in_groups(rows: Array, groups: Sequence[ChannelGroup], int4: bool = False) -
 def biased(weights: Array, bias: Array, channels: int, names: tuple[str, str]) -> Const:
     """Pack float32 ``weights[O, K]`` in groups of ``channels`` channels, each group after its biases.
 
-    ``names`` are the words for a row and a column in the note.
+    ``names`` are what the note calls a row and a column, such as channel and tap.
     """
 
     def pack() -> Array:

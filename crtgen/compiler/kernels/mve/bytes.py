@@ -9,7 +9,7 @@ __all__ = ["copy", "copy_window", "fill"]
 
 @cache
 def copy() -> Routine:
-    """``copy(to, from, bytes)``."""
+    """Write ``copy(to, from, bytes)``."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes.")
     to, source, count = f.arguments
     vector = f.vector("bytes")

@@ -67,7 +67,7 @@ def sums(k: Columns) -> Routine:
 
 @lru_cache(maxsize=256)
 def maxima(k: Columns, low: int, high: int | None) -> Routine:
-    """``maxima(x, y, rows, pixels)`` of a vector, or of ``rest``, not below ``low`` nor above ``high``."""
+    """Write ``maxima(x, y, rows, pixels)``: the maximum of each column of a vector, within ``low..high``."""
     bits = 8 * k.size
     writer = _ColumnsWriter(k, "maxima", f"int{bits}_t *y")
     f = writer.f

@@ -1,6 +1,6 @@
-"""Fully connected layers with Helium: eight outputs at a time for a single row of inputs, or four.
+"""Fully connected layers with Helium, for a single row of inputs: eight outputs at a time, or four.
 
-Several rows of inputs are the pixels of a pointwise convolution.
+Several rows are computed as a pointwise convolution, in which each row is a pixel.
 """
 
 from dataclasses import dataclass, replace

@@ -41,8 +41,9 @@ _MOST_OFFSET = 65535
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), narrow_weights=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Depthwise convolution of int8; None for windows of more than four patches. One channel is a
-    convolution.
+    """Depthwise convolution of int8; None for windows of more than four patches.
+
+    An image with a single channel is computed as an ordinary convolution.
     """
     _, w, b = sig.inputs
     window = WindowShape.of(op, sig)

@@ -134,10 +134,10 @@ def epilogue_halves(
     united: tuple[str, str] | None = None,
     above: Sequence[str] | None = None,
 ) -> None:
-    """Append code that turns sums into halves, in the lower half of each word; with ``is_sum`` it makes
-    words.
+    """Append code that requantises sums to 16 bits, in the lower half of each word.
 
-    With ``above`` the results go to the upper halves of these vectors, whose lower ones are kept.
+    With ``is_sum`` it only adds the start values, and the sums stay words. With ``above``, the results go to
+    the upper halves of these vectors, whose lower halves are kept.
     """
     start, factor, _ = spare
     f("vldrw.u32", start, f"[{stream}], #16")
@@ -163,9 +163,7 @@ def epilogue_halves(
 def epilogue_bytes(
     f: Function, epilogue: MveEpilogue, halves: Sequence[str], spare: tuple[str, str, str]
 ) -> None:
-    """Append the rest of the conversion: the final steps on halves, the lowest bytes for int8 outputs, and
-    clamps.
-    """
+    """Append the last steps of a requantisation to 16-bit lanes: zero point, narrowing to int8, clamps."""
     start, _, number = spare
     if epilogue.is_shifted and epilogue.zero_point:
         f.number(number, epilogue.zero_point)

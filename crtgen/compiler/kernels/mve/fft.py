@@ -33,8 +33,9 @@ _SHARES = {radix: ((1 << 15) - 1) // radix for radix in (2, 4)}
 
 @design(Rfft, types=(DType.INT16,), needs="mve")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """Transforms of twice a power of four; None for others, and if zeros begin within the first four pairs of
-    numbers.
+    """FFT of int16 whose length is twice a power of four; None for other lengths.
+
+    None, too, if the inputs before the zero padding are not a multiple of eight.
     """
     plan, inputs = Stages.of(op.length // 2), sig.x.shape[-1]
     if plan is None or plan.first != 4 or not plan.sizes or inputs % (2 * _LANES):

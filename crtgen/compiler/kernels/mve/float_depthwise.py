@@ -98,7 +98,7 @@ class _FloatDepthwiseWriter(FloatLine):
 
 @design(DepthwiseConv2d, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """None unless there are whole vectors of channels, each with one output."""
+    """Depthwise convolution of float32; None unless channels are a multiple of four, with one output each."""
     if op.multiplier != 1 or sig.x.shape[3] % _LANES:
         return None
     view = ring_view(op, sig, float_epilogue(op.activation))

@@ -1,6 +1,7 @@
-"""Products of matrices in float32 that are both computed, with Helium: four rows times a vector of columns.
+"""Products of two computed float32 matrices with Helium: four rows by four columns at a time.
 
-Neither operand is copied: a column's terms that are neighbours are gathered, one from each of four columns.
+Neither operand is copied. If the terms of a column follow each other in memory, a gathering load takes the
+same term of four columns.
 """
 
 from itertools import pairwise
@@ -17,13 +18,13 @@ __all__ = ["product"]
 
 _ROWS, _LANES = 4, 4
 _UNROLL = {"speed": 8, "size": 4}
-_TAPS, _GATHERED = 4, 2  # terms of the columns that are there at once
-_NEXT = 508  # bytes by which a load of a vector moves its pointer
+_TAPS, _GATHERED = 4, 2  # terms of the columns in registers at once: loaded, gathered
+_NEXT = 508  # the most bytes by which a vector load can move its pointer
 
 
 @design(BatchMatMul, types=(DType.FLOAT32,), needs="mve", weights=None)
 def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
-    """Four columns or more."""
+    """Product of two float32 matrices; None for fewer than four columns."""
     rows, depth, _, columns = op.lengths(*sig.inputs)
     if columns < _LANES:
         return None
@@ -34,7 +35,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 
 class _LaneTileWriter(Writer):
-    """``tile(a, b, y)``: sums of products of some rows of ``a`` with four columns of ``b``."""
+    """Writes ``tile(a, b, y)``: some rows of ``a`` times four columns of ``b``."""
 
     def __init__(self, k: FloatMatrices) -> None:
         self.k = k
@@ -53,7 +54,7 @@ class _LaneTileWriter(Writer):
         self.words = f.cores("of the rows", len(self.taps) if k.first[1] == 4 else k.rows, LISTED)
 
     def _addresses(self) -> str:
-        # Where the terms before the first ones would be.
+        # Addresses of the four columns less 4, since each load adds 4 first.
         f, b = self.f, self.b
         lanes, number, apart = f.vector("addresses of terms"), f.core("a lane", EVEN), f.core("bytes apart")
         f.number(number, 0)
@@ -66,7 +67,7 @@ class _LaneTileWriter(Writer):
         return lanes
 
     def _pointers(self, a: str) -> tuple[str, ...]:
-        # One for each row whose terms are neighbours, else one for all.
+        # A pointer for each row if its terms follow each other, otherwise one for all rows.
         step, terms = self.k.first
         pointers = (a, *self.f.cores("terms of a row", self.k.rows - 1 if terms == 4 else 0))
         for before, pointer in pairwise(pointers):
@@ -106,7 +107,7 @@ class _LaneTileWriter(Writer):
                     f("vfma.f32", total, tap, word)
 
     def _load(self, tap: str) -> None:
-        # Four columns of the next term.
+        # Load the next term of four columns.
         step = self.k.second[1]
         if self.lanes:
             self.f("vldrw.u32", tap, f"[{self.lanes}, #4]!")
@@ -117,7 +118,7 @@ class _LaneTileWriter(Writer):
             self.f.advance(self.b, step)
 
     def _down(self, tap: str) -> None:
-        # All rows of a term.
+        # Load a term of all rows, and add its products.
         f, (a,) = self.f, self.a
         if len(self.words) > 1:
             f("ldm", a, listed(self.words))

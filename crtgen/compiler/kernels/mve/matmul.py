@@ -1,7 +1,8 @@
-"""Products of matrices that are computed both, with Helium: a row by four columns at a time, of int16 by two.
+"""Products of two computed matrices with Helium: one row by four columns at a time, or by two of int16.
 
-Numbers less their zero points are copied into scratch as halfwords, eight to a vector with zeros behind the
-last: one row of the first operand, and all columns of the second, eight numbers of each of those in turn.
+Both operands are copied to scratch less their zero points: 16-bit integers in vectors of eight, the last one
+padded with zeros. Scratch holds one row of the first operand and all columns of the second. The columns that
+are multiplied together are interleaved: a vector of each, then the next vector of each.
 """
 
 from dataclasses import dataclass

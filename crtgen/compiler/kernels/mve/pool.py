@@ -98,9 +98,9 @@ class MvePoolView:
 
 @design(AveragePool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows of up to 255 pixels; None for others, or if a reciprocal is not exact.
+    """Average pooling with windows of up to 255 pixels; None for larger ones.
 
-    Nor for means with a scale of their own.
+    None, too, if a product with a reciprocal would not be exact, or if the output has another scale.
     """
     count = op.window[0] * op.window[1]
     if count > MOST or by_float(sig.y):

@@ -1,4 +1,4 @@
-"""Rows of an image with padding around them, in scratch, and how far outputs may run over such an image."""
+"""A ring of padded image rows in scratch, and the lead with which outputs may overwrite the image."""
 
 from dataclasses import dataclass
 

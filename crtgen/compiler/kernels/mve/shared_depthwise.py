@@ -1,9 +1,9 @@
-"""Depthwise convolutions with Helium for size: one function for all, and a table with the numbers of each.
+"""Depthwise convolutions with Helium for size: one function for all layers, with a table for each.
 
-The patches of ``depthwise.py``, eight outputs at a time in a loop: two squares of four, or eight of a row.
-Each row of the image is read once, to the byte of the words in scratch that its number modulo 4 says; weights
-are turned to where the rows are. Where outputs may land on their own inputs, 16 channels of the whole image
-are computed before the next 16, and scratch is for these alone.
+The function loops over patches, as in ``depthwise.py``, and computes eight outputs at a time: two squares of
+four, or eight of a row. Each row of the image is copied to scratch once: row n goes to byte n modulo 4 of the
+words there, and the weights are rotated to match. If outputs may overwrite their own inputs, 16 channels of
+the whole image are computed before the next 16, and scratch has room for 16 channels only.
 """
 
 from dataclasses import dataclass

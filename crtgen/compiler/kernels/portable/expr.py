@@ -163,7 +163,7 @@ _WRAPPING = {"+": "crt_add32({a}, {b})", "-": "crt_sub32({a}, {b})", "*": "crt_m
 
 
 def spelled(e: Expr, value: Value) -> tuple[str, ...]:
-    """Return statements and, last, the expression as an element of a value. Operands are called a, b, ..."""
+    """Return C statements and, last, the C expression for an element of ``value``, from operands a, b, ..."""
     speller = _Speller(e)
     if e.kind == "clamp":
         x, low, high = e.sources

@@ -5,11 +5,11 @@ pixels and an input once for four channels; four pixels in float32, where the FP
 Pointwise layers read the input in place; others gather the pixels' windows into scratch first, padding
 included.
 
-All weights are read for each tile of pixels. A flash behind a cache that does not hold them sends them again
-each time: MobileNetV1's layer of 65,536 weights and 100 pixels reads 6.5 MB from a Pico's flash. The design
-``by channels`` turns the loops: it computes all pixels of some channels, whose weights half of the cache
-holds, then the next ones. So each weight is read once, and the inputs, which are in RAM, several times. The
-other half of the cache is for code.
+All weights are read for each tile of pixels. If a flash has a cache that is too small for them, they are
+fetched from the flash each time: MobileNetV1's layer of 65,536 weights and 100 pixels fetches 6.5 MB on a
+Pico. The design ``by channels`` swaps the loops: it computes all pixels of as many channels as have weights
+in half of the cache, then those of the next channels. So each weight is fetched once, and the inputs, which
+are in RAM, are read several times. The other half of the cache is for code.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The LSTM of float32 whose products of matrices are parts: fully connected layers of one row."""
+"""The float32 LSTM, whose gates are summed up by the kernels of fully connected layers."""
 
 from dataclasses import dataclass, replace
 
@@ -20,8 +20,10 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class FloatLstmView:
-    """View of an LSTM: the view ``of`` the operator, the offset in scratch of the parts' own memory, 0 for
-    none, and the ``calls``, each its arguments in C.
+    """View of an LSTM: ``of`` is the view of the operator.
+
+    ``work`` is the offset in scratch of the scratch of the parts, 0 if they need none. ``calls`` has the
+    arguments of each part's call, in C.
     """
 
     of: LstmView
@@ -31,7 +33,7 @@ class FloatLstmView:
 
 @design(Lstm, types=(DType.FLOAT32,), weights=(3, 4, 5))
 def lstm_of_layers(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
-    """Sums of all gates at a time; None if no layer takes the weights."""
+    """Sum up all gates by two fully connected layers; None if there are no kernels for these."""
     x, hidden, _, w, r, bias = sig.inputs
     view, depth, units = lstm_view(op, sig), x.shape[2], hidden.shape[1]
     rows = len(GATES) * units

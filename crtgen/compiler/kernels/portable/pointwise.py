@@ -57,9 +57,7 @@ def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kerne
 
 @design(LeakyRelu, types=(DType.FLOAT32,))
 def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
-    """Compute float32 as the greater, or the lesser, of two numbers, one of which is a multiple of the
-    other.
-    """
+    """Compute ``max(a, a * alpha)`` in float32, or the minimum if alpha is above 1."""
     greater = "crt_maxf" if op.alpha <= 1 else "crt_minf"
     return elements(sig, "leaky relu", [f"{greater}(a, a * {c_float(op.alpha)})"])
 

@@ -1,4 +1,4 @@
-"""An addition with a layer that computes its second operand, which stays in scratch until it is added."""
+"""One kernel for an addition and the layer that computes its second operand, which is kept in scratch."""
 
 from dataclasses import dataclass
 

@@ -123,7 +123,7 @@ class FieldsView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines: all outputs of a channel, its inputs by phases, and its taps if these are bytes."""
+        """Routines that compute a channel, pack its inputs by phase and, unless they are int4, its taps."""
         taps = pack_rows(FieldRows(rows=1, pairs=self.channel.tap_words, step=1))
         phases = (routine for _, _, routine in self.phases)
         return (outputs(self.channel), *phases, *(() if self.int4 else (taps,)))

@@ -1,4 +1,4 @@
-"""Products of matrices in float32 that are both computed: tiles of rows and columns."""
+"""Products of two computed float32 matrices in tiles: the parts that the FPU and Helium have in common."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ __all__ = ["FloatMatrices", "TiledMatrixView", "matrices", "tiled", "unrolled"]
 
 @dataclass(frozen=True, slots=True)
 class FloatMatrices:
-    """``depth`` terms of ``rows`` times ``columns`` sums, of which ``unroll`` terms are written out.
+    """A tile of ``rows`` by ``columns`` sums with ``depth`` terms each; a loop's body has ``unroll`` terms.
 
-    ``first`` and ``second`` are the bytes from one lane of an operand to the next and from one term to the
-    next: either of them is 4. ``pitch`` is bytes from row to row of the output.
+    ``first`` and ``second`` describe the operands: the bytes from one row (or column) to the next, and from
+    one term to the next. One of the two is 4. ``pitch`` is the bytes from row to row of the output.
     """
 
     rows: int
@@ -32,10 +32,11 @@ class FloatMatrices:
 
 @dataclass(frozen=True, slots=True)
 class TiledMatrixView:
-    """In each of ``loops`` the product of two matrices, which begin at ``starts``, C.
+    """View of products of matrices: ``loops`` run over the pairs of matrices, tile by tile.
 
-    ``tile`` are rows and columns that the routine computes; ``steps`` are elements from row to row of the
-    first operand, and from column to column of the second.
+    ``starts`` are C expressions for the first elements of both matrices. ``tile`` are the rows and columns
+    that the routine computes; ``steps`` are the elements from row to row of the first operand, and from
+    column to column of the second.
     """
 
     names: tuple[str, str]
@@ -48,14 +49,14 @@ class TiledMatrixView:
 
 
 def unrolled(depth: int, most: int) -> int:
-    """Return how many inputs to write out: all of them, or ``most``, or fewer that leave no rest."""
+    """Return how many terms a loop's body has: at most ``most``, if possible so that no terms are left."""
     if depth <= most:
         return depth
     return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)
 
 
 def matrices(op: BatchMatMul, sig: Signature, tile: tuple[int, int], unroll: int) -> FloatMatrices:
-    """Return what a routine for a tile of rows and columns reads and writes."""
+    """Describe a tile of the product for the routine that computes it."""
     rows, depth, _, columns = op.lengths(*sig.inputs)
     first = (4, 4 * rows) if op.adj_x else (4 * depth, 4)
     second = (4 * depth, 4) if op.adj_y else (4, 4 * columns)
@@ -72,7 +73,7 @@ def tiled(
 ) -> Kernel:
     """Return the kernel whose ``routine(a, b, y)`` computes a tile of rows and columns.
 
-    ``batches`` are the loops over matrices, and C for the start of both operands' ones.
+    ``batches`` has the loops over the pairs of matrices, and C for the start of each matrix.
     """
     rows, depth, _, columns = op.lengths(*sig.inputs)
     names, consts = operands(sig)

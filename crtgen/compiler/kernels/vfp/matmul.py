@@ -1,7 +1,7 @@
-"""Products of matrices in float32 that are both computed, in the registers of an FPU: a tile at a time.
+"""Products of two computed float32 matrices with an FPU; a tile of the output is summed up in registers.
 
-Neither operand is copied. Terms of a sum are neighbours in memory, or a row apart; then the rows or columns
-of the tile are neighbours, and one instruction loads a term of all.
+Neither operand is copied. In memory, the terms of a sum follow each other or are one matrix row apart. If
+they are apart, the same term of all rows (or columns) of the tile is contiguous, and one VLDM loads it.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from crtgen.network.ops.matmul import BatchMatMul
 __all__ = ["product"]
 
 _ROWS, _COLUMNS = 4, 4
-_LONE = 8  # columns of a single row that are neighbours
-_WRITTEN_OUT = {"speed": 64, "size": 16}  # products, and twice as many where they are fused
+_LONE = 8  # columns of a tile of one row, if they follow each other in memory
+_WRITTEN_OUT = {"speed": 64, "size": 16}  # products in the loop's body; twice as many if they are fused
 _PAIR = 2
 
 
@@ -37,7 +37,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
 
 
 class _TileWriter(Writer):
-    """``tile(a, b, y)``: sums of products of the lanes of ``a`` and ``b``."""
+    """Writes ``tile(a, b, y)``: some rows of ``a`` times some columns of ``b``; both are called lanes."""
 
     def __init__(self, k: FloatMatrices, unit: FloatUnit) -> None:
         self.k, self.unit = k, unit
@@ -58,7 +58,7 @@ class _TileWriter(Writer):
         self.products = () if unit.fused else f.singles("products", k.columns)
 
     def _pointers(self, first: str, role: str, lanes: int, steps: tuple[int, int]) -> tuple[str, ...]:
-        # One for each lane whose terms are neighbours, else one for all.
+        # A pointer for each lane if its terms follow each other, otherwise one for all lanes.
         if steps[1] != 4:
             return (first,)
         pointers = (first, *self.f.cores(f"terms of {role}", lanes - 1))
@@ -91,7 +91,7 @@ class _TileWriter(Writer):
                 self._down(taps)
 
     def _taps(self, count: int) -> list[Sequence[str]]:
-        # The columns' numbers for each of ``count`` terms.
+        # Load ``count`` terms of all columns; return the registers of each term.
         columns = self.k.columns
         if self.k.second[1] == 4:
             lanes = cut(self.taps, self.at_once)
@@ -104,7 +104,7 @@ class _TileWriter(Writer):
         return terms
 
     def _along(self, taps: Sequence[Sequence[str]]) -> None:
-        # Neighbouring terms of two rows at a time.
+        # Load the terms of two rows at a time, which follow each other, and add their products.
         for pair in cut(list(zip(self.a, self.sums, strict=True)), _PAIR):
             loaded = [words[: len(taps)] for words in cut(self.inputs, self.at_once)]
             for (row, _), words in zip(pair, loaded, strict=False):
@@ -114,14 +114,14 @@ class _TileWriter(Writer):
                     self._add(sums, words[term], weights)
 
     def _down(self, taps: Sequence[Sequence[str]]) -> None:
-        # All rows' numbers of a term.
+        # Load each term of all rows at once, and add its products.
         for weights in taps:
             self._lanes(self.a[0], self.inputs[: self.k.rows], self.k.first[1])
             for sums, word in zip(self.sums, self.inputs, strict=False):
                 self._add(sums, word, weights)
 
     def _lanes(self, pointer: str, registers: Sequence[str], step: int) -> None:
-        # Neighbouring lanes of a term; the next term is ``step`` bytes further.
+        # Load a term of all lanes, which follow each other; the next term is ``step`` bytes further.
         whole = step == 4 * len(registers)
         self.f("vldmia", f"{pointer}{'!' if whole else ''}", listed(registers))
         if not whole:

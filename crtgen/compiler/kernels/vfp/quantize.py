@@ -30,8 +30,10 @@ _INVALID = 1  # of FPSCR: a conversion that has no result
 
 @dataclass(frozen=True, slots=True)
 class QuantizeView:
-    """Numbers of a quantisation: ``parts`` of the reciprocal, the greater one first, and ``far``, the
-    magnitude at which numbers are cut off.
+    """Constants of a quantisation.
+
+    ``parts`` are the two parts of the scale's reciprocal, the greater one first. ``far`` is the magnitude to
+    which values are clamped.
     """
 
     elements: int

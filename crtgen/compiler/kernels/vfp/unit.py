@@ -67,9 +67,9 @@ def add_products(
 
 
 class Clamp:
-    """Clamps sums and stores them. ``spare`` are two registers of the FPU.
+    """Clamps sums and stores them. ``spare`` are two registers of the FPU, for the limits.
 
-    ``at_once`` are the general registers that it may use, and one more.
+    An FPU without VMAXNM clamps at 0 in general registers: ``at_once`` for sums, one for an upper limit.
     """
 
     def __init__(

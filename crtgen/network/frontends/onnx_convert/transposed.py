@@ -43,8 +43,9 @@ class TransposedWeights:
 
 
 def turned_lines(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[Turned, ...]:
-    """Return the convolution along each axis of the image, with the output's length that padding or
-    attributes ask for.
+    """Return the transposed convolution along each axis of the image.
+
+    The length of its output follows from the padding or the attributes.
     """
     spatial = layer.rank - 2
     if spatial not in (1, 2, 3):

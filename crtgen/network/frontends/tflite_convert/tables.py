@@ -80,7 +80,7 @@ def _gelu(layer: TfliteLayer) -> Converted:
 
 
 def _sigmoid(op: Logistic | Tanh) -> Callable[[TfliteLayer], Converted]:
-    # TFLite Micro takes the output's scale for the one of ``op``. Files of litert-torch have others, in int8.
+    # TFLite Micro assumes that the output has the scale of ``op``. litert-torch writes others for int8.
     def convert(layer: TfliteLayer) -> Converted:
         if layer.x.dtype is not DType.INT8 or layer.y.quant in (op.output, None):
             return Converted(op, (layer.x,))

@@ -50,10 +50,10 @@ _MOST = 1 << 16
 
 
 class ElementLayer(SumLayer):
-    """Elements with one symbol and numbers as operands, which are functions of that symbol.
+    """A layer whose outputs each depend on the same element of its operands.
 
-    Those numbers are the element's channel. ``pairs`` are outputs by the two symbols that they depend on,
-    ``operands`` the parts of each.
+    Most outputs depend on one symbol; their constant operands are their channel. ``pairs`` maps two symbols
+    to the outputs that depend on both; ``operands`` are the operands of each output.
     """
 
     limits: tuple[int, int]

@@ -25,7 +25,7 @@ class ElementType(NamedTuple):
     high: int
 
     def of(self, v: Any) -> Any:
-        """Return the value that the lowest bits of a number are."""
+        """Wrap ``v`` to this type: its lowest ``bits`` bits, read as a value from ``low`` on."""
         return ((v - self.low) & (1 << self.bits) - 1) + self.low
 
 

@@ -63,7 +63,10 @@ class MeanLayer(SumLayer):
 
 
 def reduced(layer: Layer) -> Any:
-    """Return ``[output, element]``: the inputs of each output of a reduction along constant axes."""
+    """Return ``[output, element]``: the inputs that a reduction combines to each of its outputs.
+
+    Raises ``Refusal`` unless the axes are constant.
+    """
     x, axes = layer.operator.inputs
     along, array = layer.file.constant(axes), layer.network.array(x)
     if along is None:

@@ -173,7 +173,7 @@ class Network:
         return found
 
     def values(self, tensor: int) -> list[Value]:
-        """Return the symbols of a tensor, or numbers; its layer is prepared first."""
+        """Return the elements of a tensor: symbols, or integers if it is constant. Prepares its layer."""
         if tensor in self._given:
             return self._given[tensor]
         layer = self._made.get(tensor)
@@ -210,7 +210,7 @@ class Network:
         return frozenset(v for v in values if isinstance(v, Symbol))
 
     def tensors(self) -> Iterator[tuple[int, list[Value]]]:
-        """Yield the values of inputs, and of the outputs of prepared layers, each under a number."""
+        """Yield the number and the elements of each input, and of the output of each prepared layer."""
         yield from self._given.items()
         yield from ((layer.operator.output, layer.values) for layer in self.layers if layer.values)
 

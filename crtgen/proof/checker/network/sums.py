@@ -51,7 +51,11 @@ class OutputForm:
 
 
 class SumLayer(Layer):
-    """``forms`` are outputs by the fingerprint of their normal terms; ``ranges`` all sums of a channel."""
+    """A layer whose outputs are each a function of one sum.
+
+    ``forms`` maps the fingerprint of a sum's normal terms to the outputs that have such a sum; ``ranges`` has
+    the least and the greatest sum of each channel.
+    """
 
     forms: dict[int, list[OutputForm]]
     ranges: dict[Channel, tuple[int, int]]
@@ -69,7 +73,7 @@ class SumLayer(Layer):
         return result
 
     def sums(self) -> Iterator[Summed]:
-        """Yield index, channel, constant and coefficients of each output's sum. Sets ``ranges`` first."""
+        """Set ``ranges``; then yield index, channel, constant and coefficients of the sum of each output."""
         raise NotImplementedError
 
     def function(self, channel: Channel, acc: Ints) -> Any:
@@ -140,7 +144,7 @@ def bounds_of(values: Iterable[Value]) -> tuple[Ints, Ints]:
 
 
 def terms_of(base: int, taps: Iterable[tuple[Value, int]]) -> tuple[int, dict[Symbol, int]]:
-    """Constant and coefficients of a constant and a sum of values times weights."""
+    """Add up ``base`` and values times weights: return the constant, and the coefficient of each symbol."""
     terms = dict[Symbol, int]()
     for value, k in taps:
         if isinstance(value, Symbol):

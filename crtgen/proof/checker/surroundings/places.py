@@ -59,7 +59,7 @@ def tensors_of(file: ModelFile, which: str) -> list[int]:
 
 
 class SymbolicCall:
-    """A call of ``<model>_run`` on symbols, in which a function stands in for ``<model>_compute``."""
+    """A call of ``<model>_run`` with symbols as inputs, and a stand-in for ``<model>_compute``."""
 
     def __init__(self, image: DecodedImage, network: Network, name: str) -> None:
         self.name, self.machine = name, Machine(image, _MOST_INSTRUCTIONS)

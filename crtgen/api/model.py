@@ -338,7 +338,7 @@ def _check_slides(model: Model | Imported, request: Request, *, alone: bool) -> 
         )
     if model.pipeline is not None:
         hint = "leave --sliding out"
-        raise UsageError("a pipeline slides by itself, by its hop", where=model.name, hint=hint)
+        raise UsageError("a pipeline already slides, by its own hop", where=model.name, hint=hint)
     if not alone and request.sliding is not None:
         graph, _ = run_passes(model.graph, request.passes)
         slide(graph, request.sliding, frugal=request.optimize == "size")

@@ -53,7 +53,7 @@ def limit_memory(nbytes: int = DEFAULT_MEMORY) -> None:
     """Set the memory that the content of files may take, in bytes; ``UsageError`` below 16 MiB."""
     global _memory
     if nbytes < 16 << 20:
-        raise UsageError(f"{nbytes} bytes of memory are too few", hint="at least 16 MiB, 16777216")
+        raise UsageError(f"{nbytes} bytes of memory are too few", hint="allow at least 16777216 (16 MiB)")
     _memory = nbytes
 
 

@@ -99,8 +99,8 @@ def command(
 
     The lock has digests of the generated code and its figures on each board. If the code is the same,
     nothing is measured; if figures are worse, the layers are named. Models with "proven = true" in
-    crtgen.toml are proven; what was only proven elsewhere is called claimed. Models with labelled data are
-    evaluated on this computer.
+    crtgen.toml are proven; a proof that is only noted in the lock is called claimed. Models with labelled
+    data are evaluated on this computer.
     """
     with guarded(as_json, debug) as out:
         if not lock.exists() and not update:

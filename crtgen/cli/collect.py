@@ -51,7 +51,9 @@ def command(
     with guarded(as_json, debug) as out:
         check_label(label)
         if (port is None) == (file is None):
-            raise UsageError("name a device by --port, or a log by --file", hint="crtgen boards --connected")
+            raise UsageError(
+                "name a device by --port, or a log by --file", hint="crtgen boards --connected lists ports"
+            )
         manifest = read_manifest(library)
         info = _model(manifest, model)
         streams = any(path.endswith(f"{info.name}_pipeline.h") for path in manifest.files)

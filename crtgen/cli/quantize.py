@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Quantise a network to int8 by ONNX Runtime's quantiser.
 
-    Print how close both networks are.
+    Then print how close its outputs are to those of the original network.
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:

@@ -42,7 +42,7 @@ def command(
 ) -> None:
     """Read what a device remembers of its last runs.
 
-    Also those before a reset or a fault. crtgen replay runs them again.
+    Runs before a reset or a fault are kept, too. crtgen replay repeats them.
     """
     with guarded(as_json, debug) as out:
         if sds is not None:

@@ -159,7 +159,9 @@ def _pin(settings: Settings, pins: Mapping[Path, str], agreed: bool) -> bool:
     before = files.read(settings.path, "the settings")
     if trust.digest(before) != settings.digest:
         raise UsageError(
-            "the file was changed while you read it", where=str(settings.path), hint="look at it again"
+            "the file was changed while you read it",
+            where=str(settings.path),
+            hint="run the command again and read the new content",
         )
     document = parse_toml_to_edit(before.decode(), settings.path, "the settings")
     by_file = {file.resolve(): content for file, content in pins.items()}

@@ -26,9 +26,9 @@ def command(
     ] = True,
     debug: Debug = False,
 ) -> None:
-    """Open a local page on which a model is tried.
+    """Open a local page to try a model on.
 
-    It shows network, boards, memory, levels, accuracy, verification and proof, as the commands say them, and
+    It shows network, boards, memory, levels, accuracy, verification and proof, as the other commands do, and
     runs the model on live inputs. Only this computer can open it; Ctrl-C ends it.
     """
     with guarded(as_json=False, debug=debug), TemporaryFolder() as folder:

@@ -53,7 +53,7 @@ def find_fvp(board: Board, program: Path | None = None) -> Path:
         raise UsageError(
             "no FVP simulates this board",
             where=board.name,
-            hint="corstone300_fvp is a board that one simulates",
+            hint="choose a board that has one, such as corstone300_fvp",
         )
     named = str(program) if program else os.environ.get(VARIABLE)
     path = shutil.which(named or board.fvp.program)

@@ -205,7 +205,7 @@ def heap_of(module: Module) -> int:
     calls = _MALLOC.findall(module.code)
     if len(calls) != module.code.count("malloc("):
         raise UnsupportedError(
-            "the module allocates memory, but its text does not say how much", where=module.name
+            "the module calls malloc with sizes that are not plain numbers", where=module.name
         )
     return sum(-(-int(size) * int(count) // 16) * 16 for size, count in calls)
 

@@ -342,7 +342,7 @@ class FirmwareRequest:
         # RTT needs a probe that can read the memory and sees the same bytes as the core.
         where, board = self.board.name, self.board
         if self.type != "server" or self.platform != "baremetal":
-            raise UsageError("RTT needs a server on bare metal", where=where, hint="without --rtt")
+            raise UsageError("RTT needs a server on bare metal", where=where, hint="leave --rtt out")
         if board.flash_with is None or not board.flash_with.target("pyocd"):
             raise UsageError("pyOCD does not know this board", where=where, hint="use its serial port")
         if board.core.has_caches:

@@ -124,7 +124,9 @@ class _Update:
             elif path not in self.earlier:
                 place = str(self.places[path])
                 hint = "move it away, or overwrite it with --force"
-                raise UsageError("the file is not crtgen's, and in the way", where=place, hint=hint)
+                raise UsageError(
+                    "the path is taken by a file that crtgen did not write", where=place, hint=hint
+                )
 
     def run(self) -> None:
         # Removed first, so that a file can take the place of a directory's.

@@ -215,7 +215,9 @@ def usual_layers(
     in the arena.
     """
     if len(names) > LAYERS:
-        raise UsageError(f"{len(names)} layers; supported here: {LAYERS}", hint="choose those that tell most")
+        raise UsageError(
+            f"{len(names)} layers; supported here: {LAYERS}", hint=f"name at most {LAYERS} layers"
+        )
     if names and len(info.inputs) != 1:
         raise UnsupportedError("--watch-layers needs a network with one input", where=info.name)
     known = {layer.name: number for number, layer in enumerate(info.layers)}

@@ -140,7 +140,7 @@ def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:
     raise UsageError(
         f"the table has {shape}, but {interface.name} has {count:,} elements",
         where=str(path),
-        hint="write a row for each run, or one run in all rows",
+        hint="write one row per run, or a single run in all rows together",
     )
 
 

@@ -64,7 +64,7 @@ class Subject:
             raise UsageError(
                 f"{len(made.names)} labels for {made.count} outputs",
                 where=model.name,
-                hint="one label per output, a line each",
+                hint="give one label per output, each on its own line",
             )
         return made
 

@@ -1,1 +1,1 @@
-"""Sweeps: models on boards with every choice of options, by many workers, into one store."""
+"""Sweeps: models on boards with all combinations of options, by many workers, into one store."""

@@ -76,7 +76,7 @@ def choose(
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = _TIME_LIMIT
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise DoesNotFitError("no choice of kernels is that small", hint=HINT)
+        raise DoesNotFitError("no choice of kernels fits the memory", hint=HINT)
     return {name: n for (name, n), take in takes.items() if solver.boolean_value(take)}
 
 

@@ -45,7 +45,7 @@ def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSet
         listed = isinstance(now, tuple) and isinstance(value, list)
         alike = listed or isinstance(value, type(now)) or (isinstance(now, float) and type(value) is int)
         if now is not None and (not alike or isinstance(value, bool) is not isinstance(now, bool)):
-            raise UsageError(f"[features] {name} is {value!r}", hint=f"such as {now!r}")
+            raise UsageError(f"[features] {name} is {value!r}", hint=f"give a value such as {now!r}")
         words = isinstance(now, str) or (isinstance(now, tuple) and isinstance(next(iter(now), 0), str))
         if value is None and now is None:
             continue

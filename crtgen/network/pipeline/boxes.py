@@ -67,7 +67,9 @@ def layout_of(decision: Decision, output: Value, where: str) -> BoxLayout:
             raise UsageError(what, where=where, hint=hint)
         return BoxLayout(shape[0] * shape[1], shape[2], 1, 0, shape[2], columns=shape[1])
     if not count:
-        raise UsageError("[decision] boxes: nms needs the names of all labels", where=where, hint="labels")
+        raise UsageError(
+            "[decision] boxes: nms needs the names of all labels", where=where, hint="list them as labels"
+        )
     shape = tuple(length for length in shape if length != 1)
     for along in (1, 0):
         for first in (4, 5):

@@ -49,7 +49,9 @@ class Boxes:
         if not 1 <= self.most <= _MOST_BOXES:
             raise UsageError(f"[decision] most is {self.most}", hint=f"1 to {_MOST_BOXES} boxes")
         if not 0 < self.overlap < 1:
-            raise UsageError(f"[decision] overlap is {self.overlap}", hint="a part of 1, as 0.5")
+            raise UsageError(
+                f"[decision] overlap is {self.overlap}", hint="give a value between 0 and 1, such as 0.5"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

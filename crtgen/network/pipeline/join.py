@@ -262,7 +262,7 @@ def _check_decision(made: JoinedPipeline) -> None:
         if label >= count:
             where = f"{graph.name}: [decision] label"
             raise UsageError(
-                f"label {label} of {count}, counted from 0",
+                f"the output has no label {label}: it has {count}, counted from 0",
                 where=where,
                 hint="name a label that the output has",
             )

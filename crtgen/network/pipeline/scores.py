@@ -59,7 +59,7 @@ def distance(steps: GraphSteps, x: Handle, clusters: Clusters) -> Handle:
 def with_gate(steps: GraphSteps, output: Handle, gate: Handle, label: int) -> Handle:
     if label >= gate.elements:
         raise UsageError(
-            f"label {label} of {gate.elements}, counted from 0",
+            f"the gate has no output {label}: it has {gate.elements}, counted from 0",
             where="[gate] label",
             hint="name an output that the gate has",
         )

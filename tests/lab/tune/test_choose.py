@@ -61,7 +61,7 @@ def test_what_is_not_to_be() -> None:
     assert choose(layers, measured, 100) == {"a": 1, "b": 1}
     assert choose(layers, measured, 100, [{"a": 1, "b": 1}]) == {"a": 1, "b": 0}
     assert choose(layers, measured, 100, [{"a": 1}]) == {"a": 0, "b": 1}
-    with pytest.raises(DoesNotFitError, match="no choice of kernels is that small"):
+    with pytest.raises(DoesNotFitError, match="no choice of kernels fits the memory"):
         choose(layers, measured, 58)
 
 

@@ -183,7 +183,11 @@ def test_a_second_network_is_a_gate(tmp_path: Path, gate: str, names: tuple[str,
 
 @pytest.mark.parametrize(
     ("gate", "said"),
-    [("label = 1", "label 1 of 1"), ("average = 0", "0 is not an integer"), ("abov = 1", "unknown key")],
+    [
+        ("label = 1", "no output 1: it has 1"),
+        ("average = 0", "0 is not an integer"),
+        ("abov = 1", "unknown key"),
+    ],
 )
 def test_what_is_wrong_with_a_gate(tmp_path: Path, gate: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):

@@ -76,7 +76,7 @@ def test_features_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ("above = 0.95", "above = true", "True is no number"),
         ("[decision]", "[decisions]", "decisions: unknown key"),
         ('kind = "audio"', 'kind = "nose"', "unknown sensor 'nose'"),
-        ("label = 0", "label = 3", "label 3 of 3"),
+        ("label = 0", "label = 3", "no label 3: it has 3"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, old: str, new: str, said: str) -> None:

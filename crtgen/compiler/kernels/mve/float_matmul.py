@@ -49,9 +49,9 @@ class _LaneTileWriter(Writer):
         a, self.b, self.y = f.arguments
         self.sums = f.vectors("sums of a row", k.rows)
         self.lanes = self._addresses() if k.second[1] == 4 else ""
-        self.taps = f.vectors("of the columns", _GATHERED if self.lanes else _TAPS)
+        self.taps = f.vectors("terms of the columns", _GATHERED if self.lanes else _TAPS)
         self.a = self._pointers(a)
-        self.words = f.cores("of the rows", len(self.taps) if k.first[1] == 4 else k.rows, LISTED)
+        self.words = f.cores("terms of the rows", len(self.taps) if k.first[1] == 4 else k.rows, LISTED)
 
     def _addresses(self) -> str:
         # Addresses of the four columns less 4, since each load adds 4 first.

@@ -53,8 +53,10 @@ class _TileWriter(Writer):
         self.b = self._pointers(b, "a column", k.columns, k.second)
         self.sums = [f.singles("sums of a row", k.columns) for _ in range(k.rows)]
         self.at_once = _PAIR if k.columns <= _COLUMNS else 1
-        self.taps = f.singles("of the columns", self.at_once * k.columns)
-        self.inputs = f.singles("of the rows", max(k.rows if len(self.a) == 1 else 0, _PAIR * self.at_once))
+        self.taps = f.singles("terms of the columns", self.at_once * k.columns)
+        self.inputs = f.singles(
+            "terms of the rows", max(k.rows if len(self.a) == 1 else 0, _PAIR * self.at_once)
+        )
         self.products = () if unit.fused else f.singles("products", k.columns)
 
     def _pointers(self, first: str, role: str, lanes: int, steps: tuple[int, int]) -> tuple[str, ...]:

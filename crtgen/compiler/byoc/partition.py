@@ -68,7 +68,7 @@ def _reason(graph: Graph, node: Node, generator: Generator) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Region:
-    """Nodes that become one; without a generator, a single node that stays."""
+    """Nodes that a generator computes as one subgraph, or without a generator a single node that stays."""
 
     generator: Generator | None
     nodes: tuple[Node, ...]

@@ -25,7 +25,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """An argument of the network (``function`` is empty) or a call of the function that is so named."""
+    """A call of ``function``, or an argument of the network if that is empty."""
 
     name: str
     function: str

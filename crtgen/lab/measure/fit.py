@@ -120,7 +120,7 @@ class Fit:
 
     @property
     def is_rough(self) -> bool:
-        """True for code in a flash at a serial bus: the order of its reads counts, and is not modelled."""
+        """True for code in a serial flash: its waits depend on the order of reads, which is not modelled."""
         reads = self.board.reads(self.board.code) if self.board.memories else None
         return reads is not None and reads.wait_states >= _SERIAL
 

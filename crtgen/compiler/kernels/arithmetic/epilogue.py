@@ -129,7 +129,7 @@ def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[
 
 
 def even(total: str, factor: float) -> str:
-    """C for ``total`` times a float32 factor, halves to even numbers."""
+    """Return C for ``total`` times a float32 factor, rounded with halves to even."""
     mantissa, right = mantissa_of(factor)
     return f"crt_scale_even({total}, {mantissa}, {right})"
 

@@ -36,7 +36,9 @@ class RingView:
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """One output for each channel, and windows of at most 9 taps, or 32 on an M0+; None for others."""
+    """Depthwise convolution with one output per channel; None for windows of more than 9 taps, or 32 on an
+    M0+.
+    """
     _, w, b = sig.inputs
     ring = ring_view(op, sig, _INTEGERS, lies=True)
     g, narrow = ring.window, target.core.narrow

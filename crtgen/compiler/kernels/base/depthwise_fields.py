@@ -14,7 +14,10 @@ __all__ = ["depthwise_fields"]
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2), narrow_weights=True)
 def depthwise_fields(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows of three to seven columns whose sums fit; None for others, if inexact, and on an M0+."""
+    """Depthwise convolution with windows of three to seven columns whose sums fit into fields of bits.
+
+    None for other layers, on an M0+, or without an exact requantisation.
+    """
     return None if target.core.narrow else in_fields("base_depthwise_fields", op, sig, target, _form)
 
 

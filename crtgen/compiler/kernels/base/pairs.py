@@ -101,7 +101,7 @@ class BasePairsView:
 
 @design(Conv2d, FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """Two pixels, or a batch of two, or more; None for others, or if inexact."""
+    """Layer of two pixels or rows, or more; None for a single one, or without an exact requantisation."""
     window = gathered_window(op, sig)
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)

@@ -136,7 +136,10 @@ class DspDepthwiseView:
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """3x3 windows, strides 1 or 2, four channels or more; None for others, or if inexact."""
+    """Depthwise convolution with 3x3 windows, strides of 1 or 2, and four channels or more.
+
+    None for other layers, or without an exact requantisation.
+    """
     _, w, b = sig.inputs
     if not _fits(op, sig):
         return None

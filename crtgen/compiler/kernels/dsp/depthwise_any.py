@@ -37,7 +37,10 @@ _GAIN = 1 << GAIN_BITS
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Any window with four outputs or more that sees the image; None for others, or if inexact."""
+    """Depthwise convolution with any window that sees the image, and four outputs or more.
+
+    None for other layers, or without an exact requantisation.
+    """
     x, w, b = sig.inputs
     if sig.y.shape[3] < CHANNELS:
         return None

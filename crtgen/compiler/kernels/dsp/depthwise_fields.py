@@ -16,7 +16,10 @@ __all__ = ["depthwise_fields"]
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_fields(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows of three to seven columns, if sums fit into their fields; None for others, or if inexact."""
+    """Depthwise convolution with windows of three to seven columns whose sums fit into fields of bits.
+
+    None for other layers, or without an exact requantisation.
+    """
     return in_fields("dsp_depthwise_fields", op, sig, target, _form)
 
 

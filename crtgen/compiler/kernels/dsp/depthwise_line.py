@@ -110,8 +110,9 @@ class LineView:
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Lines of at least two outputs and four channels, with strides of 1 or 2; None for others, or if
-    inexact.
+    """Depthwise convolution of lines of at least two outputs and four channels, with strides of 1 or 2.
+
+    None for other layers, or without an exact requantisation.
     """
     _, w, b = sig.inputs
     window = as_column(WindowShape.of(op, sig))

@@ -1,4 +1,4 @@
-"""The greater or the lesser of int8 elements with the DSP extension, four at a time."""
+"""Maximum and minimum of int8 elements with the DSP extension, four at a time."""
 
 from dataclasses import dataclass
 

@@ -36,7 +36,7 @@ _WORD = 4  # bytes of a complex number
 
 @design(Rfft, Irfft, types=(DType.INT16,), needs="dsp")
 def transform(op: Rfft | Irfft, sig: Signature, target: Target) -> Kernel | None:
-    """Transforms of int16; None for an odd number of inputs."""
+    """FFT of int16; None for an odd number of inputs."""
     plan, inverse, inputs = Stages.of(op.length // 2), isinstance(op, Irfft), sig.x.shape[-1]
     if plan is None or inputs % 2:
         return None

@@ -31,7 +31,7 @@ Pair = tuple[str, str]
 
 @design(Rfft, types=(DType.INT32,), needs="dsp")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """None for an odd number of inputs."""
+    """FFT of int32; None for an odd number of inputs."""
     plan, inputs = Stages.of(op.length // 2), sig.x.shape[-1]
     if plan is None or inputs % 2:
         return None

@@ -1,7 +1,7 @@
-"""Products of matrices that are computed both, with the DSP extension: two rows at a time.
+"""Products of two computed matrices with the DSP extension: two rows at a time.
 
-Numbers less their zero points are copied into scratch as halfwords, with zeros behind the last up to whole
-words: two rows of the first operand, and all columns of the second. Of int8 two columns are computed at a
+Both operands are copied to scratch as 16-bit integers less their zero points, padded with zeros to whole
+words: two rows of the first operand, and all columns of the second. Of int8, two columns are computed at a
 time; of int16, whose sums have 64 bits, one.
 """
 
@@ -53,7 +53,9 @@ class DspProductView:
 
 @design(BatchMatMul, types=(DType.INT8, DType.INT16), needs="dsp", weights=None)
 def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
-    """Two rows and columns or more, that are not too long; None if inexact."""
+    """Product of at least two rows and two columns that are not too long; None without an exact
+    requantisation.
+    """
     rows, depth, _, columns = op.lengths(*sig.inputs)
     p, wide = op.parameters(sig), sig.x.dtype is DType.INT16
     length = -(-depth // _AT_ONCE) * _AT_ONCE

@@ -85,7 +85,9 @@ class DspPoolView:
 
 @design(AveragePool2d, types=(DType.INT8,), needs="dsp")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows over four channels or more; None for others, and for windows of over 255 pixels at a border."""
+    """Average pooling of four channels or more; None for fewer, and for windows of over 255 pixels at a
+    border.
+    """
     count = op.window[0] * op.window[1]
     if not _fits(op, sig) or (op.padding != Padding() and count > MOST):
         return None
@@ -102,15 +104,13 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(MaxPool2d, types=(DType.INT8,), needs="dsp")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows over four channels or more; None for others."""
+    """Max pooling of four channels or more; None for fewer."""
     return _pool(op, sig, "dsp_max", "") if _fits(op, sig) else None
 
 
 @design(Mean, types=(DType.INT8,), needs="dsp")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Means of images of four channels or more over all pixels, or means of runs of words; None for
-    others.
-    """
+    """Means over all pixels of images with four channels or more, or over runs of words; None for other axes."""
     shape = image_of(op, sig.x)
     if shape is None:
         return None

@@ -57,7 +57,9 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel | None:
 
 @design(FftAutoScale, needs="dsp")
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel | None:
-    """The greatest and the least of two at a time, then both are shifted; None for an odd number."""
+    """Find the maximum and minimum of two values at a time, then shift both; None for an odd number of
+    values.
+    """
     if sig.x.elements % 2:
         return None
     f = auto_scale_function(sig)

@@ -31,7 +31,7 @@ _TRIES = 4  # shifts tried from the largest one down
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Sums and differences of int8 by a search for factors; None for others, or if no factors are exact."""
+    """Sums and differences of int8 with factors that a search finds; None if no factors are exact."""
     form = solve_sum(op, quants_of(sig))
     if form is None:
         return None
@@ -78,7 +78,7 @@ def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> E
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Sums and differences of int8 with each of TFLite's roundings; None for others."""
+    """Sums and differences of int8 with each of TFLite's roundings; None as in ``elementwise``."""
     p, way = op.parameters(sig), walk(sig)
     form = StoreForm((p.act_min, p.act_max))
     if isinstance(p, FusedAddParams):

@@ -183,8 +183,9 @@ class _ChannelsWriter(Writer):
 
 @design(DepthwiseConv2d, types=(DType.INT16,), needs="mve", weights=(1, 2))
 def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Depthwise int16 with one output per channel, or one channel; None if no two outputs are adjacent, or if
-    inexact.
+    """Depthwise convolution of int16 with one output per channel, or of one channel.
+
+    None if no two outputs are adjacent, or without an exact requantisation.
     """
     x, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)

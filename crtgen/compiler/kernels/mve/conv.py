@@ -187,8 +187,9 @@ class MveConvView:
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), narrow_weights=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Convolution of int8 and int16; None if neither rows nor columns of outputs have two pixels, or if
-    inexact.
+    """Convolution of int8 and int16.
+
+    None if neither rows nor columns of outputs have two pixels, or without an exact requantisation.
     """
     return conv_kernel(op, op.parameters(sig), sig, target)
 

@@ -146,8 +146,9 @@ class _MveDenseWriter(Writer):
     FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), narrow_weights=True
 )
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Fully connected layer of any size; None if inexact, or for a convolution whose window is not the whole
-    image.
+    """Fully connected layer of any size, or a convolution whose window is the whole image.
+
+    None for other convolutions, or without an exact requantisation.
     """
     fits = isinstance(op, FullyConnected) or is_row(op, sig)
     return dense_kernel(op.parameters(sig), sig, target) if fits else None

@@ -36,7 +36,10 @@ _PAIR = _NUMBER * _LANES
 
 @design(Rfft, types=(DType.FLOAT32,), needs="mve")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """Powers of two; None for others, and where zeros begin within two pairs that are read at once."""
+    """FFT of float32 whose length is a power of two.
+
+    None for other lengths, and if the zero padding begins within two pairs that are read at once.
+    """
     plan, inputs = Stages.of(op.length // 2, eight=True), sig.x.shape[-1]
     if plan is None or plan.first not in (4, 8) or inputs % 4 or plan.count // plan.first % 2:
         return None

@@ -31,9 +31,10 @@ _MOST_OFFSET = 65535
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), narrow_weights=True)
 def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Several outputs in a row, and windows of at most 13 inputs where the stride is odd, 14 where it is 2.
+    """Depthwise convolution of lines with several outputs and windows of at most 13 inputs.
 
-    With strides of whole words they are at most 16. None for others.
+    With a stride of 2, windows have at most 14 inputs; with strides of whole words, at most 16. None for
+    other layers.
     """
     _, w, b = sig.inputs
     window = as_column(WindowShape.of(op, sig))

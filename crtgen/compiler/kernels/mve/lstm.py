@@ -39,7 +39,7 @@ class MveLstmView:
 
 @design(Lstm, types=(DType.INT8, DType.INT16), needs="mve", weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
-    """LSTM of any size; None if inexact."""
+    """LSTM of any size; None without an exact requantisation."""
     x, hidden, *_ = sig.inputs
     batch, units = hidden.shape
     routines, consts = [], []

@@ -81,7 +81,7 @@ class MeanView:
 
 @design(Mean, types=(DType.INT8,), needs="mve")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """int8; None for others and for means over the last axis, or over axes with others between them."""
+    """Means of int8; None over the last axis, or over axes with others between them."""
     first, end = min(op.axes, default=0), max(op.axes, default=-1) + 1
     columns = prod(sig.x.shape[end:])
     count = prod(sig.x.shape[first:end])

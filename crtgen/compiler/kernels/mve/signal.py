@@ -99,7 +99,7 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBank, needs="mve", weights=(1, 2, 3, 4, 5))
 def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel | None:
-    """Four products of 64 bits at a time, for two channels; None for weights below zero."""
+    """Filter bank with four products of 64 bits at a time, for two channels; None for negative weights."""
     bank = BankWeights.of(sig)
     if bank is None:
         return None

@@ -126,7 +126,7 @@ def _powers(f: Function, last: int, x: str, most: str, table: str) -> Callable[[
 
 @design(Softmax, types=(DType.INT8,), needs="mve")
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """int8; None for others, and for so few elements that a table of up to 1 KB is not worth it."""
+    """Softmax of int8; None if there are too few elements to be worth a table of up to 1 KB."""
     if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     powers = powers_const(op, sig)

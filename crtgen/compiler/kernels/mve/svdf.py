@@ -64,7 +64,7 @@ class MemoriesView:
 
 @design(Svdf, types=(DType.INT8,), needs="mve", weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
-    """SVDF with states without zero point; None for others, or for long memories."""
+    """SVDF; None if the states have a zero point, or for long memories."""
     x, feature, time, bias, state = sig.inputs
     p, size, units = op.parameters(sig), state.dtype.itemsize, sig.y.shape[-1]
     filters, length = time.shape

@@ -26,7 +26,9 @@ _CLAMPED = (-128, 127)
 @design(Quantize, types=(DType.UINT8,), needs="mve", to=DType.INT8)
 @design(Quantize, types=(DType.INT8,), needs="mve", to=DType.UINT8)
 def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Convert between int8 and uint8 if only the highest bit changes; None for others."""
+    """Convert between int8 and uint8 by inverting the highest bit; None if the scales or zero points do not
+    allow it.
+    """
     if not flips(op, sig):
         return None
 

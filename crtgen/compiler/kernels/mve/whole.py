@@ -113,7 +113,10 @@ class _WholeWriter(Writer):
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def whole_image(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Images without padding with one output per channel; None for others, or if inexact."""
+    """Depthwise convolution whose window is the whole image, without padding, with one output per channel.
+
+    None for other layers, or without an exact requantisation.
+    """
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     by_channel = weights.reshape(-1, weights.shape[3]).T

@@ -34,15 +34,16 @@ _LEAVES = ("number", "operand")
 
 @design(Formula, weights=None)
 def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
-    """Element-wise operator of quantised values by its expression; None for others."""
+    """Element-wise operator on quantised values, by its expression; None for operators without one."""
     found = op.formula(sig)
     return None if found is None else elements(sig, op.name.replace("_", " "), spelled(cheaper(found), sig.y))
 
 
 @lru_cache(maxsize=1024)
 def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
-    """Return an equal expression of fewer instructions; where the value is beyond ``limits``, it only has to
-    be beyond them, too.
+    """Return an equal expression with fewer instructions.
+
+    Values beyond ``limits`` may differ, as long as they stay beyond the same limit.
     """
     if e.kind in (*_LEAVES, "within"):
         return e

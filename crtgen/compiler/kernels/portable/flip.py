@@ -1,4 +1,4 @@
-"""Conversion between int8 and uint8 of one scale: the highest bit is inverted, four bytes in a word."""
+"""Conversion between int8 and uint8 with the same scale: inverts the highest bit, of four bytes at a time."""
 
 from functools import lru_cache
 

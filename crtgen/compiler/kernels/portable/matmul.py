@@ -104,7 +104,10 @@ class PairsView:
 
 @design(BatchMatMul, types=(DType.INT8,), weights=None)
 def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
-    """Two rows by two columns at a time, two terms of each; None for few rows, which pay for no copies."""
+    """Product of two rows by two columns at a time, two terms of each.
+
+    None for few rows, for which copying the operands is not worth it.
+    """
     plain = batch_matmul(op, sig, target)
     view = plain.view
     if view.rows < 2 or view.columns < 2:

@@ -58,7 +58,9 @@ class ResampleView:
 
 @dataclass(frozen=True, slots=True)
 class BlendView:
-    """A picture of ``width`` times ``channels`` numbers a row becomes ``rows`` of ``columns`` pixels."""
+    """View of a resized picture: rows have ``width * channels`` inputs; the output has ``rows * columns``
+    pixels.
+    """
 
     op: Blend
     width: int

@@ -196,7 +196,7 @@ def _counted(least: int, depth: int) -> float:
 
 @design(Softmax, types=(DType.INT8,))
 def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """Compute int8 with powers from a table; None for others, for few elements, and for ``size``."""
+    """Softmax of int8 with powers from a table; None for few elements, and for ``size``."""
     if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     depth = sig.x.shape[-1]

@@ -145,8 +145,9 @@ def in_fields(
     target: Target,
     solve: Callable[[Rescale, Int64], FieldForm | None],
 ) -> Kernel | None:
-    """Compute windows of three to seven columns, if sums fit into their fields; None for others, or if
-    inexact.
+    """Depthwise convolution with windows of three to seven columns whose sums fit into fields of bits.
+
+    None for other layers, or without an exact requantisation.
     """
     _, w, b = sig.inputs
     window = WindowShape.of(op, sig)

@@ -183,9 +183,9 @@ def inputs_there(radix: int, count: int, inputs: int, at_once: int = 1) -> list[
 
 
 def stage_function(turns: str, keep: Sequence[int] = (), local: int = 0) -> Function:
-    """``stage(x, turns, bytes, groups)``: combine groups of four transforms of ``bytes`` bytes into one each.
+    """Begin ``stage(x, turns, bytes, groups)``, which combines groups of four transforms of ``bytes`` bytes.
 
-    ``turns`` is the type of their factors.
+    ``turns`` is the type of the complex factors.
     """
     return Function(
         "stage",

@@ -91,7 +91,7 @@ class LinearSum:
         return LinearSum(self.constant + n, None, (self, _NOTHING, 1))
 
     def terms(self) -> "dict[Symbol, int]":
-        """Return the coefficients by symbol; none is 0."""
+        """Return the coefficient of each symbol, without those that are 0."""
         if self._terms is None:
             self._terms = self._collected()
             self._chain = None

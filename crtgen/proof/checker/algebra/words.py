@@ -208,7 +208,7 @@ def low_half(x: Word) -> Word:
 
 
 def raw_halves(x: Word) -> tuple[Word, Word]:
-    """Return the halfwords modulo 2^16: words of which only the lower 16 bits count."""
+    """Return the two halves of a word; only the lower 16 bits of each result count."""
     return (x.low, x.high) if isinstance(x, Halves) else halves_of(x)
 
 

@@ -233,9 +233,9 @@ class GlobalAverage(_Scaled):
 
 
 class Average(_Scaled):
-    """AveragePool of windows that are all within the image: times (scale / scale of the output) / count.
+    """AveragePool with windows inside the image: the sum times (scale / output scale) / count.
 
-    Halves go to even outputs if a step of the output is a whole number of steps of the sum. A window of the
+    Halves are rounded to even if a step of the output is a whole number of steps of the sum. A window of the
     whole image is a global average.
     """
 

@@ -199,7 +199,7 @@ _ELEMENT = {"8": 1, "16": 2, "32": 4}
 
 @family("dlstp", "wlstp")
 def tail_loop_start(m: Machine, i: DecodedInstruction) -> Step:
-    """Begin a loop over elements, whose last round may have fewer."""
+    """Begin a loop with tail predication: the last round may have fewer elements."""
     n, size = _counter(i), _ELEMENT[i.kind]
     to = target(i) if i.name == "wlstp" else None
 

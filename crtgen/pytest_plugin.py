@@ -87,7 +87,7 @@ class Firmware:
 
     @property
     def flash_bytes(self) -> int:
-        """Code and constants of the model: what it takes as a library, whatever is around it."""
+        """Flash of the model: its code and constants, as in a library, without the rest of the firmware."""
         flash = self.report.flash_bytes
         assert flash is not None
         return flash

@@ -64,7 +64,7 @@ class _Job:
 
     @property
     def npu(self) -> bool:
-        """True if layers are computed by an NPU, and its proof must be one of the others only."""
+        """True if an NPU computes some of the layers; a proof then covers only the others."""
         return self.settings.proven and any(
             library.name == ETHOS_U for module in self.compiled.modules for library in module.libraries
         )

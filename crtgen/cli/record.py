@@ -55,7 +55,7 @@ def command(
             with out.stage() as say:
                 info, runs, counted = _asked(directory, model, connecting, say)
         if cbor is not None and counted is None:
-            raise UsageError("the firmware counts nothing", hint="generate it with --watch FILE")
+            raise UsageError("the firmware does not count inputs", hint="generate it with --watch FILE")
         if not runs:
             hint = "let it run, then record again by the same --port; without one a new device is started"
             raise UsageError(f"{info.name} did not run yet: there is nothing to write", hint=hint)

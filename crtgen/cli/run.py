@@ -135,7 +135,7 @@ def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path
         raise UsageError(
             f"{len(names)} names, for outputs of {wanted} elements",
             where=str(file),
-            hint="one name per element, a line each",
+            hint="give one name per element, each on its own line",
         )
 
 

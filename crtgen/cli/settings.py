@@ -224,7 +224,7 @@ def _check_code(settings: Settings, command: Any) -> None:
     taken = {_long_name(p) for p in command.params if p.param_type_name == "option"} | {command.name}
     for name in sorted(_CODE & settings.options.keys() - taken):
         raise UsageError(
-            f"crtgen {command.name} has no --{name}: it would look at code without it",
+            f"crtgen {command.name} has no --{name}, so it would look at different code",
             where=f"{settings.path}: {name}",
             hint=f"run it outside of this folder, or with --folder naming one without {name}",
         )

@@ -100,7 +100,7 @@ class Request:
         )
         for given, what in others:
             if given:
-                raise UsageError(f"feeding by rows does not go with {what}", hint="leave one of them out")
+                raise UsageError(f"rows cannot be fed together with {what}", hint="leave one of them out")
 
     def _check_place(self, part: str, name: str) -> None:
         memories = {m.name: m for m in self.board.memories}

@@ -332,5 +332,5 @@ def _check(interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
             place = ", ".join(map(str, np.argwhere(np.isnan(given))[0]))
             raise UsageError(
                 f"the input {interface.name} is not a number at [{place}]",
-                hint="kernels do not say what comes of NaN: replace it",
+                hint="replace it: the result for NaN is undefined",
             )

@@ -61,7 +61,7 @@ def find_config(name: str) -> Config:
 
 
 def config_of_word(word: int) -> Config:
-    """Return the configuration whose register CONFIG is ``word``; raises ``UsageError`` if there is none."""
+    """Return the configuration whose CONFIG register is ``word``. Raises ``UsageError`` if none has it."""
     for config in CONFIGS.values():
         if config.word == word:
             return config

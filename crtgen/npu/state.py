@@ -183,7 +183,7 @@ class NpuState:
         return Type(bool(bits & 1), 1 << code)
 
     def zero_point(self, name: str) -> int:
-        """Return a zero point; that of an input of 32 bits is 0, whatever its register says."""
+        """Return a zero point: 0 for a 32-bit input, otherwise that of its register."""
         type_ = self.type(name)
         if type_.size == 4 and name != "OFM":
             return 0

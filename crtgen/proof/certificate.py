@@ -50,7 +50,7 @@ def certificate_of(proof: Proof) -> bytes:
     """
     if proof.runs != 1 or proof.network.states or proof.trusted:
         raise UsageError(
-            "a certificate is of a network that keeps nothing from run to run, and is on the core alone",
+            "certificates are only for networks without states that run on the core alone",
             hint="leave out --certificate",
         )
     said = {

@@ -219,7 +219,7 @@ def worst_header(proof: Proof) -> str:
     """Return a C header with the worst case of a proven image. Raises ``UsageError`` for one with an NPU."""
     if proof.trusted:
         raise UsageError(
-            "the worst case of the NPU's time is not known, so there is no header of it",
+            "the worst-case time of the NPU is not known, so no header can be written",
             where=proof.model,
             hint="leave out --header, or --npu",
         )

@@ -110,9 +110,9 @@ def test_the_example_of_a_library_is_a_cameras_loop(tmp_path: Path) -> None:
     ("options", "text"),
     [
         (("--feed", "columns"), "inputs cannot be fed by columns hint: known: rows"),
-        (("--executor", "graph"), "feeding by rows does not go with the graph executor"),
-        (("--cores", "2"), "feeding by rows does not go with two cores"),
-        (("--sliding", "axis=1", "step=2"), "feeding by rows does not go with sliding"),
+        (("--executor", "graph"), "rows cannot be fed together with the graph executor"),
+        (("--cores", "2"), "rows cannot be fed together with two cores"),
+        (("--sliding", "axis=1", "step=2"), "rows cannot be fed together with sliding"),
         (("--record", "2"), "--record keeps whole inputs, and this one comes by rows"),
     ],
 )

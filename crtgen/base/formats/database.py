@@ -37,7 +37,7 @@ def is_database(path: Path) -> bool:
 def open_database(path: Path, fill: Callable[[Connection], None]) -> Connection:
     """Open a database in which every statement is a transaction of its own; ``fill`` makes a new one.
 
-    Raises ``UsageError`` for links and journals, ``DatabaseError`` for what is no database.
+    Raises ``UsageError`` for links and journals, ``DatabaseError`` for a file that is no database.
     """
     _refuse_company(path)
     with files.locked(path.parent):

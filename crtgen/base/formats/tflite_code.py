@@ -12,8 +12,9 @@ _BUILTIN_CODE = 10  # the field's place in the table
 def operator_number(code: Any) -> int:
     """Return the greater of both fields of an ``OperatorCode``.
 
-    Old files have the number in a field of one byte, and ai-edge-quantizer writes the other one only. The
-    tflite package returns the byte for numbers below 127 whichever is there, so DEQUANTIZE would be ADD.
+    Old files have the number in a field of one byte; ai-edge-quantizer writes only the newer field. For
+    numbers below 127 the tflite package returns the byte even if only the newer field is set, so DEQUANTIZE
+    would be read as ADD.
     """
     table = code._tab
     offset = table.Offset(_BUILTIN_CODE)

@@ -1,7 +1,8 @@
-"""ZIP archives: stored and deflated members, of which no more is inflated than the budget has.
+"""ZIP archives with stored and deflated members, which are inflated only as far as the budget allows.
 
 Members of other compressions are refused: Python inflates bzip2 and LZMA without a bound, 4 KB to hundreds of
-megabytes. A member cannot become longer than its header says, so the sum of these lengths is asked for first.
+megabytes. A member cannot become longer than its header says, so the budget is asked for the sum of these
+lengths first.
 """
 
 from collections.abc import Iterator

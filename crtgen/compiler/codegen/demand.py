@@ -9,7 +9,7 @@ def core_check(core: Core, name: str) -> str:
     """Return preprocessor lines that raise an error, naming the core, if the code is compiled for a lesser
     one.
 
-    Portable code, for the host and for architectures other than Arm's, has none.
+    Portable code, for the host and for architectures other than Arm's, needs no such lines.
     """
     if not core.thumb:
         return ""

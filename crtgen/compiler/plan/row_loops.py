@@ -354,7 +354,7 @@ class _Loops:
 
 @dataclass(frozen=True, slots=True)
 class _StageChain:
-    """Stages that follow each other, the items of the line that contain them, and the last of these items."""
+    """Stages that follow each other, the items of the line that contain them, and the last item."""
 
     stages: tuple[Stage, ...]
     items: frozenset[int]

@@ -78,10 +78,10 @@ def faster_memory(plans: Sequence[Plan], nbytes: int, main: FreeMemory, others: 
 def spread_arena(
     plan: Plan, main: FreeMemory, others: Sequence[FreeMemory]
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """Put values of a plan into ``others`` where that saves cycles, or where ``main`` has too little room.
+    """Put values of a plan into ``others`` if that saves cycles, or if ``main`` has too little room.
 
-    The plan is returned as it is if neither is so, or if all memories together are too small. Kernels, order
-    and subgraphs stay.
+    Otherwise, and if all memories together are too small, the plan is returned unchanged. Kernels, order and
+    subgraphs stay.
     """
     search = _Search(plan, main, [memory for memory in others if memory.name != NPU_PART])
     search.speed_up()

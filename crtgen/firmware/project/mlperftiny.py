@@ -50,13 +50,13 @@ def benchmark(models: tuple[ModelInfo, ...], where: str) -> BenchmarkView:
     """Make the view. Raises ``UsageError`` unless the network is one of the benchmark."""
     if len(models) != 1:
         raise UsageError(
-            f"the benchmark is of one model, not of {len(models)}", where=where, hint="name one model"
+            f"the benchmark takes one model, not {len(models)}", where=where, hint="name one model"
         )
     (info,) = models
     named = _NAME.match(info.name)
     if named is None:
         hint = "call the file kws01.tflite, vww01.tflite, ic01.tflite or ad01.tflite"
-        raise UsageError("the model is none of MLPerf Tiny's", where=info.name, hint=hint)
+        raise UsageError("the model is not one of MLPerf Tiny's", where=info.name, hint=hint)
     name = f"{named[1]}01"
     if len(info.inputs) != 1 or len(info.outputs) != 1:
         raise UsageError(

@@ -87,7 +87,7 @@ class ProjectOptions:
         check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
         check_sizes(_MOST_RUNS, record=self.record)
         if self.record % 2:
-            raise UsageError(f"a black box of {self.record} runs", hint="an even number: it has two halves")
+            raise UsageError(f"a black box cannot keep {self.record} runs", hint="give an even number")
 
     def _check_framework(self) -> None:
         # Raise ``UsageError`` for an unknown one; without options for files, nothing is shared.

@@ -318,7 +318,7 @@ def _quantized(array: Array, interface: Interface, where: str) -> Array:
     if np.isnan(array).any():
         count = int(np.isnan(array).sum())
         raise UsageError(
-            f"{count} of {array.size} values are NaN, for which no integer stands",
+            f"{count} of {array.size} values are NaN, which cannot be quantised",
             where=where,
             hint="remove the NaN from the file",
         )

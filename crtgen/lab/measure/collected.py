@@ -24,10 +24,10 @@ _MOST = 1 << 28  # bytes of a clip
 
 
 def check_label(label: str) -> None:
-    """Raise ``UsageError`` for a label that is no name of a folder."""
+    """Raise ``UsageError`` for a label that cannot name a folder."""
     if not label or label != Path(label).name or label.startswith("."):
         raise UsageError(
-            f'--label "{label}" is no name of a folder', hint="name what is heard or seen: --label yes"
+            f'--label "{label}" cannot name a folder', hint="name what is heard or seen: --label yes"
         )
 
 
@@ -47,7 +47,10 @@ class Collector:
         self._held = bytearray()
         self._next: int | None = None
         if self.nbytes > _MOST:
-            raise UsageError(f"a clip of {self.nbytes:,} bytes", hint=f"--length below {_MOST // sample:,}")
+            raise UsageError(
+                f"a clip of {self.nbytes:,} bytes is too long",
+                hint=f"give a --length up to {_MOST // sample:,}",
+            )
 
     def add(self, lines: Sequence[FieldLine]) -> Iterator[Array]:
         for line in lines:

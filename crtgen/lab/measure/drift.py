@@ -230,7 +230,7 @@ def usual_layers(
         left = [o for o in steps[name].outputs if o in plan.slots and o not in plan.homes]
         if not left:
             raise UsageError(
-                "the layer leaves nothing in the arena", where=name, hint="take the one before it"
+                "the layer leaves nothing in the arena", where=name, hint="name the previous layer"
             )
         outputs = [each[left[-1]] for each in values]
         found.append(DriftLayer(name, known[name], plan.slots[left[-1]].offset, outputs))
@@ -349,7 +349,7 @@ def read_window(data: bytes) -> DriftWindow:
             ends=_number(found["ends"]),
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ProtocolError("what the device counted cannot be read") from error
+        raise ProtocolError("the counts of the device cannot be read") from error
 
 
 def _numbers(item: Any) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:
         values = _numbers(row)
         if values is None or len(values) != len(rows[0]):
             raise UsageError(
-                f"row {number} is not of {len(rows[0])} numbers",
+                f"row {number} does not have {len(rows[0])} numbers",
                 where=str(path),
                 hint="every row has the same number of values, separated by commas",
             )

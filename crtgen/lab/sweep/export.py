@@ -37,7 +37,7 @@ def check_export(path: Path) -> None:
     """Refuse a file that cannot be written later: of another kind, in no directory, without the package."""
     if path.suffix not in FORMATS:
         raise UsageError(
-            f"{path.suffix or 'no suffix'} is no kind of table",
+            f"{path.suffix or 'no suffix'} is not a format for tables",
             where=str(path),
             hint=f"use {' or '.join(FORMATS)}",
         )

@@ -203,7 +203,7 @@ class Features:
         settings = self.settings
         if array.dtype != np.int16:
             hint = "sound is int16: multiply numbers from -1 to 1 with 32768, round, and limit them"
-            raise UsageError(f"a signal of {array.dtype}", hint=hint)
+            raise UsageError(f"a signal cannot be {array.dtype}", hint=hint)
         if array.ndim == 1:
             return self._signal(array, settings, quantized)
         if array.ndim != 2:

@@ -185,7 +185,7 @@ def of_few_values(case: Case, bits: int = 4) -> Case:
 
 
 def of_few_values_each(case: Case) -> Case:
-    """Make a layer in which each output channel has at most 15 weight values, in a step of its own."""
+    """Make a layer whose output channels have at most 15 weight values each, multiples of 5 to 8."""
     x, w, b = case.sig.inputs
     steps = 5 + np.arange(w.shape[0]) % 4
     lengths = [-1 if axis == 0 else 1 for axis in range(len(w.shape))]

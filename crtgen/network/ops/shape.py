@@ -51,9 +51,7 @@ class Reshape(Op):
         return replace(self, shape=sig.y.shape)
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        """Return groups of channels: the finer of the two last axes counts, if the other is a multiple of
-        it.
-        """
+        """Group channel n by n modulo the shorter of the two last axes; None unless it divides the longer."""
         before, after = channels(sig.x), channels(sig.y)
         few, many = sorted((before, after))
         return None if many % few else (np.arange(before) % few, np.arange(after) % few)

@@ -91,10 +91,10 @@ class JoinedPipeline:
 
 
 def join(description: Description, network: Graph | None, gate: Graph | None = None) -> JoinedPipeline:
-    """One graph from samples to the outputs of the network, with a score of the second one behind them.
+    """One graph from samples to the outputs of the network, followed by the score of a ``gate``, if any.
 
-    Raises ``UsageError`` for a network that does not take such features, and for settings of which no
-    operator can be made.
+    Raises ``UsageError`` for a network that does not take such features, and for settings that no operator
+    can compute.
     """
     try:
         made = _joined(description, _Networks(network, gate))

@@ -72,8 +72,9 @@ _MOST_MORE = 3
 
 @dataclass(frozen=True, slots=True)
 class LayerProof:
-    """Proof of a layer: ``needed`` of its ``outputs`` outputs matter for the result, and ``missing`` of these
-    are not proven. ``trusted`` ones are computed by an NPU.
+    """Proof of a layer: ``needed`` of its ``outputs`` outputs matter for the result.
+
+    ``missing`` of the needed outputs are not proven; ``trusted`` ones are computed by an NPU.
     """
 
     number: int
@@ -144,8 +145,9 @@ class Proof:
 
     @property
     def holds_from_call(self) -> bool:
-        """True if that is so from the call of the function on, whatever is before: ``premises`` name what
-        the caller sees to.
+        """True if the outputs are proven from the call of the function on, whatever ran before.
+
+        ``premises`` are what the caller has to ensure.
         """
         return self.is_computed and not self.application.wrong
 
@@ -506,7 +508,7 @@ class _ProofRun:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
 
     def afterwards(self) -> Afterwards:
-        """Return what the run leaves, for the other functions of the model."""
+        """Return the state that the run leaves for the other functions of the model."""
         file, states = self.network.file, dict[int, int]()
         for at, state in zip(self._states(), self.network.states, strict=True):
             size = file.kind(state.read[0]).bits // 8

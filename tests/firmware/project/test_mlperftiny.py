@@ -167,5 +167,5 @@ def test_what_is_no_command_is_answered() -> None:
 
 def test_other_networks_are_refused() -> None:
     compiled = api.load(DIGITS).compile("mps2_an386")
-    with pytest.raises(UsageError, match="the model is none of MLPerf Tiny's"):
+    with pytest.raises(UsageError, match="the model is not one of MLPerf Tiny's"):
         compiled.generate("mlperftiny")

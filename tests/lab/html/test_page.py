@@ -195,4 +195,4 @@ def test_what_a_device_met(planned: Study, tmp_path: Path) -> None:
     file.write_bytes(b"\xff")
     done = CliRunner().invoke(app, ["report", str(DIGITS), "--drift", str(file)])
     assert done.exit_code == ProtocolError.exit_code
-    assert "what the device counted cannot be read" in done.stderr
+    assert "the counts of the device cannot be read" in done.stderr

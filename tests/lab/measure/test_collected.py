@@ -69,7 +69,7 @@ def test_a_network_gets_whole_inputs() -> None:
 
 @pytest.mark.parametrize("label", ["", "..", "a/b", ".git"])
 def test_labels_are_names_of_folders(label: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a folder"):
+    with pytest.raises(UsageError, match="cannot name a folder"):
         check_label(label)
 
 

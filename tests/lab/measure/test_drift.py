@@ -239,7 +239,7 @@ def test_what_cannot_be_counted_is_refused() -> None:
     with pytest.raises(UsageError, match="5 layers; supported here: 4"):
         usual_layers(info, plan, ["conv2d"] * 5, pictures)
     for data in (b"", b"\xa1", b"\xff\xff", b"\xa0"):
-        with pytest.raises(ProtocolError, match="what the device counted cannot be read"):
+        with pytest.raises(ProtocolError, match="the counts of the device cannot be read"):
             read_window(data)
 
 

@@ -62,7 +62,7 @@ def test_the_last_runs_are_read_and_replayed(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["cases"] == RUNS
     for words, found in (
         ([], "digits did not run yet: there is nothing to write"),
-        (["--cbor", str(tmp_path / "counted.cbor")], "the firmware counts nothing"),
+        (["--cbor", str(tmp_path / "counted.cbor")], "the firmware does not count inputs"),
         (["--model", "kws"], "there is no black box of kws"),
     ):
         empty = tmp_path / "empty.npz"

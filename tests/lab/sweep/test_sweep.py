@@ -92,7 +92,7 @@ def test_what_is_wrong_before_anything_runs(tmp_path: Path) -> None:
     code = UsageError.exit_code
     for arguments, said in (
         ((tmp_path / "none.toml",), "the sweep cannot be read"),
-        ((file, "--export", tmp_path / "x.xls"), "no kind of table"),
+        ((file, "--export", tmp_path / "x.xls"), "is not a format for tables"),
         ((file, "--export", tmp_path / "x" / "x.csv"), "the directory of this path does not exist"),
     ):
         assert said in crtgen("sweep", *arguments, "--store", tmp_path / "s.db", code=code)["message"]

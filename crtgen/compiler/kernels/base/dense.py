@@ -71,7 +71,7 @@ class BaseDenseView:
 
 @design(FullyConnected, Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Fully connected layer of one row of inputs; None for several rows, or without an exact requantisation."""
+    """Fully connected layer of one row of inputs; None for several, or without an exact requantisation."""
     if not is_row(op, sig):
         return None
     params = op.parameters(sig)

@@ -110,7 +110,10 @@ def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Mean, types=(DType.INT8,), needs="dsp")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Means over all pixels of images with four channels or more, or over runs of words; None for other axes."""
+    """Means over all pixels of images with four channels or more, or over runs of words.
+
+    None for other axes.
+    """
     shape = image_of(op, sig.x)
     if shape is None:
         return None

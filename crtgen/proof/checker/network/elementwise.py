@@ -411,7 +411,7 @@ class DifferenceLayer(ElementLayer):
 
 
 class ExtremeLayer(ElementLayer):
-    """MAXIMUM and MINIMUM: of the numbers, whatever their scales are."""
+    """MAXIMUM and MINIMUM, which compare the quantised values without regard to their scales."""
 
     def read(self) -> None:
         self.limits = self.type.low, self.type.high

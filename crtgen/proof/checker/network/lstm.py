@@ -100,7 +100,7 @@ class _GateProducts(SumLayer):
 
 
 class _Gates(SumLayer):
-    """Gates of int16, of which each is a function of a sum of two products; ``True`` is a channel of tanh."""
+    """Gates of int16, each a function of a sum of two products. A channel is ``True`` for tanh."""
 
     def __init__(self, lstm: "LstmLayer") -> None:
         super().__init__(lstm.network, replace(lstm.operator, outputs=lstm.operator.outputs[:1]))

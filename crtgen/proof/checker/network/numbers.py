@@ -93,9 +93,7 @@ class OnNumbers(_Placed):
         self._next = self._cells([v for s in network.states for v in network.values(s.assigned)])
 
     def run(self, x: Numbers) -> Numbers:
-        """Return the numbers of all symbols for the inputs, one behind the other; in the order of
-        ``places``.
-        """
+        """Return the values of all symbols for these inputs, in the order of ``places``."""
         numbers = np.zeros(len(self.places) + 1, np.int64)
         numbers[: x.size] = x
         for layer in self._layers:

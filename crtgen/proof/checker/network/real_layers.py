@@ -175,7 +175,7 @@ class RealLayer(Layer):
 
 
 class _RealConvolution(RealLayer):
-    """CONV_2D, in groups, too, and DEPTHWISE_CONV_2D."""
+    """CONV_2D, also in groups, and DEPTHWISE_CONV_2D."""
 
     def sums(self) -> Iterator[RealSum]:
         is_depthwise = self.operator.code == _B.DEPTHWISE_CONV_2D

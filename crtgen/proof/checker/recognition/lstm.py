@@ -37,7 +37,7 @@ class _FactorProducts:
 
 
 def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, bool]) -> Value | None:
-    """Return the cell state or hidden state that a word equals for every input; None if it is none."""
+    """Return the cell state or hidden state that a word equals for every input, or None."""
     products = _FactorProducts()
     _support(layer, word, products, verdicts)
     factors = frozenset(products.found)

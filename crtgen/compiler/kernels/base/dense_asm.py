@@ -56,7 +56,7 @@ class BaseDense:
 
 
 def some_outputs(k: BaseDense) -> Routine:
-    """``outputs(x, weights, y, end)``: the blocks of outputs from ``weights`` to ``end``."""
+    """Write ``outputs(x, weights, y, end)``, which computes the outputs with weights up to ``end``."""
     return (_NarrowDense if k.narrow else _WideDense).routine(k)
 
 

@@ -42,7 +42,10 @@ class DepthwiseRow(RingRow):
 
 
 def row_of_outputs(k: DepthwiseRow) -> Routine:
-    """``row(rows, y, weights, end)``: ``rows`` are where the rows of the windows begin."""
+    """Write ``row(rows, y, weights, end)``, which computes a row of outputs.
+
+    ``rows`` are the addresses of the rows that its windows read.
+    """
     return (_NarrowDepthwise if k.narrow else _WideDepthwise).routine(k)
 
 

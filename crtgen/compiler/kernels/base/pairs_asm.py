@@ -46,7 +46,7 @@ class Wide:
 
 
 class WidePairs(Writer):
-    """``group(x, weights, y, end)``: the channels from ``weights`` to ``end``."""
+    """Writes ``group(x, weights, y, end)``: the channels from ``weights`` to ``end``."""
 
     def __init__(self, k: Wide) -> None:
         self.k = k
@@ -144,7 +144,7 @@ class Narrow:
 
 
 class NarrowPairs(Writer):
-    """``group(x, weights, y, end)``: the pairs of channels from ``weights`` to ``end``."""
+    """Writes ``group(x, weights, y, end)``: the pairs of channels from ``weights`` to ``end``."""
 
     def __init__(self, k: Narrow) -> None:
         self.k = k

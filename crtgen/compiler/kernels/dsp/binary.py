@@ -119,7 +119,7 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
 
 @lru_cache(maxsize=256)
 def run_of_pairs(k: DspPairsView) -> Routine:
-    """``run(x0, x1, y)``."""
+    """Write ``run(x0, x1, y)``, which adds or multiplies the elements of two operands."""
     f = Function(
         "run",
         "const int8_t *x0",

@@ -35,7 +35,7 @@ class ClampView:
 
 @lru_cache(maxsize=256)
 def clamp_all(k: ClampView) -> Routine:
-    """``clamp(x, y)``."""
+    """Write ``clamp(x, y)``, which clamps all elements, four at a time."""
     f = Function("clamp", "const int8_t *x", "int8_t *y", purpose=f"Clamps {k.elements} elements.")
     x, y = f.arguments
     word, spare = f.core("elements"), f.core("differences")

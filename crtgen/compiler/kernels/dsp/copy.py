@@ -14,7 +14,7 @@ _AT_ONCE = 4  # words
 
 @cache  # equal calls return the same routine, and equal routines are one function of the firmware
 def copy() -> Routine:
-    """``copy(to, from, bytes)``, forwards: ``to`` may overlap ``from`` if it is lower."""
+    """Write ``copy(to, from, bytes)``, forwards: ``to`` may overlap ``from`` if it is lower."""
     # The parameters are C and arrive in r0, r1, r2. The purpose becomes the comment above the code.
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes, forwards.")
     to, source, left = f.arguments

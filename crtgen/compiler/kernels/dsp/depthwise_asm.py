@@ -46,7 +46,7 @@ class PackedColumns:
 
 @lru_cache(maxsize=256)
 def widen(k: PackedColumns, at_once: int) -> Routine:
-    """``widen(to, a, b)``: rows a and b as words (a, b)."""
+    """Write ``widen(to, a, b)``, which joins the inputs of rows a and b to words (a, b)."""
     f = Function(
         "widen",
         "uint32_t *to",
@@ -162,7 +162,7 @@ class Channel:
 
 
 class DspDepthwiseWriter(Writer):
-    """``channel(data, weights, y, rows)``."""
+    """Writes ``channel(data, weights, y, rows)``, which computes ``rows`` rows of a channel."""
 
     def __init__(self, k: Channel) -> None:
         self.k = k

@@ -124,7 +124,7 @@ class LineOutputs:
 
 
 def one_line(k: LineOutputs) -> Routine:
-    """``channels(columns, y, weights, end)``: channel by channel while weights are left."""
+    """Write ``channels(columns, y, weights, end)``: channel by channel while weights are left."""
     return (_Resident if k.resident else _Streamed).routine(k)
 
 

@@ -109,7 +109,7 @@ def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
 
 
 class PackingWriter(Writer):
-    """``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``.
+    """Writes ``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``.
 
     Packs bytes that fill no word first, then words, in loops or one by one.
     """

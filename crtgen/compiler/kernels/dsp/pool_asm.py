@@ -38,7 +38,7 @@ class Pixels:
 
 @lru_cache(maxsize=256)
 def of_window(k: Pixels) -> Routine:
-    """``window(x)``, or ``window(x, sums)``."""
+    """Write ``window(x)``, which pools four channels of a window; wide sums go to ``sums``."""
     sums = ("int32_t *sums",) if k.wide else ()
     f = Function("window", "const int8_t *x", *sums, purpose="Four channels of a window.", returns=k.returns)
     to = f.moved(f.arguments[1], "sums", _OTHERS) if k.wide else ""
@@ -65,7 +65,7 @@ def of_window(k: Pixels) -> Routine:
 
 @lru_cache(maxsize=256)
 def of_part(k: Pixels, row_bytes: int) -> Routine:
-    """``part(x, rows, columns)``: the pixels of a window at the border."""
+    """Write ``part(x, rows, columns)``, which pools the pixels of a window at the border."""
     f = Function(
         "part",
         "const int8_t *x",

@@ -226,7 +226,7 @@ ROW_HALFWORDS, ROW_WIDE, ROW_NIBBLES = _RowHalfwords(), _RowWide(), _RowNibbles(
 
 
 class Outputs(Writer):
-    """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
+    """Writes ``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
 
     def __init__(self, k: PackedRow) -> None:
         self.k, self.form = k, k.form

@@ -34,7 +34,9 @@ class DspSharedView:
 
 
 class SharedGroup(Writer):
-    """``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's end."""
+    """Writes ``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's
+    end.
+    """
 
     bias = ""
 
@@ -133,7 +135,10 @@ class SharedGroup(Writer):
 
 @cache
 def any_windows(size: int) -> Routine:
-    """``windows(to, p, table)``: whole words of three windows, for inputs of ``size`` bytes."""
+    """Write ``windows(to, p, table)``, which packs the whole words of three windows.
+
+    ``size`` is the bytes of an input.
+    """
     at = places_in("dsp_conv")
     f = Function(
         "windows",

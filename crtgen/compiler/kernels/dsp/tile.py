@@ -40,7 +40,7 @@ class Micro:
 
 
 class Tile(Writer):
-    """``group(weights, y, columns, end)``: the pairs of channels from ``weights`` to ``end``."""
+    """Writes ``group(weights, y, columns, end)``: the pairs of channels from ``weights`` to ``end``."""
 
     bias = ""
 

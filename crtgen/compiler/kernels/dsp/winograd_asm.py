@@ -54,7 +54,8 @@ class TileInputs:
 
 
 class Transform(Writer):
-    """``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][channels, in twos][tile]``.
+    """Writes ``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][channels, in
+    twos][tile]``.
 
     ``window`` is the address of its first pixel, and ``end`` the end of that pixel. Sums and differences of
     columns are kept in registers, then those of each row are computed.
@@ -157,7 +158,7 @@ class Tiles:
 
 
 class WinogradWriter(Writer):
-    """``products(weights, outputs, columns, end)``: the pairs of channels from ``weights`` to ``end``.
+    """Writes ``products(weights, outputs, columns, end)``: the pairs of channels from ``weights`` to ``end``.
 
     ``outputs`` are the addresses of the outputs of each tile, which advance. The products of all positions go
     onto the stack, then outputs are computed by channel and tile.

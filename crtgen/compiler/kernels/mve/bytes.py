@@ -9,7 +9,7 @@ __all__ = ["copy", "copy_window", "fill"]
 
 @cache
 def copy() -> Routine:
-    """Write ``copy(to, from, bytes)``."""
+    """Write ``copy(to, from, bytes)``, which copies bytes."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes.")
     to, source, count = f.arguments
     vector = f.vector("bytes")
@@ -21,7 +21,7 @@ def copy() -> Routine:
 
 @cache
 def fill() -> Routine:
-    """``fill(to, value, bytes)``."""
+    """Write ``fill(to, value, bytes)``, which sets bytes to a value."""
     f = Function("fill", "void *to", "int32_t value", "uint32_t bytes", purpose="Sets bytes to a value.")
     to, value, count = f.arguments
     vector = f.vector("bytes")
@@ -33,7 +33,7 @@ def fill() -> Routine:
 
 @lru_cache(maxsize=256)
 def copy_window(rows: int, words: int, pitch: int) -> Routine:
-    """``window(to, from)``: ``words`` words of each of ``rows`` rows, ``pitch`` bytes apart."""
+    """Write ``window(to, from)``: ``words`` words of each of ``rows`` rows, ``pitch`` bytes apart."""
     f = Function("window", "void *to", "const void *from", purpose="Copies a window.")
     to, source = f.arguments
     vector, row = f.vector("words"), f.core("a row")

@@ -68,7 +68,7 @@ class ChannelSums:
 
 
 class _ChannelsWriter(Writer):
-    """``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
+    """Writes ``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
 
     ``x`` is the address of the row of inputs, or a list of several.
     """

@@ -180,7 +180,7 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
 def row_of_sums(
     weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, int4: bool = False
 ) -> tuple[Routine, Const] | None:
-    """``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its weights.
+    """Write ``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its weights.
 
     Inputs have ``size`` bytes, weights have four bits with ``int4``; sums begin with ``start``. None if
     inexact.

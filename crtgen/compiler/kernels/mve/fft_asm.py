@@ -73,7 +73,8 @@ class ComplexLanes(ABC):
 
 
 def stage(turns: str, rounds: str, role: str, numbers: type[ComplexLanes]) -> Routine:
-    """``stage(x, turns, bytes, groups)``: combine groups of four transforms of ``bytes`` bytes into one each.
+    """Write ``stage(x, turns, bytes, groups)``: combine groups of four transforms of ``bytes`` bytes into one
+    each.
 
     ``turns`` is the type of the factors' parts; a loop of ``rounds`` rounds goes over vectors, ``role``
     counts them.

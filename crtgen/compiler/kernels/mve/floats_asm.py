@@ -34,7 +34,7 @@ class FloatBlock:
 
 
 class FloatsWriter(Writer):
-    """``block(x, y, weights, bias)``; returns the address behind these weights."""
+    """Writes ``block(x, y, weights, bias)``; returns the address behind these weights."""
 
     def __init__(self, k: FloatBlock) -> None:
         self.k = k

@@ -106,7 +106,7 @@ class GatheredWindows:
 def windows_of_pixels(
     rows: int, copies: tuple[tuple[int, int], ...], row_bytes: int, word: bool, step: int, pitch: int
 ) -> Routine:
-    """``windows(to, rows, pixels)``: copy windows and move the pointers to ``rows`` past the last one.
+    """Write ``windows(to, rows, pixels)``: copy windows and move the pointers to ``rows`` past the last one.
 
     Bytes after a window are multiplied by weights of zero. Up to ten pointers stay in registers; with more
     rows, ten at a time are loaded and stored for each pixel.

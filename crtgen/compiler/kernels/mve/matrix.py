@@ -139,7 +139,7 @@ _STORES_OF_HALVES = {1: "vstrb.16", 2: "vstrh.16"}
 
 
 class _MatrixWriter(Writer):
-    """``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
+    """Writes ``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
 
     ``x`` is the address of the inputs, or a list of several.
     """

@@ -142,7 +142,7 @@ class PatchDepthwiseView:
 
 
 class PatchesWriter(Writer):
-    """``channels(patches, y, weights, requant)``: the outputs of a strip."""
+    """Writes ``channels(patches, y, weights, requant)``: the outputs of a strip."""
 
     def __init__(self, k: PatchDepthwiseView) -> None:
         self.k = k

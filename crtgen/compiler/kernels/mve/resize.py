@@ -32,7 +32,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 @cache
 def mixed(channels: int) -> Routine:
-    """``mixed(pixels, shares, y)``: the sum of four pixels times their shares of 20 bits."""
+    """Write ``mixed(pixels, shares, y)``, which adds up four pixels times their shares, of 20 bits."""
     f = Function(
         "mixed",
         "const int8_t *const *pixels",

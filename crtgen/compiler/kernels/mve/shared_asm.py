@@ -16,7 +16,7 @@ __all__ = ["SharedPair", "any_dense", "runs_of_a_row"]
 
 @cache
 def any_dense(k: SharedDenseView) -> Routine:
-    """``dense(x, y, weights, table)``: any layer of one row with one scale."""
+    """Write ``dense(x, y, weights, table)``: any layer of one row with one scale."""
     f = Function(
         "dense",
         "const int8_t *x",
@@ -202,8 +202,8 @@ class SharedPair(Writer):
 
 @cache
 def runs_of_a_row() -> Routine:
-    """``runs(to, from, apart, table)``: copies a row's part of two pixels' windows; returns the place of the
-    next row.
+    """Write ``runs(to, from, apart, table)``: copies a row's part of two pixels' windows; returns the place
+    of the next row.
     """
     f = Function(
         "runs",

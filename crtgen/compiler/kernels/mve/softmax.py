@@ -42,7 +42,7 @@ class MveSoftmaxView:
 
 @cache
 def greatest(depth: int, dtype: DType) -> Routine:
-    """``greatest(x)``: the maximum of ``depth`` int8 or int16 values."""
+    """Write ``greatest(x)``, which returns the maximum of ``depth`` int8 or int16 values."""
     scheme, bits, letter = (INT8, 8, "b") if dtype is DType.INT8 else (INT16, 16, "h")
     f = Function("greatest", f"const int{bits}_t *x", purpose="The greatest element.", returns="int32_t")
     x = f.moved(f.arguments[0], "inputs")
@@ -56,7 +56,7 @@ def greatest(depth: int, dtype: DType) -> Routine:
 
 @cache
 def sum_of_powers(depth: int, last: int) -> Routine:
-    """``sum(x, greatest, powers)``, with 12 integer bits."""
+    """Write ``sum(x, greatest, powers)``, which adds up the powers of all elements with 12 integer bits."""
     f = Function(
         "sum",
         "const int8_t *x",
@@ -79,7 +79,10 @@ def sum_of_powers(depth: int, last: int) -> Routine:
 
 @cache
 def shares(depth: int, last: int) -> Routine:
-    """``shares(x, y, powers, numbers)``: the greatest, a reciprocal, bits to the left to units of 1/256."""
+    """Write ``shares(x, y, powers, numbers)``, which multiplies each power by a reciprocal.
+
+    ``numbers`` are the maximum of the inputs, the reciprocal, and the shift to units of 1/256.
+    """
     f = Function(
         "shares",
         "const int8_t *x",

@@ -28,7 +28,7 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
 
 @cache
 def sum_of_powers16(depth: int, p: Softmax16Params) -> Routine:
-    """``sum(x, y, greatest, powers)``: the powers of all elements, and their sum."""
+    """Write ``sum(x, y, greatest, powers)``: the powers of all elements, and their sum."""
     f = Function(
         "sum",
         "const int16_t *x",
@@ -71,7 +71,7 @@ def sum_of_powers16(depth: int, p: Softmax16Params) -> Routine:
 
 @cache
 def shares16(depth: int) -> Routine:
-    """``shares(y, share, shift)``: each power times a share, ``shift`` bits to the right, rounded."""
+    """Write ``shares(y, share, shift)``: each power times a share, ``shift`` bits to the right, rounded."""
     f = Function(
         "shares", "int16_t *y", "int32_t share", "int32_t shift", purpose="Each power times a share."
     )

@@ -49,7 +49,7 @@ class Stationary:
 
 @lru_cache(maxsize=256)
 def chunk_of_pixels(k: Stationary) -> Routine:
-    """``chunk(weights, y, x, rounds)``: ``rounds`` times ``k.unroll`` pixels."""
+    """Write ``chunk(weights, y, x, rounds)``, which computes ``rounds`` times ``k.unroll`` pixels."""
     f = Function(
         "chunk",
         "const uint32_t *weights",

@@ -16,7 +16,7 @@ _LOCAL = 9
 
 @cache
 def insert_row() -> Routine:
-    """``insert(to, row, step, seen)``: a row of the image to one byte of each word."""
+    """Write ``insert(to, row, step, seen)``, which puts a row of the image into one byte of each word."""
     f = Function(
         "insert",
         "int8_t *to",
@@ -39,7 +39,7 @@ def insert_row() -> Routine:
 
 
 class StripsWriter(Writer):
-    """``channels(strip)``: the outputs of a strip."""
+    """Writes ``channels(strip)``, which computes all channels of a strip, eight outputs at a time."""
 
     def __init__(self, squares: bool, clamped: bool) -> None:
         self.squares, self.clamped, self.at = squares, clamped, places_in("mve_depthwise")

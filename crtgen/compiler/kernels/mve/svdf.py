@@ -119,7 +119,7 @@ def _stream(view: MemoriesView, time: Array, header: Words, starts: Int64) -> Co
 
 
 class _SvdfWriter(Writer):
-    """``memories(memory, newest, time, y)``: appends the newest numbers to memories, then computes
+    """Writes ``memories(memory, newest, time, y)``: appends the newest numbers to memories, then computes
     outputs.
     """
 

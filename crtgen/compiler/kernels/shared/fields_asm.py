@@ -141,7 +141,7 @@ class FieldOutputs:
 
 
 def outputs(k: FieldOutputs) -> Routine:
-    """``outputs(x, y, taps)``: all outputs of a channel."""
+    """Write ``outputs(x, y, taps)``: all outputs of a channel."""
     return _FieldWriter.routine(k)
 
 

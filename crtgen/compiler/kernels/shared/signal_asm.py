@@ -26,7 +26,7 @@ Whole = npt.NDArray[np.int64]
 
 
 def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), no_alias: bool = False) -> Function:
-    """``window(x, y, weights)``: products of samples, shifted."""
+    """Begin ``window(x, y, weights)``: products of samples, shifted."""
     return Function(
         "window",
         "const int16_t *x",
@@ -39,7 +39,7 @@ def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), no_ali
 
 
 def auto_scale_function(sig: Signature, no_alias: bool = False) -> Function:
-    """``auto_scale(x, y, bits)``: shifts samples so that the largest just fits."""
+    """Begin ``auto_scale(x, y, bits)``: shifts samples so that the largest just fits."""
     return Function(
         "auto_scale",
         "const int16_t *x",
@@ -63,7 +63,7 @@ def store_shift(f: Function, to: str, most: str, bits: str, note: str = "") -> N
 
 
 def energy_function(op: SpectrumEnergy, sig: Signature, no_alias: bool = False) -> Function:
-    """``energy(x, y)``: sums of two squares, zeros around them."""
+    """Begin ``energy(x, y)``: sums of two squares, zeros around them."""
     return Function(
         "energy",
         "const int16_t *x",
@@ -93,7 +93,7 @@ class BankWeights:
 
 
 def bank_function(channels: int) -> Function:
-    """``filter_bank(x, y, groups, factors)``: energies times weights, summed in 64 bits."""
+    """Begin ``filter_bank(x, y, groups, factors)``: energies times weights, summed in 64 bits."""
     return Function(
         "filter_bank",
         "const uint32_t *x",

@@ -10,7 +10,7 @@ __all__ = ["FrameWriter", "bands_function", "frame_function", "power_function"]
 
 
 def frame_function(sig: Signature) -> Function:
-    """``frame(x, y, weights)``: samples, converted and windowed."""
+    """Begin ``frame(x, y, weights)``: samples, converted and windowed."""
     return Function(
         "frame",
         f"const {sig.x.dtype.c_name} *x",
@@ -35,14 +35,14 @@ class FrameWriter:
 
 
 def power_function(sig: Signature, no_alias: bool = False) -> Function:
-    """``power(x, y)``: sums of two squares, or roots of them."""
+    """Begin ``power(x, y)``: sums of two squares, or roots of them."""
     return Function(
         "power", "const float *x", "float *y", no_alias=no_alias, purpose=f"{sig.y.elements} powers"
     )
 
 
 def bands_function(rows: int, count: int, tables: Sequence[str], no_alias: bool = False) -> Function:
-    """``bands(x, y, ...)``: sums of weighted neighbours, ``count`` for each row.
+    """Begin ``bands(x, y, ...)``: sums of weighted neighbours, ``count`` for each row.
 
     ``tables`` are the declarations of two parameters, which are kept where each row reads them anew.
     """

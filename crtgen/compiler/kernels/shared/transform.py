@@ -158,7 +158,7 @@ def transform_kernel(
 def first_function(
     radix: int, count: int, at_once: str = "", keep: Sequence[int] = (), local: int = 0
 ) -> Function:
-    """``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart."""
+    """Begin ``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart."""
     return Function(
         "first",
         "void *to",
@@ -208,7 +208,7 @@ def next_group(f: Function, left: str, label: str) -> None:
 
 
 def apart_function(turns: str, name: str = "apart", by: str = "twos", local: int = 0) -> Function:
-    """``apart(x, y, halves)``: all but the ends of a transform of real numbers.
+    """Begin ``apart(x, y, halves)``: all but the ends of a transform of real numbers.
 
     ``turns`` is the type of the parts of ``halves``.
     """

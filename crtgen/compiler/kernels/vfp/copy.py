@@ -15,7 +15,7 @@ _WRITTEN_OUT = 4  # blocks of so many
 
 @cache
 def copy() -> Routine:
-    """``copy(to, from, bytes)``: integers of float32, forwards."""
+    """Write ``copy(to, from, bytes)``, which copies 32-bit words from the first to the last."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies numbers.")
     to, source, left = f.arguments
     numbers = f.singles("numbers", _AT_ONCE)
@@ -30,7 +30,7 @@ def copy() -> Routine:
 
 @cache
 def fill() -> Routine:
-    """``fill(to, word, bytes)``: whole words."""
+    """Write ``fill(to, word, bytes)``, which fills memory with a word."""
     f = Function("fill", "void *to", "int32_t word", "uint32_t bytes", purpose="Fills with a word.")
     to, word, left = f.arguments
     words = f.singles("words", _AT_ONCE)
@@ -75,7 +75,7 @@ def _all_of(routine: Routine, nbytes: int) -> Runs:
 
 @lru_cache(maxsize=256)
 def copy_window(rows: int, numbers: int, pitch: int) -> Routine:
-    """``window(to, from)``: ``numbers`` values of each of ``rows`` rows, ``pitch`` bytes apart."""
+    """Write ``window(to, from)``: ``numbers`` values of each of ``rows`` rows, ``pitch`` bytes apart."""
     f = Function("window", "float *to", "const float *from", purpose="Copies a window.")
     to, source = f.arguments
     registers = f.singles("numbers", min(_AT_ONCE, numbers))

@@ -35,7 +35,10 @@ class FloatTile:
 
 
 class ProductsWriter(Writer):
-    """``tile(x0, y0, weights)``: the inputs of a pixel are in a row, pixels one after the other."""
+    """Writes ``tile(x0, y0, weights)``, which multiplies some pixels by the weights of some outputs.
+
+    The inputs of a pixel are contiguous, and pixels follow each other.
+    """
 
     def __init__(self, k: FloatTile) -> None:
         self.k = k

@@ -1,5 +1,6 @@
 """The workflows of the public CI run scripts of this repository, with bounds in time."""
 
+import json
 import os
 import re
 import subprocess
@@ -131,6 +132,39 @@ def test_the_action_says_what_became_worse() -> None:
     assert len(run["results"]) == 3
     assert "there is no lock yet" in summary.markdown({"message": "there is no lock yet"})
     assert "as it was locked" in summary.markdown({"entries": [], "worse": [], "unproven": [], "poor": []})
+
+
+@pytest.mark.parametrize(
+    ("comment", "pull_request", "told"), [("true", "7", 1), ("", "7", 0), ("true", "", 0)]
+)
+def test_the_action_comments_on_a_pull_request(
+    tmp_path: Path, comment: str, pull_request: str, told: int
+) -> None:
+    """Its script, with stand-ins for crtgen, which finds something worse, and for GitHub's own command."""
+    step = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][1]
+    (tmp_path / "found.json").write_text(json.dumps(CHECKED))
+    for name, script in (
+        ("crtgen", "cat found.json; exit 1"),
+        ("gh", 'echo "$@" >>calls; cat crtgen-check.md >>calls; exit 1'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    given = dict.fromkeys(step["env"], "") | {
+        "FOLDER": ".",
+        "SUMMARY": str(ROOT / "ci" / "summary.py"),
+        "COMMENT": comment,
+        "PULL_REQUEST": pull_request,
+        "GITHUB_STEP_SUMMARY": "summary.md",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
+    command = ["bash", "-eo", "pipefail", "-c", step["run"]]
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert (tmp_path / "summary.md").read_text().startswith("### crtgen check")
+    assert ("::warning::no comment" in done.stdout) == told
+    calls = (tmp_path / "calls").read_text() if told else ""
+    assert calls.count("pr comment 7 --edit-last --create-if-none --body-file crtgen-check.md") == told
+    assert calls.count("flash_bytes 38,092") == told
 
 
 @pytest.mark.nightly

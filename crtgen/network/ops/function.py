@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import erf, erfc, pi
+from math import erf, erfc, pi, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,12 @@ from crtgen.network.ops.attrs import magnitude, require, tensor_quant
 from crtgen.network.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.network.ops.elementwise import Elementwise, Numbers, wide
 from crtgen.network.ops.expr import Expr, Formula, operand
-from crtgen.network.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.network.ops.fixedpoint import (
+    Int64,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    single,
+)
 from crtgen.network.ops.gemmlowp import inverse_square_root
 from crtgen.network.ops.scheme import is_plain, scheme_of
 from crtgen.network.ops.swish import SwishParams, hard_swish
@@ -120,11 +125,10 @@ class Rsqrt(RealFunction):
         return np.asarray(1 / np.sqrt(x))
 
     def parameters(self, sig: Signature) -> RsqrtParams:
-        """Compute the factor ``1 / (sqrt(in) * out)`` in float32, as TFLite Micro."""
+        """Compute the factor ``1 / (sqrt(in) * out)`` in double, of scales in float32, as TFLite Micro."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        product = float(np.float32(np.sqrt(np.float32(x.scale)) * np.float32(y.scale)))
-        multiplier, shift = quantize_multiplier(1 / product)
-        if not -11 <= shift <= 20:
+        multiplier, shift = quantize_multiplier(1 / (sqrt(single(x.scale)) * single(y.scale)))
+        if not -11 <= shift <= 30:
             raise ValueError(f"scales {x.scale:g} and {y.scale:g}, which leave no digits of 1/sqrt(x)")
         return RsqrtParams(-x.zero_point, y.zero_point, multiplier, shift)
 

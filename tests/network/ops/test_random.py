@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from crtgen.network.ir import Quant
@@ -27,7 +27,8 @@ from crtgen.network.ops import (
     Sub,
     Tanh,
 )
-from crtgen.network.ops.case import int8s, make, weights_and_bias
+from crtgen.network.ops.case import int8s, int16s, make, weights_and_bias
+from crtgen.network.ops.function import Rsqrt
 from tests.network.ops import oracle
 from tests.network.ops.oracle.writer import ACTIVATIONS
 
@@ -222,3 +223,20 @@ def test_requantize(op: Quantize | Relu, scale: float, zero: int, out_scale: flo
     graph, every = case.graph(), np.arange(-128, 128).astype(np.int8)
     (expected,) = oracle.run(oracle.model(graph), {"x": every}, graph.inputs)
     np.testing.assert_array_equal(graph.evaluate({"x": every})["y"], expected)
+
+
+@_EXAMPLES
+@given(_scales(1e-9, 1e-1), _scales(1e-6, 1e-1), st.booleans())
+def test_rsqrt(scale: float, output: float, wide: bool) -> None:
+    """Every positive number; int16 of LayerNorm has scales down to 1e-7."""
+    count, zero = (32767, 0) if wide else (255, -128)
+    x = int16s("x", (count,), scale) if wide else int8s("x", (count,), scale, zero)
+    case = make("rsqrt", Rsqrt(), [x], Quant.tensor(output, zero))
+    try:
+        Rsqrt().parameters(case.sig)
+    except ValueError:
+        reject()
+    graph = case.graph()
+    inputs = {"x": np.arange(zero + 1, zero + 1 + count).astype(x.dtype.numpy)}
+    (expected,) = oracle.run(oracle.model(graph), inputs, graph.inputs)
+    np.testing.assert_array_equal(graph.evaluate(inputs)["y"], expected)

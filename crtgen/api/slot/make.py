@@ -63,12 +63,12 @@ def _stack(image: Image) -> int:
     # each layer, which takes up to ``_PROFILER``.
     stack, profile = image.size.stack, image.built.manifest.options.profile
     if stack is None:
-        raise UnsupportedError("the stack that a run takes is unknown", where=image.built.manifest.name)
+        raise UnsupportedError("the stack use of a run is unknown", where=image.built.manifest.name)
     left = set(stack.unresolved) - ({"crt_layer_done"} if profile else set())
     if stack.recursion or stack.unknown or left:
         unknown = ", ".join((*stack.unknown, *sorted(left))[:3]) or "recursion"
         where = image.built.manifest.name
-        raise UnsupportedError(f"the stack that a run takes is unknown: {unknown}", where=where)
+        raise UnsupportedError(f"the stack use of a run is unknown: {unknown}", where=where)
     return stack.worst + (_PROFILER if profile else 0) + (_DRIVER if _has_npu(image) else 0)
 
 

@@ -169,7 +169,7 @@ def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
 
 
 def find_needs(liveness: Liveness, order: Sequence[int], align: int) -> tuple[int, ...]:
-    """Return ``Problem.needs`` without the quadratic part of the problem, the gaps."""
+    """Return ``Problem.needs`` without building the gaps between items, whose number is quadratic."""
     sizes, spans, _ = _items(liveness, order)
     return tuple(_needs(liveness, order, sizes, spans, align))
 

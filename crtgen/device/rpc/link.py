@@ -123,7 +123,7 @@ class Link:
             is_late = not self._pump(deadline)
 
     def drop_unsolicited(self) -> None:
-        """Drop what has arrived, before a request: it answers nothing, such as a duplicate."""
+        """Drop what has arrived before a request, such as a duplicate: it is no answer to that request."""
         self._pump(time.monotonic())
         self._inbox.clear()
         self._damage.clear()

@@ -62,7 +62,9 @@ def build_project(
     framework = manifest.options.framework
     if framework:
         raise UsageError(
-            f"a library for {framework} is built there", where=str(root), hint=FRAMEWORKS[framework].use
+            f"the project is a library for {framework}, which builds it",
+            where=str(root),
+            hint=FRAMEWORKS[framework].use,
         )
     with files.locked(root / manifest.locked), own_build(root):
         _bring_to_the_present(root, manifest)

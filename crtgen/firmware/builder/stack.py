@@ -125,7 +125,7 @@ def analyse_stack(
 
 
 class _Walk:
-    """Depth first over the call graph, each function once."""
+    """Walks the call graph depth first and visits each function once."""
 
     def __init__(
         self,

@@ -70,7 +70,9 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A header: its path, checked, its bytes, and whether it is a file, a directory or a header of PAX."""
+    """A header of a tar member: its checked path, its size in bytes, and its kind (file, directory, PAX
+    header).
+    """
 
     name: str
     size: int

@@ -50,7 +50,7 @@ class ElfFile:
 
     @property
     def context(self) -> tuple[str, ...]:
-        """The runtime's functions that it reaches through pointers, ``__TVM...``, set by a loader."""
+        """Functions of the runtime that it calls through pointers ``__TVM...``, which a loader sets."""
         pointers = (s.name for s in self.symbols if s.is_defined and s.is_weak and s.kind == "object")
         return tuple(name.removeprefix("__") for name in pointers if name.startswith("__TVM"))
 

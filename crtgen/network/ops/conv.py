@@ -381,7 +381,7 @@ def pad_image(x: Real, padding: Padding, fill: float = 0.0) -> Real:
 def window_tap(
     padded: Real, tap: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], sig: Signature
 ) -> Real:
-    """Return the input of every output position at one tap of its window: ``[N,oh,ow,C]``."""
+    """Return ``[N,oh,ow,C]``: for every output position, the input under one tap of its window."""
     row, column = tap[0] * dilation[0], tap[1] * dilation[1]
     rows = slice(row, row + (sig.y.shape[1] - 1) * stride[0] + 1, stride[0])
     columns = slice(column, column + (sig.y.shape[2] - 1) * stride[1] + 1, stride[1])

@@ -49,8 +49,8 @@ class Gather(Op):
         return ((found, x.dtype),)
 
     def sizes(self, sig: Signature) -> tuple[int, int, int, int]:
-        """Return the numbers of elements: of the batch, between batch and axis, along the axis, and behind
-        it.
+        """Return four numbers of elements: the batch, the axes between batch and axis, the axis, and the axes
+        after it.
         """
         shape = sig.x.shape
         return (

@@ -89,7 +89,9 @@ class Lstm(Op):
         return steps * (sig.inputs[3].elements + sig.inputs[4].elements)
 
     def parameters(self, sig: Signature) -> LstmParams:
-        """Factors as TFLite Micro's: of products of scales in float32 for gates, in double for the rest."""
+        """Compute the factors as TFLite Micro: those of gates from scales multiplied in float32, others in
+        double.
+        """
         x, hidden, cell = (tensor_quant(v) for v in sig.inputs[:3])
         w, r = (_gate_scales(v) for v in sig.inputs[3:5])
         power = round(math.log2(cell.scale))

@@ -79,7 +79,7 @@ def test_the_project_is_renewed_and_built_elsewhere(framework: str, tmp_path: Pa
     made = crtgen.load(DIGITS).compile(board).generate("library", framework=framework)
     assert made.extract(root).kept == ("README.md",)
     assert (root / code).read_text() != "edited"
-    with pytest.raises(UsageError, match="is built there") as caught:
+    with pytest.raises(UsageError, match="the project is a library for") as caught:
         build_project(root)
     assert caught.value.hint == FRAMEWORKS[framework].use
 

@@ -13,12 +13,12 @@ _LETTERS = {1: "b", 2: "h"}  # of loads and stores, by the bytes of a number
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Pixels ``step`` bytes apart: ``rows`` rows ``pitch`` bytes apart, each with ``blocks`` times ``unroll``
-    pixels.
+    """An image of ``rows`` rows, ``pitch`` bytes apart, each with ``blocks * unroll`` pixels ``step`` bytes
+    apart.
 
-    Numbers have ``size`` bytes and a vector holds ``lanes`` of them; sums have twice the bytes. The caller
-    may pass the numbers of rows and blocks (``given``). If ``rest`` is not 0, only that many columns of the
-    vector are read.
+    Elements have ``size`` bytes, and a vector holds ``lanes`` of them; sums have twice the bytes. The caller
+    passes the numbers of rows and blocks if they are ``given``. If ``rest`` is not 0, only that many columns
+    of the vector are read.
     """
 
     rest: int

@@ -42,7 +42,7 @@ class MveMoveView:
 
 @design(Transpose, needs="mve")
 def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
-    """Runs that stay together, or by gather loads where the last axis moves."""
+    """Transpose by copying runs that stay together, or by gather loads if the last axis moves."""
     return _kernel("mve transpose", op, sig, target)
 
 

@@ -1,4 +1,4 @@
-"""Operators that compute each element of their output from those at its place."""
+"""Element-wise operators: each element of the output depends on the elements of the inputs at its place."""
 
 from collections.abc import Mapping
 from functools import reduce

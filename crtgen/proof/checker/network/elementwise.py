@@ -134,7 +134,9 @@ class ElementLayer(SumLayer):
 
 
 class Composed(SumLayer):
-    """A function of one sum and, without a step between, an element-wise layer: kernels may do both."""
+    """A layer of sums and the element-wise layer after it as one function, for kernels that compute both at
+    once.
+    """
 
     def __init__(self, first: SumLayer, then: ElementLayer) -> None:
         super().__init__(then.network, then.operator)
@@ -327,7 +329,9 @@ class RsqrtLayer(ElementLayer):
 
 
 class ComparisonLayer(ElementLayer):
-    """EQUAL, LESS and their kin: of both operands times their scales, with 8 more bits."""
+    """EQUAL, LESS and their kin: compares both operands, shifted left by 8 bits and multiplied by their
+    scales.
+    """
 
     def read(self) -> None:
         f, inputs = self.file, self.operator.inputs

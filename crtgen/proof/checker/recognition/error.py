@@ -57,9 +57,7 @@ class Bounds:
     error: dict[Symbol, float] = field(default_factory=dict)
 
     def output(self, word: Word, bits: int) -> Word:
-        """Return the symbol of an output that the word equals up to a known error; otherwise a word that may
-        be anything.
-        """
+        """Return the symbol of an output that the word equals up to a known error, else an unknown word."""
         try:
             found = self._found(word) if bits == 32 else None
         except Refusal:

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Write samples of a running device into labelled files.
 
-    Its firmware calls crt_field_capture. crtgen eval and a training read the files. Ctrl-C ends it.
+    Its firmware calls crt_field_capture. crtgen eval and your training can read the files. Ctrl-C ends it.
     """
     with guarded(as_json, debug) as out:
         check_label(label)

@@ -64,10 +64,10 @@ def read_scaler(path: Path) -> Scaler:
 def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
     """Raise ``UsageError`` for features that are not real numbers, or not as many as the scaler's."""
     if isinstance(settings, ImageSettings | MicroSettings):
-        raise UsageError("[features] scaler: it is for features of float32", hint="leave it out")
+        raise UsageError("[features] scaler: a scaler needs float32 features", hint="leave it out")
     if isinstance(settings, MelSettings) and settings.rounding != "none":
         raise UsageError(
-            "[features] scaler: these features have a quantisation of their own", hint='rounding = "none"'
+            "[features] scaler: these features have a quantisation of their own", hint='set rounding = "none"'
         )
     stack = settings.stack if isinstance(settings, MelSettings) else 1
     if scaler is not None and scaler.mean.size != settings.width // stack:

@@ -287,7 +287,9 @@ class _OnnxReader:
         data = {t.name: large[t.name] if t.name in large else self.constant(t) for t in graph.initializer}
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
-            raise UnsupportedError(f"the sparse tensor {name!r}; supported: dense ones", where=self.where)
+            raise UnsupportedError(
+                f"the tensor {name!r} is sparse; only dense tensors are supported", where=self.where
+            )
         inputs = tuple(v.name for v in graph.input if v.name not in data)
         tensors = {name: constant(name, array) for name, array in data.items()}
         nodes = tuple(self._node(i, node) for i, node in enumerate(graph.node))

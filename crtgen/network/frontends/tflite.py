@@ -101,7 +101,7 @@ def _convert(layer: TfliteLayer) -> Result:
         raise RefusedOperator(f"{layer.x.type_name} to {layer.y.type_name}; supported: {pairs}")
     for tensor in (*layer.inputs, *layer.outputs):
         if tensor is not None and tensor.is_sparse:
-            raise RefusedOperator(f"the sparse tensor {tensor.name!r}; supported: dense ones")
+            raise RefusedOperator(f"the tensor {tensor.name!r} is sparse; only dense tensors are supported")
     return row.convert(layer)
 
 

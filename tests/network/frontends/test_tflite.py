@@ -388,7 +388,7 @@ def test_a_length_that_only_the_signature_leaves_open(recorded: int) -> None:
 def test_sparse_weights_are_unsupported_and_not_corrupt() -> None:
     weights = Tensor("w", [2, 4], "int8", [0.5], [0], data=np.ones(3, np.int8), is_sparse=True)
     data = _single("FULLY_CONNECTED", [_int8("x", [1, 4]), weights, _int8("y", [1, 2])])
-    with pytest.raises(UnsupportedError, match="the sparse tensor 'w'"):
+    with pytest.raises(UnsupportedError, match="the tensor 'w' is sparse"):
         load_tflite(data)
 
 

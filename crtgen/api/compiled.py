@@ -126,7 +126,6 @@ class Compiled:
 
     @property
     def trees(self) -> tuple[Module, ...]:
-        """The module tree of each model."""
         return tuple(map(module_tree, self.parts))
 
     def generate(

@@ -74,7 +74,6 @@ def _read(file: Path) -> SlotImage | Delta:
 
 @contextmanager
 def connected(port: str, baud: int | None, board: str) -> Iterator[Client]:
-    """Connect to a device that runs."""
     with (
         connect_board(find_board(board), port, baud) as device,
         Client(device.stream, timeouts=SERIAL, on_log=on_log) as client,

@@ -215,7 +215,7 @@ class _Writer:
         return int(self._builder.EndVector())
 
     def _table(self, name: str, fields: dict[str, Any]) -> int:
-        """Return a table from its fields, whose vectors and strings are offsets written before."""
+        # Return a table from its fields, whose vectors and strings are offsets written before.
         getattr(tflite, f"{name}Start")(self._builder)
         for key, value in fields.items():
             getattr(tflite, f"{name}Add{key}")(self._builder, value)

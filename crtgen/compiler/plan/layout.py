@@ -157,7 +157,7 @@ def find_problem(liveness: Liveness, order: Sequence[int], align: int) -> Proble
 
 
 def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
-    """Charge the budget for all pairs of items that are live together, before any of them is stored."""
+    # Charge the budget for all pairs of items that are live together, before any of them is stored.
     # An item meets all that begin no later than it ends, but not those that ended before it began.
     begins, ends = (sorted(times) for times in zip(*spans, strict=True)) if spans else ([], [])
     pairs = sum(bisect_right(begins, end) - bisect_left(ends, begin) - 1 for begin, end in spans)
@@ -177,7 +177,7 @@ def find_needs(liveness: Liveness, order: Sequence[int], align: int) -> tuple[in
 def _items(
     liveness: Liveness, order: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[tuple[int, int]], Mapping[int, int]]:
-    """Return sizes and spans of all items, and the item that holds the scratch of each step."""
+    # Return sizes and spans of all items, and the item that holds the scratch of each step.
     spans = _spans(liveness, order)
     sizes = [place.size for place in liveness.places]
     scratch: dict[int, int] = {}
@@ -215,7 +215,7 @@ def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
 
 
 def _together(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield every pair of items whose spans meet, as (i, j) and as (j, i)."""
+    # Yield every pair of items whose spans meet, as (i, j) and as (j, i).
     live: list[int] = []
     for item in sorted(range(len(spans)), key=lambda i: spans[i]):
         live = [other for other in live if spans[other][1] >= spans[item][0]]
@@ -276,7 +276,7 @@ def lay_first_fit(problem: Problem) -> tuple[int, ...]:
 def _in_several_orders(
     problem: Problem, neighbours: "_Neighbours"
 ) -> tuple[tuple[int, tuple[int, ...]], list[int]]:
-    """Return the smallest arena with its offsets, and the order of items that led to it."""
+    # Return the smallest arena with its offsets, and the order of items that led to it.
     best: tuple[int, tuple[int, ...]] | None = None
     priority: list[int] = []
     for candidate in _priorities(problem):
@@ -294,7 +294,7 @@ _Neighbours = Sequence[Sequence[tuple[int, int, int]]]
 
 
 def _neighbours(problem: Problem) -> _Neighbours:
-    """List, for each item i, (j, gap from i up to j, gap from j up to i) of the items live with it."""
+    # List, for each item i, (j, gap from i up to j, gap from j up to i) of the items live with it.
     neighbours: list[list[tuple[int, int, int]]] = [[] for _ in problem.sizes]
     for (i, j), gap in problem.gaps.items():
         neighbours[i].append((j, gap, problem.gaps[j, i]))
@@ -302,7 +302,7 @@ def _neighbours(problem: Problem) -> _Neighbours:
 
 
 def _priorities(problem: Problem) -> Iterable[list[int]]:
-    """Yield the five orders in which first fit places the items."""
+    # Yield the five orders in which first fit places the items.
     sizes, spans = problem.sizes, problem.spans
     items = range(len(sizes))
     keys: tuple[Callable[[int], tuple[int, ...]], ...] = (

@@ -74,7 +74,7 @@ def has_field(firmware: FirmwareRequest) -> bool:
 
 
 def _check_field(firmware: FirmwareRequest) -> None:
-    """Raise ``UsageError`` for what a library cannot do in the field."""
+    # Raise ``UsageError`` for what a library cannot do in the field.
     where = firmware.name
     if firmware.has_registry:
         hint = "leave --registry out, or generate --type server"

@@ -120,7 +120,6 @@ class Features:
         files.write(Path(path), buffer.getvalue())
 
     def fit_transform(self, signals: Any, labels: Any = None) -> Array:
-        """Fit, then transform the same signals."""
         return self.fit(signals).transform(signals)
 
     def transform(self, signals: Any) -> Array:

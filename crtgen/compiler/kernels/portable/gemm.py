@@ -69,7 +69,6 @@ class GemmView:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the weights of a block."""
         return self.depth * _CHANNELS // (2 if self.int4 else 1)
 
 

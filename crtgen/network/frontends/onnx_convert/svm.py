@@ -37,7 +37,7 @@ def _dense(x: Operand | OnnxLayer, weights: Array, bias: Array) -> Converted:
 
 
 def _kernels(layer: OnnxLayer, vectors: Array) -> Operand:
-    """Return ``[N, vectors]``: the kernel function of each row with each support vector."""
+    # Return ``[N, vectors]``: the kernel function of each row with each support vector.
     kind = layer.text("kernel_type", "LINEAR")
     given = [float(p) for p in layer.attribute("kernel_params") or []]
     gamma, constant, degree = [*given, *(0.0, 0.0, 0.0)][:3]

@@ -53,7 +53,7 @@ def _word(given: Any) -> str:
 
 
 def _forest(layer: OnnxLayer, kind: str) -> Forest:
-    """Read nodes from attributes, one list for each property; ``kind`` is the name of their scores."""
+    # Read nodes from attributes, one list for each property; ``kind`` is the name of their scores.
     trees = [int(i) for i in _list(layer, "nodes_treeids")]
     count = len(trees)
     keys = list(zip(trees, map(int, _list(layer, "nodes_nodeids", count)), strict=True))
@@ -299,7 +299,7 @@ def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
 
 
 def _of_one_score(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted, ...]:
-    """Convert two classes that share one score; it is a probability if no leaf has a negative score."""
+    # Convert two classes that share one score; it is a probability if no leaf has a negative score.
     first = ensemble.never(1)
     if ensemble.base.size > 1 or (ensemble.base.size and not first):
         raise RefusedOperator(
@@ -344,7 +344,7 @@ def _chosen(above: Converted, labels: Array, rows: int) -> Converted:
 
 
 def _of_scores(ensemble: _Ensemble, labels: Array, kind: str) -> tuple[Converted, ...]:
-    """Convert classes with a score each; with two, the label is 1 if the second score is positive."""
+    # Convert classes with a score each; with two, the label is 1 if the second score is positive.
     base, count = ensemble.base, labels.size
     if base.size not in (0, count) or (count == 2 and base.size):
         raise RefusedOperator(f"{base.size} base values for {count} classes, each of which has a score")

@@ -19,7 +19,7 @@ __all__ = ["CONVERTERS"]
 
 
 def _conv3d(layer: TfliteLayer) -> Converted:
-    """Convert ``x[N,D,H,W,C], w[KD,KH,KW,C,O], bias[O] -> [N,OD,OH,OW,O]``."""
+    # Convert ``x[N,D,H,W,C], w[KD,KH,KW,C,O], bias[O] -> [N,OD,OH,OW,O]``.
     x, weights = layer.x, layer.constant(1, "weights")
     if len(x.shape) != 5 or weights.ndim != 5 or weights.shape[3] != x.shape[4]:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(x.shape)}")

@@ -345,7 +345,7 @@ def _fully_connected(layer: TfliteLayer) -> Converted:
 
 
 def _of_computed(layer: TfliteLayer, bias: FileTensor | None) -> Converted:
-    """Convert a layer whose weights or biases are computed at run time to a product of matrices and a sum."""
+    # Convert a layer whose weights or biases are computed at run time to a product of matrices and a sum.
     outputs, depth = layer.tensor(1).shape
     rows, activation = prod(layer.x.shape) // max(depth, 1), layer.activation()
     quant = layer.y.quant

@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "bench": "Measure models on boards: instructions, flash, RAM, stack.",
         "tune": "Measure every kernel of each layer, and choose the best.",
         "report": "Write a page: layers, memory, time, boards, verification.",
-        "view": "Open a local page on which a model is tried.",
+        "view": "Open a local page to try a model on.",
     },
     "Folders of models, CI, this machine:": {
         "init": "Write crtgen.toml: every command works without arguments.",

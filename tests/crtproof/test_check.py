@@ -211,7 +211,7 @@ def test_damaged_files_are_refused(digits: tuple[Path, Path], tmp_path: Path) ->
 def test_a_network_with_states_has_no_certificate(digits: tuple[Path, Path]) -> None:
     from dataclasses import replace
 
-    with pytest.raises(UsageError, match="keeps nothing from run to run"):
+    with pytest.raises(UsageError, match="only for networks without states"):
         certificate_of(replace(prove(digits[1], DIGITS), runs=2))
 
 

@@ -131,7 +131,7 @@ def test_there_is_no_header_of_a_time_that_nobody_knows(built: tuple[Path, Path]
     arguments = ["prove", str(model), "--image", str(image), "--header", str(header)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
-    assert "the worst case of the NPU's time is not known" in " ".join(done.output.split())
+    assert "the worst-case time of the NPU is not known" in " ".join(done.output.split())
     assert not header.exists()
 
 

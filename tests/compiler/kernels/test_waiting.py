@@ -88,7 +88,7 @@ def _behind(core: str, case: Case, blocks: int) -> Target:
 
 
 def test_weights_that_no_cache_holds_are_read_for_each_tile() -> None:
-    """By channels they are read once, as if the cache held all of them."""
+    """Channel by channel, weights are read once, as if the cache held all of them."""
     case = _pointwise()[0]
     target = _behind("cortex-m0plus", case, 2)
     kernels = {k.design: k for k in applicable(case.op, case.sig, target)}

@@ -4,13 +4,11 @@ Neither operand is copied. If the terms of a column follow each other in memory,
 same term of four columns.
 """
 
-from itertools import pairwise
-
 from crtgen.compiler.kernels.asm import EVEN, LISTED, Function, Writer, listed
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.portable.matmul import batches
-from crtgen.compiler.kernels.shared.matrices import FloatMatrices, matrices, tiled, unrolled
+from crtgen.compiler.kernels.shared.matrices import FloatMatrices, lane_pointers, matrices, tiled, unrolled
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops.matmul import BatchMatMul
 
@@ -50,7 +48,7 @@ class _LaneTileWriter(Writer):
         self.sums = f.vectors("sums of a row", k.rows)
         self.lanes = self._addresses() if k.second[1] == 4 else ""
         self.taps = f.vectors("terms of the columns", _GATHERED if self.lanes else _TAPS)
-        self.a = self._pointers(a)
+        self.a = lane_pointers(f, a, "a row", k.rows, k.first)
         self.words = f.cores("terms of the rows", len(self.taps) if k.first[1] == 4 else k.rows, LISTED)
 
     def _addresses(self) -> str:
@@ -65,15 +63,6 @@ class _LaneTileWriter(Writer):
         f("vadd.i32", lanes, lanes, b)
         f.free(number, apart)
         return lanes
-
-    def _pointers(self, a: str) -> tuple[str, ...]:
-        # A pointer for each row if its terms follow each other, otherwise one for all rows.
-        step, terms = self.k.first
-        pointers = (a, *self.f.cores("terms of a row", self.k.rows - 1 if terms == 4 else 0))
-        for before, pointer in pairwise(pointers):
-            self.f.number(pointer, step)
-            self.f("add", pointer, pointer, before)
-        return pointers
 
     def write(self) -> None:
         f, k = self.f, self.k

@@ -1,8 +1,9 @@
 """Products of two computed float32 matrices in tiles: the parts that the FPU and Helium have in common."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-from crtgen.compiler.kernels.asm import Routine
+from crtgen.compiler.kernels.asm import Function, Routine
 from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.elements import operands
 from crtgen.compiler.kernels.engine.kernel import Kernel
@@ -10,7 +11,7 @@ from crtgen.compiler.kernels.engine.loops import Loop
 from crtgen.network.ir import Signature
 from crtgen.network.ops.matmul import BatchMatMul
 
-__all__ = ["FloatMatrices", "TiledMatrixView", "matrices", "tiled", "unrolled"]
+__all__ = ["FloatMatrices", "TiledMatrixView", "lane_pointers", "matrices", "tiled", "unrolled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,14 @@ def tiled(
     tiles = lines * -(-columns // tile[1])
     work = Work(tiles * routine.runs()).block("matrix", count).block("row", lines).block("tile", tiles)
     return Kernel(name, "tiled_matrix.c.j2", view, consts, work=work, routines=(routine,))
+
+
+def lane_pointers(f: Function, first: str, role: str, lanes: int, steps: tuple[int, int]) -> tuple[str, ...]:
+    # A pointer for each lane if its terms follow each other, otherwise one for all lanes.
+    if steps[1] != 4:
+        return (first,)
+    pointers = (first, *f.cores(f"terms of {role}", lanes - 1))
+    for before, pointer in pairwise(pointers):
+        f.number(pointer, steps[0])
+        f("add", pointer, pointer, before)
+    return pointers

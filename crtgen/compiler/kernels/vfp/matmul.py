@@ -5,13 +5,12 @@ they are apart, the same term of all rows (or columns) of the tile is contiguous
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from crtgen.compiler.kernels.asm import Function, Writer, listed
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.portable.matmul import batches
-from crtgen.compiler.kernels.shared.matrices import FloatMatrices, matrices, tiled, unrolled
+from crtgen.compiler.kernels.shared.matrices import FloatMatrices, lane_pointers, matrices, tiled, unrolled
 from crtgen.compiler.kernels.vfp.unit import FloatUnit, add_products, cut
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops.matmul import BatchMatMul
@@ -49,8 +48,8 @@ class _TileWriter(Writer):
             purpose=f"{k.rows} rows times {k.columns} columns, {k.depth} terms each.",
         )
         a, b, self.y = f.arguments
-        self.a = self._pointers(a, "a row", k.rows, k.first)
-        self.b = self._pointers(b, "a column", k.columns, k.second)
+        self.a = lane_pointers(f, a, "a row", k.rows, k.first)
+        self.b = lane_pointers(f, b, "a column", k.columns, k.second)
         self.sums = [f.singles("sums of a row", k.columns) for _ in range(k.rows)]
         self.at_once = _PAIR if k.columns <= _COLUMNS else 1
         self.taps = f.singles("terms of the columns", self.at_once * k.columns)
@@ -58,16 +57,6 @@ class _TileWriter(Writer):
             "terms of the rows", max(k.rows if len(self.a) == 1 else 0, _PAIR * self.at_once)
         )
         self.products = () if unit.fused else f.singles("products", k.columns)
-
-    def _pointers(self, first: str, role: str, lanes: int, steps: tuple[int, int]) -> tuple[str, ...]:
-        # A pointer for each lane if its terms follow each other, otherwise one for all lanes.
-        if steps[1] != 4:
-            return (first,)
-        pointers = (first, *self.f.cores(f"terms of {role}", lanes - 1))
-        for before, pointer in pairwise(pointers):
-            self.f.number(pointer, steps[0])
-            self.f("add", pointer, pointer, before)
-        return pointers
 
     def write(self) -> None:
         f, k = self.f, self.k

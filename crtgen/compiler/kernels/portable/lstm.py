@@ -16,7 +16,11 @@ from crtgen.network.ops.lstm import GATES, Lstm
 from crtgen.network.ops.scheme import INT16
 from crtgen.network.ops.sigmoid16 import sigmoid_table
 
-__all__ = ["GateProduct", "LstmView", "activated", "logistic_table", "lstm_view", "products"]
+__all__ = ["FLOAT_GATES", "GateProduct", "LstmView", "activated", "logistic_table", "lstm_view", "products"]
+
+
+FLOAT_GATES = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
+"""The functions of the gates i, f, c and o in float32, in C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,7 @@ def lstm_view(op: Lstm, sig: Signature) -> LstmView:
 
 
 def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    functions = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
-    gates = tuple(f"{function}(a{g} + r{g})" for g, function in enumerate(functions))
+    gates = tuple(f"{function}(a{g} + r{g})" for g, function in enumerate(FLOAT_GATES))
     cell = ["float next = f * state + i * c;"]
     if op.cell_clip > 0:
         clip = c_float(op.cell_clip)

@@ -8,7 +8,7 @@ from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel, Target
 from crtgen.compiler.kernels.engine.parts import aligned, arguments, assemble
 from crtgen.compiler.kernels.engine.registry import design
-from crtgen.compiler.kernels.portable.lstm import LstmView, lstm_view
+from crtgen.compiler.kernels.portable.lstm import FLOAT_GATES, LstmView, lstm_view
 from crtgen.compiler.kernels.portable.recurrent import dense_part
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops.lstm import GATES, Lstm
@@ -48,10 +48,9 @@ def lstm_of_layers(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     parts = [replace(part, calls=steps) for part in found if part is not None]
     if len(parts) < len(found):
         return None
-    functions = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
     gates = tuple(
         f"{function}(sums[{gate * units} + unit] + sums[{rows + gate * units} + unit])"
-        for gate, function in enumerate(functions)
+        for gate, function in enumerate(FLOAT_GATES)
     )
     ends = (("x", "sums"), ("hidden", f"sums + {rows}"))
     calls = tuple((*end, *more) for end, more in zip(ends, arguments(parts), strict=True))

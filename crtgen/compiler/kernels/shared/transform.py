@@ -208,7 +208,7 @@ def next_group(f: Function, left: str, label: str) -> None:
 
 
 def apart_function(turns: str, name: str = "apart", by: str = "twos", local: int = 0) -> Function:
-    """Begin ``apart(x, y, halves)``: all but the ends of a transform of real numbers.
+    """Begin ``apart(x, y, halves)``, which makes a real transform of a complex one, except for both ends.
 
     ``turns`` is the type of the parts of ``halves``.
     """

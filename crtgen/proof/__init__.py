@@ -1,1 +1,1 @@
-"""Statements about an image for every input: the checker, counterexamples, certificates."""
+"""Claims about an image that hold for every input: the checker, counterexamples, certificates."""

@@ -1,4 +1,6 @@
-"""Proofs of built images, and the key by which a proof is kept while nothing changes that it depends on."""
+"""Proofs of built images, and the cache key under which a proof stays valid until something it depends on
+changes.
+"""
 
 import hashlib
 import json
@@ -24,7 +26,8 @@ __all__ = ["certificate_of", "depth_of", "own_proof", "proof_key", "prove_built"
 
 
 def timing_of(board: Board) -> CoreTiming:
-    """Return the timing of the board's core, with the most wait states of any memory in its file.
+    """Return the cycle timing of the board's core, with the wait states of the slowest memory in its board
+    file.
 
     The timing is unknown if the board's file does not describe how its flash is read.
     """
@@ -35,8 +38,8 @@ def timing_of(board: Board) -> CoreTiming:
 
 
 def depth_of(image: api.Image, model: str) -> int | None:
-    """Return the bytes of stack that the call graph and the compiler's frames give the network at most, if
-    known.
+    """Return an upper bound of the network's stack in bytes, from the call graph and the compiler's frame
+    sizes; None if unknown.
     """
     stack = image.size.stack
     frames = stack.frames if stack is not None and stack.proven else ()
@@ -44,9 +47,9 @@ def depth_of(image: api.Image, model: str) -> int | None:
 
 
 def certificate_of(proof: Proof) -> bytes:
-    """Return the file by which ``python -m crtproof`` follows a proof: which instruction stores which output.
+    """Return the certificate that ``python -m crtproof`` replays: which instruction stores which output.
 
-    Raises ``UsageError`` for a network with states, or on an NPU, which that program does not follow.
+    Raises ``UsageError`` for a network with states or on an NPU, which ``crtproof`` does not support.
     """
     if proof.runs != 1 or proof.network.states or proof.trusted:
         raise UsageError(
@@ -71,9 +74,7 @@ def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | 
 
 
 def proof_key(image: api.Image, model: Path, sliding: Sliding | None) -> str:
-    """Return a digest of what a proof is of, and of the checker: the image's file, the model's, the
-    windows.
-    """
+    """Return a digest of everything that a proof covers (image, model, windows) and of the checker."""
     parts = (
         hashlib.sha256(files.read(image.path)).hexdigest(),
         hashlib.sha256(files.read(model)).hexdigest(),
@@ -84,8 +85,8 @@ def proof_key(image: api.Image, model: Path, sliding: Sliding | None) -> str:
 
 
 def own_proof(key: str) -> str:
-    """Return the entry under which this computer keeps a proof: its key, and the versions that the checker
-    used.
+    """Return this computer's cache entry for a proof: its key and the versions of the tools that the checker
+    ran on.
     """
     tools = "\n".join(f"{name}: {tool}" for name, tool in sorted(checker_tools().items()))
     return f"proof {key} {hashlib.sha256(tools.encode()).hexdigest()}"

@@ -16,7 +16,7 @@ __all__ = ["as_dict", "functions_of", "lines_of", "worst_header"]
 
 
 def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
-    """Return the least and the most instructions in each function that the network's own calls."""
+    """Return the fewest and the most instructions in each function that the network's own function calls."""
     found: dict[str, tuple[int, int]] = {}
     for name, least, most in proof.calls:
         before = found.get(name, (0, 0))
@@ -25,9 +25,9 @@ def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
 
 
 def lines_of(proof: Proof, from_call: bool = False) -> list[str]:
-    """Say what was checked and what could not be; the last line is the verdict.
+    """Return what was checked and what could not be checked as lines of text; the last line is the verdict.
 
-    With ``from_call`` it is about what the function does once it is called.
+    With ``from_call`` the verdict covers the function from its call on.
     """
     if proof.stopped:
         return [
@@ -216,7 +216,9 @@ def as_dict(proof: Proof) -> dict[str, Any]:
 
 
 def worst_header(proof: Proof) -> str:
-    """Return a C header with the worst case of a proven image. Raises ``UsageError`` for one with an NPU."""
+    """Return a C header with the worst case of a proven image. Raises ``UsageError`` for an image with an
+    NPU.
+    """
     if proof.trusted:
         raise UsageError(
             "the worst-case time of the NPU is not known, so no header can be written",

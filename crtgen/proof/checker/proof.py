@@ -72,9 +72,9 @@ _MOST_MORE = 3
 
 @dataclass(frozen=True, slots=True)
 class LayerProof:
-    """Proof of a layer: ``needed`` of its ``outputs`` outputs matter for the result.
+    """Proof of a layer: of its ``outputs`` outputs, ``needed`` matter for the result.
 
-    ``missing`` of the needed outputs are not proven; ``trusted`` ones are computed by an NPU.
+    ``missing`` of the needed outputs are not proven; ``trusted`` are computed by an NPU.
     """
 
     number: int
@@ -92,8 +92,8 @@ class LayerProof:
 class Proof:
     """Result of checking an image: which output bytes are proven, and under which limits.
 
-    ``stopped`` says why the run ended before the function returned; nothing is claimed about code after that.
-    ``instructions`` are the least and the most of a run, ``stack`` the bytes of stack that it needs.
+    ``stopped`` says why the run ended before the function returned; nothing is claimed about the code after
+    that. ``instructions`` are the fewest and the most of a run, ``stack`` the bytes of stack that it needs.
     ``certificate`` has digests of the loaded segments, the model and the checker.
     """
 
@@ -133,19 +133,21 @@ class Proof:
 
     @property
     def is_proven(self) -> bool:
-        """True if each byte of the result is the network's, for every input, on a core that starts with a
+        """True if each byte of the result is the network's for every input, on a core that starts with a
         reset.
         """
         return self.holds and not self.trusted
 
     @property
     def holds(self) -> bool:
-        """True if that is so of the core's part, and an NPU computes its layers as crtgen's model of it."""
+        """True if the core's part is proven, assuming that the NPU computes its layers as crtgen's model of
+        the NPU does.
+        """
         return self.holds_from_call and not self.reset.stopped
 
     @property
     def holds_from_call(self) -> bool:
-        """True if the outputs are proven from the call of the function on, whatever ran before.
+        """True if the outputs are proven from the call of the function on, whatever ran before it.
 
         ``premises`` are what the caller has to ensure.
         """
@@ -153,7 +155,7 @@ class Proof:
 
     @property
     def is_computed(self) -> bool:
-        """True if each byte is the network's, provided that core and memory meet the function's
+        """True if each byte is the network's, provided that the core and the memory meet the function's
         assumptions.
         """
         return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
@@ -341,7 +343,8 @@ def _forgotten(word: Word, bits: int) -> Word:
 
 
 class _ProofRun:
-    """``before`` are the words of the variables of a network with states; after a start they are 0.
+    """A run of the function; ``before`` holds the variables of a network with states, which are 0 after a
+    start.
 
     Variables of a network without states may hold anything before each of its runs.
     """
@@ -508,7 +511,7 @@ class _ProofRun:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
 
     def afterwards(self) -> Afterwards:
-        """Return the state that the run leaves for the other functions of the model."""
+        """Return the state in which the run leaves memory, for the model's other functions."""
         file, states = self.network.file, dict[int, int]()
         for at, state in zip(self._states(), self.network.states, strict=True):
             size = file.kind(state.read[0]).bits // 8
@@ -600,7 +603,7 @@ class _ProofRun:
 
 
 class _SteppedRun(_ProofRun):
-    """A run by ``<model>_step``, one layer per call, until it returns -1 after the last.
+    """A run by ``<model>_step``, one layer per call, until it returns -1 after the last one.
 
     Between the calls the application may change everything except the arena and the variables.
     """

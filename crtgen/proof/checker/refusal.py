@@ -1,9 +1,9 @@
-"""The exception for everything that the checker does not follow or finds wrong, so that nothing else is
-caught.
+"""The exception for everything that the checker does not follow or finds wrong; catching it hides no other
+error.
 """
 
 __all__ = ["Refusal"]
 
 
 class Refusal(Exception):
-    """The end of a proof; the text says why. It is never a verdict that the image is right."""
+    """The end of a proof; its text gives the reason. It never means that the image is right."""

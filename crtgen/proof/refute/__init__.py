@@ -1,6 +1,6 @@
-"""Search for an input for which an unproven image differs from its network.
+"""Searches for an input for which an unproven image differs from its network.
 
-It is outside of the checker, and no proof depends on it.
+It is not part of the checker, and no proof depends on it.
 
 ::
 

@@ -42,11 +42,12 @@ _Run: TypeAlias = Callable[[Numbers, bool], Numbers]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refutation:
-    """Result of a search: inputs tried, the machine, and the first inputs that showed a difference.
+    """Result of a search: the number of inputs tried, the machine, and the first inputs that showed a
+    difference.
 
-    ``inputs`` have the elements of all inputs, concatenated, of each run since a start; a network without
-    states has one run. ``wanted`` has all outputs of the network, ``got`` those of the last run; None if that
-    did not return 0. Without ``inputs`` no difference was found.
+    ``inputs`` are the concatenated elements of all inputs, for each run since a start; a network without
+    states has one run. ``wanted`` has all outputs of the network, ``got`` those of the last run, or None if
+    that did not return 0. If ``inputs`` is empty, no difference was found.
     """
 
     tried: int
@@ -110,10 +111,10 @@ def _short(x: Numbers) -> str:
 
 
 def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
-    """Look for an input for which the image at ``path`` differs from its network.
+    """Search for an input for which the image at ``path`` differs from its network.
 
-    QEMU runs the image from its reset, if it simulates the ``board``; otherwise the checker runs it on
-    numbers.
+    QEMU runs the image from its reset if it simulates the ``board``; otherwise the checker runs the image on
+    concrete values.
     """
     image = read_image(path)
     if f"{proof.model}_compute" not in image.symbols:

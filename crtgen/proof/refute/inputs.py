@@ -1,4 +1,4 @@
-"""Inputs that are worth trying: those at which the proof saw a difference, then corners, then random ones."""
+"""Inputs worth trying: those at which the proof saw a difference, then corner cases, then random ones."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -22,7 +22,7 @@ _MOST_STEPS = 3
 
 
 def inputs_to_try(on: OnNumbers, seed: int = 0) -> Iterator[Numbers]:
-    """Without an end; each is an array of the network's input."""
+    """Yield inputs endlessly; each is one array with the elements of all inputs of the network."""
     layers = [layer for layer in on.network.layers if layer.values is not None]
     for layer in layers:
         for goals in layer.wrong:
@@ -97,13 +97,13 @@ def _exact(on: OnNumbers, goals: list[_Goal], x: Numbers) -> Numbers:
 
 
 def closing_steps(off: int, rooms: list[tuple[int, int, int]]) -> list[int]:
-    """Return steps of factors whose products add up to ``off``: a bounded subset sum.
+    """Return a step for each factor such that the products add up to ``off``: a bounded subset sum.
 
-    ``rooms`` are factors, each with its least and greatest step. All steps are 0 if none is found.
+    ``rooms`` are factors, each with its smallest and largest step. All steps are 0 if no solution is found.
 
-    Dynamic programming over what is left: after each factor, the step that leads to each rest for the first
-    time. Rests beyond twice the greatest factor, and steps beyond three, are not looked at: what greed left
-    over is smaller than a factor.
+    Dynamic programming over the remainder: for each factor in turn, it records the step by which each
+    remainder was first reached. Remainders beyond twice the largest factor, and steps beyond three, are not
+    considered, because a greedy search has already reduced ``off`` below one factor.
     """
     reach = 2 * max((abs(k) for k, _, _ in rooms), default=0)
     if off == 0 or abs(off) > reach:

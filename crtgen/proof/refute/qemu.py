@@ -1,4 +1,6 @@
-"""The network's function on inputs, in QEMU: by its server for GDB, from the image's own reset on."""
+"""Runs the network's function on given inputs in QEMU, through its GDB server, starting from the image's own
+reset.
+"""
 
 import socket
 from collections.abc import Iterable, Iterator
@@ -21,7 +23,7 @@ _SP, _LR, _PC = 13, 14, 15
 
 @dataclass
 class Stopped:
-    """A core that stands at the first instruction of the network's function."""
+    """A core that is stopped at the first instruction of the network's function."""
 
     debugger: "_Debugger"
     registers: list[int]
@@ -68,7 +70,7 @@ def at_compute(image: DecodedImage, board: Board, entry: int, instructions: int)
 
 
 class _Debugger:
-    """GDB's remote protocol, as far as needed here (GDB's manual, appendix E)."""
+    """GDB's remote serial protocol, limited to the packets needed here (GDB's manual, appendix E)."""
 
     def __init__(self, line: socket.socket) -> None:
         self.line, self.buffer = line, b""

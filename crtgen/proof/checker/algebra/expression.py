@@ -1,4 +1,4 @@
-"""Expressions as functions of their leaves: the sums and the symbols in them."""
+"""Expressions as functions of their leaves, which are sums and symbols."""
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -42,7 +42,7 @@ def has_leaf(e: Node) -> bool:
 
 
 def has_unknown(e: Node) -> bool:
-    """Return whether it depends on memory or a register that was never written."""
+    """Return True if the expression depends on memory or on a register that was never written."""
     seen: set[int] = set()
     todo: list[Node] = [e]
     while todo:
@@ -77,9 +77,9 @@ _COMMUTE = frozenset(("add", "mul", "and", "orr", "eor", "umulhi", "smulhi"))
 
 
 def shape_of(e: Node, leaf: Callable[[LinearSum], Hashable], memo: dict[int, Hashable]) -> Hashable:
-    """Return a number that identifies the expression with its leaves replaced by ``leaf``.
+    """Return an integer that identifies the expression with its leaves replaced by ``leaf``.
 
-    Equal numbers mean equal functions. ``memo`` may name nodes by their ``id``.
+    Equal integers mean equal functions. ``memo`` may assign integers to nodes, by their ``id``.
     """
     if isinstance(e, Symbol):
         e = e.word
@@ -104,8 +104,8 @@ def _numbered(shape: Hashable) -> int:
 
 
 def evaluate(e: Node, leaf: Callable[[LinearSum], Any], memo: dict[int, Any]) -> Any:
-    """Return the signed 32-bit values of an expression for given values of its leaves; ``memo`` may hold
-    values of nodes by their ``id``.
+    """Return the signed 32-bit values of an expression, given the values of its leaves; ``memo`` may preset
+    the values of nodes, by their ``id``.
     """
     if isinstance(e, int):
         return signed(e)

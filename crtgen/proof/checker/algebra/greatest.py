@@ -1,4 +1,4 @@
-"""The greatest or least of several symbols, as a set: the order of comparisons does not matter."""
+"""Maxima and minima of several symbols, as sets: the order of the comparisons does not matter."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ __all__ = ["greatest_of", "least_of", "single_symbol"]
 
 
 def greatest_of(word: Word, least: int = -128) -> tuple[frozenset[Symbol], int] | None:
-    """Return the symbols and the constant whose maximum a word is; None if it is no maximum.
+    """Return the symbols and the constant whose maximum the word is, or None if it is not a maximum.
 
-    Numbers below ``least`` do not count.
+    Constants below ``least`` are ignored.
     """
     return _extreme_of(word, "max", least)
 
 
 def least_of(word: Word, most: int) -> tuple[frozenset[Symbol], int] | None:
-    """Return the symbols whose minimum a word is, if no value above ``most`` counts."""
+    """Return the symbols whose minimum the word is, or None; constants above ``most`` are ignored."""
     return _extreme_of(word, "min", most)
 
 

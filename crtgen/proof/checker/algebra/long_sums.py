@@ -1,8 +1,7 @@
-"""64-bit numbers in two words that are one sum: the sum, and its upper word.
+"""64-bit sums that are held in two words.
 
-The lower word is a ``LinearSum`` in the integers, of which the word is the lower 32 bits; the upper word is
-the operation ``upper`` of the same sum. Whoever makes such a pair has to ensure that the sum fits into 64
-bits.
+The lower word is a ``LinearSum`` over the integers, taken modulo 2^32; the upper word is the operation
+``upper`` of the same sum. Code that makes such a pair must ensure that the sum fits into 64 bits.
 """
 
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Word, WordOp, signed
@@ -26,7 +25,7 @@ def as_long(low: Word, high: Word) -> LinearSum | None:
 
 
 def long_words(total: LinearSum) -> tuple[Word, Word] | None:
-    """Return the two words of a sum; None if it may need more than 64 bits."""
+    """Return the two words of a sum, or None if it may need more than 64 bits."""
     least, most = total.bounds()
     if least < -(1 << 63) or most >= 1 << 63:
         return None
@@ -36,7 +35,7 @@ def long_words(total: LinearSum) -> tuple[Word, Word] | None:
 
 
 def long_add(a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1) -> tuple[Word, Word] | None:
-    """Return a + factor * b of two 64-bit numbers, if both are sums and one is made of symbols."""
+    """Return a + factor * b for two 64-bit values, if both are sums and at least one contains symbols."""
     x, y = as_long(*a), as_long(*b)
     if x is None or y is None or not (_is_upper(a[1]) or _is_upper(b[1])):
         return None
@@ -48,7 +47,7 @@ def _is_upper(w: Word) -> bool:
 
 
 def long_shift(high: Word, low: Word, n: int) -> Word:
-    """Return the lower word of 64 bits shifted to the right by a number below 32."""
+    """Return the lower word of a 64-bit value shifted right by ``n`` < 32."""
     if isinstance(high, int) and isinstance(low, int):
         return (high << 32 | low) >> n & M32
     whole = as_long(low, high) if _is_upper(high) else None
@@ -62,7 +61,7 @@ def long_shift(high: Word, low: Word, n: int) -> Word:
 
 
 def high_part(v: LinearSum, n: int) -> Word | None:
-    """Return floor(v / 2^n) as a sum, if the remainders of the coefficients stay within one step of 2^n."""
+    """Return floor(v / 2^n) as a sum, if the remainders of the coefficients add up to less than 2^n."""
     return _floor(v, 1 << n) if n < 32 else None
 
 
@@ -77,10 +76,10 @@ def _floor(v: LinearSum, step: int) -> Word | None:
 
 
 def field(w: Word, place: int, width: int) -> Word | None:
-    """Return ``width`` bits of a 32-bit or 64-bit sum, or of its upper word, from bit ``place`` on, if they
-    are a sum.
+    """Return ``width`` bits, starting at bit ``place``, of a 32-bit or 64-bit sum or of its upper word, if
+    they are a sum.
 
-    A field is a sum if the bits below it never carry into it, and it never overflows its own bits.
+    A field is a sum if the bits below it never carry into it and it never overflows its own bits.
     """
     if isinstance(w, WordOp) and w.name == "upper":
         return _field(w.args[0], place + 32, width)
@@ -88,8 +87,8 @@ def field(w: Word, place: int, width: int) -> Word | None:
 
 
 def field_across(low: Word, high: Word, place: int, width: int) -> Word | None:
-    """Return the field that joins ``width`` bits of the upper word with the lower one, which was shifted
-    down.
+    """Return the field that spans both words of a 64-bit sum: ``width`` bits of the upper one, joined to the
+    lower one, which was already shifted right.
     """
     if not isinstance(low, WordOp) or low.name != "lsr" or low.args[1] != 32 - place:
         return None

@@ -1,8 +1,8 @@
-"""Meaning of operations on words: one definition for numbers and for arrays of numbers.
+"""Meaning of operations on words, defined once for integers and for arrays of integers.
 
-Arguments and results are signed 32-bit values, as ``int`` or as int64 arrays. Runs on numbers and proofs over
-all values of a sum use the same functions, so a test of one is a test of the other. An operation that is an
-instruction has its name in the Armv8-M Architecture Reference Manual.
+Arguments and results are signed 32-bit values, as ``int`` or as int64 arrays. Concrete runs and proofs over
+all values of a sum use the same functions, so a test of one is a test of the other. An operation that is also
+an instruction has the name that the Armv8-M Architecture Reference Manual gives it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ _KNOWN: dict[bytes, int] = {}
 
 
 def table(values: Sequence[int]) -> int:
-    """Return the number of a table, for the operation ``table``; equal tables have equal numbers."""
+    """Return the identifier of a table for the operation ``table``; equal tables have equal identifiers."""
     array = np.array(values, np.int64)
     number = _KNOWN.setdefault(array.tobytes(), len(_TABLES))
     if number == len(_TABLES):

@@ -1,8 +1,8 @@
-"""Operations on float32 numbers, as words that hold their bits.
+"""Float32 operations on words that hold the bits of floats.
 
-They round to the nearest, halves to even, as a core does after a reset. Helium's operations replace operands
-and results that are too small for full precision by 0: their names end with ``_fz``. An operation that meets
-NaN raises ``Refusal``.
+Results are rounded to nearest, ties to even, which is a core's mode after reset. Operations whose names end
+with ``_fz`` are Helium's: they replace subnormal operands and results by 0. An operation that meets NaN
+raises ``Refusal``.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _SMALLEST = np.float32(2.0**-126)
 
 
 def number_of(v: V) -> Any:
-    """Return the float32 numbers with these bits. Raises ``Refusal`` for NaN."""
+    """Return the float32 values with these bits. Raises ``Refusal`` for NaN."""
     found = (np.asarray(v) & 0xFFFFFFFF).astype(np.uint32).view(np.float32)
     if np.isnan(found).any():
         raise Refusal("an operation on what is no number (NaN)")
@@ -29,7 +29,7 @@ def number_of(v: V) -> Any:
 
 
 def word_of_real(x: Any) -> V:
-    """Return the bits of numbers as signed words; an int for a single number."""
+    """Return the bits of floats as signed words; a single float gives an int."""
     if np.isnan(x).any():
         raise Refusal("an operation that gives no number (NaN)")
     bits = np.asarray(x, np.float32).view(np.int32).astype(np.int64)
@@ -37,8 +37,8 @@ def word_of_real(x: Any) -> V:
 
 
 def fused(a: Any, b: Any, c: Any) -> Any:
-    """Return a * b + c with a single rounding: the product is exact in 53 bits, the sum is rounded to odd,
-    then to float32.
+    """Return a * b + c rounded once: the product is exact in 53 bits, the sum is rounded to odd and then to
+    float32.
     """
     product, c = a.astype(np.float64) * b.astype(np.float64), np.asarray(c, np.float64)
     total = np.asarray(product + c)

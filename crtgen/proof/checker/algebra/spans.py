@@ -1,7 +1,7 @@
-"""Bounds of an expression of one float32 number, while that is between two others.
+"""Bounds of an expression of one float32 variable over an interval.
 
-Each operation is computed at the ends of its operands, since rounding keeps order. An operand that is read
-twice counts as two, so that bounds may be too wide, never too narrow.
+Each operation is computed at the ends of its operands, since rounding preserves order. An operand that is
+used twice counts as two independent ones, so bounds may be too wide but never too narrow.
 """
 
 from collections.abc import Callable
@@ -135,11 +135,12 @@ def _always(name: str, a: Span, b: Span) -> Any:
 def where_wrong(
     word: Word, ends: tuple[int, int], bits: Callable[[Any], Any], wanted: Callable[[Any], Any]
 ) -> tuple[int, int] | None:
-    """Return the place of a number for which the word is wrong, and its value there; None if there is none.
+    """Return the position of a float for which the word is wrong, with the word's value there; None if the
+    word is right everywhere.
 
-    ``bits`` gives the number at a place, from the least at ``ends[0]`` on; ``wanted`` never falls. Intervals
-    of places are halved until the word is the one wanted integer in each. Raises ``Refusal`` if that cannot
-    be decided.
+    ``bits`` gives the float at a position, in ascending order from ``ends[0]`` on; ``wanted`` must never
+    fall. Intervals of positions are halved until the word has a single value in each, which must be the
+    wanted one. Raises ``Refusal`` if that cannot be decided.
     """
     low, high = (np.array([end], np.int64) for end in ends)
     looked = 0

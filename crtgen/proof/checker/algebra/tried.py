@@ -1,4 +1,4 @@
-"""Trial of all values of an expression that is a function of one symbol, or of one sum, if these are few."""
+"""Enumerates the values of an expression of one symbol or one sum, if there are few."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
@@ -49,8 +49,8 @@ def _domain_of(v: Word) -> _Domain | None:
 
 
 def tried_values(v: Word, assumed: Assumed = ()) -> Any:
-    """Return all values of a function of one symbol or one sum under the conditions ``assumed``, if they are
-    few.
+    """Return all values that a function of one symbol or one sum takes under the conditions ``assumed``, if
+    there are few.
     """
     domain = _domain_of(v)
     return None if domain is None else _values(v, domain, domain.within(assumed))
@@ -77,13 +77,15 @@ def _values(v: Word, domain: _Domain, assumed: Assumed) -> Any:
 
 
 class TriedIndices:
-    """Indices of tables. Indices that are the same function of their symbol or sum are tried once."""
+    """Enumerated table indices; an index that is the same function of the same symbol or sum is enumerated
+    once.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[int, int, int] | None] = {}
 
     def span(self, v: Word, assumed: Assumed) -> tuple[int, int, int] | None:
-        """Return the least and the greatest value, and the bits of a step: 0, 1 or 2."""
+        """Return the smallest and the largest value, and how many low bits are always 0: 0, 1 or 2."""
         domain = _domain_of(v)
         if domain is None:
             return None

@@ -1,4 +1,4 @@
-"""Values of 32-bit words, symbolic where they depend on inputs.
+"""Values of 32-bit words, symbolic if they depend on inputs.
 
 A word is an ``int`` from 0 to 2^32 - 1, or one of these:
 
@@ -7,10 +7,10 @@ A word is an ``int`` from 0 to 2^32 - 1, or one of these:
 - ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol`` of 8 bits, or a ``WordByte`` of a word.
 - ``WordOp``: an operation of ``meaning.py`` on words.
 
-Two values are known by name only: the stack pointer at the entry, a multiple of 8, and the address that the
-function returns to. They are symbols of no tensor, so that nothing that depends on them is an output. An
-address in the stack is the sum of the former and a number. Memory keeps the stack at places from
-``STACK_TOP`` down, above all addresses: no number reaches it.
+Two values are opaque: the stack pointer at entry, a multiple of 8, and the address that the function returns
+to. They are symbols of no tensor, so nothing that depends on them can be an output. An address in the stack
+is the entry stack pointer plus an integer. The model of memory keeps the stack just below ``STACK_TOP``,
+above all real addresses, so no integer can point into it.
 """
 
 from typing import TypeAlias, final
@@ -69,7 +69,7 @@ class Symbol:
 
 @final
 class LinearSum:
-    """A linear form. The terms of a chain of multiply-accumulates are collected when they are needed."""
+    """A linear form. The terms of a chain of multiply-accumulates are collected only when they are needed."""
 
     __slots__ = ("_bounds", "_chain", "_terms", "constant", "length")
 
@@ -85,13 +85,13 @@ class LinearSum:
         """Number of links in its chain."""
 
     def plus(self, n: int) -> "LinearSum":
-        """Return the sum plus a number; terms that are already collected are shared."""
+        """Return the sum plus an integer; terms that are already collected are shared."""
         if self._terms is not None:
             return LinearSum(self.constant + n, self._terms)
         return LinearSum(self.constant + n, None, (self, _NOTHING, 1))
 
     def terms(self) -> "dict[Symbol, int]":
-        """Return the coefficient of each symbol, without those that are 0."""
+        """Return the nonzero coefficient of each symbol."""
         if self._terms is None:
             self._terms = self._collected()
             self._chain = None
@@ -154,8 +154,8 @@ class WordByte:
 
 @final
 class WordOp:
-    """An operation: ``name`` is a key of ``meaning.OPS``; ints among the arguments are words, or numbers that
-    it needs.
+    """An operation: ``name`` is a key of ``meaning.OPS``; arguments are words or the operation's integer
+    parameters.
     """
 
     __slots__ = ("args", "name")
@@ -180,7 +180,7 @@ def stack_word(place: int) -> LinearSum:
 
 
 def place_of(word: Word) -> int | None:
-    """Return the address that a word is: below 2^32, or a place in the stack; None if it depends on an
+    """Return the address that a word holds: below 2^32, or a place in the stack; None if it depends on an
     input.
     """
     if isinstance(word, int):
@@ -194,5 +194,5 @@ _counter = iter(range(1 << 62))
 
 
 def unknown() -> WordOp:
-    """Return a word of which nothing is known, not even that two reads of it are equal."""
+    """Return a word of which nothing is known, not even that it equals itself when read twice."""
     return WordOp("unknown", next(_counter))

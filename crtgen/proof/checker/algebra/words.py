@@ -160,7 +160,7 @@ def pair(low: Word, high: Word) -> Word:
 
 
 def halves_of(x: Word) -> tuple[Word, Word]:
-    """Return the signed halfwords of a word, each as a word; numbers are signed."""
+    """Return the signed halfwords of a word, each as a word; constants become signed integers."""
     if isinstance(x, int):
         return signed16(x), signed16(x >> 16)
     if isinstance(x, Halves):
@@ -213,7 +213,7 @@ def raw_halves(x: Word) -> tuple[Word, Word]:
 
 
 def sum_of(x: Word) -> LinearSum | None:
-    """Return the word as a sum, if it is one modulo 2^32; else None."""
+    """Return the word as a sum modulo 2^32, or None if it is not one."""
     if isinstance(x, LinearSum):
         return x
     if isinstance(x, int):
@@ -287,7 +287,7 @@ def mul(a: Word, b: Word) -> Word:
 
 
 def mac(acc: Word, h: Word, w: Word) -> Word:
-    """Return acc + h * w; numbers of ``h`` and ``w`` are signed."""
+    """Return acc + h * w; constants among ``h`` and ``w`` are signed."""
     if not isinstance(w, int):
         h, w = w, h
     if isinstance(w, int):
@@ -305,7 +305,7 @@ def mac(acc: Word, h: Word, w: Word) -> Word:
 
 
 def shifted(kind: str, v: Word, n: int) -> Word:
-    """Return a word shifted by a number: ``lsl``, ``lsr``, ``asr`` or ``ror``."""
+    """Return a word shifted by a constant: ``lsl``, ``lsr``, ``asr`` or ``ror``."""
     if n == 0:
         return v
     if isinstance(v, int):
@@ -359,7 +359,7 @@ def complement(x: Word) -> Word:
 
 
 def logic(name: str, x: Word, y: Word) -> Word:
-    """Return ``and``, ``orr`` or ``eor``; masks of whole bytes, and bytes put together, stay bytes."""
+    """Return ``and``, ``orr`` or ``eor`` of two words; masking and combining whole bytes gives ``Bytes``."""
     if isinstance(x, int):
         x, y = y, x
     if isinstance(x, int) and isinstance(y, int):
@@ -495,7 +495,7 @@ def _alike(a: WordOp, b: WordOp) -> bool:
 
 
 def is_same(a: Word, b: Word) -> bool:
-    """Check that two words are one object, one number, or one sum, made twice perhaps."""
+    """Return True if two words are the same object, integer, or sum (possibly built twice)."""
     if _is(a, b):
         return True
     if not isinstance(a, LinearSum) or not isinstance(b, LinearSum):

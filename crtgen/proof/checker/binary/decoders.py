@@ -1,7 +1,8 @@
-"""Do two decoders agree about what an instruction is? Its text is assembled again, by binutils and by LLVM.
+"""Checks that independent decoders agree on an instruction, by assembling its text with binutils and with
+LLVM.
 
-objdump's text is what is run. An assembler that gives other bytes for it, or refuses it, takes it for
-something else than objdump did. No text gives the bytes of an encoding that is left undefined.
+The checker runs objdump's text. If an assembler produces other bytes from it, or refuses it, the decoders
+disagree. Undefined encodings have no text that assembles to their bytes.
 """
 
 import hashlib
@@ -35,10 +36,10 @@ _BRANCH = re.compile(r"(b|bl|b[a-z]{2}|cbn?z|le|wls|wlstp|dlstp|letp)(\.\w+)? ")
 
 
 def agree(image: DecodedImage, used: Iterable[int]) -> dict[str, str]:
-    """Return version and digest of each decoder that agrees with the instructions at these addresses.
+    """Return the version and the digest of each decoder that agrees with the instructions at these addresses.
 
-    LLVM comes with the package ``ziglang``; without it, LLVM is not asked. Raises ``Refusal`` for the first
-    instruction about which two decoders differ.
+    LLVM comes with the package ``ziglang`` and is only used if that is installed. Raises ``Refusal`` for the
+    first instruction on which two decoders differ.
     """
     code = [image.instructions[address] for address in sorted(used)]
     assembler = tool("as")

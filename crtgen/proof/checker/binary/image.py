@@ -1,11 +1,11 @@
 """A linked image: what it loads, the names in it, and its instructions as text.
 
-Bytes come from the loaded segments alone, which a programmer writes to a chip: sections are only where
-objdump looks for code. A segment that nothing may write holds constants. It is at its load address after
-a reset, and has to be at the address that it is linked for by the time that the network is called.
+Bytes come only from the loaded segments, which is what a programmer writes to a chip; sections just tell
+objdump where code is. A segment that is not writable holds constants. After a reset it is at its load
+address, and it must be at its link address by the time the network is called.
 
-The text is that of ``arm-none-eabi-objdump``. Nobody has to believe it: whatever is run is assembled again
-(``decoders.py``). What objdump cannot decode has no text, and is refused.
+The text is that of ``arm-none-eabi-objdump``. It need not be trusted: every instruction that is run is also
+assembled again (``decoders.py``). An instruction that objdump cannot decode has no text and is refused.
 """
 
 import hashlib
@@ -47,7 +47,9 @@ _ARCHITECTURES = {
 
 @dataclass(frozen=True, slots=True)
 class DecodedInstruction:
-    """``name`` without condition and width, ``kind`` from behind the dot (``s8``), operands as text."""
+    """An instruction: ``name`` without condition and width, ``kind`` from after the dot (``s8``), operands as
+    text.
+    """
 
     address: int
     name: str
@@ -61,7 +63,7 @@ class DecodedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Bytes at ``address``: ``size`` in all, of which the first are ``data``, stored at ``load``."""
+    """A segment of ``size`` bytes at ``address``; the first of them are ``data``, stored at ``load``."""
 
     address: int
     load: int
@@ -76,7 +78,9 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class DecodedImage:
-    """``segments`` are in the order of their addresses; ``zeros`` are first address and end of .bss."""
+    """A linked image: ``segments`` in ascending order of address; ``zeros`` is the start and the end of
+    .bss.
+    """
 
     path: Path
     architecture: str
@@ -91,7 +95,7 @@ class DecodedImage:
 
     @property
     def constant(self) -> tuple[tuple[int, bytes], ...]:
-        """Bytes that no store may reach, by the address of the first one."""
+        """Constant bytes, by start address; no store may reach them."""
         return tuple((s.address, s.data) for s in self.segments if s.data and not s.is_written)
 
     @property
@@ -100,7 +104,7 @@ class DecodedImage:
 
     @property
     def variable(self) -> tuple[tuple[int, int], ...]:
-        """First address and end of memory that may be written, and of its initial contents in flash."""
+        """Start and end of writable memory, and of its initial contents in flash."""
         moved = [s for s in self.segments if s.load != s.address or (s.is_written and not s.data)]
         ends = [0, *(s.end for s in moved)]
         gaps = [s.address - end for s, end in zip(moved, ends, strict=False)]  # of alignment
@@ -110,7 +114,7 @@ class DecodedImage:
 
     @property
     def initial(self) -> tuple[tuple[int, bytes], ...]:
-        """Bytes that must be in memory when main is called, and that start-up code puts there."""
+        """Bytes that start-up code must have put into memory before main is called."""
         copied = tuple((s.address, s.data) for s in self.segments if s.data and s.load != s.address)
         return copied + tuple((first, bytes(end - first)) for first, end in self.zeros)
 
@@ -124,7 +128,7 @@ class DecodedImage:
 
     @property
     def sha256(self) -> str:
-        """Digest of the loaded segments: address, load address, size, length and bytes of each."""
+        """SHA-256 of the loaded segments: address, load address, size, length and bytes of each."""
         digest = hashlib.sha256()
         for s in self.segments:
             for number in (s.address, s.load, s.size, s.is_written, len(s.data)):
@@ -136,13 +140,11 @@ class DecodedImage:
         return next((n for first, end, n in self.functions if first <= address < end), f"{address:#x}")
 
     def arena(self, name: str) -> tuple[int, int]:
-        """Return the first address and the end of a model's arena: its own, or the one that all models
-        share.
-        """
+        """Return the start and end of a model's arena: its own, or the one that all models share."""
         return self.span("crt_shared_arena" if "crt_shared_arena" in self.symbols else f"{name}_arena")
 
     def arenas(self, name: str) -> dict[str, tuple[int, int]]:
-        """Return a model's arena and the parts of it in other memories, by the name of the part."""
+        """Return a model's arena, and its parts in other memories by the part's name."""
         first = f"{name}_arena_"
         parts = sorted(symbol for symbol in self.symbols if symbol.startswith(first) and self.sizes[symbol])
         return {"": self.arena(name), **{part.removeprefix(first): self.span(part) for part in parts}}

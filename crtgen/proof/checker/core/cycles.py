@@ -21,8 +21,8 @@ __all__ = ["UNKNOWN", "CoreTiming"]
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """Cycles of a core. ``refill``: a taken branch, beyond one. ``late``: delay of a result after its last
-    cycle. ``long``: an operation of the FPU or of Helium. ``divides``: a division.
+    """Cycle costs of a core. ``refill``: extra cycles of a taken branch. ``late``: extra cycles before a
+    result can be used. ``long``: cycles of an FPU or Helium operation. ``divides``: cycles of a division.
     """
 
     refill: int
@@ -56,7 +56,7 @@ _LINE = 8
 
 @dataclass(frozen=True, slots=True)
 class CoreTiming:
-    """Timing of a core by its name, with memory that waits ``waits`` cycles per word."""
+    """Timing of the core with this name, with memory that adds ``waits`` cycles per word."""
 
     core: str
     waits: int = 0
@@ -80,8 +80,8 @@ class CoreTiming:
         return 2 * (1 + self.waits + 2 * self._line) if self.is_known else 0
 
     def most(self, i: DecodedInstruction) -> int:
-        """Return the most cycles of an instruction, with its branch taken or not, its condition met or not; 0
-        for unknown cores.
+        """Return the worst-case cycles of an instruction, whether or not its branch is taken or its condition
+        holds; 0 for unknown cores.
         """
         if not self.is_known:
             return 0

@@ -1,7 +1,7 @@
-"""Divisions on cores that have none: libgcc's function is run for every dividend that there can be.
+"""Divisions on cores without a divide instruction: libgcc's function is run for every possible dividend.
 
-Its branches depend on the dividend, which has few values where it is made of a sum. The divisor is a number.
-Nobody has to believe that the function divides: its results are kept as a table, whatever they are.
+Its branches depend on the dividend, which takes few values if it is a function of one sum; the divisor must
+be a constant. Nothing relies on the function being a division: whatever it returns is kept as a table.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,10 +27,10 @@ _SCRATCH = (2, 3, 12, 14)
 
 
 class Divided(NamedTuple):
-    """Results of a division routine for one divisor: tables of r0 and r1, instructions, cycles, words of
-    stack, and its code.
+    """Results of a division routine for one divisor: tables of r0 and r1, its instructions, cycles, stack
+    words and code.
 
-    ``instructions`` are the least and the most over all dividends, ``cycles`` the most.
+    ``instructions`` are the fewest and the most over all dividends, ``cycles`` the most.
     """
 
     tables: tuple[int, int]
@@ -41,7 +41,7 @@ class Divided(NamedTuple):
 
 
 def divided(m: "Machine", target: int) -> bool:
-    """Return whether the call at ``target`` is a division; if so, its results are in r0 and r1."""
+    """Return True if the call at ``target`` is a division; its results are then in r0 and r1."""
     dividend, divisor = m.r[0], m.r[1]
     if m.image.architecture != "armv6-m" or isinstance(dividend, int) or not isinstance(divisor, int):
         return False

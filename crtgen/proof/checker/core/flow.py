@@ -13,9 +13,9 @@ _END = -1
 
 
 def meeting_points(code: Mapping[int, DecodedInstruction], first: int, end: int) -> dict[int, int | None]:
-    """Return the immediate postdominator of each instruction, by address; None is the function's return.
+    """Return the immediate postdominator of each instruction, by address; None means the function's return.
 
-    By iteration: Cooper, Harvey, Kennedy, "A simple, fast dominance algorithm", section 2.
+    Computed by iteration: Cooper, Harvey, Kennedy, "A simple, fast dominance algorithm", section 2.
     """
     nodes = [a for a in range(first, end, 2) if a in code]
     bit = {a: 1 << i for i, a in enumerate([_END, *nodes])}
@@ -56,7 +56,7 @@ _FAR = ("bx", "tbb", "tbh")
 
 
 def is_jump(i: DecodedInstruction) -> bool:
-    """Return whether the next instruction may be another than the following one."""
+    """Return True if the next instruction to run may differ from the one that follows in memory."""
     return i.name in ("bl", "blx") or _successors(replace(i, condition="")) != [i.following]
 
 

@@ -1,4 +1,4 @@
-"""Positions of a model in an image: its arena and variables by symbol names; and the stack."""
+"""Where a model is in an image: its arena and variables, found by symbol names, and the stack."""
 
 import re
 from itertools import pairwise
@@ -16,8 +16,8 @@ _STACK_OF_AN_APPLICATION = 1 << 16
 
 
 def only_model(image: DecodedImage, stem: str = "") -> str:
-    """Return the name of an image's model; of several, the one named like a file. Raises ``UsageError`` if
-    there is none.
+    """Return the name of an image's model; with several models, the one named like the file. Raises
+    ``UsageError`` if there is none.
     """
     calls = [n for n in image.symbols if n.endswith("_compute")] or [
         n
@@ -48,11 +48,12 @@ def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
 
 
 def allow(machine: Machine, name: str) -> None:
-    """Let a run write the network's arena, its variables and the stack, which hold nothing known before.
+    """Let a run write to the network's arena, its variables and the stack; their previous contents are
+    unknown.
 
-    An image without symbols of a stack gets one of 64 KB, apart from everything else; nothing is claimed then
-    about the way from reset. Raises ``Refusal`` where these overlap, or are not all in memory that the image
-    has for variables.
+    An image without symbols for a stack gets one of 64 KB, apart from everything else; nothing is then
+    claimed about the way from reset. Raises ``Refusal`` if these ranges overlap, or are not within the
+    image's writable memory.
     """
     image, memory = machine.image, machine.memory
     bottom, top = (image.symbols.get(n, 0) for n in ("crt_stack_bottom", "crt_stack_top"))

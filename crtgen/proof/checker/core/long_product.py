@@ -1,7 +1,7 @@
 """64-bit products on cores without them: libgcc's function is recognised as the product.
 
-The function multiplies halves (Knuth, The Art of Computer Programming, 4.3.1). Its result is taken for the
-product only if both words are, operation by operation, those of ``_by_halves``.
+The function multiplies halves (Knuth, The Art of Computer Programming, 4.3.1). Its result is accepted as the
+product only if both words match those of ``_by_halves``, operation by operation.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,8 +15,8 @@ __all__ = ["as_product"]
 
 
 def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word, Word]:
-    """Return the words of the product of the arguments if ``low`` and ``high`` are its words; otherwise the
-    two words unchanged.
+    """Return the words of the arguments' product if ``low`` and ``high`` are that product; otherwise return
+    the two words unchanged.
     """
     u, u_high, v, v_high = arguments
     made = [_by_halves(u, u_high, v, v_high, lower) for lower in (_by_shifts, _by_mask)]

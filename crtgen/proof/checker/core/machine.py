@@ -107,10 +107,10 @@ class _Again(Exception):
 
 
 class Machine:
-    """A core with the image's memory. ``count`` is the most instructions that were run, ``count - slack`` the
-    least.
+    """A core with the image's memory. A run executes at least ``count - slack`` and at most ``count``
+    instructions.
 
-    ``cycles`` are the most cycles, if the core's timing is known.
+    ``cycles`` is an upper bound, if the core's timing is known.
     """
 
     starts = False
@@ -165,8 +165,8 @@ class Machine:
     # ---- running
 
     def run(self, entry: int, stack: int) -> None:
-        """Call the function at ``entry`` with SP at a place. Raises ``Refusal`` for anything that is not
-        followed.
+        """Call the function at ``entry`` with SP at ``stack``. Raises ``Refusal`` for anything that the
+        checker does not follow.
         """
         pc, r = entry, self.r
         r[SP], r[LR] = stack_word(stack), RETURN_ADDRESS
@@ -225,8 +225,8 @@ class Machine:
         self.lowest = min(self.lowest, at)
 
     def write_back(self, n: int, word: Word) -> None:
-        """Change the base register of an access. The stack grows before a store to it, and shrinks after a
-        load.
+        """Update the base register of an access. If it is SP, the stack grows before a store and shrinks
+        after a load.
         """
         self.r[n] = word
         if n == SP:
@@ -255,7 +255,7 @@ class Machine:
         return set(self.steps).union(*(d.code for d in self.divisions.values()))
 
     def call(self, target: int, following: int) -> int:
-        """Run BL. The return address is also kept aside, since a return must go there."""
+        """Run BL. The return address is also remembered, because the call must return there."""
         if divided(self, target):
             return following
         if target in self.instead:
@@ -288,16 +288,16 @@ class Machine:
         return self.give_back(to)
 
     def alike(self) -> "Machine":
-        """Return another core with the same image and no writable memory yet."""
+        """Return another core with the same image, whose writable memory is still empty."""
         return Machine(self.image, self.limit, self.timing)
 
     def limit_stack(self, word: Word) -> None:
-        """Set the stack's limit. Raises ``Refusal`` unless the value comes from a reset."""
+        """Set the stack limit. Raises ``Refusal`` except on the way from reset."""
         raise Refusal("a register that is not followed")
 
     def rename(self, word: Word, symbol: Word) -> None:
-        """Replace a word by a symbol that it was shown to equal in all bits, in all registers that hold
-        it.
+        """Replace a word by a symbol that was shown to equal it in all bits, in every register that holds the
+        word.
         """
         self.r[:] = [symbol if w is word else w for w in self.r]
         self.q[:] = [[symbol if w is word else w for w in q] for q in self.q]
@@ -307,7 +307,7 @@ class Machine:
         self.flags = _NONE
 
     def spoil(self, registers: Iterable[int], frame: int) -> None:
-        """Mark these registers and the flags as unknown, after a use of this many words of stack."""
+        """Mark these registers and the flags as unknown, after a call that used ``frame`` words of stack."""
         for n in registers:
             self.r[n] = unknown()
         self.forget_flags()
@@ -319,7 +319,7 @@ class Machine:
     # ---- conditions
 
     def holds(self, c: str) -> bool | WordOp:
-        """Return True or False for a condition, or the operation that decides it."""
+        """Return True or False if a condition is decided, otherwise the operation that decides it."""
         kind, a, b, carry = self.flags
         if c in ("vs", "vc") or kind == "none":
             raise Refusal(f"flags that are not followed: {c}")
@@ -398,14 +398,14 @@ class Machine:
         return conditional
 
     def varies(self, cause: str, *operands: Word) -> None:
-        """Note that this instruction's duration depends on an input, or on those among ``operands`` that
-        do.
+        """Record that this instruction's duration depends on an input (only if one of ``operands`` does, when
+        given).
         """
         if not operands or not all(isinstance(word, int) for word in operands):
             self.varying.setdefault(cause, self.at)
 
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
-        """Run a branch that depends on an input: both paths, up to where they meet.
+        """Run both paths of a branch that depends on an input, up to the point where they meet.
 
         If a compiler copied the end of a loop into both paths, they meet in the next round of the loop.
         """
@@ -479,7 +479,9 @@ class Machine:
         raise Refusal("a branch outside of any function depends on an input")
 
     def both(self, holds: WordOp, one: Callable[[], int], other: Callable[[], int]) -> int:
-        """Run both paths. Afterwards each register and word of memory has the value of the path taken."""
+        """Run both paths. Afterwards each register and word of memory has the value from whichever path was
+        taken.
+        """
         self.ways += 1
         if self.ways > _MOST_WAYS:
             raise Refusal("branches that depend on inputs are too deep")

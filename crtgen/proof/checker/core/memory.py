@@ -1,8 +1,9 @@
-"""The memory of an image: constants, and writable memory, which holds nothing known before the run.
+"""The memory of an image: constants, and writable memory, whose contents are unknown before the run.
 
-A byte is readable if the image loads it or the run may write it; all others are refused, even within a word
-that has other bytes. Below the stack pointer nothing belongs to anybody: an interrupt stores there at any
-time. Accesses there are refused, and its contents are unknown when the stack grows again.
+A byte can be read if the image loads it or if the run may write it; any other access is refused, even within
+a word of which other bytes are readable. Memory below the stack pointer is never safe, because an interrupt
+may write there at any time: accesses there are refused, and its contents are unknown when the stack grows
+again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -56,11 +57,12 @@ Pick: TypeAlias = Callable[[Word, Word], Word]
 
 
 class WordMemory:
-    """Words by address / 4; a word that bytes were stored to is a list of four.
+    """Memory as words, by address / 4; a word to which bytes were stored is a list of four.
 
-    ``recognise`` looks at the lowest ``bits`` of a stored word: it returns the symbol of a tensor, or a
-    number, if they are proven to be that, and None for what is no output. ``sizes`` are the sizes of outputs
-    in bits. A byte that is none is forgotten; words and halves may be intermediate values of kernels.
+    ``recognise`` looks at the lowest ``bits`` of a stored word. It returns the symbol of a tensor, or an
+    integer, if the bits are proven to be that, and None if they are no output. ``sizes`` are the sizes of
+    outputs in bits. A stored byte that is no output is forgotten; words and halfwords may be intermediate
+    values of kernels and are kept.
     """
 
     def __init__(
@@ -129,7 +131,9 @@ class WordMemory:
         self.floor = floor
 
     def forget(self, first: int, end: int) -> None:
-        """Mark bytes as written by somebody else, as an NPU: nothing is known of them."""
+        """Mark bytes as written by something other than the code, such as an NPU: their contents are
+        unknown.
+        """
         for a in range(first, end):
             i = self._to(a, 1)
             w = self.words.get(i)
@@ -163,7 +167,8 @@ class WordMemory:
     def table(self, base: int, index: Word, scale: int, read: Callable[[int], Word]) -> Word:
         """Return ``read`` at base + (index << scale), for an index that depends on inputs.
 
-        All possible addresses must hold constants. Raises ``Refusal`` if that is not known.
+        Every address that the index can reach must hold constants. Raises ``Refusal`` if that cannot be
+        shown.
         """
         if isinstance(index, WordOp) and index.name == "lsl":
             inner, by = index.args
@@ -265,7 +270,7 @@ class WordMemory:
         self.words[i] = parts
 
     def store_low_byte(self, a: Word, v: Word) -> None:
-        """Store the lowest byte of a word; recognition looks at the whole word."""
+        """Store the lowest byte of a word; recognition sees the whole word."""
         b = low_byte(v)
         if isinstance(b, WordByte) and b.word is v:
             a = _address(a)
@@ -369,7 +374,7 @@ class WordMemory:
 
 
 def range_of(v: Word) -> tuple[int, int] | None:
-    """Return the least and the greatest value of a word, modulo 2^32, if anything limits it."""
+    """Return the smallest and the largest value of a word, modulo 2^32, or None if nothing limits it."""
     if isinstance(v, int):
         return v, v
     if isinstance(v, LinearSum):

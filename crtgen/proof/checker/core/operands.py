@@ -1,4 +1,4 @@
-"""Operands of instructions, as functions that give their value when the instruction runs."""
+"""Operands of instructions, as functions that return their value when the instruction runs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,7 +32,9 @@ def number(text: str) -> int:
 
 
 def second(m: Machine, tokens: Sequence[str]) -> Callable[[], Word]:
-    """Return the last operand of data processing: a number, a register, or a register shifted by a number."""
+    """Return the last operand of a data-processing instruction: a constant, a register, or a register shifted
+    by a constant.
+    """
     r = m.r
     if tokens[0][0] == "#":
         n = number(tokens[0]) & M32
@@ -52,8 +54,8 @@ def second(m: Machine, tokens: Sequence[str]) -> Callable[[], Word]:
 
 
 def address(m: Machine, i: DecodedInstruction, tokens: Sequence[str]) -> Callable[[], int]:
-    """Return a function that computes a memory operand's address, and writes the base back if the instruction
-    does.
+    """Return a function that computes a memory operand's address, and updates the base register if the
+    instruction does.
     """
     match = _MEMORY.fullmatch(", ".join(tokens))
     if not match:
@@ -103,8 +105,8 @@ def _indexed(m: Machine, b: int, x: int, scale: int) -> Callable[[], int]:
 
 
 def indexed(m: Machine, tokens: Sequence[str]) -> Callable[[], tuple[int, Word, int] | None]:
-    """Return base, index and scale of an operand that depends on an input through one register; otherwise
-    None.
+    """Return base, index and scale of an address that depends on an input through a single register;
+    otherwise None.
     """
     match = _MEMORY.fullmatch(", ".join(tokens))
     if not match or match[4] or match[5] or register(match[1]) == PC:

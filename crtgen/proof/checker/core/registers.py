@@ -1,14 +1,14 @@
 """Core registers that decide what the image may do: FPU enable, stack limits, memory protection.
 
 If the core does not allow a load, a store or an instruction, it takes a fault and computes nothing. So the
-way from reset has to leave these registers as the network needs them. They are words of memory from
-0xE000E000 on. Those that decide something here are followed. Some others may be written freely, since they
-only decide when something happens, or how fast. A write to any other register ends the way from reset, since
-its effect is unknown.
+way from reset has to leave these registers as the network needs them. They are memory words from 0xE000E000
+on. Registers that decide whether something is allowed are modelled. Some others may be written freely, since
+they only affect when something happens, or how fast. A write to any other register ends the way from reset,
+since its effect is unknown.
 
-The MPU holds regions: address ranges with access rights. ``Protection`` returns the rights of the last region
-that contains an address (PMSAv7, Armv7-M Architecture Reference Manual, B3.5), or of the only one (PMSAv8,
-Armv8-M, B9: two are a fault), or of the default map if the MPU is off.
+The MPU holds regions, which are address ranges with access rights. ``Protection`` returns the rights of the
+last region that contains an address (PMSAv7, Armv7-M Architecture Reference Manual, B3.5), or of the only
+such region (PMSAv8, Armv8-M, B9, where two are a fault). With the MPU off, the default memory map applies.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,9 +67,7 @@ def has_unit(cpacr: object) -> bool:
 
 
 class _Allowed(NamedTuple):
-    """Access rights of memory. ``is_normal``: memory without side effects, in which accesses may be
-    unaligned.
-    """
+    """Access rights of memory. ``is_normal``: no side effects, so accesses may be unaligned."""
 
     read: bool
     write: bool
@@ -96,7 +94,7 @@ class Protection:
         self._regions = [r for n in sorted(regions) if (r := kind(*regions[n])) is not None]
 
     def first_refused(self, first: int, end: int, right: str) -> int | None:
-        """Return the first address of a span for which a right, a field of ``_Allowed``, is missing."""
+        """Return the first address of a range that lacks a right, which is a field of ``_Allowed``."""
         edges = [e for r in self._regions for e in r.edges()] + [k * _STEP for k in range(8)]
         for at in sorted({first, *(e for e in edges if first < e < end)}):
             if not getattr(self._at(at), right):

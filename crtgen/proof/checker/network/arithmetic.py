@@ -1,4 +1,4 @@
-"""The integer arithmetic of TensorFlow Lite Micro, for arrays, written for this purpose.
+"""The integer arithmetic of TensorFlow Lite Micro on arrays, written independently of the generator.
 
 ``requantize`` is MultiplyByQuantizedMultiplier with two roundings; the functions of softmax are gemmlowp's
 (fixedpoint.h).
@@ -34,7 +34,9 @@ _TOP = (1 << 31) - 1
 
 
 def quantized_multiplier(m: float) -> tuple[int, int]:
-    """Return the 31 bits and the exponent of a positive factor; (0, 0) for one that is as good as 0."""
+    """Return the 31-bit multiplier and the exponent of a positive factor; (0, 0) if the factor is so small
+    that it counts as 0.
+    """
     if m == 0:
         return 0, 0
     q, exponent = math.frexp(m)
@@ -45,9 +47,10 @@ def quantized_multiplier(m: float) -> tuple[int, int]:
 
 
 def high_mul(a: Any, m: Any) -> Any:
-    """SaturatingRoundingDoublingHighMul of values that are not both -2^31.
+    """Return SaturatingRoundingDoublingHighMul of two values that are not both -2^31.
 
-    TFLite cuts a * m + (1 << 30), or + 1 - (1 << 30) below 0, towards zero: both are this, halves go up.
+    TFLite adds 1 << 30, or 1 - (1 << 30) to a negative product, and truncates towards zero. Both are the same
+    as rounding halves up.
     """
     return (a * m + (1 << 30)) >> 31
 
@@ -59,7 +62,7 @@ def rounded_shift(v: Any, n: Any) -> Any:
 
 
 def requantize(acc: Ints, multiplier: int, exponent: int) -> Any:
-    """acc * multiplier * 2^(exponent - 31), rounded twice."""
+    """Return acc * multiplier * 2^(exponent - 31), rounded twice."""
     return rounded_shift(high_mul(acc << max(exponent, 0), multiplier), max(-exponent, 0))
 
 
@@ -69,7 +72,9 @@ def requantize_each(acc: Ints, multiplier: Ints, exponent: Ints) -> Any:
 
 
 def inverse_square_root(n: int) -> tuple[int, int]:
-    """Return 31 bits and the exponent of 1 / sqrt(n), n from 1 on (GetInvSqrtQuantizedMultiplierExp)."""
+    """Return the 31-bit multiplier and the exponent of 1 / sqrt(n) for n >= 1
+    (GetInvSqrtQuantizedMultiplierExp).
+    """
     if n == 1:
         return _TOP, 0
     exponent = 11
@@ -87,7 +92,7 @@ def inverse_square_root(n: int) -> tuple[int, int]:
 
 
 def requantize_long(acc: Ints, multiplier: int, exponent: int) -> Any:
-    """Requantise a 64-bit sum: the multiplier is rounded to 15 bits, and the product once."""
+    """Requantise a 64-bit sum: the multiplier is rounded to 15 bits, the product is rounded once."""
     reduced = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
     return (acc * reduced + (1 << (14 - exponent))) >> (15 - exponent)
 
@@ -97,7 +102,9 @@ _ABOVE = (4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 
 
 
 def sigmoid_table() -> Any:
-    """TFLite's table of 65536 / (1 + exp(-i / 24)), i from 0 to 255: rounded, and one more here and there."""
+    """Return TFLite's rounded table of 65536 / (1 + exp(-i / 24)), i from 0 to 255, in which some entries are
+    1 higher.
+    """
     table = np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))).astype(np.int64)
     table[list(_ABOVE)] += 1
     return table
@@ -108,7 +115,9 @@ def _saturated_left(v: Any, n: int) -> Any:
 
 
 def input_radius(bits: int, shift: int) -> int:
-    """Return the input from which on results stay the same (TFLite's CalculateInputRadius)."""
+    """Return the input magnitude from which on the result no longer changes (TFLite's
+    CalculateInputRadius).
+    """
     top = ((1 << bits) - 1) << (31 - bits)
     return top // (1 << shift) if shift >= 0 else top << -shift
 
@@ -117,9 +126,7 @@ _EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 
 
 
 def exp_negative(a: Any, bits: int) -> Any:
-    """Compute exp of a number that is not positive, with ``bits`` integer bits, as Q0
-    (exp_on_negative_values).
-    """
+    """Return exp(a) in Q0.31 for a <= 0 with ``bits`` integer bits (gemmlowp's exp_on_negative_values)."""
     quarter = 1 << (29 - bits)
     rest = (a & (quarter - 1)) - quarter
     result = _exp_of_quarter(_saturated_left(rest, bits))
@@ -139,7 +146,7 @@ def _exp_of_quarter(a: Any) -> Any:
 
 
 def reciprocal(a: Any) -> Any:
-    """1 / (1 + a) of a from 0 to 1, in Q0 (one_over_one_plus_x_for_x_in_0_1)."""
+    """Return 1 / (1 + a) in Q0.31 for a from 0 to 1 (gemmlowp's one_over_one_plus_x_for_x_in_0_1)."""
     return _saturated_left(_twice_reciprocal(a), 1)
 
 
@@ -154,13 +161,13 @@ def _twice_reciprocal(a: Any) -> Any:
 
 
 def logistic_q4(a: Any) -> Any:
-    """1 / (1 + exp(-a)) of a with 4 integer bits, in Q0 (logistic)."""
+    """Return 1 / (1 + exp(-a)) in Q0.31 for a with 4 integer bits (gemmlowp's logistic)."""
     positive = reciprocal(exp_negative(-abs(a), 4))
     return np.where(a == 0, 1 << 30, np.where(a > 0, positive, _TOP - positive))
 
 
 def tanh_q4(a: Any) -> Any:
-    """tanh of a with 4 integer bits, in Q0 (tanh)."""
+    """Return tanh(a) in Q0.31 for a with 4 integer bits (gemmlowp's tanh)."""
     positive = _saturated_left(_twice_reciprocal(exp_negative(-abs(a), 5)) - (1 << 29), 2)
     return np.where(a == 0, 0, np.where(a > 0, positive, -positive))
 

@@ -1,4 +1,4 @@
-"""Layers of one tensor or two, element by element."""
+"""Element-wise layers of one or two tensors."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -50,10 +50,10 @@ _MOST = 1 << 16
 
 
 class ElementLayer(SumLayer):
-    """A layer whose outputs each depend on the same element of its operands.
+    """A layer in which each output depends only on the same element of each operand.
 
-    Most outputs depend on one symbol; their constant operands are their channel. ``pairs`` maps two symbols
-    to the outputs that depend on both; ``operands`` are the operands of each output.
+    Most outputs depend on one symbol; the constant operand, if any, serves as their channel. ``pairs`` maps
+    two symbols to the outputs that depend on both; ``operands`` are the operands of each output.
     """
 
     limits: tuple[int, int]
@@ -89,8 +89,8 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def of(self, *operands: Any) -> Any:
-        """Return the output for operands from which their zero points were subtracted, before the output's
-        own zero point and limits.
+        """Return the output for operands without their zero points, before the output's own zero point and
+        limits are applied.
         """
         raise NotImplementedError
 
@@ -106,7 +106,9 @@ class ElementLayer(SumLayer):
         raise NotImplementedError
 
     def last(self, joined: Any) -> Any:
-        """Return the output for two parts that are joined; it never falls."""
+        """Return the output for two operands that are already combined into one value; a function that never
+        falls.
+        """
         raise NotImplementedError
 
     def _rises(self) -> bool:
@@ -134,7 +136,7 @@ class ElementLayer(SumLayer):
 
 
 class Composed(SumLayer):
-    """A layer of sums and the element-wise layer after it as one function, for kernels that compute both at
+    """A layer of sums and the following element-wise layer as one function, for kernels that compute both at
     once.
     """
 
@@ -163,7 +165,7 @@ class Composed(SumLayer):
 
 
 class RescalingLayer(ElementLayer):
-    """QUANTIZE to another scale, RELU and its kin, and LEAKY_RELU, which has two factors."""
+    """QUANTIZE to another scale, RELU and its variants, and LEAKY_RELU, which has two factors."""
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -193,7 +195,7 @@ class PreluLayer(ElementLayer):
 
 
 class Sigmoid(ElementLayer):
-    """LOGISTIC and TANH: int8 in gemmlowp's fixed point, int16 by an interpolated table."""
+    """LOGISTIC and TANH: int8 in gemmlowp's fixed point, int16 with an interpolated table."""
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -229,7 +231,7 @@ def _table_factor(scale: float) -> tuple[int, int]:
 
 
 def sigmoid16(x: Any, is_tanh: bool) -> Any:
-    """Compute the logistic function from 256 places, 1/24 apart, or tanh from its value at twice the
+    """Compute the logistic function from a table with 256 entries, 1/24 apart; tanh reads it at twice the
     argument.
     """
     table, bits = sigmoid_table(), 8 if is_tanh else 9
@@ -246,7 +248,7 @@ def sigmoid16(x: Any, is_tanh: bool) -> Any:
 
 
 class HardSwishLayer(ElementLayer):
-    """HARD_SWISH: x * relu6(x + 3) / 6, with 16 bits between."""
+    """HARD_SWISH: x * relu6(x + 3) / 6, with 16-bit intermediate values."""
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -292,7 +294,7 @@ class AbsoluteLayer(ElementLayer):
 
 
 class EluLayer(ElementLayer):
-    """ELU of int8: a table that TFLite Micro fills in float32."""
+    """ELU of int8: a table that TFLite Micro computes in float32."""
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -309,7 +311,9 @@ class EluLayer(ElementLayer):
 
 
 class RsqrtLayer(ElementLayer):
-    """RSQRT of int8: 1 / sqrt by five steps of Newton's; the greatest number for what is not positive."""
+    """RSQRT of int8: 1 / sqrt by five steps of Newton's method; the largest value for inputs that are not
+    positive.
+    """
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -329,8 +333,8 @@ class RsqrtLayer(ElementLayer):
 
 
 class ComparisonLayer(ElementLayer):
-    """EQUAL, LESS and their kin: compares both operands, shifted left by 8 bits and multiplied by their
-    scales.
+    """EQUAL, LESS and the other comparisons: both operands are shifted left by 8 bits, multiplied by their
+    scales, and compared.
     """
 
     def read(self) -> None:
@@ -354,7 +358,7 @@ COMPARISONS: dict[int, Any] = {
 
 
 class Addition(ElementLayer):
-    """ADD and SUB: both operands are brought to one scale with 20 more bits, 15 of int16."""
+    """ADD and SUB: both operands are brought to a common scale with 20 additional bits (15 for int16)."""
 
     joint = "add"
 
@@ -399,7 +403,7 @@ class ProductLayer(ElementLayer):
 
 
 class DifferenceLayer(ElementLayer):
-    """SQUARED_DIFFERENCE: both operands with 7 more bits, of int16 none."""
+    """SQUARED_DIFFERENCE: both operands get 7 additional bits (none for int16)."""
 
     def read(self) -> None:
         f, (x, y), z = self.file, self.operator.inputs, self.operator.output

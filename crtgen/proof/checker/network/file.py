@@ -1,4 +1,4 @@
-"""A .tflite file, as far as a proof reads it: tensors, quantisation, operators with their options."""
+"""A .tflite file as the proof reads it: tensors, quantisation, and operators with their options."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ _ARRAYS = {
 
 @dataclass(frozen=True, slots=True)
 class NetworkOperator:
-    """An operator. ``code`` is TFLite's builtin code; tensors are given by index, absent ones are -1.
+    """An operator. ``code`` is TFLite's builtin code; tensors are given by index, and -1 means absent.
 
-    An LSTM has its next states among its outputs: ``~t`` is the next value of the tensor ``t``.
+    The next states of an LSTM are among its outputs: ``~t`` is the next value of tensor ``t``.
     """
 
     number: int
@@ -77,8 +77,8 @@ class NetworkOperator:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable that lives from run to run: tensors that read it, the tensor that is assigned, the first
-    value.
+    """A variable that keeps its value between runs: the tensors that read it, the tensor that is assigned to
+    it, and its first value.
     """
 
     read: tuple[int, ...]
@@ -89,8 +89,8 @@ class Variable:
 class ModelFile:
     """A file with its main subgraph.
 
-    Raises ``CorruptModelError`` for one that cannot be read, ``Refusal`` for the description of a pipeline,
-    and for an archive.
+    Raises ``CorruptModelError`` if it cannot be read, and ``Refusal`` for a pipeline description or an
+    archive.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class ModelFile:
             yield NetworkOperator(i, kind, inputs, outputs, table)
 
     def variables(self) -> list[Variable]:
-        """Return the variables, in the order in which the network reads them; then the states of LSTMs."""
+        """Return the variables in the order in which the network reads them, then the states of LSTMs."""
         b, first = tflite.BuiltinOperator, dict[bytes, Ints]()
         for operator in self.operators:
             if operator.code == b.CALL_ONCE:
@@ -164,7 +164,7 @@ class ModelFile:
         return self._graph.Tensors(max(tensor, ~tensor))
 
     def shape(self, tensor: int) -> tuple[int, ...]:
-        """Return the shape; () of a tensor without one."""
+        """Return the shape; () for a tensor without one."""
         return _shape(self._tensor(tensor))
 
     def name(self, tensor: int) -> str:
@@ -219,8 +219,9 @@ class ModelFile:
         return int(q.ZeroPointAsNumpy()[0])
 
     def limits(self, tensor: int, activation: int) -> tuple[int, int]:
-        """Return the range of the type within an activation: NONE, RELU, RELU_N1_TO_1,
-        RELU6, or 4 for RELU_0_TO_1."""
+        """Return the limits of an activation within the type: NONE, RELU, RELU_N1_TO_1, RELU6, or 4 for
+        RELU_0_TO_1.
+        """
         kind = self.kind(tensor)
         if not activation:
             return kind.low, kind.high

@@ -1,4 +1,4 @@
-"""Common parts of all layers: the symbols of their outputs, and which of these are proven."""
+"""Base class of all layers: the symbols of their outputs, and which of these are proven."""
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
@@ -25,11 +25,11 @@ class Tensors(Protocol):
 
 
 class Layer:
-    """An operator. ``values`` are its outputs, once it is prepared.
+    """An operator. ``values`` are its outputs once it is prepared.
 
-    ``proven`` are outputs that were found in memory, or that are numbers; ``trusted`` those that an NPU is
-    taken to compute. ``same`` maps an output to an
-    earlier one that is the same function of the same symbols. ``reasons`` say why bytes were not recognised.
+    ``proven`` are outputs that were found in memory or are constant; ``trusted`` those that an NPU is assumed
+    to compute. ``same`` maps an output to an earlier one that is the same function of the same symbols.
+    ``reasons`` say why bytes were not recognised.
     """
 
     is_move = False
@@ -63,7 +63,9 @@ class Layer:
         return frozenset((self.type.bits,))
 
     def prepare(self) -> list[Value]:
-        """Give each output its symbol. Raises ``Refusal`` for what is not followed."""
+        """Give each output its symbol. Raises ``Refusal`` for an operator that the checker does not
+        follow.
+        """
         raise NotImplementedError
 
     def data_inputs(self) -> Sequence[int]:
@@ -73,9 +75,9 @@ class Layer:
         return [self.symbol(i, low, high) for i in range(self.size)]
 
     def symbol(self, i: int, low: int, high: int, function: Hashable = None) -> Value:
-        """Return a new symbol for an output, or a number if it has only one value.
+        """Return a new symbol for an output, or an integer if it has only one possible value.
 
-        The same ``function`` of the same symbols in the window before gives the same symbol.
+        If the previous window had the same ``function`` of the same symbols, its symbol is returned.
         """
         if low == high:
             self.proven.add(i)
@@ -87,7 +89,7 @@ class Layer:
         raise NotImplementedError
 
     def proven_outputs(self) -> set[int]:
-        """Return the indices of outputs that are proven, or that equal a proven one."""
+        """Return the indices of outputs that are proven, or equal a proven output."""
         known = {id(self.values[i]) for i in self.proven} if self.values else set()
         alike = {i for i, v in enumerate(self.values or ()) if isinstance(v, Symbol) and id(v) in known}
         return self.proven | alike | {i for i, j in self.same.items() if j in self.proven}

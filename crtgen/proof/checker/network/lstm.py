@@ -1,11 +1,11 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM of integers: sums for each gate, gates of int16, a cell state, a hidden state.
+"""Integer UNIDIRECTIONAL_SEQUENCE_LSTM: sums for each gate, int16 gates, a cell state, a hidden state.
 
-Of each time four gates (input, forget, cell, output) are functions of two numbers that are rounded by
-themselves: a sum over the input, and one over the hidden state. Then
+At each time step the four gates (input, forget, cell, output) are functions of two separately rounded values:
+a sum over the input and a sum over the hidden state. Then
 
     cell = forget * cell + input * tanh(cell gate)          hidden = output * tanh(cell)
 
-where each product is rounded to 16 bits, and sums are clamped to these.
+where each product is rounded to 16 bits, and sums are clamped to 16 bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,9 @@ _HIDDEN, _CELLS = 18, 19
 
 
 class UnitTime(NamedTuple):
-    """A unit at a time: ``row`` is of the batch, ``time`` is counted from 0, -1 is before the first one."""
+    """A unit at a time step: ``row`` is the batch index, ``time`` counts from 0, and -1 is before the first
+    step.
+    """
 
     row: int
     time: int
@@ -100,7 +102,7 @@ class _GateProducts(SumLayer):
 
 
 class _Gates(SumLayer):
-    """Gates of int16, each a function of a sum of two products. A channel is ``True`` for tanh."""
+    """Int16 gates, each a function of a sum of two products. A channel is ``True`` for tanh."""
 
     def __init__(self, lstm: "LstmLayer") -> None:
         super().__init__(lstm.network, replace(lstm.operator, outputs=lstm.operator.outputs[:1]))
@@ -125,9 +127,10 @@ class _Gates(SumLayer):
 
 
 class LstmLayer(Layer):
-    """``parts`` are the layers within. Its outputs: the hidden states of all times, then the next states.
+    """The whole LSTM; ``parts`` are its inner layers. Its outputs are the hidden states of all time steps,
+    then the next states.
 
-    ``hidden`` and ``cell`` are symbols by their place, or numbers.
+    ``hidden`` and ``cell`` map a place to its symbol or integer.
     """
 
     def __init__(self, network: Tensors, operator: NetworkOperator) -> None:
@@ -202,7 +205,7 @@ class LstmLayer(Layer):
 
     @cached_property
     def roles(self) -> dict[Value, tuple[str, Any]]:
-        """Role of each symbol: ("cell", place) or ("gate", its number)."""
+        """Role of each symbol: ("cell", place) or ("gate", its index)."""
         gates = [*enumerate(self.network.prepared(self.gates))]
         cells: dict[Value, tuple[str, Any]] = {v: ("cell", place) for place, v in self.cell.items()}
         return cells | {v: ("gate", i) for i, v in reversed(gates)}
@@ -225,7 +228,7 @@ class LstmLayer(Layer):
         return {v for values in self.operands() for v in values if isinstance(v, Symbol)}
 
     def reference(self, x: Ints, hidden: Ints, cell: Ints) -> Ints:
-        """All outputs, of numbers that are each in the order of their tensor."""
+        """Return all outputs for given inputs and states, each in the order of its tensor."""
         shape = (self.times, self.rows) if self.time_first else (self.rows, self.times)
         steps = x.reshape(*shape, self.depth)
         steps = steps if self.time_first else steps.swapaxes(0, 1)

@@ -1,4 +1,4 @@
-"""Average pools, means, and images made larger by lines between their elements."""
+"""Average pools, means, and bilinear resizing."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ __all__ = ["AveragePool", "Bilinear", "MeanLayer", "reduced"]
 
 
 class AveragePool(SumLayer):
-    """The channel of a sum is how many cells its window has."""
+    """AVERAGE_POOL_2D; a sum's channel is the number of cells in its window."""
 
     def sums(self) -> Iterator[Summed]:
         o = self.operator.options(tflite.Pool2DOptions)
@@ -63,7 +63,7 @@ class MeanLayer(SumLayer):
 
 
 def reduced(layer: Layer) -> Any:
-    """Return ``[output, element]``: the inputs that a reduction combines to each of its outputs.
+    """Return ``[output, element]``: the inputs that a reduction combines into each of its outputs.
 
     Raises ``Refusal`` unless the axes are constant.
     """
@@ -76,7 +76,7 @@ def reduced(layer: Layer) -> Any:
 
 
 class Bilinear(SumLayer):
-    """RESIZE_BILINEAR of integers, with places in steps of 1/1024."""
+    """RESIZE_BILINEAR of integers, with positions in steps of 1/1024."""
 
     def sums(self) -> Iterator[Summed]:
         o, x = self.operator.options(tflite.ResizeBilinearOptions), self.operator.inputs[0]

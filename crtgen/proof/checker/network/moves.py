@@ -1,4 +1,4 @@
-"""Layers whose outputs are bytes of their inputs, or constants."""
+"""Layers that only copy: each output is an input byte or a constant."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +18,9 @@ Array = Any
 
 
 class Move(Layer):
-    """Each output is an element of an input, or a number. Outputs of several tensors follow each other."""
+    """Each output is an element of an input, or an integer. The outputs of several tensors are
+    concatenated.
+    """
 
     is_move = True
 

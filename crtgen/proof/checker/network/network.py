@@ -1,4 +1,4 @@
-"""A network as its file says it: layers, and the symbols of their tensors."""
+"""A network as its file describes it: layers, and the symbols of their tensors."""
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -87,11 +87,11 @@ _VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN
 
 
 class Network:
-    """The layers of a file in order. Each is prepared when the first byte of its inputs is looked at.
+    """The layers of a file in order. A layer is prepared when the first byte of its inputs is looked at.
 
     Variables hold their first values or, if ``later``, anything. For windows over a signal, ``window`` has
-    the values of this one, ``new`` those that a run gets, and ``before`` is the network on the previous
-    window.
+    all values of the current window, ``new`` those that this run receives, and ``before`` is the network on
+    the previous window.
     """
 
     uncompared = ""
@@ -173,7 +173,9 @@ class Network:
         return found
 
     def values(self, tensor: int) -> list[Value]:
-        """Return the elements of a tensor: symbols, or integers if it is constant. Prepares its layer."""
+        """Return the elements of a tensor: symbols, or integers if it is constant. Prepares the layer that
+        computes it.
+        """
         if tensor in self._given:
             return self._given[tensor]
         layer = self._made.get(tensor)
@@ -194,7 +196,7 @@ class Network:
         return layer.values
 
     def shared(self, layer: Layer, output: int, function: Hashable, symbol: Symbol) -> Symbol:
-        """Return the symbol of a layer's function in the window before; else the given one."""
+        """Return the symbol that a layer's function had in the previous window, or else the given one."""
         if not self.slides:
             return symbol
         found = self._earlier.get((layer.number, function), symbol)
@@ -210,7 +212,7 @@ class Network:
         return frozenset(v for v in values if isinstance(v, Symbol))
 
     def tensors(self) -> Iterator[tuple[int, list[Value]]]:
-        """Yield the number and the elements of each input, and of the output of each prepared layer."""
+        """Yield the index and the elements of each input, and of the output of each prepared layer."""
         yield from self._given.items()
         yield from ((layer.operator.output, layer.values) for layer in self.layers if layer.values)
 
@@ -227,7 +229,7 @@ class Network:
 
     @property
     def results(self) -> list[int]:
-        """The tensors that a run leaves: its outputs, and the next values of variables."""
+        """The tensors that a run leaves behind: its outputs, and the next values of variables."""
         return [*self.file.outputs, *(state.assigned for state in self.states)]
 
     def needed(self) -> dict[int, set[int]]:
@@ -242,9 +244,9 @@ class Network:
         return need
 
     def made_from(self, values: Sequence[Value], given: Container[Symbol]) -> dict[int, set[int]] | None:
-        """Return, by layer, the outputs that lead from ``given`` symbols to ``values``.
+        """Return, by layer, the outputs on the way from the ``given`` symbols to ``values``.
 
-        None if these depend on other inputs of the network, too.
+        Returns None if the values also depend on other inputs of the network.
         """
         need: dict[int, set[int]] = {}
         if not self._reached(need, values, given):

@@ -1,4 +1,4 @@
-"""Evaluates a network of this folder on given inputs, for the right outputs."""
+"""Evaluates a network of this folder on given inputs, for the correct outputs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -22,10 +22,10 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class _Placed:
-    """A place for each symbol of a network in an array of all.
+    """A network with a position for each of its symbols in one array.
 
     ``inputs`` are the symbols of its inputs, then those of ``states`` before a later run. Raises ``Refusal``
-    for a layer without a definition on numbers.
+    for a layer that cannot be evaluated.
     """
 
     def __init__(self, network: Network) -> None:
@@ -84,7 +84,7 @@ class _Placed:
 
 
 class OnNumbers(_Placed):
-    """Runs a network on numbers, and tells in which direction its inputs push inner values."""
+    """Runs a network on concrete inputs, and tells in which direction its inputs push inner values."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
@@ -101,12 +101,14 @@ class OnNumbers(_Placed):
         return numbers
 
     def results(self, x: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the network's outputs, and its next states, each concatenated."""
+        """Return the network's outputs and its next states, each as one concatenated array."""
         numbers = self.run(x)
         return self._outputs.read(numbers), self._next.read(numbers)
 
     def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
-        """Return approximate slopes of the sum of ``wanted`` in each input, near these numbers."""
+        """Return approximate derivatives of the sum of ``wanted`` with respect to each input, near these
+        inputs.
+        """
         slopes = np.zeros(numbers.size)
         for symbol, k in wanted.items():
             slopes[self.places[symbol]] += k
@@ -116,7 +118,7 @@ class OnNumbers(_Placed):
 
 
 class Samples(_Placed):
-    """A network on ``count`` random inputs. One layer at a time is compiled, so it needs little memory."""
+    """A network on ``count`` random inputs; one layer at a time is evaluated, so little memory is needed."""
 
     def __init__(self, network: Network, count: int, seed: int = 0) -> None:
         super().__init__(network)

@@ -1,7 +1,7 @@
-"""A quantised ONNX file, as far as a proof reads it: integer operators between quantised tensors.
+"""A quantised ONNX file as the proof reads it: integer operators between quantised tensors.
 
-DequantizeLinear and QuantizeLinear around a real operator mean that ONNX Runtime computes it in integers.
-Tensors of uint8 are int8 here, less 128, and so are their zero points.
+DequantizeLinear and QuantizeLinear around a float operator mean that ONNX Runtime computes it in integers. A
+uint8 tensor is represented as int8, with 128 subtracted from its values and its zero point.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ _FUNCTIONS = frozenset(("Relu", "Clip"))
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """Numbers with a scale, or one per element of an axis; ``data`` of a constant."""
+    """Integers with one scale, or with one scale per index of an axis; ``data`` is set for a constant."""
 
     scales: Any
     zero: int
@@ -37,7 +37,7 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class OnnxOperator:
-    """``inputs`` are tensors by index; ``constants`` are other operands, by place."""
+    """An operator. ``inputs`` are tensors by index; ``constants`` are the other operands, by position."""
 
     number: int
     code: str
@@ -58,9 +58,10 @@ class OnnxOperator:
 
 
 class OnnxFile:
-    """Tensors by index: real numbers at both ends, quantised ones between.
+    """Tensors by index: floats at both ends of the network, quantised integers in between.
 
-    Raises ``CorruptModelError`` for a file that cannot be read, ``Refusal`` for what is not followed.
+    Raises ``CorruptModelError`` for a file that cannot be read, ``Refusal`` for one that the checker does not
+    follow.
     """
 
     def __init__(self, path: Path) -> None:
@@ -217,7 +218,7 @@ class OnnxFile:
     # ---- what layers ask
 
     def variables(self) -> list[Variable]:
-        """Return none: these networks keep nothing from one run to the next."""
+        """Return nothing: these networks keep no state between runs."""
         return []
 
     def shape(self, tensor: int) -> tuple[int, ...]:
@@ -230,7 +231,7 @@ class OnnxFile:
         return _BYTE if tensor in self._scales else _REAL
 
     def constant(self, tensor: int) -> None:
-        """Return None: constants are no tensors in these files."""
+        """Return None: constants are not tensors in these files."""
 
     def scale(self, tensor: int) -> Any:
         return np.float32(self._scales[tensor].scales[0])

@@ -1,7 +1,7 @@
 """Layers of quantised ONNX networks, in the arithmetic of ONNX Runtime on a CPU.
 
-Sums are of integers and exact; a sum becomes a number of the output by one product of float32, rounded to the
-nearest with halves to even. Images have their channels before rows and columns.
+Sums are exact integers; a sum becomes an output value by one float32 product, rounded to nearest with ties to
+even. Images have their channels before rows and columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,9 +54,9 @@ class _Onnx(Layer):
 
 
 class RealInput(SumLayer, _Onnx):
-    """QuantizeLinear of an input: a function of one number of float32 that never falls.
+    """QuantizeLinear of an input: a function of one float32 that never falls.
 
-    ``ordered`` numbers all of them from the least to the greatest; what is no number is left out.
+    ``ordered`` numbers all floats from the smallest to the largest, without NaN.
     """
 
     places = -_INFINITY, _INFINITY
@@ -74,7 +74,7 @@ class RealInput(SumLayer, _Onnx):
 
     @staticmethod
     def ordered(k: Ints) -> Ints:
-        """Return the bits of the number at this place: 0 is at 0."""
+        """Return the bits of the float at position ``k`` of this order; 0.0 is at 0."""
         return np.where(k >= 0, k, -(1 << 31) - k)
 
     def function(self, channel: Channel, acc: Ints) -> Any:
@@ -84,7 +84,7 @@ class RealInput(SumLayer, _Onnx):
 
 
 class RealOutput(SumLayer, _Onnx):
-    """DequantizeLinear to an output: the distance from the zero point times the scale, in float32."""
+    """DequantizeLinear to an output: (value - zero point) * scale, in float32."""
 
     rises = False
 
@@ -103,7 +103,7 @@ class RealOutput(SumLayer, _Onnx):
 
 
 class _Scaled(SumLayer, _Onnx):
-    """A sum, times a number of float32 by channel, to the nearest; halves go to even numbers."""
+    """A sum times a float32 factor per channel, rounded to nearest with ties to even."""
 
     factors: dict[Channel, np.float32]
 
@@ -215,7 +215,7 @@ class OnnxDense(_OnnxWeighted):
 
 
 class GlobalAverage(_Scaled):
-    """GlobalAveragePool: the sum less its zero points, times scale / (scale of the output * count)."""
+    """GlobalAveragePool: the sum without its zero points, times scale / (output scale * count)."""
 
     def sums(self) -> Iterator[Summed]:
         self.begin()
@@ -233,10 +233,10 @@ class GlobalAverage(_Scaled):
 
 
 class Average(_Scaled):
-    """AveragePool with windows inside the image: the sum times (scale / output scale) / count.
+    """AveragePool whose windows are all inside the image: the sum times (scale / output scale) / count.
 
-    Halves are rounded to even if a step of the output is a whole number of steps of the sum. A window of the
-    whole image is a global average.
+    Ties are rounded to even if a step of the output is an integer multiple of a step of the sum. A window
+    that covers the whole image is a global average.
     """
 
     def sums(self) -> Iterator[Summed]:
@@ -309,7 +309,7 @@ class Moved(_Onnx):
 
 
 class OnnxUnary(_Scaled):
-    """Relu, Clip or a quantisation anew: a function of one element."""
+    """Relu, Clip or requantisation: a function of one element."""
 
     def sums(self) -> Iterator[Summed]:
         self.begin()
@@ -332,7 +332,7 @@ class OnnxUnary(_Scaled):
 
 
 class OnnxAddition(ElementLayer, _Onnx):
-    """Add of two tensors, as ONNX Runtime computes it on a PC, which turns int8 into uint8 first.
+    """Add of two tensors, as ONNX Runtime computes it on a PC, where int8 becomes uint8 first.
 
     Each factor is rounded once, and so is the addend, which includes one of the zero points.
     """
@@ -362,7 +362,9 @@ def same_scale(layer: _Onnx) -> None:
 def axes_of(
     layer: _Onnx, shape: tuple[int, ...], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[list[list[tuple[int, int]]]]:
-    """Along rows and columns: for each output the cells within the input, with their places in the kernel."""
+    """Return, for each output row and column, the input cells in its window and their positions in the
+    kernel.
+    """
     if layer.attribute("auto_pad", b"NOTSET") != b"NOTSET":
         raise Refusal("padding that is not written out")
     pads, strides = layer.attribute("pads", [0] * 4), layer.attribute("strides", [1, 1])

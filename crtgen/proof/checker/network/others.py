@@ -1,4 +1,4 @@
-"""Max pools, the greatest and least along axes, and softmax."""
+"""Max pools, maxima and minima along axes, and softmax."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ __all__ = ["ExtremeAlongAxes", "MaxPool", "SoftmaxLayer"]
 
 
 class MaxPool(Layer):
-    """``by_set`` are outputs by the symbols whose maximum they are, after the activation, and by the greatest
-    constant among them. If ``takes_least``, they are minima.
+    """MAX_POOL_2D. ``by_set`` maps a set of symbols, and the greatest constant among the inputs, to the
+    outputs that are their maximum after the activation; if ``takes_least``, their minimum.
     """
 
     takes_least = False
@@ -82,7 +82,7 @@ class ExtremeAlongAxes(MaxPool):
 
 
 class SoftmaxLayer(Layer):
-    """Rows along the last axis. The functions are TFLite Micro's, in gemmlowp's fixed point."""
+    """Softmax of the rows along the last axis, with TFLite Micro's functions in gemmlowp's fixed point."""
 
     seen: Any = None
     """Facts that the recogniser found."""
@@ -116,7 +116,7 @@ class SoftmaxLayer(Layer):
         return None
 
     def power(self, difference: Ints) -> Any:
-        """exp of a difference to the greatest input, in Q0; 0 below ``least``."""
+        """Return exp of a difference to the row's maximum, in Q0.31; 0 below ``least``."""
         scaled = requantize(np.asarray(difference, np.int64), self.multiplier, self.shift)
         return np.where(difference >= self.least, exp_negative(scaled, 5), 0)
 
@@ -125,7 +125,7 @@ class SoftmaxLayer(Layer):
         return np.where(difference >= self.least, rounded_shift(self.power(difference), 12), 0)
 
     def scale_of(self, total: Ints) -> tuple[Any, Any]:
-        """Return the reciprocal of a sum in Q0, and by how much products with it are shifted."""
+        """Return the reciprocal of a sum in Q0.31, and the shift of the products with it."""
         headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
         shifted = ((total << headroom) & 0xFFFFFFFF) - (1 << 31)
         return reciprocal(shifted), 12 - headroom + 31 - 8

@@ -1,4 +1,4 @@
-"""Which kind of network a file is."""
+"""Chooses the reader for a network's file format."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ __all__ = ["read_network"]
 
 
 def read_network(path: Path, later: bool = False) -> Network:
-    """Read the network of a file. Raises ``Refusal`` for what is not followed."""
+    """Read the network of a file. Raises ``Refusal`` for one that the checker does not follow."""
     if path.suffix.lower() == ".onnx":
         return Network(path, later)
     file = ModelFile(path)

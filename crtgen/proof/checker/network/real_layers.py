@@ -1,4 +1,4 @@
-"""Networks of float32 whose layers are sums: what they are in the real numbers, with the file's weights."""
+"""Float32 networks whose layers are sums, over the real numbers with the file's weights."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +30,9 @@ Key = tuple[int, Symbol | None, int, int]
 
 
 class LinearForm(NamedTuple):
-    """A constant and factors of symbols in units of 2^-149, exact, over a divisor.
+    """A constant and factors of symbols in units of 2^-149, exact, over a common divisor.
 
-    Equal lines are equal functions. Where all can be divided the divisor is 1.
+    Equal forms are equal functions. The divisor is 1 if everything can be divided.
     """
 
     constant: int
@@ -46,16 +46,16 @@ class LinearForm(NamedTuple):
         return LinearForm(self.constant // divisor, frozenset((s, k // divisor) for s, k in self.terms))
 
     def key(self) -> Key:
-        """Return a key that few lines of a layer share: the constant, the first symbol and its factor."""
+        """Return a key that few forms of a layer share: the constant, the first symbol and its factor."""
         first, factor = min(self.terms, key=lambda term: _place(term[0]), default=(None, 0))
         return self.constant, first, factor, self.divisor
 
 
 class RealSum(NamedTuple):
-    """An output: a constant and cells of the input, each with the number of its factor.
+    """An output: a constant, and cells of the input, each with the index of its factor.
 
-    Factors are in units of 2^-149; many outputs share them, and many share cells. A line, which is an
-    output's own, is made on demand.
+    Factors are in units of 2^-149; many outputs share them, and many share cells. The ``LinearForm`` of an
+    output is made on demand.
     """
 
     constant: int
@@ -71,7 +71,9 @@ class RealSum(NamedTuple):
         return found.over(self.divisor)
 
     def key(self) -> Key:
-        """Return the key of its line, without making the line if nothing is divided."""
+        """Return the key of the output's linear form, without making the form unless a division requires
+        it.
+        """
         if self.divisor > 1:
             return self.line().key()
         first: Symbol | None = None
@@ -86,7 +88,7 @@ class RealSum(NamedTuple):
 
 
 def in_units(value: float) -> int:
-    """Return a float32 in units of 2^-149, which divide every float32."""
+    """Return a float32 in units of 2^-149, of which every float32 is a multiple."""
     return int(math.ldexp(value, 149))
 
 
@@ -103,7 +105,7 @@ def _cells(values: Iterable[tuple[Value, int]]) -> list[tuple[Symbol, int]]:
 class RealLayer(Layer):
     """A float layer whose outputs are sums, clamped to ``limits``.
 
-    Equal sums share one symbol. ``outputs`` lists the outputs that have a key.
+    Equal sums share one symbol. ``outputs`` maps a key to the outputs that have it.
     """
 
     def prepare(self) -> list[Value]:
@@ -124,7 +126,7 @@ class RealLayer(Layer):
         return values
 
     def sums(self) -> Iterator[RealSum]:
-        """Yield each output before limits; sets the limits."""
+        """Yield each output before clamping; sets the limits."""
         raise NotImplementedError
 
     def find(self, line: LinearForm, key: Key, limits: Limits) -> Symbol | None:
@@ -140,7 +142,7 @@ class RealLayer(Layer):
         self.limits = _LIMITS[activation]
 
     def read(self, channel_axis: int) -> tuple[Any, list[int]]:
-        """Weights as output channels x taps x input channels, and biases in units of 2^-149."""
+        """Read the weights as output channels x taps x input channels, and the biases in units of 2^-149."""
         _, w, *bias = self.operator.inputs
         weights = self.file.constant(w)
         biases = self.file.constant(bias[0]) if bias and bias[0] >= 0 else None
@@ -175,7 +177,7 @@ class RealLayer(Layer):
 
 
 class _RealConvolution(RealLayer):
-    """CONV_2D, also in groups, and DEPTHWISE_CONV_2D."""
+    """CONV_2D, also grouped, and DEPTHWISE_CONV_2D."""
 
     def sums(self) -> Iterator[RealSum]:
         is_depthwise = self.operator.code == _B.DEPTHWISE_CONV_2D
@@ -244,9 +246,10 @@ _MOVES = frozenset(MOVES) - {_B.PADV2}  # whose number is none of 0
 
 
 class RealNetwork(Uncompared):
-    """``sums`` are its layers, ``ends`` its outputs; ``unbounded`` says which layer prevents a bound, if any.
+    """A float network: ``sums`` are its layers, ``ends`` its outputs; ``unbounded`` names the layer that
+    prevents a bound, if any.
 
-    Layers before it have bounds.
+    The layers before that one have bounds.
     """
 
     def __init__(self, path: Path, why: str) -> None:

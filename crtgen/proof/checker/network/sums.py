@@ -1,4 +1,4 @@
-"""Layers whose outputs are functions of one sum of symbols."""
+"""Layers in which each output is a function of one sum of symbols."""
 
 import math
 import secrets
@@ -22,8 +22,8 @@ _BITS = 192
 def fingerprint(terms: Mapping[Symbol, int]) -> int:
     """Return a random linear function of the coefficients, modulo 2^192.
 
-    The numbers are drawn anew in each run. Two different sums with coefficients below 2^40 have the same
-    fingerprint with a probability of at most 2^-152.
+    The random factors are drawn anew in each run. Two different sums with coefficients below 2^40 have the
+    same fingerprint with a probability of at most 2^-152.
     """
     total = 0
     for symbol, k in terms.items():
@@ -42,7 +42,9 @@ Summed: TypeAlias = tuple[int, Channel, int, dict[Symbol, int]]
 
 @dataclass(frozen=True, slots=True)
 class OutputForm:
-    """An output whose sum is ``base`` + ``factor`` * the sum of normal terms (their divisor is 1)."""
+    """An output whose sum is ``base`` + ``factor`` * (a normalised sum, whose coefficients have no common
+    divisor).
+    """
 
     output: int
     channel: Channel
@@ -51,10 +53,10 @@ class OutputForm:
 
 
 class SumLayer(Layer):
-    """A layer whose outputs are each a function of one sum.
+    """A layer in which each output is a function of one sum.
 
-    ``forms`` maps the fingerprint of a sum's normal terms to the outputs that have such a sum; ``ranges`` has
-    the least and the greatest sum of each channel.
+    ``forms`` maps the fingerprint of a normalised sum to the outputs with that sum; ``ranges`` has the
+    smallest and the largest sum of each channel.
     """
 
     forms: dict[int, list[OutputForm]]
@@ -73,7 +75,7 @@ class SumLayer(Layer):
         return result
 
     def sums(self) -> Iterator[Summed]:
-        """Set ``ranges``; then yield index, channel, constant and coefficients of the sum of each output."""
+        """Set ``ranges``; then yield index, channel, constant and coefficients of each output's sum."""
         raise NotImplementedError
 
     def function(self, channel: Channel, acc: Ints) -> Any:
@@ -107,7 +109,7 @@ class SumLayer(Layer):
         return self._ends[channel]
 
     def steps(self, channel: Channel) -> Ints:
-        """Both ends of the range, and the sums on both sides of each step of the function."""
+        """Return both ends of the range, and the sums on both sides of each step of the function."""
         if channel not in self._steps:
             self._steps[channel] = steps_of(partial(self.function, channel), *self.ranges[channel])
         return self._steps[channel]
@@ -123,7 +125,7 @@ class SumLayer(Layer):
 
 
 def steps_of(function: Callable[[Ints], Any], low: int, high: int) -> Ints:
-    """Both ends, and the numbers on both sides of each step, of a function that never falls."""
+    """Return both ends, and the integers on both sides of each step, of a function that never falls."""
     places = np.append(np.arange(low, high, max(1, (high - low) >> 10)), high)
     found = function(places)
     v = np.arange(found[0] + 1, found[-1] + 1, dtype=np.int64)
@@ -144,7 +146,9 @@ def bounds_of(values: Iterable[Value]) -> tuple[Ints, Ints]:
 
 
 def terms_of(base: int, taps: Iterable[tuple[Value, int]]) -> tuple[int, dict[Symbol, int]]:
-    """Add up ``base`` and values times weights: return the constant, and the coefficient of each symbol."""
+    """Add ``base`` and the products of values and weights; return the constant, and the coefficient of each
+    symbol.
+    """
     terms = dict[Symbol, int]()
     for value, k in taps:
         if isinstance(value, Symbol):

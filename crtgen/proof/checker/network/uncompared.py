@@ -1,6 +1,6 @@
-"""Networks without compared outputs: only the code's memory accesses are proven.
+"""Networks whose outputs are not compared: only the code's memory accesses are proven.
 
-They have float32 inputs or outputs, branches and loops, or an operator without a definition here.
+They have float32 inputs or outputs, branches and loops, or an operator that the checker does not define.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ class _File(ModelFile):
 
 
 class Uncompared(Network):
-    """Its inputs are symbols, and it has no layers: each output may be anything, and so is what it keeps."""
+    """A network without layers: its inputs are symbols; its outputs and states may be anything."""
 
     slides = False
 

@@ -1,4 +1,4 @@
-"""Layers with weights: convolutions, transposed ones, fully connected layers."""
+"""Layers with weights: convolutions, transposed convolutions, fully connected layers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -133,7 +133,7 @@ class TransposedConvolution(_Weighted):
 
 class FullyConnectedLayer(_Weighted):
     def scales(self, x: int, w: int, channels: int) -> list[float]:
-        """TFLite multiplies the two scales in float32 here."""
+        """Return the scales of the products; here TFLite multiplies the two scales in float32."""
         f, scales, y = self.file, self.file.scales(w), self.operator.output
         return [float(f.scales(x)[0] * scales[c % len(scales)]) / f.scale(y) for c in range(channels)]
 

@@ -1,4 +1,4 @@
-"""The windows of convolutions and pools."""
+"""Windows of convolutions and pools."""
 
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ _SAME = 0
 def windows(
     layer: Layer, kernel: tuple[int, int], o: Any, dilation: tuple[int, int]
 ) -> tuple[list[Window], bool]:
-    """Return the window of each place of the output, and whether one reaches beyond the input.
+    """Return the window of each output position, and True if one of them reaches beyond the input.
 
     ``o`` are TFLite's options, with padding and strides.
     """
@@ -54,7 +54,9 @@ def _axis(size: int, out: int, kernel: int, stride: int, dilation: int, padding:
 
 
 def spread_windows(layer: Layer, kernel: tuple[int, int], o: Any) -> list[Window]:
-    """Return the windows of a transposed convolution: a tap adds to position ``p * stride - before + k``."""
+    """Return the windows of a transposed convolution: a tap k adds to position ``p * stride - before +
+    k``.
+    """
     shape, out = layer.file.shape(layer.data_inputs()[0]), layer.file.shape(layer.operator.output)
     if len(shape) != 4 or len(out) != 4:
         raise Refusal("the input must have four dimensions")

@@ -1,4 +1,4 @@
-"""Recognition of stored words as outputs of layers.
+"""Recognises stored words as outputs of layers.
 
 ::
 

@@ -1,9 +1,10 @@
-"""Bound of the error of float32 outputs against the network over the real numbers.
+"""Bounds the error of float32 outputs against the network over the real numbers.
 
-A stored value is a tree of additions and products. As a linear form over the symbols it must be the layer's
-form exactly; the order of additions is free. Each operation rounds by at most half a unit in the last place
-of its result, a fused one once, and values below 2^-126 may become 0 on Helium. The error of a layer's inputs
-is passed on, multiplied by the absolute values of its weights. All bounds hold for inputs of a given size.
+A stored value is a tree of additions and products. As a linear form over the symbols it must be exactly the
+layer's form; the order of additions is free. Each operation rounds by at most half a unit in the last place
+of its result, a fused one once, and Helium may replace values below 2^-126 by 0. The error of a layer's
+inputs is passed on, multiplied by the absolute values of its weights. All bounds hold for inputs up to a
+given magnitude.
 """
 
 import math
@@ -31,10 +32,10 @@ _GREATEST = 2.0**127
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Error bound: the error of ``outputs`` outputs is at most ``most``, for inputs between -``reach`` and
+    """Error bound: ``outputs`` outputs differ by at most ``most``, for inputs between -``reach`` and
     ``reach``.
 
-    ``layers`` has number, name, error and size of each; ``reason`` says why there is no bound, if so.
+    ``layers`` has index, name, error and magnitude of each; ``reason`` says why there is no bound.
     """
 
     reach: float
@@ -46,9 +47,9 @@ class Error:
 
 @dataclass(slots=True)
 class Bounds:
-    """Checker of stored words. ``span`` and ``error`` belong to symbols, ``reach`` is the largest input.
+    """Checks stored words. ``span`` and ``error`` map symbols to bounds; ``reach`` is the largest input.
 
-    A span bounds the exact number; the stored number may leave it by the error.
+    A span bounds the exact value; the stored value may differ from it by the error.
     """
 
     network: RealNetwork
@@ -57,7 +58,9 @@ class Bounds:
     error: dict[Symbol, float] = field(default_factory=dict)
 
     def output(self, word: Word, bits: int) -> Word:
-        """Return the symbol of an output that the word equals up to a known error, else an unknown word."""
+        """Return the symbol of an output that the word equals up to a known error; otherwise an unknown
+        word.
+        """
         try:
             found = self._found(word) if bits == 32 else None
         except Refusal:

@@ -1,7 +1,8 @@
-"""Functions of two operands that have too many pairs of values to try: int16.
+"""Functions of two int16 operands, which have too many pairs of values to try.
 
-Somewhere in the expression both meet, in a sum or a product. What is made of each alone is tried for all
-of its values. What is made of the joined number is compared along its steps.
+Both operands meet at some node of the expression, in a sum or a product. The functions of a single operand
+below that node are tried for all of its values. The function of the joined value above it is compared along
+its steps.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ __all__ = ["is_joined"]
 
 
 def is_joined(layer: ElementLayer, symbols: tuple[Symbol, Symbol], word: Word) -> bool:
-    """Return whether a word is the layer's function of two symbols. Raises ``Refusal`` with the reason if
+    """Return True if a word is the layer's function of two symbols. Raises ``Refusal`` with the reason if
     not.
     """
     if not layer.joint:

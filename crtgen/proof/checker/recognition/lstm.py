@@ -1,8 +1,8 @@
 """Cell and hidden states of an LSTM, recognised by their structure: two products of two values each.
 
-What is multiplied is tried for all of its values: a gate is a function of one sum, tanh of one cell state.
-What is made of a product is compared along its steps, or for each value where the expression may turn. What
-is made of the sum of two of these is tried for all of its values.
+The factors are tried for all of their values: a gate is a function of one sum, tanh a function of one cell
+state. The function of a product is compared along its steps, or for each value if the expression may turn.
+The function of the sum of two such terms is tried for all values of the sum.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class _FactorProducts:
 
 
 def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, bool]) -> Value | None:
-    """Return the cell state or hidden state that a word equals for every input, or None."""
+    """Return the cell or hidden state that a word equals for every input, or None."""
     products = _FactorProducts()
     _support(layer, word, products, verdicts)
     factors = frozenset(products.found)

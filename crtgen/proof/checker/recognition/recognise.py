@@ -1,4 +1,4 @@
-"""Recognition: which output of which layer is the byte that is stored?
+"""Recognition: finds the layer output that a stored byte is.
 
 A stored expression depends on symbols, and the layers that read these symbols are the candidates. What has to
 be shown depends on the kind of the layer:
@@ -11,12 +11,12 @@ be shown depends on the kind of the layer:
 - A maximum: the set of symbols is compared, and the limits.
 - Softmax and LSTM have modules of their own.
 
-Comparing all values of a sum is exact but can be slow. If both functions never fall, the ends of the
-intervals on which the network's function is constant suffice (``monotone``). If neither applies and there are
-more than ``_MOST_SUMS`` values, the byte is not proven.
+Verdicts are kept by layer, channel and the *shape* of the expression, in which sums are identified by factor
+and offset only: the thousands of outputs of a channel have a few shapes, so each is compared once.
 
-Verdicts are kept by layer, channel and the *shape* of the expression, in which sums are named by factor and
-offset only: the thousands of outputs of a channel have a few shapes, so each is compared once.
+A byte that is not the output of any layer is forgotten: it may be an intermediate value that the final output
+does not depend on. If the final output does depend on it, that output is not proven. So recognition may miss
+an output, but what it accepts is equal for every input.
 
 A byte that no layer has as an output is forgotten: it may be an intermediate value, of which the final output
 does not depend in the end. If the final output does depend on it, that output is not proven. So recognition
@@ -59,8 +59,8 @@ _MOST_SUMS = 1 << 25
 class Recogniser:
     """Looks at stored bytes, halfwords and words.
 
-    A byte that is no output of any layer is forgotten: nothing that depends on it is proven. ``forgotten``
-    counts them, up to ``limit``. ``rename`` is called when all bits of a word equal a symbol.
+    A byte that is not the output of any layer is forgotten: nothing that depends on it is proven.
+    ``forgotten`` counts them, up to ``limit``. ``rename`` is called when all bits of a word equal a symbol.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Recogniser:
         self._verdicts: dict[Any, bool] = {}
 
     def output(self, word: Word, bits: int) -> Word | None:
-        """Return the symbol of an output, or the number, that the lowest bits of ``word`` are proven to
+        """Return the symbol of an output, or the integer, that the lowest bits of ``word`` are proven to
         be.
         """
         value = self._value(word, bits, {})
@@ -335,7 +335,7 @@ class Recogniser:
 
 
 def source_of(word: Word) -> str:
-    """Describe what a word depends on, beginning with forgotten bytes."""
+    """Describe the bytes that a word depends on, forgotten bytes first."""
     if has_unknown(word):
         return "memory or a register that nothing wrote"
     symbols = [s for leaf in leaves(word) for s in leaf.terms()]

@@ -1,9 +1,9 @@
-"""Softmax, proven by its parts.
+"""Softmax, proven in parts.
 
-A row's greatest input M is a set of symbols. Each difference d = s - M has 256 values, and so has its power.
-The sum is an addition of functions of one difference each. What depends on the sum alone is tried for every
-sum. An output is a function of d, of what the sum gives, and of the product of a power and the reciprocal of
-the sum: for each d and each shift that a sum can ask for, it is compared along all products.
+A row's maximum M is a set of symbols. Each difference d = s - M has 256 values, and so has its power. The sum
+adds functions of one difference each. Functions of the sum alone are tried for every sum. An output is a
+function of d, of the values derived from the sum, and of the product of a power and the reciprocal of the
+sum: for each d and each shift that a sum can require, it is compared along all products.
 """
 
 from collections.abc import Hashable, Iterator
@@ -76,7 +76,7 @@ class SoftmaxRow:
     _kept: list[Node] = field(default_factory=list)
 
     def names(self) -> dict[int, Any]:
-        """Return names for nodes, so that differences of either sign are the same."""
+        """Return names for nodes under which differences of either sign are the same."""
         return {key: ("difference", sign) for key, (_, sign) in self.differences.items()}
 
     def values(self, d: Any) -> dict[int, Any]:
@@ -111,7 +111,7 @@ class SoftmaxRow:
         return greatest[1] == -128 and symbol in greatest[0] and self.layer.row_of(greatest[0]) is not None
 
     def total_of(self, word: Word) -> WordOp | None:
-        """Return the node that adds a function of one difference for each symbol of a row."""
+        """Return the node that adds, for each symbol of a row, a function of its difference."""
         todo: list[Node] = [word]
         seen: set[int] = set()
         while todo:
@@ -129,7 +129,9 @@ class SoftmaxRow:
         return None
 
     def check_total(self, total: WordOp, number: int, verdicts: dict[Any, bool]) -> None:
-        """Check that each symbol adds its term of the network's sum, as often as it is in the row."""
+        """Check that each symbol contributes its term to the network's sum, as often as it occurs in the
+        row.
+        """
         name = ("total", self.layer.number, number, id(total))
         if name in verdicts:
             return
@@ -287,10 +289,10 @@ class _Element:
 
 
 def rounded_product(e: Node) -> tuple[Word, Word, list[Word]] | None:
-    """Return a and b of a node that is (a * b + 2^30) >> 31, for factors that are not negative.
+    """Return a and b if a node is (a * b + 2^30) >> 31 for factors that are not negative.
 
-    Compilers may add b * z to the upper word, where z is the sign of a; also returned are the words that must
-    be 0.
+    Compilers may add b * z to the upper word, where z is the sign of a; the words that must therefore be 0
+    are returned, too.
     """
     if not isinstance(e, WordOp):
         return None

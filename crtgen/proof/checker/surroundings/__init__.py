@@ -1,4 +1,4 @@
-"""Premises of a proof: the way to the network's function, and what is around it.
+"""Premises of a proof: the way from reset to the network's function, and the code around it.
 
 ::
 

@@ -35,7 +35,8 @@ _MOST_INSTRUCTIONS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class ApplicationCall:
-    """Result: whether the image has ``_run``, ``_reset``, ``_step`` and a description, which were followed.
+    """Result: which of ``_run``, ``_reset``, ``_step`` and a description the image has; all of them were
+    followed.
 
     ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
     """
@@ -52,8 +53,8 @@ class ApplicationCall:
 class Afterwards:
     """Memory after a run of ``<model>_compute``.
 
-    ``keeps_inputs``: they are as they were. ``kept`` are the words of the variables, by address / 4, and
-    ``states`` the first values of the states, by address of their bytes.
+    ``keeps_inputs``: the inputs are unchanged. ``kept`` are the words of the variables, by address / 4, and
+    ``states`` the first values of the states, by byte address.
     """
 
     keeps_inputs: bool
@@ -62,8 +63,8 @@ class Afterwards:
 
 
 def application_call(image: DecodedImage, network: Network, name: str, after: Afterwards) -> ApplicationCall:
-    """Follow ``<model>_run`` and ``<model>_reset``, where an image has them, and compare the description of
-    the tensors. ``after`` is what any run but the first leaves.
+    """Follow ``<model>_run`` and ``<model>_reset`` if an image has them, and compare the description of its
+    tensors. ``after`` is the memory that any run but the first finds.
     """
     described = followed = resets = False
     code = frozenset[int]()

@@ -1,13 +1,13 @@
 """The description of a model, for an application and for a host: its tensors, and the model's entry among
 those of the image.
 
-The problem. A host sends what the description says to where it says, and calls the function that it names. A
-shape with two numbers exchanged, the pointer of another model, or the names of two inputs exchanged, and a
-right network gives answers to another question.
+The problem. A host sends its data to the addresses in the description, and calls the function that it names.
+If a shape has two dimensions exchanged, if a pointer belongs to another model, or if the names of two inputs
+are exchanged, then a correct network answers the wrong question.
 
-Everything here is constant: it is read from the loaded segments and compared with the network's file, and
-with the places that the proof is about. Names are the generator's, made of those of the file: a name must
-have the letters of its own tensor's, if the file's name is one that a generator keeps.
+All of it is constant: it is read from the loaded segments and compared with the network's file, and with the
+addresses that the proof covers. The generator derives names from those in the file; a name must have the
+letters of its own tensor's name, unless the generator would not keep that name.
 """
 
 import re
@@ -31,9 +31,10 @@ _MOST_DIMENSIONS, _LONGEST, _LONG = 16, 64, 24
 
 
 def compare_description(image: DecodedImage, network: Network, name: str, keeps_inputs: bool) -> bool:
-    """Compare what an image says of a model with the network and its places; false if it has no description.
+    """Compare an image's description of a model with the network and its addresses; return False if it has
+    none.
 
-    ``keeps_inputs``: a run leaves the inputs as they were. Raises ``Refusal`` for the first difference.
+    ``keeps_inputs``: a run leaves the inputs unchanged. Raises ``Refusal`` for the first difference.
     """
     file = network.file
     if not isinstance(file, ModelFile):

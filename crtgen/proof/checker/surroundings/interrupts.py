@@ -1,10 +1,10 @@
-"""Handlers of interrupts: they may come between any two instructions of the network.
+"""Interrupt handlers, which may run between any two instructions of the network.
 
-The core saves r0 to r3, r12, LR, PC and the flags on the stack, and those registers of the FPU that calls do
-not keep (Armv7-M Architecture Reference Manual, B1.5.7). A handler is run with nothing known of registers,
-variables and devices. It has to end, to give back all other registers and the stack, to write neither the
-network's memory nor the stack of others, nor registers of the core that the network needs. Then a call that
-is interrupted leaves what it would have left without. What handlers write is unknown on the way from reset.
+The core saves r0 to r3, r12, LR, PC, the flags and the FPU registers that calls do not preserve on the stack
+(Armv7-M Architecture Reference Manual, B1.5.7). A handler is run with unknown registers, variables and
+devices. It must return, restore all other registers and the stack, and write neither to the network's memory,
+nor to the stack of others, nor to core registers that the network needs. Then an interrupted call ends
+exactly as it would have without the interrupt. On the way from reset, words that handlers write are unknown.
 
 Any handler may interrupt any other one, once: the worst stack is that of all together.
 """
@@ -32,8 +32,8 @@ non-secure world.
 
 @dataclass(frozen=True, slots=True)
 class Interrupts:
-    """Effect of the handlers of an image: ``stack`` is the most that they take together, in bytes,
-    ``written`` the words that they may change, ``devices`` the addresses that they read or write otherwise.
+    """Effect of an image's handlers: ``stack`` is the most bytes that they use together, ``written`` the
+    words that they may change, ``devices`` the other addresses that they read or write.
     """
 
     handlers: int = 0
@@ -44,7 +44,9 @@ class Interrupts:
 
 
 def interrupts_of(image: DecodedImage, name: str) -> Interrupts:
-    """Run the handlers of an image. Raises ``Refusal`` for one that may disturb the network ``name``."""
+    """Run the handlers of an image. Raises ``Refusal`` for a handler that may disturb the network
+    ``name``.
+    """
     entry_of(image)  # the table is one
     entries = _entries(image)
     ran = {entry: _ran(image, name, entry) for entry in set(entries)}

@@ -1,23 +1,23 @@
-"""Calls of an NPU: which tensors they make, by crtgen's model of it.
+"""Calls of an NPU: identifies the tensors that they compute, by crtgen's model of the NPU.
 
-The problem. A part of a network may be computed by an NPU. Its command stream is no code of the core, so it
-cannot be run on symbols, and the image does not say which layers it stands for.
+The problem. An NPU may compute a part of the network. Its command stream is not code of the core, so it
+cannot be run on symbols, and the image does not say which layers it replaces.
 
-The idea. The stream is run by the model of the NPU (``crtgen.npu``) on numbers: those that the symbols in its
-regions have for a few random inputs of the network. What it writes is then compared with all tensors of the
-network for the same inputs. The last tensor that is equal in every byte, and that depends on nothing but what
-the NPU was given, is what it made: its symbols are stored at the place of the output. From there on the code
-of the core is followed as ever.
+The idea. The NPU's model (``crtgen.npu``) runs the stream on integers: the values that the symbols in its
+regions have for a few random inputs of the network. The bytes that it writes are compared with all tensors of
+the network for the same inputs. The last tensor that is equal in every byte, and that depends only on data
+the NPU was given, is its result: the symbols of that tensor are stored at the output's address. From there on
+the code of the core is followed as usual.
 
-Example: the NPU is called with the 8 bytes of the input, and has 10 bytes for its output. The model gives
--3, 17, ... for the first input; layer 5 gives that, too, and so for the second input. The 10 bytes become
-the symbols of layer 5, and layers 0 to 5 are trusted.
+Example: the NPU is called with the 8 bytes of the input, and has 10 bytes for its output. For the first input
+the model gives -3, 17, ...; layer 5 gives the same, also for the second input. The 10 bytes become the
+symbols of layer 5, and layers 0 to 5 are trusted.
 
 This proves nothing about the layers in between: a stream that is wrong for one input in a thousand passes. So
-they are listed as trusted, and the verdict names them. What it does find is a stream that is another one, or
-cut, regions that are exchanged, and everything that the core does before and after. Trusted, too, are the
-driver (``crt_npu_run`` and what it calls) and that the NPU reports no error; the driver's stack is the sum of
-what its functions reserve.
+they are listed as trusted, and the verdict names them. It does detect a stream that belongs to another
+network or is truncated, exchanged regions, and any fault in the code that the core runs before and after. The
+driver (``crt_npu_run`` and the functions that it calls) is trusted, too, and so is the assumption that the
+NPU reports no error; the driver's stack is the sum of what its functions reserve.
 """
 
 import hashlib
@@ -56,9 +56,9 @@ _CHANGED = (1, 2, 3, 12, 14)
 
 @dataclass(frozen=True, slots=True)
 class TrustedCall:
-    """A call of the NPU: ``layers`` are the numbers of those that it was found to compute.
+    """A call of the NPU: ``layers`` are the indices of the layers that it was found to compute.
 
-    ``samples`` is the count of inputs for which crtgen's model gave the network's values.
+    ``samples`` is the number of random inputs for which crtgen's model gave the network's values.
     """
 
     npu: str
@@ -83,13 +83,15 @@ class _JobRegion:
 
 class NpuCalls:
     def __init__(self, network: Network, apart: tuple[int, int]) -> None:
-        """``apart`` is the first address and the end of scratch memory beside the arena."""
+        """Prepare to follow calls; ``apart`` is the start and end of scratch memory outside the arena."""
         self.network = network
         self.apart = apart
         self.made: list[TrustedCall] = []
 
     def call(self, m: Machine) -> None:
-        """Execute ``crt_npu_run`` for the job at r0: its outputs become symbols, its scratch unknown."""
+        """Execute ``crt_npu_run`` for the job at r0: its outputs become symbols, its scratch becomes
+        unknown.
+        """
         if m.memory.undo:
             raise Refusal("a call of the NPU in a branch that depends on an input")
         stream, config, regions = _job(m, self.apart)
@@ -287,9 +289,9 @@ def _job(m: Machine, apart: tuple[int, int]) -> tuple[bytes, int, list[_JobRegio
 
 
 def driver_stack(image: DecodedImage) -> int:
-    """Return the bytes of stack that the NPU's driver and the functions that it calls reserve at most.
+    """Return an upper bound of the bytes of stack that the NPU's driver and the functions it calls reserve.
 
-    Calls by a pointer are left out: the driver has one, for simulators without an NPU.
+    Calls by pointer are left out: the driver has one, for simulators without an NPU.
     """
     first = image.symbols[DRIVER]
     spans = {start: end for start, end, _ in image.functions}

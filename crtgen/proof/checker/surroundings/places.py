@@ -1,12 +1,12 @@
 """Addresses of a model's inputs and outputs in an image.
 
-The problem. A proof begins with the inputs at their places and ends with the outputs at theirs. An image with
-a registry describes its tensors; the library of an application may have nothing of the kind.
+The problem. A proof begins with the inputs at their addresses and ends with the outputs at theirs. An image
+with a registry describes its tensors; a library in an application may have no such description.
 
-The idea. ``<model>_run`` knows. It is run on symbols, one for each byte of the application's inputs. Where
-these are when it calls ``<model>_compute``, the network reads them. At that point each byte of the arena
-becomes a symbol with its address; the symbols that are in the application's memory at the end tell where the
-outputs were.
+The idea. ``<model>_run`` knows the addresses. It is run on symbols, one for each byte of the application's
+inputs. The network reads its inputs where these symbols are when ``<model>_compute`` is called. At that point
+each byte of the arena becomes a symbol that stands for its address; the symbols in the application's memory
+at the end tell where the outputs were.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ _ARENA = -3
 def places(image: DecodedImage, network: Network, name: str, which: str) -> list[int]:
     """Return the addresses of the inputs or of the outputs. Raises ``Refusal`` if the image does not say.
 
-    If the image arrives by rows, it is in an array of its own.
+    If the inputs arrive by rows, they are in an array of their own.
     """
     count = len(tensors_of(network.file, which))
     memories = list(image.arenas(name).values())
@@ -82,10 +82,12 @@ class SymbolicCall:
                 buffer += -(-size // _APART) * _APART + _APART
 
     def run(self, instead: Callable[[], None]) -> None:
-        """Run the function. Raises ``Refusal`` for more than one call, and for another status.
+        """Run the function. Raises ``Refusal`` if it calls the network more than once, or returns another
+        status.
 
         A compiler that sees that ``<model>_compute`` always returns 0 may return 0 itself (GCC 14). The proof
-        of the network shows that it does. With an NPU it may not: the driver's status would be lost.
+        of the network shows that it does. With an NPU this is refused, because the driver's status would be
+        lost.
         """
         memory, r, symbols = self.machine.memory, self.machine.r, self.machine.image.symbols
         for n, which in enumerate(BOTH):

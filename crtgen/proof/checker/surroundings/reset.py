@@ -1,13 +1,15 @@
-"""From reset to the call of the network's function, on numbers: is memory then what C takes it to be?
+"""Follows an image from reset to the call of the network's function, and checks that memory then is as C
+requires.
 
-Flash holds the segments where they are loaded; RAM and registers hold nothing known. What lies in the
-regions for devices of the memory map (Armv7-M Architecture Reference Manual, B3.1) is a device: what is read
-there is unknown, as in flash that the image does not fill, and what is written is gone. Registers of the core
-are followed (``core.py``). How many interrupts, regions of the MPU and caches the core has is tried with few
-and with many.
+Flash holds the segments at their load addresses; RAM and registers are unknown. The device regions of the
+memory map (Armv7-M Architecture Reference Manual, B3.1) are devices: reads from there are unknown, like reads
+from flash that the image does not fill, and writes have no effect. Core registers are modelled
+(``registers.py``). The number of interrupts, MPU regions and caches that the core has is tried with few and
+with many.
 
-A loop that waits for a device writes nothing but devices. It is run until registers hold the same after each
-round; one that does not is unknown. Then the loop is left: that a device answers some day is taken for true.
+A loop that waits for a device writes only to devices. It is run until registers are the same after each
+round; a register that keeps changing becomes unknown. Then the loop is left: it is assumed that every device
+answers eventually.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +39,7 @@ _CORES = (
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Result of following an image from its reset: ``stack`` bytes in use at the call, of ``reserved``.
+    """Result of following an image from its reset: ``stack`` bytes are in use at the call, of ``reserved``.
 
     ``vectors`` is the address of the table that the core has to start from. ``stopped`` says why the image
     could not be followed to the call, or what is wrong there; the other fields are then unknown.
@@ -54,10 +56,11 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Assumptions of the network's runs: bytes of stack, use of the FPU, and instructions at these addresses.
+    """Requirements of the network's runs: bytes of stack, use of the FPU, and the addresses of their
+    instructions.
 
     ``zeros`` are address ranges that must be 0 at the first call, ``changing`` the words that interrupts may
-    write at any time, ``devices`` the addresses and rights of devices that they use.
+    write at any time, ``devices`` the device addresses that they use, with access rights.
     """
 
     stack: int
@@ -71,7 +74,7 @@ class Needs:
 def start_up(image: DecodedImage, name: str, needs: Needs) -> tuple[Reset, set[int]]:
     """Run an image from its reset to the first call of the network, and check its premises there.
 
-    Also returns the addresses of executed instructions.
+    Also returns the addresses of the executed instructions.
     """
     found, code = Reset(), set[int]()
     for core in _CORES:
@@ -111,7 +114,7 @@ def _followed(machine: "StartingCore", pc: int, name: str) -> Reset:
 
 
 def entry_of(image: DecodedImage) -> int:
-    """Return the core's entry point, from a vector table in which every handler is Thumb code of the
+    """Return the core's entry point, from a vector table in which every handler must be Thumb code of the
     image.
     """
     if missing := [n for n in (*_NAMES, *_STACK) if n not in image.symbols]:
@@ -194,7 +197,7 @@ _RIGHTS = {"run": "run code", "read": "read", "write": "write", "is_normal": "ta
 
 
 class _Words(dict[int, Content]):
-    """Words of memory by address / 4. Words of devices, and words that interrupts write, are never in it."""
+    """Words of memory by address / 4, without words of devices and words that interrupts write."""
 
     reads = writes = 0
     changing: frozenset[int] = frozenset()
@@ -217,7 +220,7 @@ class _Words(dict[int, Content]):
 
 
 class MemoryWithDevices(WordMemory):
-    """Memory in which regions of the memory map belong to devices, and registers belong to the core."""
+    """Memory in which some regions of the memory map belong to devices, and some registers to the core."""
 
     core: Mapping[int, int] = {}
     used: set[tuple[int, str]]
@@ -343,7 +346,7 @@ class StartingCore(Machine):
         self.returns = [(-1, ())]
 
     def call(self, target: int, following: int) -> int:
-        """Run BL. The network is called once all paths have met."""
+        """Run BL. The network's call is handled only once all paths have met."""
         if self.memory.undo and self.image.function_of(target).endswith("_compute"):
             raise Refusal("whether the network is called depends on a device")
         return super().call(target, following)
@@ -356,7 +359,7 @@ class StartingCore(Machine):
         return v
 
     def limit_stack(self, word: Word) -> None:
-        """MSR MSPLIM."""
+        """Step of MSR MSPLIM."""
         self.memory.store(registers.MSPLIM, word)
 
     def protection(self) -> Protection:
@@ -372,10 +375,11 @@ class StartingCore(Machine):
         return Protection(is_v8, self.register(registers.MPU_CONTROL), regions, memory)
 
     def check_protection(self, more: frozenset[int] = frozenset()) -> None:
-        """The MPU, if it is on, lets code run, constants be read, and variables and devices be written.
+        """Check that the MPU, if it is on, permits executing code, reading constants, and writing to
+        variables and devices.
 
-        Code is what ran, and ``more``; devices are those that were used since the last change. Raises
-        ``Refusal`` for the first address where it does not.
+        Code is everything that was executed, plus ``more``; devices are those that were used since the last
+        change. Raises ``Refusal`` for the first address that is not permitted.
         """
         used, self.devices.used = self.devices.used, set()
         control = self.words.get(registers.MPU_CONTROL >> 2)
@@ -395,7 +399,7 @@ class StartingCore(Machine):
                     raise Refusal(f"the MPU does not let the core {_RIGHTS[right]} at {at:#x}")
 
     def compiled(self, pc: int) -> tuple[Step, int, int]:
-        """Return the step of an instruction. Instructions of the FPU and of Helium require that it is on."""
+        """Return the step of an instruction; FPU and Helium instructions require the FPU to be on."""
         step, following, cycles = super().compiled(pc)
         if self.image.instructions[pc].name[0] != "v":
             return step, following, cycles
@@ -408,7 +412,7 @@ class StartingCore(Machine):
         return with_unit, following, cycles
 
     def branch(self, holds: WordOp, pc: int, taken: int, following: int) -> int:
-        """Take a branch that depends on a device, possibly that of a loop which waits for it."""
+        """Take a branch that depends on a device; it may belong to a loop that waits for the device."""
         body = [i for a, i in self.image.instructions.items() if taken <= a < pc]
         plain = body and not any(is_jump(i) or i.name.startswith("it") for i in body)
         if plain and self._waited(holds, pc, taken):

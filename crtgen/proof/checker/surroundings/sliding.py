@@ -1,10 +1,11 @@
-"""Images that get what is new of a window, and keep the rest: a proof of each run, until one stands for all.
+"""Images that receive only the new part of each window and keep the rest: each run is proven, until one
+stands for all that follow.
 
-The signal before the first run is silence: the zero point of the input. Each run has a network of its own, of
-the whole window that it ends. What a layer made of the same elements in the window before has the same
-symbol, so that a byte that was kept is known for what it is. Once windows are full of signal and a run leaves
-in each byte of the state the element that the run before left there, of its own window, every later run is
-like that one: it was proven for all signals.
+Before the first run, the signal is silence: the zero point of the input. Each run has a network of its own,
+over the whole window that ends with this run. A layer output that was computed from the same elements in the
+previous window has the same symbol, so a byte that the state kept is recognised. Once windows are full of
+signal and a run leaves, in each byte of the state, the element at the same position of its own window that
+the previous run left of its window, every later run is like this one, which was proven for all signals.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,9 +38,9 @@ class SlidingWindow(NamedTuple):
 
 
 def windows(path: Path, window: SlidingWindow) -> Iterator[tuple[Network, bool]]:
-    """Yield the network on the window of each run, without end, and whether the window is full of signal.
+    """Yield the network on the window of each run, endlessly, and True once the window is full of signal.
 
-    Raises ``Refusal`` for a network without such windows.
+    Raises ``Refusal`` for a network that cannot slide over a signal.
     """
     if path.suffix.lower() == ".onnx":
         raise Refusal("windows over a signal are followed in .tflite files only")
@@ -84,7 +85,9 @@ def _named(byte: Byte) -> Kept:
 
 
 def repeats(before: tuple[Network, list[Kept]], after: tuple[Network, list[Kept]]) -> bool:
-    """Return whether each byte of a state is, after two runs, the same element of each run's window."""
+    """Return True if, after two successive runs, each byte of a state is the same element of each run's
+    window.
+    """
     first, last = _places(before[0]), _places(after[0])
     for (one, i), (other, k) in zip(before[1], after[1], strict=True):
         if isinstance(one, Symbol) and isinstance(other, Symbol):

@@ -46,7 +46,7 @@ _NOT_IN_BLOCKS = ("it", "cb", "cps", "dls", "wls", "le", "vpst", "vpt")
 
 @family("msr", "cpsid", "cpsie")
 def special(m: Machine, i: DecodedInstruction) -> Step:
-    """Step of CPS and of MSR to the stack limits: allowed after a reset only."""
+    """Return the step of CPS, or of MSR to a stack limit; both are allowed only on the way from reset."""
     which = i.operands[0].lower()
     if not m.starts or which not in (("msplim", "primask") if i.name == "msr" else ("i",)):
         raise Refusal("a register that is not followed")
@@ -99,7 +99,7 @@ def give_back(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("tbb", "tbh")
 def branch_by_table(m: Machine, i: DecodedInstruction) -> Step:
-    """Branch forward by twice a number from a table that follows the instruction."""
+    """Branch forward by twice an entry of the table that follows the instruction."""
     found = re.fullmatch(r"\[pc, (r\d+)(, lsl #1)?\]", ", ".join(i.operands))
     size = 2 if i.name == "tbh" else 1
     if found is None or bool(found[2]) != (size == 2):
@@ -199,7 +199,7 @@ _ELEMENT = {"8": 1, "16": 2, "32": 4}
 
 @family("dlstp", "wlstp")
 def tail_loop_start(m: Machine, i: DecodedInstruction) -> Step:
-    """Begin a loop with tail predication: the last round may have fewer elements."""
+    """Begin a tail-predicated loop, whose last round may process fewer elements."""
     n, size = _counter(i), _ELEMENT[i.kind]
     to = target(i) if i.name == "wlstp" else None
 

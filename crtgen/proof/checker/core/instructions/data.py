@@ -355,8 +355,8 @@ def insert(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def put_above(u: Word, v: Word, place: int, width: int) -> Word | None:
-    """Return the lowest ``width`` bits of ``v`` placed above a sum that stays below bit ``place``; None if it
-    does not.
+    """Return the lowest ``width`` bits of ``v`` placed above a sum that stays below bit ``place``; None if
+    the sum may exceed it.
     """
     if not isinstance(u, LinearSum):
         return None

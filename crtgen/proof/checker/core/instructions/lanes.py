@@ -55,7 +55,7 @@ def lane_bytes(kind: str) -> int:
 
 
 def mask(m: Machine, predicated: bool) -> int:
-    """Return the mask of the 16 bytes that take part."""
+    """Return the mask of the 16 bytes that the instruction may write."""
     all_of = 0xFFFF
     if m.tail:
         left = m.r[LR]
@@ -67,7 +67,7 @@ def mask(m: Machine, predicated: bool) -> int:
 
 
 def known_predicate(m: Machine) -> int:
-    """Return the predicate of all 16 bytes. Raises ``Refusal`` if it depends on inputs."""
+    """Return the predicate of all 16 bytes as an integer. Raises ``Refusal`` if it depends on inputs."""
     if m.conditions is not None:
         raise Refusal("a predicate depends on an input")
     if m.predicate is None:
@@ -76,7 +76,7 @@ def known_predicate(m: Machine) -> int:
 
 
 def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[Word] | None = None) -> None:
-    """Write the words of a vector register whose predicate holds, and the ``others`` elsewhere.
+    """Write ``words`` to the lanes of a vector register whose predicate holds, and ``others`` to the rest.
 
     By default the others keep their contents.
     """
@@ -306,7 +306,7 @@ def logical(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def replicated(v: Word, size: int) -> Word:
-    """Return a number of ``size`` bytes in every lane of a word."""
+    """Return a ``size``-byte value repeated in every lane of a word."""
     if size == 4:
         return v & M32 if isinstance(v, int) else v
     if isinstance(v, int):
@@ -325,7 +325,9 @@ def duplicate(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vidup", "vddup", "viwdup", "vdwdup")
 def count_lanes(m: Machine, i: DecodedInstruction) -> Step:
-    """Fill lanes with numbers in steps: up, down, or around a limit. The base register advances."""
+    """Fill lanes with an arithmetic sequence: upwards, downwards, or wrapping at a limit. The base register
+    advances.
+    """
     d, base, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
     limit = register(i.operands[2]) if "w" in i.name else None
     step_by = number(i.operands[-1]) * (-1 if i.name[1] == "d" else 1)
@@ -353,7 +355,9 @@ def count_lanes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vshlc")
 def shift_all(m: Machine, i: DecodedInstruction) -> Step:
-    """Shift all 128 bits to the left by whole bytes: some come in from a register, others go out to it."""
+    """Shift all 128 bits left by up to 4 bytes; the bytes that enter come from a core register, those that
+    leave go to it.
+    """
     d, n = vector(i.operands[0]), register(i.operands[1])
     count = number(i.operands[2]) // 8
     if number(i.operands[2]) % 8 or m.tail:

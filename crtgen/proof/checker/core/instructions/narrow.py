@@ -201,7 +201,9 @@ def _by_amount(kind: str) -> _Lane:
 
 @family("vsri", "vsli")
 def shift_in(m: Machine, i: DecodedInstruction) -> Step:
-    """Shift a word by whole bytes; the bits that enter at its end are unchanged."""
+    """Shift lanes by whole bytes and insert them into the destination, whose other bytes are kept (VSLI,
+    VSRI).
+    """
     d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2]) // 8
     if i.kind not in ("32", "16") or number(i.operands[2]) % 8:
         raise Refusal(f"{i.name} of {i.kind} by {i.operands[2]}")
@@ -247,8 +249,8 @@ _NARROW = [f"v{q}{name}n{part}" for q in ("", "q") for name in ("mov", "shr", "r
 
 @family(*_NARROW)
 def narrow(m: Machine, i: DecodedInstruction) -> Step:
-    """Store each lane as half a lane (saturated with Q) in the lower (B) or upper (T) half of the lane of
-    Qd.
+    """Narrow each lane to half its width (saturated with Q) into the lower (B) or upper (T) half of the lane
+    of Qd.
     """
     name, kind, lane = i.name, i.kind, lane_bytes(i.kind)
     d, x, top, saturates = vector(i.operands[0]), vector(i.operands[1]), name[-1] == "t", name[1] == "q"
@@ -280,7 +282,7 @@ def _inserted(one: Callable[[Word], Word], u: Word, old: Word, lane: int, top: b
 
 @family("vmaxv", "vminv")
 def extreme(m: Machine, i: DecodedInstruction) -> Step:
-    """Compute the greatest or least of a core register and all lanes of signed bytes."""
+    """Compute the maximum or minimum of a core register and all lanes of a vector of signed bytes."""
     if i.kind != "s8":
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, of = register(i.operands[0]), vector(i.operands[1]), i.name[1:4]

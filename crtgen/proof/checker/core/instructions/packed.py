@@ -130,7 +130,7 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("ssub8")
 def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
-    """Subtract four signed bytes; GE tells for each difference whether it is negative."""
+    """Subtract four signed bytes; the GE flags tell which differences are not negative."""
     d, x, y = (register(n) for n in i.operands)
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""Float32 numbers, in the FPU's registers s0 to s31 (the words of q0 to q7) and in Helium's lanes."""
+"""Float32 instructions, on the FPU's registers s0 to s31 (the words of q0 to q7) and on Helium's lanes."""
 
 import re
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def arithmetic(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vfma:s", "vfms:s")
 def fused(m: Machine, i: DecodedInstruction) -> Step:
-    """Add a product to the register, or subtract it, with a single rounding."""
+    """Add a product to the register, or subtract it, rounding once."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)
@@ -173,7 +173,7 @@ def negative_product(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmla:s", "vmls:s", "vnmla:s", "vnmls:s")
 def chained(m: Machine, i: DecodedInstruction) -> Step:
-    """Add a rounded product to the register, with the signs that the instruction says."""
+    """Add a rounded product to the register; the instruction decides both signs."""
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)
@@ -268,7 +268,9 @@ def fused_lanes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vcvt:q", "vcvtn:q")
 def convert_lanes(m: Machine, i: DecodedInstruction) -> Step:
-    """Convert lanes. Numbers that a conversion to integers takes for 0 are 0 here, too."""
+    """Convert lanes between floats and integers; conversions to integers flush subnormals to 0, as Helium
+    does.
+    """
     name = _CONVERSIONS[i.name, i.kind]
     d, x = (vector(operand) for operand in i.operands)
     return lambda: put(m, d, [apply(name, w) for w in m.q[x]])

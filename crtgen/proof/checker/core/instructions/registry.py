@@ -1,4 +1,4 @@
-"""The table of instructions: a function for each family, by name."""
+"""The table of instructions: one function per family of names."""
 
 import re
 from collections.abc import Callable
@@ -18,9 +18,9 @@ _FAMILIES: dict[str, Family] = {}
 
 
 def family(*names: str) -> Callable[[Family], Family]:
-    """Register a function that makes the steps of the instructions with these names.
+    """Register a function that compiles the instructions with these names.
 
-    ``vadd:s`` is VADD of float32, ``vadd:q`` that of Helium's lanes.
+    ``vadd:s`` is VADD of a float32 register, ``vadd:q`` that of Helium's lanes.
     """
 
     def add(made: Family) -> Family:
@@ -32,7 +32,7 @@ def family(*names: str) -> Callable[[Family], Family]:
 
 
 def compile_instruction(m: Machine, i: DecodedInstruction) -> Step:
-    """Return the step of an instruction. Raises ``Refusal`` for one that the checker does not know."""
+    """Return the step of an instruction. Raises ``Refusal`` if the checker does not know it."""
     name = i.name + _of_reals(i)
     if name not in _FAMILIES:
         raise Refusal("the checker does not know this instruction")

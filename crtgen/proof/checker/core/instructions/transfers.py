@@ -15,7 +15,7 @@ __all__ = ["aligned_base"]
 
 @family("ldr", "ldrb", "ldrsb", "ldrh", "ldrsh")
 def load(m: Machine, i: DecodedInstruction) -> Step:
-    """Load, also from a constant table whose index depends on an input."""
+    """Load a register, also from a constant table whose index depends on an input."""
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     if d == PC:
         return lambda: m.leave(memory.load(at()))
@@ -52,7 +52,7 @@ def store(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def aligned_base(v: Word) -> int:
-    """Return the address of words that must be aligned on every core."""
+    """Return the address of words that every core requires to be aligned."""
     place = known_place(v)
     if place & 3:
         raise Refusal(f"{place:#x} is not aligned")

@@ -33,7 +33,7 @@ _NAMES = [f"v{way}{size}{t}" for way in ("ldr", "str") for size in "bhw" for t i
 
 @family(*_NAMES)
 def transfer(m: Machine, i: DecodedInstruction) -> Step:
-    """VLDRB.S32 and the like: elements of memory and lanes may differ in size."""
+    """Step of VLDRB.S32 and the like, in which elements of memory and lanes may differ in size."""
     d, size, lane = vector(i.operands[0]), _SIZE[i.name[4]], lane_bytes(i.kind)
     places, contiguous = _places(m, i, size, lane)
     predicated = i.name.endswith("t")

@@ -1,4 +1,4 @@
-"""Models compiled for a board, and what is made of them: firmware projects and archives."""
+"""Models compiled for a board, and what they are turned into: firmware projects and archives."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,11 +65,12 @@ _ALIGN = 16  # the greatest alignment of a part
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compiled:
-    """Models compiled as ``request`` says: for each ``Model`` a module of C in ``parts``, and a plan.
+    """Models compiled with the options of ``request``: ``parts`` has a C module for each ``Model``, and a
+    memory plan.
 
-    ``untrusted`` is a file whose code may not be compiled or run; empty if there is none. ``pipelines`` are
-    the steps around the networks, by plan. ``resident`` has, by plan, the layers whose constants an image
-    copies to RAM, with the memory of each; empty before ``placed``.
+    ``untrusted`` is a file whose code may not be compiled or run; it is empty if there is none. ``pipelines``
+    are the processing steps around the networks, by plan. ``resident`` maps a plan to the layers whose
+    constants an image copies to RAM, and to the memory of each; it is empty before ``placed``.
     """
 
     request: Request
@@ -92,8 +93,8 @@ class Compiled:
 
     @property
     def stand_in(self) -> "Compiled | None":
-        """Compile the same kernels and plan for an emulator with the board's core; None if there is no such
-        emulator.
+        """Compile the same kernels and plan for an emulator with the board's core, or return None if no
+        emulator has it.
         """
         board, placed = stand_in(self.board), self.placed()
         if board is None:
@@ -102,7 +103,7 @@ class Compiled:
 
     @property
     def as_it_is(self) -> "Compiled":
-        """A copy whose constants stay in flash: ``placed`` moves none of them to RAM."""
+        """Return a copy whose constants stay in flash: ``placed`` will move none of them to RAM."""
         return replace(self, resident=tuple({} for _ in self.plans))
 
     @property
@@ -155,13 +156,14 @@ class Compiled:
         return GeneratedProject(generate_project(firmware), self.untrusted, placed.plans)
 
     def placed(self, type: str = "server", **options: Unpack[OptionFields]) -> "Compiled":
-        """Return the models with arenas and constants in the memories where an image of this type has them.
+        """Return the models with arenas and constants in the memories that an image of this type uses for
+        them.
 
-        On a board with several RAMs, values are where the core waits least, or where there is room: see
-        ``crtgen.compiler.plan.spread``. Layers that wait for their constants in flash get them in RAM as far
-        as the image leaves some free: see ``crtgen.compiler.plan.resident``. ``place`` decides otherwise.
-        Libraries, images for slots and for Zephyr are returned as they are, since others lay out their
-        memory; but the arena of a library is in several RAMs if the request says so.
+        On a board with several RAMs, each value goes to the memory in which the core waits least and that has
+        room: see ``crtgen.compiler.plan.spread``. Constants for which layers would wait in flash are copied
+        to RAM that the image leaves free: see ``crtgen.compiler.plan.resident``. The option ``place``
+        overrides both. Libraries and images for slots or Zephyr are returned unchanged, because others lay
+        out their memory; the arena of a library is still spread over several RAMs if the request says so.
         """
         if self.resident:
             return self
@@ -356,9 +358,9 @@ def _arenas(firmware: FirmwareRequest) -> int:
 def part_of(
     plan: Plan, name: str, request: Request, beside: Sequence[Linkable], pipeline: JoinedPipeline | None
 ) -> Linkable:
-    """Return the code of a model that has a plan, for the executor of the request.
+    """Return the code of a model that has a plan, for the executor that the request names.
 
-    ``beside`` are the models before it in the image, whose functions it may call.
+    ``beside`` are the models before this one in the image; it may call their functions.
     """
     module = generate_c(plan, name, [part.module for part in beside], request.board.core, pipeline)
     return with_graph_executor(plan, module) if request.executor == "graph" else Linkable(module)

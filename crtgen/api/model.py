@@ -37,7 +37,7 @@ __all__ = ["Imported", "Model", "compile", "load", "load_network"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Model:
-    """A network as its file has it. ``notes`` say how the file was understood."""
+    """A network as it is in its file. ``notes`` say how crtgen interpreted the file."""
 
     graph: Graph
     notes: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Model:
         return tuple(self.graph.values[name] for name in self.graph.outputs)
 
     def summary(self) -> str:
-        """Describe inputs, layers with the shapes of their outputs, and outputs, a line each."""
+        """Describe the inputs, the layers with their output shapes, and the outputs, one per line."""
         rows = [("input", v.name, shape_text(v.shape), v.dtype.value) for v in self.inputs]
         for node in self.graph.nodes:
             made = self.graph.values[node.outputs[0]]
@@ -75,7 +75,9 @@ class Model:
         return "\n".join([repr(self), *lines])
 
     def on(self, board: Board) -> "Model":
-        """Return the model for a board: a pipeline uses arithmetic that suits the board's core."""
+        """Return the model for a board: the features of a pipeline use arithmetic that suits the board's
+        core.
+        """
         if self.pipeline is None:
             return self
         pipeline = self.pipeline.on(fpu=board.core.fpu != "none")
@@ -88,7 +90,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Imported:
-    """Models that are code already: those of an archive, or of a library that TVM exported.
+    """Models that are already code: those of an archive, or of a library that TVM exported.
 
     ``trust`` says that the code may be compiled and run.
     """
@@ -116,7 +118,9 @@ class Imported:
                 raise
 
     def compile(self, board: str | Board = "mps2_an386", **choices: Unpack[RequestFields]) -> Compiled:
-        """Make the models part of an image for a board. Raises ``UnsupportedError`` naming what cannot be."""
+        """Add the models to an image for a board. Raises ``UnsupportedError`` naming the options that do not
+        apply to code.
+        """
         return compile([self], board, **choices)
 
 
@@ -129,7 +133,8 @@ def _stored(folder: Path, network: StoredNetwork, data: bytes) -> Model:
 
 
 def load_network(path: str | Path, model: str | None = None, **options: Any) -> Model:
-    """Read the network of a model file, or of an archive of crtgen's: its only one, or that of ``model``.
+    """Read the network of a model file, or a network of an archive of crtgen's: the only one, or the one of
+    ``model``.
 
     ``options`` are those of ``load``. Raises ``UnsupportedError`` for code without its network.
     """
@@ -166,11 +171,11 @@ def load(
     ``trust`` says that this code may be compiled and run. ``trust="sha256:..."`` says so for the file of this
     digest only; another file is then an error. ``crtgen trust`` gives the same permission.
 
-    ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, unless files of the
-    same name beside it hold them. ``shapes`` sets input shapes by name: another batch, or lengths that the
-    file leaves open. ``io`` (``int8`` or ``uint8``) sets the type of quantised inputs and outputs.
-    ``channels="last"`` makes images of an ONNX model ``[N, H, W, C]``. Raises ``ModelError`` with the place
-    of an error in the file.
+    ``params`` and ``graph`` are the parameters and the graph JSON of an exported library; by default they are
+    looked for in files of the same name beside it. ``shapes`` sets input shapes by name, for another batch
+    size or for dimensions that the file leaves open. ``io`` (``int8`` or ``uint8``) sets the type of
+    quantised inputs and outputs. ``channels="last"`` makes images of an ONNX model ``[N, H, W, C]``. Raises
+    ``ModelError`` with the place of an error in the file.
     """
     file = Path(path)
     if file.suffix == PIPELINE:
@@ -252,7 +257,7 @@ def compile(
     """Compile one or several models into one image for a board.
 
     ``choices`` are the other fields of ``crtgen.compiler.request.Request``: ``optimize``, ``executor`` and so
-    on. They hold for everything that is made of the models later, from projects to reports.
+    on. They apply to everything that is derived from the models later, from projects to reports.
     """
     request = Request(find_board(board) if isinstance(board, str) else board, **choices)
     graphs = [model.graph for model in models if isinstance(model, Model)]

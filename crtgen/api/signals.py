@@ -23,8 +23,9 @@ _CLOSE = 1e-5
 class Pipeline:
     """The pipeline in a file.
 
-    Samples are those of its sensor: int16, float32 of axes, or rows of frames. Without a ``board`` they are
-    computed by numpy; ``host`` compiles the C for this computer. Options are those of ``crtgen.compile``.
+    Samples are those of its sensor: int16 audio, float32 axes, or rows of frames. Without a ``board`` numpy
+    computes the pipeline; ``host`` compiles the C code for this computer. Options are those of
+    ``crtgen.compile``.
     """
 
     def __init__(self, source: str | Path) -> None:
@@ -48,7 +49,7 @@ class Pipeline:
     ) -> list[Array]:
         """Return the outputs of each run: those of the network, or the features if there is none.
 
-        ``site`` says how a board is reached.
+        ``site`` says how to reach a board.
         """
         wanted = self.joined.samples
         if samples.dtype != wanted.dtype.numpy or samples.shape[1:] != wanted.shape[1:]:

@@ -24,7 +24,7 @@ class Source:
     channels: str
 
     def stored(self, model: str) -> tuple[StoredNetwork, bytes]:
-        """Return the network of an archive with the file's content. Raises ``UsageError`` if the file has
+        """Return the network of an archive with a copy of its file. Raises ``UsageError`` if that file was
         changed.
         """
         data = files.read(self.path, "the model")

@@ -1,8 +1,9 @@
-"""Limits of what a file may cost: bytes and operations of a load, counted in one place.
+"""Limits of what a file may cost: bytes and operations of a load, all counted here.
 
 Each load, together with compiling its result, has one ``Budget``. Before crtgen stores or computes anything
-that depends on a file, it estimates the cost and asks the budget. Since operations are estimates, too, a file
-is refused on every machine or on none. A limit in seconds, checked between steps, is the backstop.
+whose size a file decides, it estimates the cost and asks the budget. Operations are estimated as well, not
+timed, so a file is refused on every machine or on none. A limit in CPU seconds, checked between steps, is the
+backstop.
 """
 
 import mmap
@@ -58,7 +59,7 @@ def limit_memory(nbytes: int = DEFAULT_MEMORY) -> None:
 
 
 def limit_seconds(seconds: int = DEFAULT_SECONDS) -> None:
-    """Set the CPU seconds that a load may take; ``UsageError`` below 1."""
+    """Set the limit of CPU seconds for a load; ``UsageError`` below 1."""
     global _seconds
     if seconds < 1:
         raise UsageError(f"{seconds} seconds are too few", hint="at least 1")
@@ -77,7 +78,7 @@ def seconds_limit() -> int:
 class Budget:
     """Remaining limits of one load. ``where`` is the file, ``place`` the part of it in progress.
 
-    ``taken`` counts bytes and never decreases; ``spent`` counts operations of about a nanosecond each.
+    ``taken`` counts bytes and never decreases; ``spent`` counts operations, each of about a nanosecond.
     """
 
     where: str = ""
@@ -94,7 +95,7 @@ class Budget:
         self.taken += nbytes
 
     def hold(self, nbytes: int, what: str) -> None:
-        """Check that the limit allows ``nbytes`` more bytes, which are released soon."""
+        """Check that the limit allows another ``nbytes`` bytes, which will soon be released."""
         if self.taken + nbytes > self.memory:
             total = self.taken + nbytes
             reason = f"{what} makes {total:,} bytes in all; {self.memory:,} may be taken"
@@ -111,14 +112,14 @@ class Budget:
         self.check()
 
     def check(self) -> None:
-        """Raise ``UnsupportedError`` if the time is over."""
+        """Raise ``UnsupportedError`` if the time limit is exceeded."""
         if time.thread_time() - self._start > self.seconds:
             hint = f"crtgen --limit-seconds {5 * self.seconds} allows more"
             raise self._over(f"the load takes more than {self.seconds} seconds", hint)
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Limit the process's memory to the rest of the budget, if the system can, so that native code is
+        """Limit the process's memory to the remaining budget, if the system can, so that native code is
         limited, too.
 
         Raises ``MemoryError``, or the error that the native code makes of it.
@@ -166,9 +167,9 @@ def current() -> Budget:
 
 @contextmanager
 def spending(where: str, taken: int = 0) -> Iterator[Budget]:
-    """Give a new budget to all that is done within, or the one that is in force already.
+    """Use a new budget within the block, or the one that is already in use.
 
-    ``taken`` are bytes that are held already.
+    ``taken`` is the number of bytes that are already held.
     """
     around = _current.get()
     if around is not None:

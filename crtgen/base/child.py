@@ -1,4 +1,4 @@
-"""Programs that crtgen starts. None outlives the process that started it, even if that is killed.
+"""Child processes. None outlives the process that started it, even if that one is killed.
 
 On POSIX each program leads a process group. A shell in that group holds the reading end of a pipe that only
 this process can write to. When this process ends, however it does, the pipe closes and the shell kills the
@@ -41,8 +41,8 @@ _READ_AHEAD = 8
 class Child(subprocess.Popen[bytes]):
     """A program in a process group of its own; ``end`` ends the whole group.
 
-    A program that writes a file of more than ``most_written`` bytes is ended by the system. It inherits the
-    descriptors ``shared``, and has temporary files where this process has them, whatever ``TMPDIR`` says.
+    The system ends a program that writes a file of more than ``most_written`` bytes. It inherits the
+    descriptors ``shared``, and keeps its temporary files where this process does, whatever ``TMPDIR`` says.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Child(subprocess.Popen[bytes]):
             os.close(theirs)
 
     def end(self, grace: float = GRACE) -> None:
-        """End the program with everything that it started, and wait for it. More than once is fine."""
+        """End the program and everything that it started, and wait for it. Calling it again has no effect."""
         for ending, wait in ((self._terminate, grace), (self._kill, GRACE)):
             if self.poll() is not None:
                 break
@@ -126,9 +126,10 @@ def run_to_end(
     directory: Path | None = None,
     each: Callable[[str], None] = lambda line: None,
 ) -> tuple[int | None, str]:
-    """Run a program without input; return its exit code and output. ``each`` gets every line as it comes.
+    """Run a program without input; return its exit code and output. ``each`` is called with every line as it
+    arrives.
 
-    The exit code is None if the program, with all that it started, was ended after ``time_limit`` seconds.
+    The exit code is None if the program and all that it started were ended after ``time_limit`` seconds.
     """
     deadline = time.monotonic() + time_limit
     child = Child(command, environment=environment, directory=directory)
@@ -164,7 +165,7 @@ def _read(child: Child, chunks: "Queue[bytes]") -> None:
 
 
 class _ChildOutput:
-    """Collects the output, and passes its lines to ``each``; a very long line in pieces."""
+    """Collects the output and passes its lines to ``each``; a very long line is passed in pieces."""
 
     def __init__(self, each: Callable[[str], None]) -> None:
         self._each = each

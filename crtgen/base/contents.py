@@ -1,4 +1,4 @@
-"""Contents of files by name. Long contents are made piece by piece while they are read."""
+"""File contents by name. Long contents are generated piece by piece while they are read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
@@ -12,9 +12,10 @@ Maker: TypeAlias = Callable[[], Iterable[T]]
 
 
 class Contents(Mapping[str, T]):
-    """Contents of files by name. A long content is made each time that it is read, and never held as a whole.
+    """File contents by name. A long content is generated anew each time it is read, and never held as a
+    whole.
 
-    ``entries`` are the contents, and the makers of long ones.
+    ``entries`` maps a name to its content, or to the function that generates it.
     """
 
     def __init__(self, entries: Mapping[str, T | Maker[T]]) -> None:

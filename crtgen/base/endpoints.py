@@ -1,7 +1,7 @@
-"""The functions that a device offers to a host: one table.
+"""The table of functions that a device offers to a host.
 
-The client and the device in Python use it as it is. ``tools/endpoints.py`` writes it into the C runtime and
-its SPEC.md.
+The Python client and the simulated device use it directly. ``tools/endpoints.py`` writes it into the C
+runtime and its SPEC.md.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ _WORDS: dict[type, str] = {int: "int", str: "text", bytes: "bytes"}
 class Endpoint(Generic[Answer]):
     """A function of a device.
 
-    ``args`` are the arguments: the kind of each, and then what it is. ``answer`` is the type of the result,
-    ``object`` for nothing, a handle or a tensor; ``result`` is what it is. ``run`` is the function of the C
-    runtime, ``only`` the macro without which it is absent. A ``repeatable`` one may be called again where its
-    answer was lost.
+    ``args`` are the arguments, each with its kind and its meaning. ``answer`` is the type of the result:
+    ``object`` for nothing, a handle or a tensor; ``result`` is its meaning. ``run`` is the function of the C
+    runtime; it is absent unless the macro ``only`` is defined. A ``repeatable`` function may be called again
+    if its answer was lost.
     """
 
     name: str

@@ -51,8 +51,8 @@ class CrtgenError(Exception):
     """A failure that the user can act on.
 
     ``message`` says what failed and why, ``where`` names the place (a file, a layer, a board, a port),
-    ``hint`` says what to do next, ``log`` keeps the output of the program that failed, if one did. A class of
-    errors with the same next step each time has it as ``usual_hint``.
+    ``hint`` says what to do next, ``log`` keeps the output of the program that failed, if any. A class of
+    errors that always have the same next step defines it as ``usual_hint``.
     """
 
     exit_code: ClassVar[int] = 1
@@ -129,7 +129,7 @@ class LinkTimeoutError(LinkError):
 
 
 class LinkClosedError(LinkError):
-    """The line died: the process ended, the socket closed, the port went away."""
+    """The connection broke: the process ended, the socket closed, or the port disappeared."""
 
 
 class SessionLostError(LinkError):
@@ -137,7 +137,7 @@ class SessionLostError(LinkError):
 
 
 class ProtocolError(LinkError):
-    """The device answered what the protocol does not allow."""
+    """The device sent something that the protocol does not allow."""
 
 
 class RemoteError(LinkError):
@@ -145,17 +145,17 @@ class RemoteError(LinkError):
 
 
 class DeviceFault(LinkError):
-    """The device's processor stopped at a fault, and the device says so; it starts again by itself.
+    """The device's processor stopped at a fault, and the device reports it; it restarts by itself.
 
-    ``kind`` says what happened, ``status`` has the bits of the fault status registers in words, ``registers``
-    is r0 to r12, sp, lr, pc and xpsr by name (lr, pc and xpsr are 0 where a stack overflow kept the core from
-    storing them), ``fault_registers`` CFSR, HFSR, MMFAR and BFAR. ``address`` is the one whose access failed,
-    if the core knows it. ``function``, ``layer`` and ``callers`` (innermost first, read off the stack) are
-    names of the image, empty if it is not at hand. Stack in bytes, ``uptime`` in seconds; ``memory`` is what
-    the device sent of its memory, by address.
+    ``kind`` says what happened; ``status`` is the bits of the fault status registers in words; ``registers``
+    are r0 to r12, sp, lr, pc and xpsr by name (lr, pc and xpsr are 0 if a stack overflow kept the core from
+    storing them); ``fault_registers`` are CFSR, HFSR, MMFAR and BFAR. ``address`` is the one whose access
+    failed, if the core knows it. ``function``, ``layer`` and ``callers`` (innermost first, read from the
+    stack) are names in the image; they are empty without the image. Stack sizes are in bytes, ``uptime`` in
+    seconds; ``memory`` is the part of its memory that the device sent, by address.
 
-    The kind ``guard`` is found by software after a call: ``model`` is the one whose arena was left,
-    ``function`` what was called, ``address`` a byte that it wrote; the registers are 0.
+    The kind ``guard`` is detected by software after a call: ``model`` is the one that wrote outside its
+    arena, ``function`` the function that was called, ``address`` a byte that it wrote; the registers are 0.
     """
 
     def __init__(
@@ -212,6 +212,6 @@ class DeviceFault(LinkError):
 
 
 class MismatchError(CrtgenError):
-    """The device computed something else than expected."""
+    """The device computed something other than expected."""
 
     exit_code = 8

@@ -1,8 +1,8 @@
 """File operations that must not lose or mix data: bounded reads, atomic writes, locks.
 
-Only regular files are read, so that nothing waits for ever, and no more of them than the memory limit allows.
-A file is written under a temporary name and then renamed, so that nobody sees half of it. Each system call
-goes through ``step``, which a test can make fail at the n-th call.
+Only regular files are read, so that no read waits for ever, and no more of a file than the memory limit
+allows. A file is written under a temporary name and then renamed, so that nobody sees an incomplete file.
+Each system call goes through ``step``, which a test can make fail at the n-th call.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ _seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
 
 @contextmanager
 def seen() -> Iterator[dict[str, str]]:
-    """Record the files that ``read`` reads meanwhile: absolute path to SHA-256 in hexadecimal."""
+    """Record the files that ``read`` reads within the block: absolute path to SHA-256 in hexadecimal."""
     found: dict[str, str] = {}
     token = _seen.set(found)
     try:
@@ -81,7 +81,9 @@ def seen() -> Iterator[dict[str, str]]:
 
 
 def step(operation: str, path: Path) -> None:
-    """Called before each system call: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``."""
+    """Called before each system call: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``. Tests replace
+    it.
+    """
 
 
 def read(path: Path, what: str = "the file") -> bytes:
@@ -179,7 +181,7 @@ def _too_large(path: Path, what: str, nbytes: int) -> UsageError:
 
 
 def read_text(path: Path, what: str = "the file") -> str:
-    """Read a file as UTF-8 and keep its line ends; otherwise like ``read``."""
+    """Read a file as UTF-8 without translating line ends; otherwise like ``read``."""
     try:
         return read(path, what).decode()
     except UnicodeDecodeError as error:
@@ -202,9 +204,9 @@ def digest(path: Path) -> str:
 def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, private: bool = False) -> None:
     """Replace ``path`` by a file with this content (bytes, or pieces of it), atomically.
 
-    After a failure the file is what it was before. Only this user can read a ``private`` file. A ``durable``
-    file is on the disk when the call returns, so that it survives a power cut. Raises ``UsageError`` if the
-    file cannot be written.
+    After a failure the file is unchanged. Only this user can read a ``private`` file. A ``durable`` file is
+    on the disk when the call returns, so it survives a power cut. Raises ``UsageError`` if the file cannot be
+    written.
     """
     beside = path.with_name(f".{path.name}{LEFTOVER}")
     try:
@@ -231,7 +233,7 @@ def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True, pr
 
 
 def check_writable(path: Path) -> None:
-    """Raise ``UsageError`` for a path that could not be written, before long work begins."""
+    """Raise ``UsageError`` if a path cannot be written; called before long work begins."""
     if path.is_dir():
         raise UsageError("the path is a directory, expected a file", where=str(path), hint="name a file")
     if not path.parent.is_dir():
@@ -305,7 +307,7 @@ def private_directory(name: str) -> Path:
 
 @contextmanager
 def opened_lock(path: Path) -> Iterator[IO[str]]:
-    """Open a lock's file for reading and writing, and create it if it is missing. A link is refused."""
+    """Open a lock file for reading and writing, and create it if it is missing. Links are refused."""
     step("lock", path)
     try:
         descriptor = _regular(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, "the lock")
@@ -350,7 +352,9 @@ def hold(directory: Path, *, wait: bool = True) -> int | None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Lock a directory within the block, and wait for it first. A missing directory is not locked."""
+    """Lock a directory within the block, waiting for the lock if necessary. A missing directory is not
+    locked.
+    """
     descriptor = hold(directory)
     try:
         yield
@@ -373,8 +377,8 @@ def relative_path(path: str) -> str:
     """Normalise the path of a file below some directory. Raises ``ValueError`` with the reason if it leads
     elsewhere.
 
-    The result is relative, has ``/`` between its parts, no ``..``, no control characters and no name that is
-    a device on some system: it means the same everywhere.
+    The result is relative and uses ``/``. It contains no ``..``, no control characters and no name that some
+    system reserves for a device, so it means the same everywhere.
     """
     if not path.isprintable() or "\\" in path or ":" in path:
         raise ValueError(f"{path!r} has characters that no path may have")

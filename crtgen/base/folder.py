@@ -1,8 +1,8 @@
-"""The folder whose ``crtgen.toml`` is in force: a named one, or that of the surrounding project.
+"""The folder whose ``crtgen.toml`` applies: a named one, or that of the surrounding project.
 
-The file is looked for from the current folder upwards, as far as the project's root: the folder that a
-version control system or west calls its top. A ``crtgen.toml`` outside of any project is used only if
-``crtgen init`` made it here, or after ``crtgen trust``.
+The file is searched for from the current folder upwards, as far as the project's root: the folder that a
+version control system or west considers the top. A ``crtgen.toml`` outside of any project is used only if
+``crtgen init`` made it on this computer, or after ``crtgen trust``.
 """
 
 import os

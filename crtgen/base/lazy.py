@@ -1,4 +1,4 @@
-"""Packages that load a name when it is first used, so that a command waits only for what it needs."""
+"""Packages that import a name when it is first used, so that a command only loads what it needs."""
 
 import ast
 import sys
@@ -11,10 +11,11 @@ __all__ = ["on_demand"]
 
 
 def on_demand(package: str, file: str) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a package. Its names are those that ``__init__.py`` imports for type
+    """Return the ``__getattr__`` of a package. Its names are those that ``__init__.py`` imports for type
     checkers.
 
-    A package that exports a function must not have a module of the same name, which would take its place.
+    A package that exports a function must not have a module of the same name, because the module would
+    replace the function.
     """
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0]

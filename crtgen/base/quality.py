@@ -29,8 +29,8 @@ def limits_of(goal: str) -> Mapping[str, float]:
 
 
 def shortfalls(limits: Mapping[str, float], figures: Mapping[str, float]) -> list[str]:
-    """Return a line for each figure that misses its limit. Raises ``UsageError`` if the data lack the
-    figure.
+    """Return a line for each metric that misses its limit. Raises ``UsageError`` if the data lack a
+    metric.
     """
     found = []
     for name, limit in limits.items():

@@ -1,4 +1,4 @@
-"""The only finder of crtgen's data files, in a checkout and in an installed wheel alike."""
+"""Locations of crtgen's data files, in a checkout as well as in an installed wheel."""
 
 import hashlib
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def all_files() -> Iterator[tuple[str, Path]]:
 
 @cache
 def code_digest() -> str:
-    """Return crtgen's version with the start of a digest of all its files."""
+    """Return crtgen's version, followed by the start of a digest of all its files."""
     sha = hashlib.sha256()
     for name, path in sorted(all_files()):
         data = path.read_bytes()
@@ -57,7 +57,7 @@ def templates_dir() -> Path:
 
 
 def microtvm_dir() -> Path:
-    """Directory that TVM's micro host makes projects from, a template of its project API."""
+    """Directory from which TVM's micro host makes projects: a template for its project API."""
     return _data("templates") / "microtvm"
 
 
@@ -66,7 +66,7 @@ def boards_dir() -> Path:
 
 
 def demo_dir() -> Path:
-    """Directory of the demonstration model, which reads handwritten digits, with cases."""
+    """Directory of the demonstration model, which recognises handwritten digits, with test cases."""
     return _data("demo")
 
 
@@ -76,7 +76,7 @@ def costs_file() -> Path:
 
 
 def footprints_file() -> Path:
-    """Size of an image apart from its models on each core, measured by ``python -m
+    """Size of an image without its models on each core, measured by ``python -m
     benchmarks.fit_footprints``.
     """
     return _PACKAGE / "firmware" / "project" / "footprints.csv"

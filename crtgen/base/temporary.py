@@ -1,4 +1,4 @@
-"""Temporary directories that are removed at the end or, after a crash, by the next crtgen."""
+"""Temporary directories that are removed at the end or, after a crash, by the next run of crtgen."""
 
 import os
 import shutil
@@ -21,10 +21,10 @@ _YOUNG = 60.0
 
 
 class TemporaryFolder(AbstractContextManager[Path]):
-    """A directory of this process alone, at ``path``, until ``close`` or the end of the object.
+    """A directory that belongs to this process, at ``path``, until ``close`` or the end of the object.
 
-    The owner holds a lock on it, which ends with the owner: a directory that can be locked is abandoned. As a
-    context manager it gives its path.
+    The owner holds a lock on it, which ends with the owner, so a directory that can be locked is abandoned.
+    As a context manager it gives its path.
     """
 
     def __init__(self) -> None:

@@ -30,8 +30,9 @@ def _escaped(character: str) -> str:
 class DeviceText:
     """Text that a device sent: a probe's number, a product's name, a line of a log, an error.
 
-    A device is a stranger, so this is no ``str``. There are two ways to use it: ``str()`` gives ``printable``
-    text, for people and for XML; ``argument`` gives a word for another program.
+    A device is not trusted, so this is no ``str``. There are two ways to use it: ``str()`` gives
+    ``printable`` text, for display and for XML; ``argument`` gives a word that can be passed to another
+    program.
     """
 
     _text: str = ""
@@ -51,10 +52,10 @@ class DeviceText:
         return self._text.startswith(prefix)
 
     def argument(self, what: str) -> str:
-        """Return the text if every program takes it for one word: letters, digits and ``:_.-``, no ``-`` in
-        front.
+        """Return the text if it is safe as a single argument of a program: letters, digits and ``:_.-``, not
+        starting with ``-``.
 
-        Raises ``UsageError`` for any other, which a program could take for an option or a command.
+        Raises ``UsageError`` for any other text, which a program could take for an option or a command.
         """
         if not _ARGUMENT.fullmatch(self._text):
             hint = "letters, digits and :_.- may be in it, no - in front; is it the device that you mean?"

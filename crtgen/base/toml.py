@@ -1,4 +1,4 @@
-"""TOML files that people write. Every key is checked, and an error names the key in full."""
+"""TOML files that users write. Every key is checked, and errors give the full name of the key."""
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -16,9 +16,9 @@ _ABSENT: Any = object()
 
 
 class TomlTable:
-    """A TOML table that remembers which keys were asked for; any other key is an error.
+    """A TOML table that remembers which keys were read; any other key is an error.
 
-    ``digest`` is that of the whole file, as ``trust.digest`` writes it.
+    ``digest`` is that of the whole file, in the form of ``trust.digest``.
     """
 
     def __init__(self, file: Path, path: str, content: Mapping[str, Any], digest: str) -> None:
@@ -72,7 +72,7 @@ class TomlTable:
         return tuple(key for key in self._content if key not in self._known)
 
     def finish(self) -> None:
-        """Raise an error for the first key that nothing has asked for."""
+        """Raise an error for the first key that was never read."""
         for key in self.rest():
             close = get_close_matches(key, sorted(self._known), n=1)
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(self._known))}"

@@ -1,7 +1,7 @@
-"""Answers of the person who uses this computer, and marks on the state that crtgen made for that person.
+"""The user's answers to questions of trust, and marks on the state that crtgen made for this user.
 
-Files say what is computed. To run a program, compile code, open a line or write elsewhere is for the person
-to allow: by an option, by the environment, or by ``crtgen trust``, whose answers are kept here
+Files decide what is computed. Running a program, compiling code, opening a port or writing elsewhere needs
+the user's permission: by an option, by the environment, or by ``crtgen trust``, whose answers are kept here
 (docs/decisions/0026-a-folder-is-data.md).
 
 Answers
@@ -16,8 +16,8 @@ Marks
     it cannot mark; and a mark that was copied from another folder or from an older content does not fit.
     State without a mark is made anew, or believed once the person says so.
 
-A path counts in place and not where it leads: the last name is not followed if it is a link, so that
-a link to a file that was allowed is not allowed itself.
+Paths are compared by their own name, not by where they lead: a final component that is a link is not
+followed, so a link to an allowed file is not itself allowed.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ _KEY_BYTES = 32
 
 
 def digest(content: bytes) -> str:
-    """Digest of a content as answers and files have it: ``sha256:`` and 64 hexadecimal digits."""
+    """Digest of a content as stored in answers and files: ``sha256:`` and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -65,7 +65,7 @@ def is_allowed(content: str, file: Path | None = None) -> bool:
 
 
 def allow(content: str, file: Path | None = None) -> None:
-    """Allow a content from now on: at the path ``file``, or anywhere if there is none."""
+    """Allow a content from now on: in ``file`` only, or in any file if None."""
     _keep(_content(content, file))
 
 
@@ -75,7 +75,7 @@ def is_claimed(folder: Path) -> bool:
 
 
 def claim(folder: Path) -> None:
-    """Remember that this user wants a folder or a store to be used, if this computer remembers anything.
+    """Remember that this user wants a folder or store to be used, if this computer keeps such answers.
 
     Without a home directory, as in some containers, the folder has to be named each time.
     """
@@ -96,14 +96,16 @@ def require(file: Path, content: str, asks: Sequence[str]) -> None:
 
 
 class Seal:
-    """The marks of one place: ``mark`` makes one, ``fits`` checks one."""
+    """Marks for one place: ``mark`` makes one, ``fits`` checks one."""
 
     def __init__(self, path: Path) -> None:
         self._place = os.fsencode(place_of(path))
         self._key = _key()
 
     def mark(self, parts: Iterable[bytes]) -> str:
-        """Mark a content, given in parts whose order counts; empty if this computer keeps no key."""
+        """Return the mark of a content, given in parts whose order matters; empty if this computer keeps no
+        key.
+        """
         if self._key is None:
             return ""
         code = hmac.new(self._key, digestmod="sha256")
@@ -123,8 +125,8 @@ class Seal:
 
 
 def read_marked(path: Path) -> bytes | None:
-    """Return the content of a file behind its first line, which is its mark; None without the file, or if the
-    mark does not fit.
+    """Return the content of a file without its first line, which is its mark; None if the file is missing or
+    the mark does not fit.
     """
     if not path.is_file():
         return None
@@ -138,18 +140,20 @@ def remembers() -> bool:
 
 
 def made(what: str) -> None:
-    """Remember a result of this computer, such as a proof, by the digest of what it depends on."""
+    """Remember that this computer made a result, such as a proof, by the digest of everything that it depends
+    on.
+    """
     with suppress(UsageError):
         _keep(f"made {what}")
 
 
 def has_made(what: str) -> bool:
-    """Return True if this computer found the result itself; permission by the environment does not count."""
+    """Return True if this computer made the result itself; ``CRTGEN_TRUST`` does not count."""
     return _entry(f"made {what}").is_file()
 
 
 def place_of(path: Path) -> Path:
-    """Make a path absolute and resolve links, except that the last name may be one."""
+    """Make a path absolute and resolve links, except for a link as its final component."""
     return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
 
 

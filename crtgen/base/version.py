@@ -1,4 +1,4 @@
-"""The version of crtgen, where everything may import it from."""
+"""The version of crtgen, in a module that any other may import."""
 
 __all__ = ["__version__"]
 

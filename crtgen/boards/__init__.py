@@ -1,4 +1,4 @@
-"""Boards and cores: what firmware is generated for."""
+"""Boards and cores for which firmware is generated."""
 
 from crtgen.boards.board import (
     MAILBOX_SIZE,

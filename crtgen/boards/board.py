@@ -1,4 +1,4 @@
-"""A board: its core, its memories and the way to talk to it. The data lives in ``boards/<name>.toml``."""
+"""A board: its core, its memories, and how to communicate with it. The data is in ``boards/<name>.toml``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,7 @@ MAILBOX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FlashReads:
-    """Reading of a flash at the core's highest clock.
+    """Read timing of a memory at the core's highest clock.
 
     A read returns ``width`` bytes and waits ``wait_states`` cycles. ``code_cache`` and ``data_cache`` are
     cache sizes in bytes. ``ahead``: the next line is prefetched while one is executed. ``write_back``, for
@@ -73,7 +73,7 @@ class FlashReads:
     write_back: int = 0
 
     def waits(self, nbytes: float, written: float = 0.0) -> float:
-        """Return the cycles of waiting for ``nbytes`` that are read, ``written`` of them written back."""
+        """Return the wait cycles for reading ``nbytes``, of which ``written`` are also written back."""
         return (nbytes * self.wait_states + written * self.write_back) / self.width
 
 
@@ -91,7 +91,7 @@ ASSUMED_CACHED_READS = FlashReads(wait_states=7, width=32, code_cache=4 << 10, d
 class Memory:
     """A range of addresses, in bytes; ``kind`` is ``flash`` (holds code and constants) or ``ram``.
 
-    ``reached_by`` are the bus masters that can use it; empty if all can, or nothing is known.
+    ``reached_by`` are the bus masters that can access it; empty if all can, or if unknown.
     """
 
     name: str
@@ -103,7 +103,9 @@ class Memory:
 
     @property
     def reach(self) -> str:
-        """Text for messages: `` (reached by A only)``; empty if all reach it, or nothing is known."""
+        """Return `` (reached by A only)`` for messages; empty if all masters reach the memory, or if
+        unknown.
+        """
         return f" (reached by {', '.join(self.reached_by)} only)" if self.reached_by else ""
 
     @property
@@ -115,7 +117,7 @@ class Memory:
 class Uart:
     """The serial port of the RPC: the driver, a key of ``UARTS``, register base, clock in Hz, interrupt.
 
-    ``tx`` and ``rx`` are the numbers of the pins where the UART has registers for them (Nordic's).
+    ``tx`` and ``rx`` are pin numbers, for UARTs that have registers for them (Nordic's).
     """
 
     kind: str
@@ -133,7 +135,7 @@ class Uart:
 
     @property
     def error_irq(self) -> int | None:
-        """Interrupt of the UART's errors, if errors have their own: the one behind ``irq``."""
+        """Interrupt of the UART's errors, if errors have one of their own: ``irq`` + 1."""
         return self.irq + 1 if self.kind in ("ra_sci", "ra_sci_b") else None
 
     @property
@@ -164,7 +166,7 @@ WATCHDOGS = ("cmsdk", "stm32_iwdg", "nrf_wdt", "rp2040", "rp2350")
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """Watchdog: driver, register base, clock in Hz, and the longest time of a run in seconds."""
+    """A watchdog: driver, register base, clock in Hz, and the longest duration of a run in seconds."""
 
     kind: str
     base: int
@@ -173,15 +175,15 @@ class Watchdog:
 
     @property
     def reports(self) -> bool:
-        """True if it can report a fault before it resets; server images start no other."""
+        """True if it can report a fault before it resets; server images only start a watchdog that can."""
         return self.kind == "cmsdk"
 
 
 @dataclass(frozen=True, slots=True)
 class BoardNpu:
-    """NPU of a board: its configuration, the address of its registers, its interrupt.
+    """The NPU of a board: its configuration, the address of its registers, its interrupt.
 
-    A job may take ``seconds``. ``reaches`` are the memories that it can read and write; empty: all.
+    A job may take up to ``seconds``. ``reaches`` are the memories that the NPU can access; empty means all.
     """
 
     config: str
@@ -195,9 +197,9 @@ class BoardNpu:
 class Qemu:
     """The board in QEMU: machine and further arguments; the RPC's UART is serial 0.
 
-    ``memory`` is the machine's main memory, if QEMU can share it and no image is in it: the RPC's mailbox is
-    at its start. ``since`` is the first release that has the machine, if it is a young one: (9, 0).
-    ``counts``: it always counts instructions, since its UART takes a second for each byte otherwise.
+    ``memory`` is the machine's main memory, if QEMU can share it and no image uses it: the RPC's mailbox is
+    at its start. ``since`` is the first QEMU release with this machine, such as (9, 0), if that is recent.
+    ``counts``: always run with instruction counting, since the UART otherwise takes a second per byte.
     """
 
     machine: str
@@ -235,10 +237,10 @@ class ZephyrName:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """Ways to flash the board: its runners, the preferred one first.
+    """How to flash the board: its runners, the preferred one first.
 
-    ``targets`` holds, by runner, the words that ``RUNNERS`` asks for. ``uf2_family`` is the chip's family in
-    UF2 files, 0 if it has none.
+    ``targets`` holds, by runner, the arguments that ``RUNNERS`` requires. ``uf2_family`` is the chip's family
+    ID in UF2 files, 0 if it has none.
     """
 
     runners: tuple[str, ...]
@@ -246,13 +248,13 @@ class Flash:
     uf2_family: int = 0
 
     def target(self, runner: str) -> tuple[str, ...]:
-        """Words that tell a runner which board it is; may be empty."""
+        """Arguments that tell a runner which board it is; may be empty."""
         return dict(self.targets).get(runner, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Serial:
-    """The serial port at this computer: its rate, and its possible USB ids (``0483:374b``)."""
+    """The serial port on this computer: its baud rate, and its possible USB ids (``0483:374b``)."""
 
     baud: int
     usb: tuple[str, ...] = ()
@@ -263,11 +265,11 @@ class Board:
     """A board that firmware is generated for.
 
     ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants, and
-    variables with the stack. ``start`` are register accesses that come before anything else. ``boot`` is a
-    key of ``BOOTS`` for a chip whose boot ROM wants a structure in flash. ``second_core``, one of
+    variables with the stack. ``start`` are register accesses that are done before anything else. ``boot`` is
+    a key of ``BOOTS`` for a chip whose boot ROM requires a structure in flash. ``second_core``, one of
     ``SECOND_CORES``, is the way to start a second core of the same kind; empty if there is none. ``clock`` is
-    the core's highest, in Hz, 0 if unknown. ``rp2040js`` means that this simulator has the board. ``source``
-    says where figures come from, ``file`` is the file that was read. The board ``host`` is this computer and
+    the core's highest, in Hz, 0 if unknown. ``rp2040js``: that simulator supports the board. ``source`` says
+    where the values come from, ``file`` is the file that was read. The board ``host`` is this computer and
     has none of these.
     """
 
@@ -325,12 +327,12 @@ class Board:
 
     @property
     def simulator(self) -> str:
-        """Program of this computer that simulates the board; empty if there is none."""
+        """The program that simulates the board on this computer; empty if there is none."""
         known = {"QEMU": self.qemu is not None, "FVP": self.fvp is not None, "rp2040js": self.rp2040js}
         return next((name for name, has in known.items() if has), "")
 
     def reads(self, name: str) -> FlashReads | None:
-        """Return how a memory is read; None if reads never wait, as in RAM and simulated flash."""
+        """Return the read timing of a memory; None if reads never wait, as in RAM and simulated flash."""
         memory = next((m for m in self.memories if m.name == name), None)
         if memory is not None and (memory.reads is not None or memory.kind == "ram"):
             return memory.reads
@@ -352,7 +354,7 @@ class Board:
         """Return ``wanted``, or the board's first platform. Raises ``UsageError`` if the board does not have
         it.
 
-        A ``library`` for bare metal needs nothing of a board but its core.
+        A ``library`` for bare metal needs only the core of a board.
         """
         platforms = self.platforms
         if library and not self.is_host:
@@ -384,7 +386,7 @@ class Board:
 
     @property
     def flash(self) -> int:
-        """Bytes for code and constants; 0 where there is no limit, or only the core is known."""
+        """Bytes available for code and constants; 0 if there is no limit, or if only the core is known."""
         return self.memory(self.code).size if self.code else 0
 
     @property

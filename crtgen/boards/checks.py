@@ -1,6 +1,6 @@
 """Consistency checks of board descriptions: one small function per rule.
 
-A check yields the key at fault and the reason; the loader's errors name both.
+A check yields the key at fault and the reason; the loader's errors contain both.
 """
 
 from collections.abc import Callable, Iterator

@@ -42,7 +42,7 @@ def all_steps(steps: tuple[RegisterStep, ...]) -> Iterator[RegisterStep]:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """Structure in flash that the chip's boot ROM looks for: its offset, and the offset of the vectors behind
+    """Structure in flash that the chip's boot ROM requires: its offset, and the offset of the vectors after
     it.
     """
 
@@ -66,7 +66,9 @@ SECOND_CORES = ("rp2040", "sse200", "thread")
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """An erratum that concerns crtgen: its number, its subject, and what is done about it, or why nothing."""
+    """An erratum that concerns crtgen: its number, its subject, and how crtgen handles it, or why it need
+    not.
+    """
 
     number: str
     about: str
@@ -75,7 +77,7 @@ class Erratum:
 
 @dataclass(frozen=True, slots=True)
 class Errata:
-    """The maker's errata sheet, with its revision, and the errata that concern crtgen."""
+    """The maker's errata sheet with its revision, and those errata that concern crtgen."""
 
     sheet: str
     listed: tuple[Erratum, ...] = ()

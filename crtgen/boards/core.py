@@ -14,8 +14,9 @@ class Core:
     ``arch`` is the architecture (``armv6-m``, ``armv8-m.base``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
     ``armv8.1-m.main``, ``host``); ``fpu`` is ``none``, ``sp`` or ``dp``; ``dsp`` means the DSP extension
     (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats. ``name`` is GCC's name, with
-    ``+no...`` for what this implementation lacks; compilers that do not know the name get ``older``, a core
-    with the same instructions. For architectures other than Arm's, only portable C is generated.
+    ``+no...`` for features that this implementation lacks; compilers that do not know the name are given
+    ``older``, a core with the same instructions. For architectures other than Arm's, only portable C is
+    generated.
     """
 
     name: str
@@ -36,12 +37,12 @@ class Core:
 
     @property
     def family(self) -> str:
-        """Name of the core without what an implementation lacks."""
+        """Name of the core without suffixes for missing features."""
         return self.name.partition("+")[0]
 
     @property
     def measured(self) -> str:
-        """Core whose measured figures are used for this one: compilers generate much the same code for
+        """Core whose measurements are used for this one, because compilers generate nearly the same code for
         both.
         """
         if not self.thumb:
@@ -54,8 +55,8 @@ class Core:
 
     @property
     def pipeline(self) -> str:
-        """Core whose pipeline model is used for this one; empty if it executes no Thumb code or no model is
-        known.
+        """Core whose pipeline model is used for this one; empty if it does not execute Thumb code or no model
+        is known.
         """
         if self.narrow or self.mve:
             return "cortex-m0plus" if self.narrow else "cortex-m55"
@@ -87,12 +88,12 @@ class Core:
 
     @property
     def has_caches(self) -> bool:
-        """True if the core may have caches; its registers say which."""
+        """True if the core may have caches; its registers tell whether it has."""
         return self.family in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
     def has_vtor(self) -> bool:
-        """True if the vector table can be placed elsewhere than at address 0."""
+        """True if the vector table can be somewhere other than address 0."""
         return self.name != "cortex-m0"
 
     @property
@@ -110,7 +111,7 @@ class Core:
 
     @property
     def zig_flags(self) -> tuple[str, ...]:
-        """Target and core as Zig names them; extensions that are optional for Zig are added one by one."""
+        """Target and core in Zig's notation; extensions that Zig treats as optional are added one by one."""
         if not self.thumb:
             return ()
         abi = "eabi" if self.fpu == "none" else "eabihf"

@@ -19,10 +19,9 @@ _MICROJOULES_PER_MWH = 3.6e6
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy figures of a chip: picojoules per cycle of the running core, microwatts asleep with its RAM
-    kept.
+    """Energy data of a chip: picojoules per cycle of the running core, microwatts asleep with RAM retained.
 
-    ``source`` says who measured them, and the supply. ``sleep_uw`` is None if unknown.
+    ``source`` names the measurement and the supply voltage. ``sleep_uw`` is None if unknown.
     """
 
     pj_per_cycle: float
@@ -54,8 +53,8 @@ class Duty:
         """Return the battery life in days, for runs of ``microjoules`` each; None if a run takes longer than
         the period.
 
-        Between runs the chip sleeps and takes ``energy.asleep_uw``. Radio, sensor and self-discharge are not
-        counted.
+        Between runs the chip sleeps at ``energy.asleep_uw``. Radio, sensor and self-discharge are not
+        included.
         """
         seconds = microjoules * 1e6 / energy.pj_per_cycle / clock
         if seconds > self.every:

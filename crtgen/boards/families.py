@@ -1,9 +1,9 @@
-"""Families of chips whose start is known without a board: the internal oscillator, a UART and its pins.
+"""Chip families that can be started without a board file: their internal oscillator, a UART and its pins.
 
-A CMSIS pack says nothing of either. The addresses are those of ST's reference manuals (RM0008, RM0090,
-RM0385, RM0444, RM0440, RM0351, RM0433, RM0490, RM0438, RM0453); tests run a chip of each family on its SVD
-file. Every chip of these families has both USARTs at these addresses, with these pins where its package
-brings them out: embassy's stm32-data says so of 789 chips.
+A CMSIS pack describes neither. The addresses are from ST's reference manuals (RM0008, RM0090, RM0385, RM0444,
+RM0440, RM0351, RM0433, RM0490, RM0438, RM0453); tests run a chip of each family on its SVD file. Every chip
+of these families has both USARTs at these addresses, on these pins if its package has them: according to
+embassy's stm32-data this holds for 789 chips.
 """
 
 import re
@@ -23,7 +23,7 @@ _FLASH = 0x0800_0000
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """Both pins of a UART, such as ``PA2``: TX, and RX. ``function`` is the number of the alternate
+    """The pins of a UART, such as ``PA2``: TX and RX. ``function`` is the number of the alternate
     function.
     """
 
@@ -272,10 +272,10 @@ def family_of(chip: str) -> Family | None:
 
 
 def complete_text(chip: Board, text: str, pins: str = "") -> str:
-    """Return a whole board's file: ``text`` is what the pack says of the chip, ``pins`` are TX and RX.
+    """Return a complete board file: ``text`` is the part that the pack describes, ``pins`` are TX and RX.
 
-    The core runs from its internal oscillator, without a PLL. Raises ``UsageError`` for a chip of a family
-    that has no table of pins, for pins that are not in it, and for a chip whose flash is elsewhere.
+    The core runs from its internal oscillator, without a PLL. Raises ``UsageError`` if the chip's family has
+    no table of pins, if the pins are not in the table, or if the chip's flash is at another address.
     """
     family = family_of(chip.name)
     if family is None:

@@ -1,8 +1,8 @@
 """All boards: crtgen's own, those of folders that the user names, and single files.
 
-The user's own boards are in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml`` in
-force (``crtgen.base.folder``). A checkout of crtgen is such a folder, too, once ``crtgen init`` was typed in
-it; its ``boards/`` are crtgen's own, perhaps of another version, and are left out.
+The user's own boards are in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml``
+that applies (``crtgen.base.folder``). A checkout of crtgen becomes such a folder after ``crtgen init``; its
+``boards/`` are crtgen's own, possibly of another version, and are ignored.
 """
 
 import os
@@ -38,7 +38,7 @@ _named: dict[str, Path] = {}
 
 
 def all_boards() -> tuple[Board, ...]:
-    """Return every known board, by name, except those whose file is wrong (``wrong_boards``)."""
+    """Return every known board by name, without those whose file has an error (``wrong_boards``)."""
     return tuple(board for board in _known().values() if isinstance(board, Board))
 
 
@@ -70,7 +70,7 @@ def find_board(name: str) -> Board:
 
 
 def name_board(file: Path, name: str = "") -> Board:
-    """Load a board's file and know it by its name as long as this process runs."""
+    """Load a board file and make the board known by its name until this process ends."""
     board = load_board(file, name)
     before = _known(board.name).get(board.name)
     if isinstance(before, Board) and not _is_same(before.file, file):
@@ -84,7 +84,9 @@ def is_own(board: Board) -> bool:
 
 
 def board_of_core(core: str) -> Board:
-    """Return any board of Zephyr with that core: enough for a library, whose application knows the rest."""
+    """Return any Zephyr board with that core; this is enough for a library, since its application knows the
+    rest.
+    """
     return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
 
 

@@ -1,7 +1,7 @@
-"""Reads board files. This module checks each key by itself, ``checks`` how keys agree.
+"""Reads board files. This module checks each key by itself; ``checks`` checks how keys agree.
 
-A board file is data, whoever wrote it: the words that it passes to programs of this computer (QEMU, an FVP, a
-runner, west) can name nothing but a board.
+Board files are data and need not be trusted: the words that they pass to programs on this computer (QEMU, an
+FVP, a runner, west) can only name a board.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Chips from CMSIS packs: core, clock and memories of thousands, as their makers describe them.
+"""Chips from CMSIS packs: core, clock and memories of thousands of chips, as their makers describe them.
 
-The format is Open-CMSIS-Pack's ``.pdsc``, which every ``.pack`` holds: what a family says its sub-families,
-devices and variants inherit. A pack says nothing of clocks after a reset, pins or serial ports.
+The format is Open-CMSIS-Pack's ``.pdsc``, which is in every ``.pack``; sub-families, devices and variants
+inherit the properties of their family. A pack does not describe clocks after reset, pins or serial ports.
 """
 
 import json
@@ -55,17 +55,17 @@ class _Chip:
 
 
 def installed_packs() -> tuple[Path, ...]:
-    """Find the descriptions of installed packs: in ``CMSIS_PACK_ROOT``, else in the usual folders."""
+    """Find the descriptions of installed packs in ``CMSIS_PACK_ROOT``, or else in the usual folders."""
     named = os.environ.get(VARIABLE)
     folders = [Path(named)] if named else [Path(place).expanduser() for place in _PLACES]
     return tuple(sorted(file for folder in folders for file in folder.rglob("*.pdsc")))
 
 
 def chip_board(name: str, pack: Path | None = None) -> Board:
-    """Make a board from a chip of a pack: enough for a library, whose application knows the rest.
+    """Make a board from a chip of a pack; this is enough for a library, since its application knows the rest.
 
-    ``name`` is a device or variant, or the text printed on the chip, which may lack or add letters for the
-    package and the temperature; ``:CM7`` behind it selects one of several cores. Raises ``UsageError``.
+    ``name`` is a device or variant, or the text printed on the chip, which may have fewer or more letters for
+    package and temperature; a suffix ``:CM7`` selects one of several cores. Raises ``UsageError``.
     """
     wanted, _, core = name.partition(":")
     known: dict[str, None] = {}
@@ -244,7 +244,7 @@ def _quoted(text: str) -> str:
 
 
 def board_text(board: Board) -> str:
-    """Write the start of a board file from what the pack knows. A serial port and a clock are to be added."""
+    """Return the part of a board file that the pack describes; a serial port and a clock must be added."""
     lines = [f"summary = {_quoted(board.summary)}", f'core = "{board.core.name}"']
     lines += [f'clock = "{board.clock // 1000} kHz"'] if board.clock else []
     lines += [f"source = {_quoted(board.source)}", "start = [", "]"]

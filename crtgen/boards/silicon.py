@@ -1,4 +1,4 @@
-"""Accuracy of the cycle model: measured cycles of chips, divided by the model's.
+"""Accuracy of the cycle model: measured cycles of real chips divided by modelled cycles.
 
 docs/cycles.md lists the points, and ``tests/lab/measure/test_silicon.py`` compares the ranges with them.
 """
@@ -19,5 +19,5 @@ _UNSEEN = (0.8, 1.2)
 
 
 def silicon_range(core: Core) -> tuple[float, float]:
-    """Return the least and the greatest factor from modelled to measured cycles of that core."""
+    """Return the smallest and the largest ratio of measured to modelled cycles for that core."""
     return _RANGES.get(core.family, _UNSEEN)

@@ -1,4 +1,6 @@
-"""Slots: flash areas for models that are exchanged without the firmware, and drivers that write them."""
+"""Slots: flash areas for models that are replaced without changing the firmware, and drivers that write
+them.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,10 +11,10 @@ __all__ = ["FLASH_DRIVERS", "FlashDriver", "Slot", "Slots"]
 
 
 class FlashDriver(NamedTuple):
-    """Bytes that are erased and written at once, and the effect of loading a torn unit.
+    """Erase and write sizes in bytes, and the effect of reading a unit whose write was interrupted.
 
-    ``torn`` is ``"nmi"`` or ``"fault"`` (a bus fault) for flash with error correction: loading bytes that a
-    power cut left half written raises it. It is empty if such a load is harmless.
+    ``torn`` is ``"nmi"`` or ``"fault"`` (a bus fault) for flash with error correction, where reading bytes
+    that a power cut left half written raises it. It is empty if such a read is harmless.
     """
 
     erase_size: int
@@ -37,7 +39,7 @@ FLASH_DRIVERS = {
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """``size`` bytes at ``origin`` for a model that is exchanged without the firmware."""
+    """``size`` bytes at ``origin`` for a model that is replaced without changing the firmware."""
 
     name: str
     memory: str
@@ -67,7 +69,7 @@ class Slots:
 
     @property
     def ranges(self) -> tuple[tuple[str, int, int], ...]:
-        """Name, origin and size of each memory area that the firmware leaves to slots."""
+        """Name, origin and size of each memory area that the firmware reserves for slots."""
         own = (("work", self.work, self.work_size), ("log", self.log, self.log_size))
         return (*((f"slot.{s.name}", s.origin, s.size) for s in self.places), *own)
 

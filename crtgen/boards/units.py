@@ -1,4 +1,4 @@
-"""Numbers with a unit, as the board files write them: ``"4 MiB"``, ``"25 MHz"``."""
+"""Values with a unit in board files: ``"4 MiB"``, ``"25 MHz"``."""
 
 import re
 
@@ -21,7 +21,7 @@ def parse_frequency(text: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Write bytes in the largest unit that divides them: ``4 MiB``, ``1000 B``."""
+    """Return a byte count in the largest unit that divides it: ``4 MiB``, ``1000 B``."""
     unit = max((u for u in _SIZES if size % _SIZES[u] == 0 and size), key=_SIZES.__getitem__, default="B")
     return f"{size // _SIZES[unit]} {unit}"
 

@@ -1,4 +1,4 @@
-"""Parsers of values in board files. Each raises ``ValueError`` for what it cannot accept."""
+"""Parsers of values in board files. Each raises ``ValueError`` for values that it does not accept."""
 
 from collections.abc import Callable
 from difflib import get_close_matches

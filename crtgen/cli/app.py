@@ -94,7 +94,7 @@ class _Commands(Mapping[str, Any]):
 
 
 class _Program(typer.core.TyperGroup):
-    """The program. Its help has a line for each command, by groups, and fits a screen of 24 lines."""
+    """The program. Its help lists each command on a line, by groups, and fits a screen of 24 lines."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

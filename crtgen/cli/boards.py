@@ -1,4 +1,4 @@
-"""``crtgen boards``: what there is to run on."""
+"""``crtgen boards``: lists the boards that crtgen supports, or those connected."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``crtgen check``: do models still cost what they did, and what they may?"""
+"""``crtgen check``: compares models with their budgets and with the locked figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ __all__ = ["command"]
 
 @dataclass(frozen=True, slots=True)
 class _Locked(Coding):
-    """The level is the locked one unless it is named."""
+    """Coding options whose default level is the one in the lock."""
 
     optimize: Annotated[
         str, typer.Option(help="speed, size, balanced or ram; default: the level in the lock.")
@@ -52,7 +52,7 @@ class _Job:
     """A model for a board at a level; ``before`` is the locked state, ``after`` the current one.
 
     ``unproven`` is the reason why its image is not proven, if the settings require a proof. ``claimed``: the
-    lock says that it is proven, but this computer has not proven it.
+    lock says that it is proven, but this computer has not proven it itself.
     """
 
     settings: ModelSettings
@@ -75,7 +75,7 @@ class _Job:
 
     @property
     def locked_by(self) -> str:
-        """The other compiler whose figures the lock has; empty if it has this one's."""
+        """The compiler of the lock's figures, if it is not the current one; otherwise empty."""
         before, after = self.before, self.after
         return "" if before is None or before.toolchain == after.toolchain else before.toolchain
 

@@ -1,6 +1,6 @@
 """Parsing of option values.
 
-The compiler is only imported where it is needed: a kept image runs without it.
+The compiler is imported only when needed: running a kept image does not need it.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
 
 
 def passes(fold: bool) -> "tuple[Pass, ...]":
-    """Return the passes; without ``fold``, channels that never vary stay."""
+    """Return the passes; without ``fold``, constant channels are kept."""
     from crtgen.network.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 
     return DEFAULT_PASSES if fold else WITHOUT_FOLDING

@@ -1,4 +1,4 @@
-"""``crtgen collect``: samples of a running device, as labelled files."""
+"""``crtgen collect``: writes samples of a running device into labelled files."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""``crtgen compile``: models as an archive, from which projects are generated as from the models."""
+"""``crtgen compile``: models as an archive, which can be used instead of the model files."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``crtgen doctor``: what is installed, and what installs the rest."""
+"""``crtgen doctor``: lists what is installed, and how to install the rest."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ __all__ = ["ToolCheck", "command"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """A tool: its use, its place or version (empty: absent), and what installs it."""
+    """A tool: its purpose, its path or version (empty if missing), and how to install it."""
 
     name: str
     purpose: str

@@ -1,4 +1,4 @@
-"""``crtgen eval``: how good a model is on labelled data."""
+"""``crtgen eval``: measures the quality of a model on labelled data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -99,7 +99,9 @@ def command(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shown:
-    """Result of ``eval``: ``found`` by who computed it, the image last; ``borders`` of integer features."""
+    """Result of ``eval``: ``found`` by the machine that computed it, the image last; ``borders`` of integer
+    features.
+    """
 
     model: str
     board: str

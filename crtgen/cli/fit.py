@@ -1,4 +1,4 @@
-"""``crtgen fit``: which boards hold a model, and how fast it would be there."""
+"""``crtgen fit``: which boards a model fits, and how fast it would run there."""
 
 import csv
 import sys

@@ -1,4 +1,4 @@
-"""Option groups: a command's parameter that is a dataclass stands for its fields."""
+"""Option groups: a command's parameter that is a dataclass expands to its fields."""
 
 import inspect
 import math
@@ -122,7 +122,7 @@ class Compiling(Coding):
         board: Board | None = None,
         place: Sequence[str] = (),
     ) -> "api.Compiled":
-        """Compile for ``board``, or for the one that is named."""
+        """Compile for ``board``, or for the board that the options name."""
         return self.compile_for(models, board or self.board, say, place)
 
 
@@ -149,14 +149,14 @@ class Battery:
         }
 
     def asleep(self, boards: Sequence[Board]) -> Iterator[str]:
-        """Say for each board what it takes between runs, if days are asked for."""
+        """Return a line for each board with its sleep power, if battery life was asked for."""
         for board in boards if self.every is not None else ():
             if board.energy is not None:
                 yield f"days on {board.name}: {board.energy.asleep}"
 
     def boards(self, boards: Sequence[Board]) -> list[Board]:
-        """Return the boards; recorded power applies to the only one. Raises ``UsageError`` for options that
-        do not agree.
+        """Return the boards; recorded power applies if there is only one. Raises ``UsageError`` for
+        contradictory options.
         """
         for name, value in (("--every", self.every), ("--cell", self.cell), ("--volts", self.volts)):
             if value is not None and not 0 < value < math.inf:
@@ -279,10 +279,10 @@ class Building:
     ) -> api.Image:
         """Return the server image of a file with models, or of a generated project.
 
-        ``check`` may refuse the models before anything is built, and that the board of ``site`` is connected
-        is checked even earlier. A project's running image is used as it was built; an image that was kept for
-        the same file and options is used, too, unless its plans are wanted. A model that is already
-        ``loaded`` is not read again. If the site has a slot, the image is for that slot.
+        ``check`` may refuse the models before anything is built; a missing board of ``site`` is reported even
+        earlier. A project's running image is used as it was built. An image that was kept for the same file
+        and options is used, too, unless its plans are needed. A model that is already ``loaded`` is not read
+        again. If the site has a slot, the image is for that slot.
         """
         runs, slot = site is not None and site.port is not None, site.slot if site is not None else ""
         if source.is_dir():

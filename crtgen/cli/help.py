@@ -52,7 +52,7 @@ _MOST = 12
 
 
 def with_short_help(command: Any) -> Any:
-    """Wrap a command so that its short help leaves out rare options if there are many."""
+    """Wrap a command that has many options so that its short help omits the rare ones."""
     options = [p for p in command.params if p.param_type_name == "option"]
     seldom = [p for p in options if p.opts[0] in _SELDOM]
     if len(options) <= _MOST or not seldom:

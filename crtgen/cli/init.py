@@ -1,4 +1,4 @@
-"""``crtgen init``: a folder with models becomes one in which every command works without arguments."""
+"""``crtgen init``: prepares a folder with models so that every command works without arguments."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``crtgen inspect``: what is in a model, and what crtgen would make of it."""
+"""``crtgen inspect``: shows what is in a model, and what crtgen would generate for it."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Images that were built before: a second ``run`` of the same model builds nothing.
+"""Cache of built images: a second ``run`` of the same model builds nothing.
 
 Each is a folder in ``$XDG_CACHE_HOME/crtgen/images``, whose name is a digest of crtgen itself, the options,
 the board and the compiler. ``kept.json`` lists every source file and every kept file with its SHA-256: an
@@ -42,7 +42,7 @@ class _Content:
     """Files that were ``read`` and ``made``, by path, with their SHA-256; ``made`` paths are relative to the
     folder.
 
-    ``notes`` are those on the model.
+    ``notes`` are the notes on the model.
     """
 
     read: dict[str, str]
@@ -55,8 +55,8 @@ _ADAPTER = TypeAdapter(_Content)
 
 
 def entry(board: Board, toolchain: str | None, *options: object) -> "KeptImage":
-    """Return the entry of the image cache for a board; ``options`` are all other options that it depends
-    on.
+    """Return the entry of the image cache for a board; ``options`` are all other options that the image
+    depends on.
     """
     chosen = toolchain or toolchains_of(board, board.platform(None))[0]
     recipe = TOOLCHAINS.get(chosen)
@@ -66,7 +66,7 @@ def entry(board: Board, toolchain: str | None, *options: object) -> "KeptImage":
 
 
 def cache_folder() -> Path:
-    """Return the folder of everything that crtgen keeps and can make again."""
+    """Return the folder of everything that crtgen caches and can make again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crtgen"
 
 
@@ -106,7 +106,7 @@ class KeptImage:
     def keep(
         self, image: api.Image, read: dict[str, str], notes: Sequence[str], toolchain: str | None
     ) -> None:
-        """Keep an image that was made of the files ``read``, if this computer keeps anything."""
+        """Cache an image that was made from the files ``read``, if this computer keeps a cache."""
         project = image.built.project
         kept = [project / MANIFEST, *image.files]
         with suppress(UsageError):
@@ -138,7 +138,7 @@ def _remove_old(folder: Path) -> None:
 
 
 def by_age(paths: Iterable[Path]) -> list[Path]:
-    """Sort files, the oldest first, without those that another process removes meanwhile."""
+    """Sort files, oldest first, skipping those that another process removes meanwhile."""
     found = {}
     for path in paths:
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Limits of ``generate --watch`` that were drawn before: drawing a million windows takes seconds.
+"""Cached limits for ``generate --watch``: computing them from a million windows takes seconds.
 
-Each is a file in ``$XDG_CACHE_HOME/crtgen/limits``, called by a digest of what the limits depend on: crtgen
-itself, the usual runs, the code of the model, the layers. Its first line is the user's mark over the rest, as
-for images that are kept.
+Each is a file in ``$XDG_CACHE_HOME/crtgen/limits``, named by a digest of everything that the limits depend
+on: crtgen itself, the usual runs, the code of the model, the layers. Its first line is the user's mark of the
+rest, as for cached images.
 """
 
 import hashlib
@@ -27,7 +27,9 @@ _MOST = 64  # files that are kept, the newest: 3 KB each
 
 
 def limits_of(file: Path, layers: Sequence[str], compiled: "api.Compiled") -> DriftReference:
-    """Return the reference of the only model, of a file of usual runs; it is drawn once."""
+    """Return the drift reference of the only model, computed from a file of usual runs or read from the
+    cache.
+    """
     (module,), (plan,) = compiled.modules, compiled.plans
     code = hashlib.sha256()
     for name, text in sorted(module.files.items()):

@@ -1,4 +1,4 @@
-"""``crtgen migrate``: from an archive of TVM to the network that it was made of."""
+"""``crtgen migrate``: finds the network that a TVM archive was made from."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crtgen monitor``: what a device prints."""
+"""``crtgen monitor``: shows the output of a device."""
 
 import json
 import time

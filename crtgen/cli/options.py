@@ -59,7 +59,7 @@ __all__ = [
 
 
 def nbytes(text: str) -> int:
-    """Parse bytes, as a number or as board files write them: ``8192``, ``8K``, ``8 KiB``."""
+    """Parse a number of bytes, plain or with a unit: ``8192``, ``8K``, ``8 KiB``."""
     text = str(text)  # crtgen.toml has numbers
     try:
         return int(text) if text.isascii() and text.isdigit() else parse_size(text)

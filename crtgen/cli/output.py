@@ -76,10 +76,10 @@ class Output:
 
 @contextmanager
 def guarded(as_json: bool, debug: bool, dump: Path | None = None) -> Iterator[Output]:
-    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug``, let it through.
+    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug``, pass it on.
 
-    A fault of the device goes into the file ``dump`` as a core dump, if one is named. An ``OSError`` is an
-    ordinary failure: a full disk or an unreadable file can appear anywhere.
+    If ``dump`` is given, a fault of the device is saved there as a core dump. An ``OSError`` is treated as an
+    ordinary failure, since a full disk or an unreadable file can occur anywhere.
     """
     try:
         yield Output(as_json)
@@ -134,7 +134,7 @@ def report(error: CrtgenError, as_json: bool) -> None:
 
 
 class Rows:
-    """A table without lines. If it is wider than the terminal, a row takes several lines: nothing is cut.
+    """A table without lines. If it is wider than the terminal, a row takes several lines; nothing is cut off.
 
     The columns named in ``right`` are aligned to the right.
     """

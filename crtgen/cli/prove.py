@@ -1,4 +1,4 @@
-"""``crtgen prove``: does the linked image compute the network, for every input?"""
+"""``crtgen prove``: checks that the linked image computes the network, for every input."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crtgen push``: a model into a slot of a device that runs."""
+"""``crtgen push``: writes a model into a slot of a running device."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

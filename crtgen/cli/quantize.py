@@ -1,4 +1,4 @@
-"""``crtgen quantize``: a float network of ONNX with integers, and what that costs."""
+"""``crtgen quantize``: quantises a float ONNX network, and measures the loss."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``crtgen record``: what a device remembers of its last runs."""
+"""``crtgen record``: reads the last runs that a device remembers."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -47,7 +47,7 @@ class Heard:
     events: Sequence[Event]
 
     def value(self) -> dict[str, Any]:
-        """Return the events as JSON, with scores as ``above`` has them."""
+        """Return the events as JSON, with the scores that ``above`` selects."""
         return {"events": [asdict(self._real(event)) for event in self.events]}
 
     def show(self, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""``crtgen replay``: what a device recorded, run again."""
+"""``crtgen replay``: repeats recorded runs."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace

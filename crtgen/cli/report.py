@@ -1,4 +1,4 @@
-"""``crtgen report``: everything that is known of a model on boards, as one page."""
+"""``crtgen report``: a page with everything known about a model on boards."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""``crtgen run``: from a model to an inference on its board."""
+"""``crtgen run``: from a model to an inference on its board, in one command."""
 
 from collections.abc import Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""``crtgen selftest``: what a board does, for those who have one."""
+"""``crtgen selftest``: measures a board that you have."""
 
 import json
 from dataclasses import replace

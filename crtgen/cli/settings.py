@@ -203,8 +203,8 @@ _PER_MODEL = ("check", "test")
 def defaults(settings: Settings, command: Any) -> dict[str, dict[str, Any]]:
     """Return the defaults of a Click command's parameters by name; empty if ``command`` is None.
 
-    If a command takes one model or board, it is the first one. Raises ``UsageError`` for an option that no
-    command has. Consent is only looked up once a command uses the value.
+    If a command takes one model or board, the first one is used. Raises ``UsageError`` for an option that no
+    command has. Consent is looked up only when a command uses the value.
     """
     _check_options(settings)
     if command is None:
@@ -342,7 +342,7 @@ def cases_file(source: Path, expect: Path | None) -> Path | None:
 def chosen_models(models: Sequence[Path] | None, boards: Sequence[str] | None) -> list[ModelSettings]:
     """Return the named models, or else all of ``crtgen.toml``, with their settings.
 
-    ``boards`` replace theirs. Raises ``UsageError`` if there is no model.
+    ``boards`` replace theirs. Raises ``UsageError`` if no model is found.
     """
     settings = current_settings()
     known = {model.file: model for model in (settings.models if settings else ())}

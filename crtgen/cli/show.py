@@ -52,7 +52,7 @@ def interface_lines(report: Report) -> list[str]:
 
 
 def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
-    """Make a table with a row for each layer; a row loop is followed by a row for each of its operators.
+    """Return a table with a row for each layer; a row loop is followed by a row for each of its operators.
 
     ``numbers`` names the columns after the kernel; ``output`` adds one with the shape of the output.
     """
@@ -90,7 +90,7 @@ def print_real(console: Console, reports: Sequence[Report]) -> None:
 
 
 def npu_text(report: Report) -> str:
-    """Return one line about what the NPU does of a model; an empty text if it does nothing."""
+    """Return a line about the part of a model that the NPU computes; empty if there is none."""
     npu = report.npu
     if npu is None:
         return ""

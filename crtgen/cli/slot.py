@@ -1,4 +1,4 @@
-"""``crtgen slot``: the image of a model for a slot."""
+"""``crtgen slot``: builds the image of a model for a slot."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""``crtgen slots``: what a device that runs has in its slots."""
+"""``crtgen slots``: shows the slots of a running device."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated

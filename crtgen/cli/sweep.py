@@ -1,4 +1,4 @@
-"""``crtgen sweep``: models on boards with all combinations of options, into a store."""
+"""``crtgen sweep``: measures models on boards with all combinations of options, into a store."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""``crtgen trust``: what a folder's files ask for, and the person's answer."""
+"""``crtgen trust``: shows what a folder's files ask for, and records the user's answer."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

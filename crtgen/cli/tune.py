@@ -1,4 +1,4 @@
-"""``crtgen tune``: kernels chosen by what they take on the board, into a file."""
+"""``crtgen tune``: chooses kernels by measuring them on the board, and writes a tune file."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``crtgen verify``: does the board compute what is expected?"""
+"""``crtgen verify``: compares what the board computes with what is expected."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -106,7 +106,7 @@ def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verified:
-    """Result of ``verify``: the cases, and optionally outputs and losses of layers, by model.
+    """Result of ``verify``: the cases and, if requested, outputs and losses of layers, by model.
 
     ``borders`` are those of a pipeline's integer features.
     """

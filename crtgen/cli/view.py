@@ -1,4 +1,4 @@
-"""``crtgen view``: a local page on which people try models."""
+"""``crtgen view``: a local page on which to try models."""
 
 import sys
 import webbrowser

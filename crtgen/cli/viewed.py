@@ -1,7 +1,8 @@
-"""Child of ``crtgen view``: imports crtgen, waits for a line, and does what it says.
+"""Child process of ``crtgen view``: imports crtgen, waits for a line, and executes it.
 
-``{"arguments": [...], "live": false}`` is a command, which runs as if it was typed. If it is live, ``crtgen
-run`` keeps the model running and answers every line ``{"input": FILE}`` with a line, until its input ends.
+``{"arguments": [...], "live": false}`` is a command, which runs as if it had been typed. If it is live,
+``crtgen run`` keeps the model running and answers every line ``{"input": FILE}`` with a line, until its input
+ends.
 """
 
 import gc

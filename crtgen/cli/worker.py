@@ -1,4 +1,4 @@
-"""``crtgen worker``: the boards of this computer as workers of a sweep."""
+"""``crtgen worker``: offers the boards of this computer as workers of a sweep."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The report: everything known about a model on a board, in one structure."""
+"""Reports: everything known about a model on a board, in one structure."""
 
 from typing import TYPE_CHECKING
 

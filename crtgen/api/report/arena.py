@@ -19,8 +19,8 @@ def _bound(part: ArenaPart) -> str:
 
 
 def arena_map(report: Report) -> str:
-    """Draw the arena: a line per place with offset, bytes, the steps in which it is alive, and a bar over the
-    steps.
+    """Draw the arena: one line per place with offset, bytes, the steps in which it is in use, and a bar over
+    the steps.
 
     Scratch memory has its own lines. Long networks are drawn with several steps per column. Code without a
     plan gives an empty map. Each part of the arena in another memory is drawn after it.

@@ -1,4 +1,4 @@
-"""Assemble a report from the compiled model, its plan and its image."""
+"""Assembles a report from the compiled model, its plan and its image."""
 
 from collections.abc import Iterator, Sequence
 

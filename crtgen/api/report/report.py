@@ -1,4 +1,4 @@
-"""The structure of a report, and its form in JSON."""
+"""The structure of a report, and its JSON form."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,9 +18,9 @@ class ArenaPlace:
     """A place in the arena: offset and length in bytes, and the steps in which it holds its data.
 
     ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and the number of steps plus
-    one is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has none, and has the name
-    of its layer. ``alias_of`` is the value that this one shows in another shape. ``part`` is the part of the
-    arena in which it is, if it is not in the arena itself.
+    one is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has neither, and has the
+    name of its layer. ``alias_of`` is the value of which this one is a view with another shape. ``part``
+    names the part of the arena if it is in another memory.
     """
 
     name: str
@@ -140,11 +140,11 @@ _PLAIN = tuple(name for name in ReportedLayer.__slots__ if name not in _STRUCTUR
 class Report:
     """Everything known about a model on a board; sizes in bytes, None where unknown.
 
-    ``state_bytes`` are kept from run to run, beside the arena. From the plan: the ``graph`` as text, and the
+    ``state_bytes`` are kept between runs, outside the arena. From the plan: the ``graph`` as text, and the
     places in the ``arena`` and of the ``states``; ``parts`` are the pieces of the arena in other memories.
-    From a built image: the sizes of its parts. From a run: ``instructions`` and ``cycles`` (where the device
-    counts them) and ``seconds`` of an inference. ``cycles_estimated`` is the sum over the layers; chips with
-    such a core took ``silicon`` times as many. ``pj_per_cycle`` is the energy of a cycle, in picojoules.
+    From a built image: the sizes of its parts. From a run: ``instructions`` and ``cycles`` (if the device
+    counts them) and ``seconds`` of an inference. ``cycles_estimated`` is the sum over the layers; real chips
+    with this core took ``silicon`` times as many. ``pj_per_cycle`` is the energy of a cycle, in picojoules.
     ``flash_bytes`` are the models' code and constants, in any firmware; ``image_flash_bytes`` is the whole
     image.
     """
@@ -188,17 +188,19 @@ class Report:
 
     @property
     def image_ram_bytes(self) -> int | None:
-        """Variables in the image, the arena among them, without the stack."""
+        """Bytes of variables in the image, including the arena but not the stack."""
         return self.image.sizes.ram if self.image else None
 
     @property
     def stack_bytes(self) -> int | None:
-        """The worst case of the image's stack."""
+        """Bytes of stack that the image needs in the worst case."""
         return self.image.stack.worst if self.image and self.image.stack else None
 
     @property
     def energy_uj(self) -> int | None:
-        """Microjoules of an inference, rounded up, from counted or else estimated cycles."""
+        """Microjoules of an inference, rounded up, from counted cycles if known, otherwise from estimated
+        ones.
+        """
         if self.pj_per_cycle is None or (self.cycles is None and self.cycles_estimated is None) or self.npu:
             return None  # nobody says what an NPU takes
         expected = self.silicon * (self.cycles_estimated or 0)
@@ -208,7 +210,7 @@ class Report:
     def npu(self) -> dict[str, int] | None:
         """Calls of the NPU, their multiplications and their cycles by Vela's estimate; None without an NPU.
 
-        The entries ``slower_...`` are about calls that the core would compute in fewer cycles: how many they
+        The entries ``slower_...`` are about calls that the core would compute in fewer cycles: how many there
         are, and the cycles of both. The NPU's clock may differ from the core's.
         """
         calls = [layer for layer in self.layers if layer.npu_cycles is not None]
@@ -239,7 +241,9 @@ class Report:
 
     @property
     def float32_share(self) -> float | None:
-        """Share of the instructions that is float32, for networks that have integer layers with weights."""
+        """Fraction of the instructions that is float32, for networks that have integer layers with weights;
+        None for others.
+        """
         quantised = any(layer.macs and layer.is_float32 is False for layer in self.layers)
         total = sum(self.costs)
         if not quantised or not total:
@@ -247,7 +251,7 @@ class Report:
         return sum(c for a, c in zip(self.layers, self.costs, strict=True) if a.is_float32) / total
 
     def measured(self, instructions: int | None, seconds: float, cycles: int | None = None) -> "Report":
-        """Return a copy with the figures of an inference."""
+        """Return a copy with the measurements of an inference."""
         return replace(self, instructions=instructions, cycles=cycles, seconds=seconds)
 
     def profiled(
@@ -255,7 +259,7 @@ class Report:
         ticks: Sequence[int],
         instructions: Sequence[int] | None = None,
     ) -> "Report":
-        """Return a copy with the figures of each layer."""
+        """Return a copy with the measurements of each layer."""
         nothing = [None] * len(self.layers)
         rows = zip(self.layers, ticks, instructions or nothing, strict=True)
         layers = (replace(a, ticks=t, instructions=i) for a, t, i in rows)

@@ -1,4 +1,4 @@
-"""Models in slots: images of their own, which are exchanged without the firmware."""
+"""Models in slots: separate images that are replaced without changing the firmware."""
 
 from typing import TYPE_CHECKING
 

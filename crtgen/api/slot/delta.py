@@ -41,7 +41,7 @@ class Delta:
     def between(cls, old: SlotImage, new: SlotImage, unit: int) -> "Delta":
         """Compare two images in units of ``unit`` bytes, which the flash writes at once.
 
-        Raises ``UsageError`` where more than weights differ: both images need the same layout.
+        Raises ``UsageError`` if anything but weights differs: both images need the same layout.
         """
         a, b = old.image, new.image
         if len(a) != len(b) or old.interface != new.interface:
@@ -90,8 +90,8 @@ class Delta:
         return cls(base_origin, base_crc, origin, size, crc, tuple(runs))
 
     def apply(self, old: bytes) -> bytes:
-        """Make the new image, with its signature, from the old one. Raises ``UsageError`` for another old
-        image.
+        """Build the new image, with its signature, from the old one. Raises ``UsageError`` if ``old`` is not
+        the image that the delta was made for.
         """
         image = old[: self.size]
         if len(old) not in (self.size, self.size + SIGNATURE_BYTES) or zlib.crc32(image) != self.base_crc:
@@ -105,8 +105,8 @@ class Delta:
         return bytes(made)
 
     def parts(self) -> Iterator[tuple[int, bytes | int]]:
-        """Yield the steps that build the new image: an offset, and bytes to write or a count of bytes to
-        copy.
+        """Yield the steps that build the new image: an offset, and either bytes to write or a number of bytes
+        to copy.
         """
         at = 0
         for offset, data in self.runs:

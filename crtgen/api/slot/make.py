@@ -1,4 +1,4 @@
-"""From a compiled model to its image for a slot."""
+"""Builds a compiled model's image for a slot."""
 
 from crtgen.api.compiled import Compiled
 from crtgen.api.image import Image, Say, silent
@@ -22,8 +22,8 @@ def make_slot(
 ) -> SlotImage:
     """Build the only model of ``compiled`` for a slot of its board.
 
-    ``version`` counts the versions of the model: firmware may refuse old ones. Raises ``UsageError`` for a
-    board without that slot, and ``BuildError`` where the model does not fit.
+    ``version`` is the version of the model: firmware may refuse older ones. Raises ``UsageError`` for a board
+    without that slot, and ``BuildError`` if the model does not fit.
     """
     image = compiled.generate("slot", slot=slot).build(toolchain=toolchain, say=say)
     return slot_image(image, compiled.board, version)

@@ -1,4 +1,4 @@
-"""Start a device that runs a model: a server image of its own, or a push into a slot of running firmware."""
+"""Starts a device that runs a model: a server image of its own, or a push into a slot of running firmware."""
 
 from typing import TYPE_CHECKING
 

@@ -52,7 +52,9 @@ def slots_of(client: Client) -> SlotsState:
 
 
 def slot_names(board: Board, state: SlotsState) -> tuple[str, ...]:
-    """Return the names of a device's slots by the board's file, or a number for one that is not in it."""
+    """Return the names of a device's slots from the board's file, or their numbers if the file does not name
+    them.
+    """
     known = {slot.origin: slot.name for slot in board.slots.places} if board.slots else {}
     return tuple(known.get(place.origin, str(number)) for number, place in enumerate(state.places))
 
@@ -66,8 +68,8 @@ def push(client: Client, image: SlotImage | Delta, *, commit: bool = True, say: 
     """Write an image into the slot that it is linked for, and commit it.
 
     A delta is applied on the device to the old image in another slot. With ``commit`` the model runs from the
-    next start on, and in RAM at once. Raises ``UsageError`` for an image for another place, ``RemoteError``
-    if the device refuses it; its running model is then unchanged.
+    next start on; in a RAM slot, immediately. Raises ``UsageError`` for an image that is linked for another
+    slot, and ``RemoteError`` if the device refuses it; its running model is then unchanged.
     """
     began, state = time.monotonic(), slots_of(client)
     slot = _slot_at(state, image.origin)

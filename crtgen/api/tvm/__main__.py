@@ -1,4 +1,4 @@
-"""The server of the project API, which ``microtvm_api_server.py`` of a project starts."""
+"""The server of the project API, started by a project's ``microtvm_api_server.py``."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 def main() -> None:
-    """Serve requests from one file descriptor to the other, until there are no more."""
+    """Serve requests from one file descriptor, answering on the other, until the input ends."""
     parser = argparse.ArgumentParser(prog="microtvm_api_server.py")
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--read-fd", type=int, required=True)

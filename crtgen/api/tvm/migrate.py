@@ -1,4 +1,4 @@
-"""Find the network that an archive of TVM was made from, for crtgen's own kernels.
+"""Finds the network that a TVM archive was made from, to compile it with crtgen's own kernels.
 
 TVM folds parameters into its code and leaves the scales of channels out of the Relay text. So the network is
 read from its own file, and the archive only tells whether it is the right one.

@@ -1,6 +1,6 @@
-"""The project API of TVM's micro host: what ``tvmc micro`` and ``GeneratedProject`` ask of a project.
+"""The project API of TVM's micro host, which ``tvmc micro`` and ``GeneratedProject`` call.
 
-A folder that has ``microtvm_api_server.py`` but no project is a template: projects are made from it.
+A folder that has ``microtvm_api_server.py`` but no project is a template, from which projects are made.
 """
 
 import shutil
@@ -44,7 +44,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option as TVM describes it, with the methods that need it (``required``) or accept it
+    """An option in TVM's form: the API methods that require it (``required``) and those that accept it
     (``optional``).
     """
 

@@ -28,10 +28,11 @@ Tensor = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A network as the text has it.
+    """A network as the Relay text describes it.
 
-    ``arguments`` are inputs and parameters by name, ``operators`` counts the calls of each, ``scales`` are
-    the scales, with six digits, and zero points of tensors. ``hidden`` counts constants without a value.
+    ``arguments`` are inputs and parameters by name, ``operators`` counts the calls of each operator,
+    ``scales`` are the scales (with six digits) and zero points of tensors. ``hidden`` counts constants whose
+    values the text omits.
     """
 
     arguments: dict[str, Tensor]
@@ -41,7 +42,7 @@ class Relay:
 
 
 def read_relay(text: str) -> Relay:
-    """Parse Relay text; the result is empty for any other text."""
+    """Parse Relay text; any other text gives an empty result."""
     plain = _COMMENT.sub("", text)
     main = _MAIN.search(plain)
     arguments = _ARGUMENT.findall(main[1]) if main else []

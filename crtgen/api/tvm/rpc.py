@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 in the form of TVM's project API: a request and an answer are a line each."""
+"""JSON-RPC 2.0 as TVM's project API uses it: each request and each answer is one line."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ class _RefusedError(Exception):
 
 
 def serve(source: BinaryIO, target: BinaryIO, handler: object) -> None:
-    """Answer requests until there are no more; ``handler`` has a method for each of ``METHODS``."""
+    """Answer requests until the input ends; ``handler`` has a method for each of ``METHODS``."""
     for line in source:
         target.write(json.dumps(answer(line, handler)).encode() + b"\n")
         target.flush()

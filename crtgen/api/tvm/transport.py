@@ -68,7 +68,7 @@ class Transport:
         return _SERIAL if isinstance(self._device, SerialDevice) else _PROCESS
 
     def open(self) -> None:
-        """Start the image, or connect to the board that runs it. More than once is fine."""
+        """Start the image, or connect to the board that runs it. An open transport stays open."""
         kind = self._image.built.manifest.type
         if kind != "server":
             raise UsageError(f"a {kind} image does not communicate", hint="generate it with --type server")
@@ -76,7 +76,7 @@ class Transport:
             self._device = start_device(self._image.path, self.board, site=self._site)
 
     def close(self) -> None:
-        """Stop the device. More than once is fine."""
+        """Stop the device. Calling it again has no effect."""
         if self._device is not None:
             self._device.close()
         self._device, self._inbox = None, b""
@@ -95,8 +95,8 @@ class Transport:
         return data
 
     def write(self, data: bytes, timeout_sec: float | None) -> int:
-        """Send all bytes and return their number. Raises as ``read`` does. The timeout is the stream's
-        own.
+        """Send all bytes and return their count. Raises the same errors as ``read``. The stream's own timeout
+        applies.
         """
         try:
             self._open().stream.write(data)

@@ -1,4 +1,4 @@
-"""Readers of formats that others defined, one module each.
+"""Readers of file formats that others define, one module each.
 
 Nothing outside of this package calls the libraries that parse these formats
 (``test_each_format_has_one_door``). Each reader

@@ -1,7 +1,7 @@
 """NumPy arrays: ``.npy``, and ``.npz``, which is a ZIP archive of them.
 
 ``numpy.load`` is not used: it allocates what a header claims before it reads, and can be told to run pickled
-objects. Here the shape and type of the header have to fit the bytes that follow.
+objects. Here the shape and type in the header must match the bytes that follow.
 """
 
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def read_arrays(
     needed: Sequence[str] = (),
     only: Sequence[str] = (),
 ) -> dict[str, AnyArray]:
-    """Read the arrays of a ``.npz`` by name. The array of a ``.npy`` has the name ``""``.
+    """Read the arrays of a ``.npz`` by name. The array in a ``.npy`` has the name ``""``.
 
-    With ``only``, the file's other arrays are not looked at, and these may be strings of bytes. Raises
+    With ``only``, the file's other arrays are skipped, and the named ones may be byte strings. Raises
     ``UsageError`` for any other file, and if one of the ``needed`` names is missing.
     """
     with foreign(path, what, hint):

@@ -1,4 +1,4 @@
-"""CBOR (RFC 8949) as devices send it: integers from 0 on, texts, arrays and maps of definite length."""
+"""CBOR (RFC 8949) as devices send it: non-negative integers, texts, arrays and maps of definite length."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ _SIZES = {24: 1, 25: 2, 26: 4}
 
 
 def parse_cbor(data: bytes) -> Any:
-    """Parse ``data``, which must be one item. Raises ``ValueError`` for anything else, or beyond eight levels
-    of nesting.
+    """Parse ``data``, which must be a single item. Raises ``ValueError`` for anything else and for more than
+    eight levels of nesting.
 
     Every item takes at least a byte, so memory is bounded by the length of ``data``.
     """

@@ -1,4 +1,4 @@
-"""SQLite files, opened so that a prepared file can do no harm.
+"""SQLite files, opened so that a malicious file can do no harm.
 
 A rollback journal (``x.db-journal``) may name a super-journal, and SQLite removes the file of that name when
 it opens the database. So a database with a journal is refused before SQLite sees it. crtgen's own databases
@@ -30,14 +30,14 @@ _BESIDE = ("-journal", "-wal", "-shm")
 
 
 def is_database(path: Path) -> bool:
-    """Return True for a regular file, not a link, that begins as SQLite's do."""
+    """Return True for a regular file, not a link, that begins with SQLite's signature."""
     return not path.is_symlink() and files.read_start(path, len(_MAGIC)) == _MAGIC
 
 
 def open_database(path: Path, fill: Callable[[Connection], None]) -> Connection:
-    """Open a database in which every statement is a transaction of its own; ``fill`` makes a new one.
+    """Open a database in which every statement is its own transaction; ``fill`` initialises a new one.
 
-    Raises ``UsageError`` for links and journals, ``DatabaseError`` for a file that is no database.
+    Raises ``UsageError`` for links and journals, ``DatabaseError`` for a file that is not a database.
     """
     _refuse_company(path)
     with files.locked(path.parent):

@@ -1,8 +1,8 @@
-"""Pictures: PNG, JPEG, BMP, GIF and WebP, by content.
+"""Pictures in PNG, JPEG, BMP, GIF or WebP, recognised by content.
 
-Pillow knows dozens of formats by their content, whatever the name of a file says; PostScript starts
-Ghostscript. Only the five are tried. Their headers have the size, from which the memory follows before a
-pixel is decoded; WebP allocates while it is opened, so its header is read here.
+Pillow recognises dozens of formats by their content, whatever the name of the file says, and starts
+Ghostscript for PostScript. Only these five are tried. Their headers give the size, so the memory is known
+before a pixel is decoded; Pillow allocates a WebP while opening it, so its header is read here.
 """
 
 from collections.abc import Callable

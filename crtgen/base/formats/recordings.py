@@ -1,4 +1,4 @@
-"""Recordings of power: ``.jls`` of a Joulescope, ``.ppk2`` of Nordic's Power Profiler Kit II."""
+"""Power recordings: ``.jls`` of a Joulescope, ``.ppk2`` of Nordic's Power Profiler Kit II."""
 
 import json
 import shutil

@@ -1,7 +1,7 @@
-"""Sound: WAV, FLAC and Ogg, by content.
+"""Sound in WAV, FLAC or Ogg, recognised by content.
 
-libsndfile knows two dozen formats by their content; only these three are let through. Headers claim how many
-frames there are, up to 2^36, and NumPy would allocate them: the budget is asked first.
+libsndfile recognises two dozen formats by their content; only these three are accepted. Headers may claim up
+to 2^36 frames, and NumPy would allocate them, so the budget is asked first.
 """
 
 import wave
@@ -56,7 +56,9 @@ def read_sound(path: Path) -> tuple[npt.NDArray[np.float32], int]:
 
 
 def read_wav(path: Path, channels: int, bits: int, rate: int) -> bytes:
-    """Read the samples of a WAV of plain integers, unconverted. Raises ``UsageError`` for another form."""
+    """Read the samples of a WAV file with integer samples, unconverted. Raises ``UsageError`` for any other
+    form.
+    """
     hint = f"export it as WAV, {bits} bits, {'one channel' if channels == 1 else f'{channels} channels'}"
     with foreign(path, "the sound", hint):
         data = files.read(path, "the sound")

@@ -1,4 +1,4 @@
-"""The number of an operator in a `.tflite` file."""
+"""The operator code in a `.tflite` file."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ _BUILTIN_CODE = 10  # the field's place in the table
 
 
 def operator_number(code: Any) -> int:
-    """Return the greater of both fields of an ``OperatorCode``.
+    """Return the larger of the two code fields of an ``OperatorCode``.
 
-    Old files have the number in a field of one byte; ai-edge-quantizer writes only the newer field. For
-    numbers below 127 the tflite package returns the byte even if only the newer field is set, so DEQUANTIZE
-    would be read as ADD.
+    Old files store the code in a one-byte field; ai-edge-quantizer writes only the newer field. For codes
+    below 127 the tflite package returns the byte even if only the newer field is set, so DEQUANTIZE would be
+    read as ADD.
     """
     table = code._tab
     offset = table.Offset(_BUILTIN_CODE)

@@ -1,4 +1,4 @@
-"""A small writer of `.tflite` files: tensors, operators and options as plain data, in; bytes, out.
+"""A small writer of `.tflite` files: takes tensors, operators and options as plain data, and returns bytes.
 
     model = TfliteModel(
         tensors=[TfliteTensor("x", (1, 4), "float32"), TfliteTensor("y", (1, 4), "float32")],
@@ -28,11 +28,11 @@ _BUFFER_ALIGNMENT = 16
 
 @dataclass
 class TfliteTensor:
-    """A tensor: an input, a constant (``data``) or what an operator computes.
+    """A tensor: an input, a constant (``data``), or the output of an operator.
 
-    ``scales`` and ``zero_points`` are its quantisation, per index of ``axis`` where there are several.
-    ``signature`` is the shape with -1 for dimensions that are not fixed. ``dtype`` is numpy's name or, for
-    the types that numpy does not have, the schema's.
+    ``scales`` and ``zero_points`` are its quantisation, per index of ``axis`` if there are several.
+    ``signature`` is the shape with -1 for dimensions that are not fixed. ``dtype`` is numpy's name of the
+    type or, for types that numpy lacks, the schema's.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TfliteTensor:
 
 
 def packed(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return the data of a constant of int4: two numbers in a byte, the first one in the low half."""
+    """Return the data of an int4 constant: two values per byte, the first one in the low half."""
     flat = np.append(numbers.ravel(), np.zeros(numbers.size % 2, np.int8)).astype(np.uint8) & 15
     return (flat[::2] | flat[1::2] << 4).astype(np.uint8)
 
@@ -78,7 +78,7 @@ class Operator:
 
 @dataclass
 class TfliteSubgraph:
-    """A subgraph; names of tensors are its own."""
+    """A subgraph; its tensor names are local."""
 
     tensors: Sequence[TfliteTensor]
     operators: Sequence[Operator]
@@ -89,13 +89,13 @@ class TfliteSubgraph:
 
 @dataclass
 class TfliteModel(TfliteSubgraph):
-    """A model: its first subgraph, and ``others`` that its operators run."""
+    """A model: its main subgraph, and ``others`` that its operators call."""
 
     description: str = ""
     others: Sequence[TfliteSubgraph] = ()
 
     def to_bytes(self) -> bytes:
-        """Return the file; the same model gives the same bytes."""
+        """Return the bytes of the file; equal models give equal bytes."""
         return _Writer(self).file()
 
 

@@ -1,4 +1,4 @@
-"""TOML that people write."""
+"""TOML files that users write."""
 
 import tomllib
 from pathlib import Path

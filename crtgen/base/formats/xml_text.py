@@ -1,4 +1,4 @@
-"""XML that makers write, as of CMSIS packs."""
+"""XML files from chip vendors, such as those in CMSIS packs."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,7 +15,7 @@ _PER_ELEMENT = 200
 
 
 def parse_xml(data: bytes, path: Path, what: str) -> Element:
-    """Parse a document in UTF-8 without entities of its own. Raises ``UsageError``."""
+    """Parse a UTF-8 document that defines no entities. Raises ``UsageError``."""
     with foreign(path, what) as spent:
         if b"<!ENTITY" in data or b"\0" in data:
             raise UsageError(

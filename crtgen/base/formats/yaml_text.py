@@ -1,4 +1,4 @@
-"""YAML that people write, as of hardware maps: plain values, and no aliases."""
+"""YAML files that users write, such as hardware maps: plain values without aliases."""
 
 from pathlib import Path
 from typing import Any

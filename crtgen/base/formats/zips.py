@@ -1,8 +1,8 @@
 """ZIP archives with stored and deflated members, which are inflated only as far as the budget allows.
 
-Members of other compressions are refused: Python inflates bzip2 and LZMA without a bound, 4 KB to hundreds of
-megabytes. A member cannot become longer than its header says, so the budget is asked for the sum of these
-lengths first.
+Members with other compression methods are refused: Python inflates bzip2 and LZMA without a bound, 4 KB to
+hundreds of megabytes. A member cannot become longer than its header says, so the budget is first asked for
+the sum of these lengths.
 """
 
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ class ZipMembers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names in the order of the archive. They are never used as paths."""
+        """Names in the order of the archive. Never used as paths."""
         return tuple(self._members)
 
     def size(self, name: str) -> int:
         return self._members[name].file_size
 
     def read(self, name: str) -> bytes:
-        """Read a member, after asking the budget. Raises ``ValueError`` if there is none of this name."""
+        """Read a member, after asking the budget. Raises ``ValueError`` if no member has this name."""
         member = self._members.get(name)
         if member is None:
             raise ValueError(f"the archive has no {name}")
@@ -58,9 +58,9 @@ def _check(member: ZipInfo) -> None:
 
 @contextmanager
 def opened_zip(path: Path, what: str, hint: str = "", data: bytes | None = None) -> Iterator[ZipMembers]:
-    """Give the members of an archive, the ``data`` of ``path`` if they are read already.
+    """Open an archive within the block; ``data`` is the content of ``path`` if it was already read.
 
-    Within, everything that is wrong with the file is a ``UsageError``.
+    Within the block, anything wrong with the file becomes a ``UsageError``.
     """
     with foreign(path, what, hint) as spent:
         content = files.read(path, what) if data is None else data

@@ -1,4 +1,4 @@
-"""A running image: inference and time, from Python."""
+"""A running image: inference and timing, from Python."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -33,9 +33,9 @@ RUN_TIMEOUT = 120.0
 class Measurement:
     """Time of inferences on the device.
 
-    ``ticks`` has one entry per run. ``instructions`` is the mean per run where the device counts them
-    (QEMU), ``cycles`` where its clock is the core's (SysTick of a real chip), else None; ``seconds`` is the
-    mean by the device's clock.
+    ``ticks`` has one entry per run. ``instructions`` is the mean per run if the device counts them (QEMU),
+    ``cycles`` if its clock is the core's (SysTick of a real chip), otherwise None; ``seconds`` is the mean by
+    the device's clock.
     """
 
     ticks: tuple[int, ...]
@@ -47,8 +47,8 @@ class Measurement:
 class Session:
     """A running image. The context manager connects to it, and stops it at the end.
 
-    After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left. A fault of
-    the device is a ``DeviceFault``, with names of the image.
+    After a ``RemoteError`` the session continues; after any other ``LinkError`` it must be closed. A fault of
+    the device raises ``DeviceFault``, with names from the image.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Session:
         self._stack.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
     def open(self) -> Self:
-        """Connect to the device, without a ``with`` block; ``close`` ends the session."""
+        """Connect to the device without a ``with`` block; ``close`` ends the session."""
         with ExitStack() as stack:
             stack.enter_context(self.device)
             stack.enter_context(self.client)
@@ -119,7 +119,7 @@ class Session:
         return self
 
     def close(self) -> None:
-        """End the session and stop the device, open or not. More than once is fine."""
+        """End the session and stop the device, open or not. Calling it again has no effect."""
         self.__exit__(None, None, None)
         self.device.close()
 
@@ -128,11 +128,11 @@ class Session:
         return self.image.manifest.models
 
     def model(self, name: str | None = None) -> ModelInfo:
-        """Return the description of a model; None means the only one."""
+        """Return the description of a model; None means the only model."""
         return choose_model(self.models, name)
 
     def infer(self, *inputs: Array, model: str | None = None) -> tuple[Array, ...]:
-        """Run one inference: an array per input, in order; returns the outputs, in order.
+        """Run one inference. Takes an array per input, in order, and returns the outputs, in order.
 
         Raises ``UsageError`` for a wrong shape or type, ``RemoteError`` if the device refuses.
         """
@@ -158,13 +158,13 @@ class Session:
         self.client.copy_to(place, np.frombuffer(state, np.uint8))
 
     def recording(self, model: str | None = None) -> tuple[bytes, BlackBox]:
-        """Return the memory of a model's black box, and its description. The image has to have one."""
+        """Return the memory of a model's black box, and its description. The image must have one."""
         box = self._black_box(self.model(model))
         return self.client.copy_from(Tensor(box.address, (box.size,), DataType.of(np.uint8))).tobytes(), box
 
     def drift(self, model: str | None = None) -> bytes | None:
-        """Return the counts of a model's inputs, for ``crtgen.lab.measure.drift.read_window``; None if none
-        are kept.
+        """Return the counts of a model's inputs, for ``crtgen.lab.measure.drift.read_window``; None if the
+        device keeps none.
         """
         return self.client.drift(self._executor(self.model(model).name))
 
@@ -176,7 +176,7 @@ class Session:
         return box
 
     def measure(self, runs: int = 1, model: str | None = None) -> Measurement:
-        """Run a model ``runs`` times, on whatever its inputs hold, and read the device's timer."""
+        """Run a model ``runs`` times, on the current contents of its inputs, and read the device's timer."""
         executor = self._executor(self.model(model).name)
         ticks = self.client.measure(executor, runs, timeout=RUN_TIMEOUT * runs)
         rate = self.client.ticks_per_second()
@@ -196,7 +196,7 @@ class Session:
         return board.is_real and (isinstance(self.device, SerialDevice) or board.rp2040js)
 
     def profile(self, model: str | None = None) -> tuple[int, ...]:
-        """Return the ticks of each layer of one run. The image has to be built with ``profile``."""
+        """Return the ticks of each layer of one run. The image must be built with ``profile``."""
         info = self.model(model)
         ticks = self.client.profile(self._executor(info.name), timeout=RUN_TIMEOUT)
         if ticks is None:
@@ -275,7 +275,7 @@ def _symbols(image: BuiltImage) -> Symbols:
 
 
 def choose_model(models: Sequence[ModelInfo], name: str | None) -> ModelInfo:
-    """Return the model of that name; None means the only one. Raises ``UsageError``."""
+    """Return the model of that name; None means the only model. Raises ``UsageError``."""
     if name is None and len(models) == 1:
         return models[0]
     found = next((m for m in models if m.name == name), None)

@@ -1,1 +1,1 @@
-"""A model of Arm's NPUs Ethos-U55 and U65: runs their command streams in numpy, to the last bit."""
+"""A bit-exact model of Arm's NPUs Ethos-U55 and U65, which runs their command streams in numpy."""

@@ -1,4 +1,4 @@
-"""The configurations of Ethos-U that the model knows."""
+"""The configurations of Ethos-U that the model supports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ _STREAM_VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """An NPU as it is synthesised.
+    """An NPU configuration, as chosen at synthesis.
 
-    ``macs`` are multiplications a cycle of all its cores, ``shram`` the KiB of memory inside all of them.
-    Weights are stored for micro-blocks of ``ofm_block`` output channels and ``ifm_block`` input channels.
+    ``macs`` are multiplications per cycle of all its cores, ``shram`` the KiB of internal memory of all of
+    them. Weights are stored for micro-blocks of ``ofm_block`` output channels and ``ifm_block`` input
+    channels.
     """
 
     name: str
@@ -49,7 +50,7 @@ CONFIGS: Mapping[str, Config] = MappingProxyType(
 
 
 def find_config(name: str) -> Config:
-    """Return a configuration by name; raises ``UsageError`` for one that is unknown."""
+    """Return a configuration by name; raises ``UsageError`` for an unknown one."""
     if name in CONFIGS:
         return CONFIGS[name]
     known = f"known: {', '.join(CONFIGS)}"

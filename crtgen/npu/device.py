@@ -1,11 +1,11 @@
-"""The NPU as its driver sees it: registers on a bus, an interrupt, and memory that it reads by itself.
+"""The NPU as its driver sees it: registers on a bus, an interrupt, and memory that the NPU accesses directly.
 
 A simulator of a core maps the registers and hands reads and writes to a ``NpuDevice``. Writing RUN to CMD
 executes the stream at once, on the memories that ``Bus`` has; then the interrupt is raised, with the end or
 the error in STATUS. The layout of the registers is from Arm's technical reference manuals.
 
-What a driver must be able to bear can be chosen: an interrupt that never comes (``is_silent``), a reset that
-does not end (``is_stuck``).
+Faults that a driver must cope with can be simulated: an interrupt that never comes (``is_silent``), a reset
+that does not end (``is_stuck``).
 """
 
 from typing import Protocol
@@ -29,15 +29,15 @@ _VERSION = 0x1006_6001  # architecture 1.0.6
 
 class Bus(Protocol):
     def view(self, address: int) -> npt.NDArray[np.uint8] | None:
-        """Return the memory from an address on, to its end; None if nothing is there. Writes reach the
-        memory.
+        """Return the memory from an address to its end; None if there is no memory. Writes to the view reach
+        the memory.
         """
 
     def written(self) -> None: ...
 
 
 class NpuDevice:
-    """An NPU of one configuration on a bus. ``failure`` is why the last stream failed."""
+    """An NPU of one configuration on a bus. ``failure`` says why the last stream failed."""
 
     def __init__(self, config: Config, bus: Bus, *, is_silent: bool = False, is_stuck: bool = False) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""Operators on one or two maps, element by element."""
+"""Element-wise operators on one or two feature maps."""
 
 from collections.abc import Callable, Mapping
 from math import prod

@@ -1,4 +1,4 @@
-"""Refusals of the NPU's model."""
+"""Errors of the NPU's model."""
 
 from crtgen.base.errors import CrtgenError
 
@@ -6,7 +6,7 @@ __all__ = ["RegionError", "StreamError"]
 
 
 class RegionError(ValueError):
-    """An address outside of its region, or a region that has no memory or must not be written."""
+    """An address outside of its region, or a region that is missing or read-only."""
 
 
 class StreamError(CrtgenError):

@@ -1,21 +1,21 @@
 """The NPU itself: executes a command stream on regions of memory.
 
-The problem. Ethos-U executes streams that Arm's compiler Vela writes. Nothing that is open says what comes
-out of them, so nobody can test firmware for it without Arm's simulator or a chip.
+The problem. Ethos-U executes command streams that Arm's compiler Vela writes. No open tool computes their
+results, so firmware for it could only be tested with Arm's simulator or a chip.
 
-The idea. An NPU like this one computes with integers only, and its sums do not depend on how the hardware
-cuts them into blocks. So a model needs no blocks, no pipelines and no time: it reads the registers that the
-stream sets, and computes each operator at once, in numpy. Exact are then: the decoded weights, accumulators
-of 32 or 40 bits, one of three roundings, the limits, the tables.
+The idea. Such an NPU computes with integers only, and its sums do not depend on how the hardware splits them
+into blocks. So a model needs no blocks, no pipelines and no time: it reads the registers that the stream
+sets, and computes each operator at once, in numpy. The results are exact: decoded weights, accumulators of 32
+or 40 bits, one of three roundings, limits and tables.
 
-What it leaves out. Dependencies (DMA_WAIT, KERNEL_WAIT, BLOCKDEP) are what a stream promises; here each
-command ends before the next one begins. The buffers inside of the NPU (IB_END, AB_START) are not modelled,
-apart from the tables. Whatever is not published, such as an accumulator that overflows, is refused instead of
-guessed: ``StreamError`` with the offset of the command.
+Not modelled. Dependencies (DMA_WAIT, KERNEL_WAIT, BLOCKDEP) are promises by the stream; here each command
+ends before the next one begins. The NPU's internal buffers (IB_END, AB_START) are left out, apart from the
+tables. Unpublished behaviour, such as an accumulator that overflows, is refused instead of guessed:
+``StreamError`` with the offset of the command.
 
-Where it is from: the register table and the meaning of the fields from Arm's technical reference manuals and
-from the listing that Vela prints of its streams; the arithmetic from networks that Vela compiled, whose
-outputs were compared with TFLite Micro's (docs/npu.md says which). Nothing of it was seen on silicon.
+Sources: the register table and the meaning of the fields are from Arm's technical reference manuals and from
+the listing that Vela prints of its streams; the arithmetic is from networks that Vela compiled, whose outputs
+were compared with TFLite Micro's (docs/npu.md names them). None of it was checked on silicon.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,10 +51,10 @@ class Npu:
         self.state = NpuState(config, NpuMemory(regions, constant))
 
     def run(self, stream: bytes) -> int:
-        """Execute a stream up to STOP, and return how many operators it had.
+        """Execute a stream up to STOP, and return the number of operators.
 
-        Raises ``StreamError`` with the offset of the first command that is wrong; what was computed before it
-        is in memory.
+        Raises ``StreamError`` with the offset of the first wrong command; the results of earlier commands are
+        in memory.
         """
         return sum(1 for _ in self.steps(stream))
 

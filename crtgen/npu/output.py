@@ -1,4 +1,4 @@
-"""The end of every operator: scale, zero point, limits, table, memory."""
+"""The final step of every operator: scale, zero point, limits, table, memory."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def scaled(state: NpuState, value: Int64) -> Int64:
 
 
 def store(state: NpuState, value: Int64) -> None:
-    """Write values that are scaled, after activation, zero point, limits and table."""
+    """Write scaled values, after applying activation, zero point, limits and table."""
     height, width, depth = state.output_shape
     result = _activated(state, value + state.zero_point("OFM"))
     whole = np.broadcast_to(result, (height, width, depth))

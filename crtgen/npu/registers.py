@@ -1,8 +1,8 @@
-"""The commands of a stream: code, name, and which bits of its parameter may be set.
+"""The commands of a stream: code, name, and the parameter bits that may be set.
 
-Commands below 0x100 start something; the others set a register, which keeps its value until the next one sets
-it. A command with a payload has a second word of 32 bits. The bits of a parameter that no field uses have to
-be 0: a stream in which one is set is from another NPU, or damaged.
+Commands below 0x100 start something; the others set a register, which keeps its value until it is set again.
+A command with a payload has a second word of 32 bits. Parameter bits that no field uses must be 0: a stream
+in which one is set is damaged, or for another NPU.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _ADDRESS = 0x00FF  # bits 32 to 39 of an address of 40 bits
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A command: ``allowed`` are the bits of its parameter that have a meaning."""
+    """A command: ``allowed`` are the parameter bits that have a meaning."""
 
     code: int
     name: str

@@ -1,4 +1,4 @@
-"""Scaling of accumulators: a product with 32 bits, then a shift to the right with one of three roundings.
+"""Scaling of accumulators: a product with 32 bits, then a right shift with one of three roundings.
 
 ========
 ========================================================================================================== TFL

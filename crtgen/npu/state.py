@@ -1,6 +1,4 @@
-"""The NPU's registers and memory as operators see them: maps of features, weights and scales by their
-meaning.
-"""
+"""The NPU's registers and memory as operators use them: feature maps, weights and scales."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ _MOST_WORK = 1 << 34  # multiplications of a stream: half a minute of the NPU, s
 
 
 def check_elements(what: str, shape: Sequence[int]) -> None:
-    """Raise ``ValueError`` for more elements than the model allocates memory for."""
+    """Raise ``ValueError`` for more elements than the model is willing to allocate."""
     if prod(shape) > _MOST_ELEMENTS:
         text = "x".join(map(str, shape))
         raise ValueError(f"{what} of {text} has more than {_MOST_ELEMENTS:,} elements")
@@ -55,14 +53,14 @@ class Type:
 
 
 class NpuMemory:
-    """The regions that the base pointers name, each as an array of bytes; a view of the caller's."""
+    """The regions that the base pointers name, each as a view of the caller's memory."""
 
     def __init__(self, regions: Mapping[int, Bytes], constant: frozenset[int] = frozenset()) -> None:
         self._regions = regions
         self._constant = constant
 
     def find(self, region: int, what: str, *, written: bool = False) -> Bytes:
-        """Return a region. Raises ``RegionError`` if it is missing, or constant and to be written."""
+        """Return a region. Raises ``RegionError`` if it is missing, or is to be written but constant."""
         if region not in self._regions:
             raise RegionError(f"{what} is in region {region}, which has no memory")
         if written and region in self._constant:
@@ -70,7 +68,7 @@ class NpuMemory:
         return self._regions[region]
 
     def piece(self, region: int, start: int, length: int, what: str, *, written: bool = False) -> Bytes:
-        """Return ``length`` bytes from ``start`` on. Raises ``RegionError`` if they are not in the region."""
+        """Return ``length`` bytes from ``start`` on. Raises ``RegionError`` if the region is shorter."""
         memory = self.find(region, what, written=written)
         if start < 0 or start + length > memory.size:
             raise RegionError(
@@ -81,9 +79,9 @@ class NpuMemory:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMap:
-    """A map of features in memory: up to four tiles, which meet at a row and a column.
+    """A feature map in memory: up to four tiles, which meet at one row and one column.
 
-    In bricks (``NHCWB16``) 16 channels of all columns follow one another, then the next 16.
+    In the brick format (``NHCWB16``), a row stores 16 channels of all columns, then the next 16 channels.
     """
 
     name: str
@@ -149,7 +147,7 @@ class FeatureMap:
 
 @dataclass(slots=True)
 class NpuState:
-    """Registers by name, as the last command left them, the memory, and the tables inside of the NPU."""
+    """Registers by name with their current values, the memory, and the NPU's internal tables."""
 
     config: Config
     memory: NpuMemory
@@ -159,20 +157,20 @@ class NpuState:
     work: int = 0
 
     def spend(self, work: int) -> None:
-        """Count multiplications. Raises ``ValueError`` for a stream with more than any network has."""
+        """Count multiplications. Raises ``ValueError`` for a stream with more than any real network needs."""
         self.work += work
         if self.work > _MOST_WORK:
             raise ValueError(f"the stream has more than {_MOST_WORK:,} multiplications")
 
     def get(self, name: str, default: int | None = None) -> int:
-        """Return a register. Raises ``ValueError`` if no command has set it and there is no default."""
+        """Return a register. Raises ``ValueError`` if it was never set and has no default."""
         value = self.registers.get(name, default)
         if value is None:
             raise ValueError(f"{name} was never set")
         return value
 
     def scale(self, name: str) -> tuple[int, int]:
-        """Return a scale and its shift; 1 and 0 before the first."""
+        """Return a scale and its shift; 1 and 0 if they were never set."""
         return self.registers.get(name, 1), self.shifts.get(name, 0)
 
     def type(self, name: str) -> Type:
@@ -222,7 +220,7 @@ class NpuState:
         )
 
     def load(self, name: str, shape: tuple[int, int, int]) -> Int64:
-        """Return elements of a map without its zero point."""
+        """Return the elements of a feature map, minus its zero point."""
         return self.map(name).load(self.memory, shape) - self.zero_point(name)
 
     def refuse(self, offset: int, error: Exception) -> StreamError:

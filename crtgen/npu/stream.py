@@ -1,7 +1,7 @@
 """Reads the commands of a stream, and checks each of them.
 
-A command is a word: its code in bits 0 to 9, zeros up to bit 13, in bits 14 and 15 how many words of payload
-follow (none or one), its parameter in bits 16 to 31.
+A command is one word: its code in bits 0 to 9, zeros in bits 10 to 13, the number of payload words (0 or 1)
+in bits 14 and 15, and its parameter in bits 16 to 31.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ __all__ = ["Command", "commands"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: ``value`` is the payload with the high bits of a parameter that is an address, else the
-    parameter.
+    """A command: ``value`` is the payload, extended by the parameter if it is an address; without a payload,
+    the parameter.
 
     ``offset`` is in bytes from the stream's start.
     """
@@ -28,9 +28,7 @@ class Command:
 
 
 def commands(stream: bytes) -> Iterator[Command]:
-    """Yield the commands up to STOP. Raises ``StreamError`` at the first that is wrong, or if STOP is
-    missing.
-    """
+    """Yield the commands up to STOP. Raises ``StreamError`` at the first wrong one, or if STOP is missing."""
     if len(stream) % 4:
         raise StreamError(
             f"the stream has {len(stream)} bytes, expected whole words of 4", offset=len(stream)

@@ -1,10 +1,11 @@
-"""Decodes weights: the entropy code of the stream (mlw), and the order in which the NPU reads them.
+"""Decodes weights: the entropy code of the stream (mlw), and the order in which the NPU reads the weights.
 
-The code. A stream is slices. The header of a slice has the divisors of two Golomb-Rice codes, one of weights
-and one of the runs of zeros between them, and perhaps a new palette. A weight is an index: below the
-palette's size it stands for an entry of the palette, above for a value itself. Entries and values have their
-sign in bit 0. The symbols of both codes come in chunks of 12 (or 8), first the unary parts of all symbols of
-a chunk, and in the chunk after it their remainders, so that hardware can decode a chunk a cycle:
+The code. A stream consists of slices. The header of a slice has the divisors of two Golomb-Rice codes, one
+for weights and one for the runs of zeros between them, and possibly a new palette. A weight is an index:
+below the palette's size it selects an entry of the palette, otherwise it is a value itself. Entries and
+values have their sign in bit 0. Symbols of both codes come in chunks of 12 (or 8). The unary parts of all
+symbols of a chunk come first, their remainders follow in the next chunk, so that hardware can decode one
+chunk per cycle:
 
     WUNARY0 (12 bits) ZUNARY (12 or 8) WUNARY1 (a bit for each 1 in WUNARY0) WREMAIN and ZREMAIN of the chunk
     before
@@ -38,7 +39,7 @@ _ONES = tuple(n.bit_count() for n in range(1 << 12))
 
 
 class _BitReader:
-    """Bits of a stream, the lowest of a byte first."""
+    """Bits of a stream, least significant bit of each byte first."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data + bytes(32)
@@ -207,10 +208,10 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Everything that the order of the weights of one core depends on.
+    """Parameters that determine the order of one core's weights.
 
-    ``outputs`` are that core's channels, ``block`` is those of its blocks. A depthwise convolution has one
-    input channel. ``window`` is the size in elements of the parts of a kernel.
+    ``outputs`` are that core's channels, ``block`` is the channels of a block. A depthwise convolution has
+    one input channel. ``window`` is the size, in elements, of the parts of a kernel.
     """
 
     outputs: int
@@ -228,7 +229,7 @@ class Order:
 def ordered(flat: Int64, order: Order) -> Int64:
     """Return decoded weights as ``[outputs, height, width, inputs]``.
 
-    Raises ``ValueError`` if there are fewer than that takes, or more than padding explains.
+    Raises ``ValueError`` if there are too few, or more than padding explains.
     """
     places = _places(order)
     if not 0 <= len(flat) - len(places) < 64:

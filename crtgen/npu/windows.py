@@ -1,8 +1,8 @@
 """Operators that move a window over an image: convolution, depthwise convolution, pooling.
 
-The hardware computes them block by block; since sums of integers do not depend on their order, here a whole
-operator is computed at once, tap by tap. Products of taps are exact in float64, where numpy's matrix product
-is fast: an accumulator has at most 40 bits.
+The hardware computes them block by block. Integer sums do not depend on the order, so here a whole operator
+is computed at once, tap by tap. Products of taps are exact in float64, for which numpy's matrix product is
+fast: an accumulator has at most 40 bits.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _LARGEST = 64 * 64  # elements of a kernel
 
 @dataclass(frozen=True, slots=True)
 class _KernelWindow:
-    """A kernel: its size in elements, its steps over the image, the distance of its elements."""
+    """A kernel: its size in elements, its strides, and its dilation."""
 
     size: tuple[int, int]
     stride: tuple[int, int]
@@ -55,7 +55,9 @@ class _KernelWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An image with its padding: ``values`` without zero point, and which rows and columns are real."""
+    """An image with its padding: ``values`` without zero point, and which rows and columns are not
+    padding.
+    """
 
     values: Int64
     padding: tuple[int, int]
@@ -63,8 +65,8 @@ class _Image:
     output: tuple[int, int]
 
     def taps(self) -> Iterator[tuple[int, int, Int64, npt.NDArray[np.bool_]]]:
-        """Yield for each element of the kernel its place, what it sees ``[y, x, c]``, and which of it is
-        real.
+        """Yield for each kernel element its position, the image elements ``[y, x, c]`` that it multiplies,
+        and which of them are not padding.
         """
         height, width, _ = self.values.shape
         for ky in range(self.window.size[0]):

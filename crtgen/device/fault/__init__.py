@@ -1,4 +1,4 @@
-"""Faults of a device: the report that it sends, what the words in it mean, and a core dump for a debugger."""
+"""Faults of a device: the report that it sends, its meaning in words, and a core dump for a debugger."""
 
 from crtgen.device.fault.core import core_dump
 from crtgen.device.fault.describe import describe

@@ -39,7 +39,7 @@ _HFSR = {
 
 
 def status_words(fault: Fault) -> tuple[str, ...]:
-    """Name the bits that are set, with what they mean."""
+    """Return the names of the bits that are set, and their meaning."""
     rows = [row for bit, row in _CFSR.items() if fault.cfsr >> bit & 1]
     rows += [row for bit, row in _HFSR.items() if fault.hfsr >> bit & 1]
     return tuple(f"{name}: {text}" for name, text in rows)

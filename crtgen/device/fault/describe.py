@@ -11,9 +11,9 @@ _MOST_CALLS = 32
 
 
 def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
-    """Make the error for a fault, with names from the image for its addresses.
+    """Make the error for a fault, with names from the image instead of addresses.
 
-    The callers are the words of the stack that are addresses behind a call: old ones may be among them.
+    The callers are all words on the stack that follow a call in the code, so outdated ones may be among them.
     """
     if fault.exception == GUARD:
         return _guard(fault, symbols)

@@ -1,6 +1,6 @@
-"""Parser of a fault report: lines with memory of the device, then the record's place in it.
+"""Parser of a fault report: lines with memory of the device, then the address of the fault record in it.
 
-A line that does not fit the format is skipped, since a broken device may send anything. The format is in
+A line that does not match the format is skipped, since a faulty device may send anything. The format is in
 section 5 of ``crtgen/runtime/SPEC.md``.
 """
 
@@ -24,7 +24,7 @@ _MOST_MEMORY = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The state of the core at a fault, and the memory that came with it, by address.
+    """The state of the core at a fault, and the reported memory, by address.
 
     ``exception`` is the number of the handler. ``uptime`` is in seconds since the start.
     """
@@ -61,7 +61,7 @@ class Fault:
 
     @property
     def stack_used(self) -> int:
-        """Bytes of the stack that were in use; more than its size if it had overflowed."""
+        """Bytes of the stack that were in use; more than its size if it overflowed."""
         return max(0, self.stack_top - self.registers["sp"]) if self.stack_size else 0
 
     def words(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -82,7 +82,7 @@ class FaultReader:
         self._size = 0
 
     def take(self, line: str) -> "Fault | bool":
-        """Return the fault if the line completes a report; else True if the line belongs to one."""
+        """Return the fault if the line completes a report; otherwise True if the line belongs to a report."""
         if dumped := _DUMP.fullmatch(line):
             data = bytes.fromhex(dumped[2])
             self._size += len(data)

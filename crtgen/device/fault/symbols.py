@@ -25,7 +25,8 @@ class FunctionRange:
 
 
 class Symbols:
-    """The functions of an ELF file; empty for a file that cannot be read, so that a fault is still reported.
+    """The functions of an ELF file. A file that cannot be read gives no functions, so that a fault is still
+    reported.
 
     ``layers`` are the layers of the models in order, each with the names of its functions.
     """
@@ -46,7 +47,7 @@ class Symbols:
         return ""
 
     def is_return(self, value: int) -> bool:
-        """Return whether a word is a return address, that is, follows a call."""
+        """Return True if a word is a return address, that is, if it follows a call."""
         address = value & ~1
         if not value & 1 or self._function(address) is None:
             return False

@@ -1,4 +1,4 @@
-"""Boards with a USB serial port of their own: over it they are asked to show the boot loader's drive."""
+"""Boards with a native USB serial port: a command over the port makes them show the boot loader's drive."""
 
 import time
 
@@ -18,7 +18,7 @@ _INTERVAL = 0.1
 
 
 def show_drive(board: Board, port: str) -> None:
-    """Have the firmware at a port start the boot loader, and wait for its drive to be mounted.
+    """Make the firmware at a port start the boot loader, and wait until its drive is mounted.
 
     Raises ``FlashError``.
     """

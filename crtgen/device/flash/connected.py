@@ -27,7 +27,7 @@ def write_connected(
 ) -> Flashed:
     """Write the image as soon as no other process uses the board. Raises ``FlashError``.
 
-    ``timeout`` is the limit of the runner in seconds.
+    ``timeout`` limits the runner, in seconds.
     """
     unit = _unit(board, serial, hardware_map, runner)
     say("waiting for the board")

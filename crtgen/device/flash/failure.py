@@ -75,12 +75,14 @@ _FAILED = re.compile(
 
 
 def says_failed(output: str) -> bool:
-    """Return whether a runner's output reports a failure; some runners exit with 0 nevertheless."""
+    """Return True if a runner's output reports a failure; some runners exit with 0 nevertheless."""
     return _FAILED.search(output) is not None
 
 
 def explain(runner: str, board: Board, output: str, status: int) -> FlashError:
-    """Find the cause in the output, or else quote its last lines."""
+    """Return the error for a failed runner: the cause if its output is recognised, otherwise its last
+    lines.
+    """
     pack = "".join(board.flash_with.target("pyocd")) if board.flash_with else ""
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, output):

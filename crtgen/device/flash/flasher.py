@@ -1,4 +1,4 @@
-"""Runs a runner, and says what went wrong."""
+"""Runs a flash runner, and reports failures as errors."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ class Flashed:
 
 
 def flash(job: FlashJob, runner: str | None = None, *, timeout: float = TIME_LIMIT) -> Flashed:
-    """Write the image and start it, with ``runner`` or else the first one that can.
+    """Write the image and start it, with ``runner`` or with the first one that can.
 
     Raises ``ToolMissingError``, ``UsageError`` for a runner that does not know the board, and ``FlashError``
     with the runner's output for everything else.

@@ -59,15 +59,15 @@ class FlashJob:
 
     @property
     def probe(self) -> str:
-        """Number of the probe as an argument, empty for any. OpenOCD and others execute such words.
+        """Serial number of the probe as an argument, empty for any. OpenOCD and others execute such words.
 
-        Raises ``UsageError`` for a number that could be more than a number.
+        Raises ``UsageError`` for text that could be more than a serial number.
         """
         return self.serial.argument("the number of the probe") if self.serial else ""
 
     @property
     def is_zephyr(self) -> bool:
-        """True for an image of Zephyr's build, ``build/zephyr/zephyr.elf``."""
+        """True for an image that Zephyr's build made, ``build/zephyr/zephyr.elf``."""
         return self.image.parent.name == "zephyr"
 
     @property
@@ -78,7 +78,8 @@ class FlashJob:
     def runners(self) -> tuple[str, ...]:
         """Runners that can write the image, the preferred one first; west is only for images of Zephyr.
 
-        If a boot loader's drive is mounted, the user pressed its button, so copying the file is the only way.
+        If a boot loader's drive is mounted, the user has pressed the button for it, so copying the file is
+        the only way.
         """
         listed = self.board.flash_with.runners if self.board.flash_with else ()
         if self.board.flash_with and any(map(drives_of, self.board.flash_with.target("uf2"))):
@@ -86,7 +87,7 @@ class FlashJob:
         return tuple(name for name in (*listed, "gdb") if name != "west" or self.is_zephyr)
 
     def file(self, suffix: str) -> Path:
-        """Return the image as another file, which the build makes beside the ELF. Raises ``FlashError``."""
+        """Return the image in another format, which the build makes beside the ELF. Raises ``FlashError``."""
         file = self.image.with_suffix(suffix)
         if file != self.image and not file.is_file():
             hint = "build it again" + (
@@ -102,8 +103,8 @@ class FlashJob:
 
 
 def commands(runner: str, job: FlashJob) -> list[list[str]]:
-    """Return the programs with their arguments, in order. Raises ``UsageError`` for a runner that the board
-    does not have.
+    """Return the programs to run in order, with their arguments. Raises ``UsageError`` for a runner that the
+    board does not have.
     """
     if runner not in RUNNERS:
         raise UsageError(f"unknown runner {runner}", hint=f"known: {', '.join(RUNNERS)}")

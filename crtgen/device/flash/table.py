@@ -17,10 +17,10 @@ class Runner:
 
     Words in them are templates: ``{image}`` is the image with the suffix ``file``, ``{address}`` its first
     address, ``{python}`` the Python that runs crtgen, ``{script}`` a file with the text ``script``. The word
-    ``{target}`` becomes the words ``target``, once for each text that tells the runner which board it is. The
-    word ``{probe}`` becomes the words ``probe`` if a probe is named: by its number ``{serial}``, or by
-    ``{selector}``, which has its USB id before the number. A runner whose output contains ``done`` has
-    written the image, whatever its exit code.
+    ``{target}`` expands to the words ``target``, once for each text that tells the runner which board it is.
+    If a probe is named, the word ``{probe}`` expands to the words ``probe``, which name it by its serial
+    number ``{serial}`` or by ``{selector}``, which puts its USB id before the number. A runner whose output
+    contains ``done`` has written the image, whatever its exit code.
     """
 
     file: str

@@ -25,7 +25,7 @@ class Vectors:
 
 
 def read_vectors(image: Path) -> Vectors:
-    """Read the table of an ELF. Raises ``FlashError`` if there is none."""
+    """Read the vector table of an ELF file. Raises ``FlashError`` if it has none."""
     try:
         with image.open("rb") as file:
             elf = ELFFile(file)

@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Write, verify by pyOCD's own check, and reset; 0 if all went well."""
+    """Write the image, verify it with pyOCD's own check, and reset; return 0 on success."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--target", required=True)
     parser.add_argument("--probe")

@@ -18,10 +18,11 @@ _LONGEST = 200
 
 @contextmanager
 def board_lock(key: str, timeout: float = 600.0) -> Iterator[None]:
-    """Hold the lock of the board that ``key`` names, at most until the process ends.
+    """Hold the lock of the board named ``key`` within the block; it is released at the latest when the
+    process ends.
 
-    Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that has it, and ``UsageError``
-    where the lock is not safe from other users.
+    Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that holds it, and
+    ``UsageError`` if other users could tamper with the lock.
     """
     name = re.sub(r"[^A-Za-z0-9_]+", "-", key).strip("-")[:_LONGEST]
     with files.opened_lock(files.private_directory("crtgen") / f"{name}.lock") as file:

@@ -19,7 +19,8 @@ _PORT_IS_BACK = 15.0
 def power_cycle(unit: LocalBoard) -> None:
     """Run the unit's ``reset`` command, without a shell, and wait for its serial port.
 
-    Raises ``LinkError`` with the command's output if it fails or does not end, or if the port stays away.
+    Raises ``LinkError`` with the command's output if it fails or does not end, or if the port does not come
+    back.
     """
     with board_lock(unit.key):
         status, output = run_to_end(shlex.split(unit.reset), time_limit=TIME_LIMIT)

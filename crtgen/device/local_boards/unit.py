@@ -25,10 +25,10 @@ _PORT = re.compile(r"/dev/[\w./:+-]+|COM\d+", re.ASCII)
 class LocalBoard:
     """A board on the bench.
 
-    ``boards`` are its possible names, since several kinds of board share a USB id. ``serial`` is the number
-    of its probe and ``port`` its serial port, each empty if unknown. ``ports`` are all ports of a probe with
-    several, if the right one is unknown. The rest comes from a hardware map, else it is empty or 0:
-    ``gdb_server`` is the address of the board's debugger, ``reset`` a command that power-cycles it.
+    ``boards`` are its possible names, since several kinds of board share a USB id. ``serial`` is the serial
+    number of its probe and ``port`` its serial port; each is empty if unknown. ``ports`` are all ports of a
+    probe with several, if the right one is unknown. A hardware map gives the rest, which is otherwise empty
+    or 0: ``gdb_server`` is the address of the board's debugger, ``reset`` a command that power-cycles it.
     """
 
     boards: tuple[str, ...]
@@ -64,7 +64,7 @@ def is_connected(board: Board, hardware_map: Path | None = None) -> bool:
 
 
 def choose_unit(board: Board, units: tuple[LocalBoard, ...], serial: str | None = None) -> LocalBoard:
-    """Return the only connected unit that may be such a board, with a probe number that starts with
+    """Return the only connected unit that can be such a board, and whose probe's serial number starts with
     ``serial``.
 
     Raises ``UsageError`` if there are several, ``LinkError`` if there is none.
@@ -91,7 +91,7 @@ def choose_unit(board: Board, units: tuple[LocalBoard, ...], serial: str | None 
 def read_hardware_map(file: Path) -> tuple[LocalBoard, ...]:
     """Read the connected boards of a hardware map.
 
-    Raises ``UsageError`` that names file and entry, also if the map needs consent that was not given, see
+    Raises ``UsageError`` that names file and entry, also if the map needs consent that was not given: see
     ``asks_of_map``.
     """
     units, content = _read(file)
@@ -100,7 +100,9 @@ def read_hardware_map(file: Path) -> tuple[LocalBoard, ...]:
 
 
 def asks_of_map(file: Path) -> tuple[tuple[str, ...], str]:
-    """Return the consent that a hardware map needs beyond naming boards at serial ports, and its digest."""
+    """Return the permissions that a hardware map needs, apart from naming boards at serial ports, and its
+    digest.
+    """
     units, content = _read(file)
     return _asks(units), content
 

@@ -1,4 +1,4 @@
-"""The client: a connection, the model on the device, and extensions of crtgen's firmware."""
+"""The client: a connection, the model on the device, and the extensions of crtgen's firmware."""
 
 import struct
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ Ticks = np.ndarray[Any, np.dtype[np.uint64]]
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Description of an image: the version of crtgen that made it, the names of its models."""
+    """Description of an image: the version of crtgen that made it, and the names of its models."""
 
     version: str
     models: tuple[str, ...]
@@ -59,7 +59,7 @@ class PoolUsage:
 
 @dataclass(frozen=True, slots=True)
 class BlackBox:
-    """Record of the last ``runs`` runs of a model: its memory, and the offset of its states."""
+    """Record of the last ``runs`` runs of a model: its memory, and the offset of the states in it."""
 
     address: int
     size: int
@@ -71,11 +71,11 @@ class BlackBox:
 
 @dataclass(frozen=True, slots=True)
 class SlotPlace:
-    """A slot of a device: its place, the place of its model's memory, and 0 or the reason why its model is
-    unusable.
+    """A slot of a device: its address, the address of its model's memory, and 0 or the reason why its model
+    is unusable.
 
-    ``is_chosen``: its model is to run from the next start on, or runs. ``model`` and ``version`` are empty
-    and 0 without a usable model.
+    ``is_chosen``: its model is running, or will run from the next start on. ``model`` and ``version`` are
+    empty and 0 without a usable model.
     """
 
     origin: int
@@ -99,10 +99,11 @@ class SlotPlace:
 
 @dataclass(frozen=True, slots=True)
 class SlotsState:
-    """The slots of a device: ``active`` holds the running model, or None; ``previous`` held the one before.
+    """The slots of a device: ``active`` holds the running model, or is None; ``previous`` held the one before
+    it.
 
-    ``trial``: the model was not confirmed yet, and has ``tries`` starts left for that. Flash is written
-    ``write_size`` bytes at once.
+    ``trial``: the model was not confirmed yet, and has ``tries`` starts left for that. Flash is written in
+    units of ``write_size`` bytes.
     """
 
     active: int | None
@@ -175,8 +176,8 @@ class Client(Connection):
         return PoolUsage(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
 
     def last_fault(self) -> Fault | None:
-        """Return the fault after which the device restarted, once, unless a host was told of it at that
-        time.
+        """Return the fault after which the device restarted, once; None if a host was already told when it
+        happened.
         """
         data = self._ask(endpoints.FAULT)
         return None if data is None else Fault.of_bytes(data)
@@ -188,7 +189,7 @@ class Client(Connection):
         return self._ask(endpoints.CALIBRATE, loops)
 
     def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:
-        """Return the ticks of each of ``runs`` inferences; ``timeout`` is for the runs that one packet
+        """Return the ticks of each of ``runs`` inferences; ``timeout`` applies to the runs that one packet
         reports.
         """
         portion = max(1, (self.max_packet - _CALL_BYTES) // 8)
@@ -204,10 +205,10 @@ class Client(Connection):
         return self._array(b"".join(parts), "<u8")
 
     def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
-        """Return the ticks of each layer; None also if the firmware was built without profiling.
+        """Return the ticks of each layer, or None if the firmware was built without profiling.
 
-        A packet has room for a limited number of layers, all of one inference; a longer model takes several.
-        ``timeout`` is for each.
+        A packet has room for a limited number of layers, all of one inference; a longer model takes several
+        packets. ``timeout`` applies to each.
         """
         room = max(1, (self.max_packet - _CALL_BYTES) // 8)
         layers = b""
@@ -239,7 +240,7 @@ class Client(Connection):
         return True
 
     def black_box(self, executor: AotExecutor) -> BlackBox | None:
-        """Return the record of a model's last runs; None if there is none."""
+        """Return the record of a model's last runs, or None if the device keeps none."""
         data = self._ask(endpoints.RECORDED, executor.module)
         if data is None:
             return None
@@ -248,7 +249,7 @@ class Client(Connection):
         return BlackBox(*struct.unpack("<6Q", data))
 
     def drift(self, executor: AotExecutor) -> bytes | None:
-        """Return the counts of a model's inputs, in CBOR; None if nothing is counted."""
+        """Return the counts of a model's inputs, in CBOR, or None if the device keeps none."""
         return self._ask(endpoints.DRIFT, executor.module)
 
     def slots(self) -> SlotsState | None:

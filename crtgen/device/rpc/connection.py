@@ -47,7 +47,7 @@ _COPIES = 3
 
 
 class RemoteFunction:
-    """A function of the device. Arguments: None, numbers, str, bytes, arrays, and remote objects."""
+    """A function of the device. Arguments may be None, numbers, str, bytes, arrays, and remote objects."""
 
     def __init__(self, client: "Connection", handle: int, name: str = "") -> None:
         self.handle = Handle(handle, TypeCode.FUNCTION)
@@ -55,9 +55,10 @@ class RemoteFunction:
         self._client = client
 
     def __call__(self, *args: Any, timeout: float | None = None) -> Any:
-        """Call the function, at most ``timeout`` seconds long.
+        """Call the function and wait for at most ``timeout`` seconds.
 
-        An array is copied to the device for the time of the call. A failure there is a ``RemoteError``.
+        An array is copied to the device for the duration of the call. An exception there is raised as
+        ``RemoteError``.
         """
         return self._client.call(self, args, timeout)
 
@@ -77,7 +78,7 @@ class RemoteModule:
         return self._functions[name]
 
     def function(self, name: str) -> RemoteFunction:
-        """Return the function of that name. Raises ``UsageError`` if there is none."""
+        """Return the function of that name. Raises ``UsageError`` if the module does not have it."""
         found = self.get_function(name)
         if found is None:
             raise UsageError(
@@ -107,7 +108,7 @@ class RemoteModule:
 
 
 class RemoteTensor:
-    """A tensor in the memory of the device, a context manager that frees it."""
+    """A tensor in the memory of the device; a context manager that frees it."""
 
     def __init__(self, client: "Connection", tensor: Tensor, handle: Handle | None = None) -> None:
         self.tensor = tensor
@@ -141,12 +142,12 @@ class RemoteTensor:
 class Connection:
     """A connection to a device.
 
-    Entering it connects; leaving it ends the session and leaves the stream open. Every request has a timeout,
-    by default ``timeouts.established``. After a ``RemoteError`` the session goes on; after a
+    Entering it connects; leaving it ends the session but leaves the stream open. Every request has a timeout,
+    by default ``timeouts.established``. After a ``RemoteError`` the session continues; after a
     ``LinkTimeoutError`` or ``ProtocolError`` every request raises ``SessionLostError`` until ``connect``.
 
-    The protocol has no sequence numbers: on a line that loses bytes, ``Exchange`` decides what is repeated,
-    and copies are compared by CRC-32.
+    The protocol has no sequence numbers: on a line that loses bytes, ``Exchange`` decides which requests to
+    repeat, and copies are compared by CRC-32.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class Connection:
         self.close()
 
     def connect(self) -> None:
-        """Begin a session. Handles and tensors of an earlier one become void."""
+        """Begin a session. Handles and tensors of an earlier one become invalid."""
         self._functions.clear()
         self._max_packet = None
         self._exchange.connect()
@@ -194,14 +195,14 @@ class Connection:
     # --- functions and modules
 
     def get_function(self, name: str) -> RemoteFunction | None:
-        """Return the global function of that name, or None; it is kept until the session ends."""
+        """Return the global function of that name, or None; it is cached until the session ends."""
         if name not in self._functions:
             handle = self._system(Code.GET_GLOBAL_FUNC, name, again=0.0)
             self._functions[name] = RemoteFunction(self, handle.value, name) if handle else None
         return self._functions[name]
 
     def function(self, name: str) -> RemoteFunction:
-        """Return the global function of that name. Raises ``UsageError`` if there is none."""
+        """Return the global function of that name. Raises ``UsageError`` if the device does not have it."""
         found = self.get_function(name)
         if found is None:
             raise UsageError(f"the device has no function {name}", hint="its firmware may be older")
@@ -220,7 +221,9 @@ class Connection:
             return self._result(self._returned(packet, timeout, again).args)
 
     def run_number(self) -> int | None:
-        """Return a number by which a run can be asked for again; None if the line loses nothing."""
+        """Return a number with which a run can be requested again without running twice; None if the line
+        loses nothing.
+        """
         if not self._exchange.repeats:
             return None
         self._number = (self._number + 1) % (1 << _NUMBER_BITS) or 1
@@ -247,7 +250,9 @@ class Connection:
     # --- memory
 
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> RemoteTensor:
-        """Allocate memory on the device, uninitialised. Raises ``RemoteError`` if it is too little."""
+        """Allocate memory on the device, uninitialised. Raises ``RemoteError`` if the device has too
+        little.
+        """
         wanted = Tensor(0, shape, DataType.of(dtype))
         handle = self._system(Code.ALLOC_DATA_WITH_SCOPE, wanted, None)
         if handle is None:
@@ -255,7 +260,7 @@ class Connection:
         return RemoteTensor(self, Tensor(handle.value, shape, wanted.dtype))
 
     def free(self, tensor: Tensor) -> None:
-        """Free what ``allocate`` gave, unless the session is over."""
+        """Free memory from ``allocate``, unless the session is over."""
         with suppress(SessionLostError):
             self._system(Code.FREE_DATA, tensor.device, Handle(tensor.data))
 
@@ -327,7 +332,7 @@ class Connection:
 
     @property
     def max_packet(self) -> int:
-        """Bytes of a packet behind its length that the device takes; asked once."""
+        """The largest packet that the device accepts, in bytes after its length field; asked once."""
         if self._max_packet is None:
             ask = self.get_function(endpoints.MAX_PACKET.name)
             published = self._expect(int, self.call(ask, (), again=0.0)) if ask else DEFAULT_MAX_PACKET

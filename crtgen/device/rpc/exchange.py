@@ -1,9 +1,9 @@
 """Requests and their answers: several in flight on a reliable line, one at a time on a line that loses bytes.
 
 On a line that loses bytes, a request that may be carried out twice is repeated until it is answered. The
-protocol has no sequence numbers, so a second answer to it would be taken for the answer to the next request.
-A repeated request is therefore followed by a question that no other answer fits: the CRC-32 of no bytes, with
-a random start value. Devices without that function get each request once.
+protocol has no sequence numbers, so a second answer would be mistaken for the answer to the next request. A
+repeated request is therefore followed by a question that no other answer fits: the CRC-32 of no bytes, with a
+random start value. If the device lacks that function, each request is sent once.
 """
 
 import secrets
@@ -40,7 +40,7 @@ _LEAST = 0.02
 
 @dataclass(slots=True)
 class _Waiting:
-    """Requests without a reply so far: their sizes, the receivers of the replies, and their time limits."""
+    """Unanswered requests: their sizes, the receivers of the replies, and their time limits."""
 
     take: Callable[[messages.Packet], object]
     timeout: float
@@ -62,7 +62,7 @@ class Exchange:
         return self._check != 0
 
     def connect(self) -> None:
-        """Begin a session, and repeat that until its first answer: a late answer of another session is
+        """Begin a session, repeating the request until its first answer; late answers of another session are
         dropped.
         """
         self._check, self._per_byte = 0, 0.0
@@ -89,7 +89,7 @@ class Exchange:
     ) -> None:
         """Send requests and pass their replies to ``take``; several are in flight if the transport allows it.
 
-        Each reply has ``timeout`` seconds; all together have that, and the time of ``nbytes`` on a slow line.
+        Each reply has ``timeout`` seconds; all together have that plus the time of ``nbytes`` on a slow line.
         Requests that may be carried out twice are repeated if the line loses bytes: ``again`` is the time in
         seconds that the device may need for one; None forbids a repetition.
 

@@ -1,4 +1,4 @@
-"""The model on the device, through the functions of every AOT executor."""
+"""The model on the device, through the standard functions of an AOT executor."""
 
 import time
 from typing import Any, Self
@@ -19,9 +19,9 @@ _SECONDS = 0.5
 
 
 class AotExecutor:
-    """An AOT executor of the device, a context manager that frees it.
+    """An AOT executor of the device; a context manager that frees it.
 
-    Inputs are named by their name or their index, outputs by their index.
+    Inputs are addressed by name or index, outputs by index.
     """
 
     def __init__(self, connection: Connection, module: RemoteModule) -> None:
@@ -59,7 +59,7 @@ class AotExecutor:
         return self.module.call(endpoints.GET_NUM_OUTPUTS)
 
     def input_index(self, name: str) -> int:
-        """Return the index of an input. Raises ``UsageError`` if there is none of that name."""
+        """Return the index of an input. Raises ``UsageError`` if no input has that name."""
         index = self.module.call(endpoints.GET_INPUT_INDEX, name)
         if index < 0:
             raise UsageError(f"the model has no input {name}", hint="crtgen inspect lists the inputs")
@@ -79,7 +79,9 @@ class AotExecutor:
         self.input(key).write(array)
 
     def run(self, *, timeout: float | None = None) -> None:
-        """Run one inference, at most ``timeout`` seconds long. A repeated request runs it only once."""
+        """Run one inference and wait for at most ``timeout`` seconds. A repeated request runs it only
+        once.
+        """
         number = self._connection.run_number()
         if number is None:
             self.module.call(endpoints.RUN, timeout=timeout)

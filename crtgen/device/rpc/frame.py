@@ -52,7 +52,7 @@ class CrcMismatch:
 
 @dataclass(frozen=True, slots=True)
 class ShortPacket:
-    """A new packet started while bytes of this one were ``missing``."""
+    """A new packet started while ``missing`` bytes of this one had not arrived."""
 
     missing: int
 
@@ -62,7 +62,7 @@ class ShortPacket:
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A packet announced more bytes than the receiver takes."""
+    """A packet announced more bytes than the receiver accepts."""
 
     length: int
 
@@ -110,7 +110,7 @@ class _Field(Enum):
 
 
 class Decoder:
-    """Finds packets in a byte stream, whatever the pieces that it arrives in.
+    """Finds packets in a byte stream, however the stream is split into pieces.
 
     After any error the partial payload is dropped and the next packet is delivered intact, with one exception
     that the format does not allow to detect: a packet cut between the two bytes of an escape hides the start

@@ -1,4 +1,4 @@
-"""A session over a stream: the part of the client that has a clock."""
+"""A session over a stream: the part of the client that uses a clock."""
 
 import math
 import time
@@ -77,7 +77,7 @@ class Link:
     def connect(self) -> None:
         """Begin a new session; an earlier one is over.
 
-        Raises ``LinkTimeoutError`` when nothing answers, ``ProtocolError`` for another protocol version.
+        Raises ``LinkTimeoutError`` if nothing answers, ``ProtocolError`` for another protocol version.
         """
         self._forget()
         deadline = time.monotonic() + self.timeouts.start
@@ -92,9 +92,9 @@ class Link:
         self._damage.clear()
 
     def send(self, payload: bytes, *, again: bool = False) -> None:
-        """Send an encoded packet; ``again`` if a part of the last one may have been lost.
+        """Send an encoded packet; ``again`` if part of the previous one may have been lost.
 
-        Raises ``SessionLostError`` when there is no session any more.
+        Raises ``SessionLostError`` if the session is over.
         """
         self._check()
         self._used = True
@@ -104,10 +104,9 @@ class Link:
     def receive(
         self, timeout: float, latest: float = math.inf, *, undamaged: bool = False
     ) -> messages.Packet:
-        """Return the next packet of the device, at most ``timeout`` seconds from now, and not after
-        ``latest``.
+        """Return the next packet of the device, within ``timeout`` seconds and not after ``latest``.
 
-        Where it has to be ``undamaged``, a damaged one ends the wait, too.
+        If it has to be ``undamaged``, a damaged packet ends the wait, too.
         """
         deadline = min(time.monotonic() + timeout, latest)
         damaged = self._damage.count
@@ -123,7 +122,9 @@ class Link:
             is_late = not self._pump(deadline)
 
     def drop_unsolicited(self) -> None:
-        """Drop what has arrived before a request, such as a duplicate: it is no answer to that request."""
+        """Drop everything that arrived before a request, such as a duplicate: it cannot be the answer to that
+        request.
+        """
         self._pump(time.monotonic())
         self._inbox.clear()
         self._damage.clear()
@@ -133,7 +134,7 @@ class Link:
         self._lost = self._lost or why
 
     def close(self) -> None:
-        """End the session. The stream stays open: it belongs to whoever made it."""
+        """End the session. The stream stays open, since the caller owns it."""
         self._session.close()
         self._flush()
 

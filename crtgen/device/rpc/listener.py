@@ -1,4 +1,6 @@
-"""Listens to a device without talking to it, sans-IO: the log of an RPC server, or the text of a program."""
+"""Listens to a device without sending anything, sans-IO: the log of an RPC server, or the text of a
+program.
+"""
 
 from crtgen.base.text import DeviceText
 from crtgen.device.rpc import frame

@@ -59,7 +59,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Leave the server's loop; there is no answer."""
+    """Makes the device leave the server's loop; it sends no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class CallFunc:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The answer to everything but a CopyFromRemote; ``client`` says what the arguments mean."""
+    """The answer to everything but a CopyFromRemote; ``client`` tells how to interpret the arguments."""
 
     args: Args = ()
 
@@ -135,12 +135,12 @@ def _read_exception(reader: Reader) -> RemoteException:
 
 
 def copy_overhead(ndim: int) -> int:
-    """Return the bytes of a copy packet, from its code on, that are not data."""
+    """Return the size of a copy packet without its data, in bytes from its code on."""
     return 44 + 8 * ndim
 
 
 class _Layout(NamedTuple):
-    """Codec of a packet with a body of its own. The others carry arguments only."""
+    """Codec of a packet with a body of its own; all other packets carry arguments only."""
 
     packet: type
     write: Callable[[Any], bytes]

@@ -39,8 +39,8 @@ class _RequestError(Exception):
 class ServedModel:
     """A model of the simulated image.
 
-    ``inputs`` are names with shape and element type, ``outputs`` shape and element type; ``run`` maps the
-    input arrays to the output arrays.
+    ``inputs`` are names with shape and element type, ``outputs`` are shape and element type; ``run`` computes
+    the output arrays from the input arrays.
     """
 
     name: str
@@ -89,7 +89,7 @@ class _MemoryPool:
 
 
 class _Executor:
-    """The functions of a model's executor; its tensors stay in the pool."""
+    """The functions of a model's executor; its tensors are allocated in the pool."""
 
     def __init__(self, model: ServedModel, pool: _MemoryPool) -> None:
         self._model = model
@@ -305,7 +305,7 @@ class Server:
 
 
 class ServerStream:
-    """A stream straight into a server. A read without data fails at once: nothing more would come."""
+    """A stream directly into a server. A read without data fails at once, since nothing more can arrive."""
 
     def __init__(self, server: Server, *, flow_controlled: bool = True) -> None:
         self.flow_controlled = flow_controlled

@@ -160,15 +160,16 @@ class RpcSession:
         self._emit(MessageType.TERMINATE, 0, b"")
 
     def start(self) -> None:
-        """Ask the peer for a session, with a fresh nonce. Call it again when no answer comes in time."""
+        """Ask the peer for a session, with a fresh nonce. Call it again if no answer comes in time."""
         self.session_id = 0
         self.boot()
         self._send_init()
 
     def send(self, payload: bytes, *, again: bool = False) -> None:
-        """Send a message; ``again`` if the line may have lost a part of the last one, perhaps half an escape.
+        """Send a message; ``again`` if the line may have lost part of the previous one, possibly half an
+        escape.
 
-        Raises ``SessionLostError`` when no session is established.
+        Raises ``SessionLostError`` if no session is established.
         """
         if self.state is not State.ESTABLISHED:
             raise SessionLostError("there is no session to send in", hint="connect first")

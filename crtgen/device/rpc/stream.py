@@ -6,9 +6,7 @@ __all__ = ["Stream"]
 
 
 class Stream(Protocol):
-    """A stream of bytes in both directions. ``crtgen.device.run.streams`` implements it for real
-    transports.
-    """
+    """A stream of bytes in both directions. ``crtgen.device.run.streams`` has the real transports."""
 
     @property
     def flow_controlled(self) -> bool:
@@ -24,4 +22,4 @@ class Stream(Protocol):
         """Send everything. Raises ``LinkTimeoutError`` or ``LinkClosedError``."""
 
     def close(self) -> None:
-        """Release the transport. More than once is fine."""
+        """Release the transport. Calling it again has no effect."""

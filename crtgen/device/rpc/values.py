@@ -94,7 +94,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor in the memory of the device: compact, ``byte_offset`` bytes behind the address ``data``."""
+    """A compact tensor in the memory of the device, ``byte_offset`` bytes after the address ``data``."""
 
     data: int
     shape: tuple[int, ...]
@@ -109,7 +109,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A handle of the device: ``type`` HANDLE, or MODULE or FUNCTION if an argument requires that."""
+    """A handle of the device; ``type`` is HANDLE, or MODULE or FUNCTION if an argument requires that."""
 
     value: int
     type: TypeCode = TypeCode.HANDLE
@@ -145,7 +145,7 @@ def pack_sized(data: bytes) -> bytes:
 
 
 def pack_tensor(tensor: Tensor) -> bytes:
-    """Address, device, rank, element type, shape, byte offset."""
+    """Return the packed tensor: address, device, rank, element type, shape, byte offset."""
     ndim, dtype, device = len(tensor.shape), tensor.dtype, tensor.device
     head = _TENSOR.pack(tensor.data, device.type, device.id, ndim, dtype.code, dtype.bits, dtype.lanes)
     return head + struct.pack(f"<{ndim}qQ", *tensor.shape, tensor.byte_offset)
@@ -182,7 +182,7 @@ def pack_args(args: Args) -> bytes:
 
 
 class Reader:
-    """Reads values from bytes, never behind the end: ``ProtocolError`` says what was missing, and where."""
+    """Reads values from bytes, never beyond the end: a ``ProtocolError`` says what is missing, and where."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

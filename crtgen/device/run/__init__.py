@@ -1,4 +1,4 @@
-"""Runs firmware: QEMU, FVPs, host processes and real boards, and the lines to them."""
+"""Runs firmware in QEMU, in FVPs, as host processes and on real boards, and connects to it."""
 
 from crtgen.device.run.board import SerialDevice
 from crtgen.device.run.device import Finished, RunningDevice

@@ -28,7 +28,7 @@ _BAUD = 115200
 
 @dataclass(slots=True, eq=False)
 class SerialDevice:
-    """A board that serves the RPC on a serial port; the context manager closes port and lock."""
+    """A board that serves the RPC on a serial port; the context manager releases the port and the lock."""
 
     name: str
     stream: SerialStream | SocketStream | PipeStream
@@ -41,7 +41,7 @@ class SerialDevice:
         self.close()
 
     def close(self) -> None:
-        """Close the port. More than once is fine."""
+        """Close the port. Calling it again has no effect."""
         self.stream.close()
         self._held.close()
 
@@ -49,7 +49,7 @@ class SerialDevice:
 def connect_board(
     board: Board, port: str, baud: int | None = None, hardware_map: Path | None = None
 ) -> SerialDevice:
-    """Connect to a board that already runs its image, once no other process uses it."""
+    """Connect to a board that already runs its image, waiting while another process uses it."""
     known = (unit for unit in connected_units(hardware_map) if unit.port == port)
     unit = next(known, LocalBoard((board.name,), DeviceText(), port))
     with ExitStack() as held:
@@ -65,9 +65,9 @@ def start_board(
     runner: str | None = None,
     baud: int | None = None,
 ) -> SerialDevice:
-    """Flash the connected board, once no other process uses it, and open its serial port.
+    """Flash the connected board, waiting while another process uses it, and open its serial port.
 
-    Raises ``FlashError``, or ``UsageError`` if the serial port is not known.
+    Raises ``FlashError``, or ``UsageError`` if the serial port is unknown.
     """
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))

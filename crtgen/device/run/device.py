@@ -1,4 +1,4 @@
-"""A device that runs as a process of this computer: started, listened to, and always ended."""
+"""A device that runs as a process on this computer: started, listened to, and always ended."""
 
 import atexit
 import os
@@ -58,14 +58,14 @@ class RunningDevice:
         return console_text(self.console)
 
     def wait(self, timeout: float) -> int:
-        """Return the exit code, once the process ends by itself. Raises ``LinkTimeoutError``."""
+        """Return the exit code once the process has ended by itself. Raises ``LinkTimeoutError``."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as error:
             raise LinkTimeoutError(f"the image still runs after {timeout:g} s", where=self.name) from error
 
     def close(self) -> None:
-        """Close the line and end the process, if it has not ended. More than once is fine."""
+        """Close the line and end the process if it is still running. Calling it again has no effect."""
         if self._closed:
             return
         self._closed = True
@@ -81,7 +81,7 @@ class Finished:
 
 
 def open_console() -> BinaryIO:
-    """Open a file without a name, which disappears with the process.
+    """Open a nameless file, which disappears with the process.
 
     Raises ``UnsupportedError`` on a system that cannot run a device's program.
     """

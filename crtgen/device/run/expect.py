@@ -1,4 +1,4 @@
-"""A conversation with any firmware: wait for its output, and answer."""
+"""A scripted conversation with any firmware: wait for its output, and answer."""
 
 import re
 import time

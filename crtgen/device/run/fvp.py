@@ -1,4 +1,4 @@
-"""Runs firmware in an Arm Fixed Virtual Platform. The RPC's UART is a TCP port that the FVP listens at."""
+"""Runs firmware in an Arm Fixed Virtual Platform. The RPC's UART is a TCP port on which the FVP listens."""
 
 import os
 import re
@@ -45,9 +45,9 @@ _NPUS = {"mps3_board": "ethosu", "mps4_board": "mps4_board.subsystem.ethosu"}
 
 
 def find_fvp(board: Board, program: Path | None = None) -> Path:
-    """Find the FVP of the board: ``program``, else ``CRTGEN_FVP``, else in the PATH.
+    """Return the FVP of the board: ``program``, or else ``CRTGEN_FVP``, or else from the PATH.
 
-    Raises ``ToolMissingError`` if it is not there, ``UsageError`` if the board has none.
+    Raises ``ToolMissingError`` if it is not found, ``UsageError`` if the board has no FVP.
     """
     if board.fvp is None:
         raise UsageError(
@@ -84,7 +84,9 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
 
 
 def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
-    """Start a standalone image. Its output is the FVP's, since a port would lose the first of it."""
+    """Start a standalone image. Its output goes through the FVP's own stdout, since a port would lose the
+    beginning.
+    """
     name = image_name(image, board.name)
     command = _command(image, find_fvp(board, program), board, (*_OPTIONS, *_PRINTING))
     console = open_console()

@@ -1,8 +1,8 @@
-"""A mailbox: two rings of bytes in memory that QEMU shares with this process.
+"""A mailbox: two ring buffers in memory that QEMU shares with this process.
 
-A simulated UART moves some ten thousand bytes a second. So messages go through memory, and the UART carries a
-byte for each, which says that there is one: neither side ever has to poll. ``mailbox.c`` in a project is the
-device's half. The device may write what it likes there: nothing in it is trusted.
+A simulated UART moves some ten thousand bytes a second. So messages go through memory, and for each the UART
+carries one byte that announces it: neither side has to poll. ``mailbox.c`` in a project is the device's half.
+The device may write anything into this memory, so nothing in it is trusted.
 """
 
 import mmap
@@ -42,9 +42,9 @@ def has_mailbox(image: Path) -> bool:
 
 
 def has_npu(image: Path) -> bool:
-    """Return whether firmware hands jobs of its NPU to the host.
+    """Return True if firmware hands the jobs of its NPU to the host.
 
-    Raises ``UsageError`` for firmware that gives them to an NPU.
+    Raises ``UsageError`` for firmware that gives them to a real NPU.
     """
     found = _has_symbol(image, _NPU)
     if not found and _has_symbol(image, _RUN):
@@ -79,9 +79,9 @@ def _npu_window(memory: memoryview, name: str) -> "NpuWindow":
 
 
 class MailboxStream:
-    """The rings of a mailbox, and the serial line that announces bytes in them. It owns both.
+    """The rings of a mailbox, and the serial line that announces bytes in them. The stream owns both.
 
-    With ``npu`` there is a window behind the rings through which firmware uses a model of its NPU.
+    With ``npu``, the rings are followed by a window through which firmware uses a model of its NPU.
     """
 
     flow_controlled = True
@@ -101,9 +101,7 @@ class MailboxStream:
         self._npu = _npu_window(memoryview(self._memory)[MAILBOX_SIZE:], self.name) if npu else None
 
     def arguments(self) -> list[str]:
-        """Return the QEMU arguments that use this memory as the machine's; QEMU must inherit
-        ``descriptor``.
-        """
+        """Return the QEMU arguments that make this memory the machine's; QEMU must inherit ``descriptor``."""
         path = f"/dev/fd/{self.descriptor}"
         memory = f"memory-backend-file,id=mailbox,size={self._size},mem-path={path},share=on"
         return ["-object", memory, "-machine", "memory-backend=mailbox"]
@@ -136,7 +134,7 @@ class MailboxStream:
                     self._line.read(_PAUSE)
 
     def close(self) -> None:
-        """Close the line and unmap the memory. More than once is fine."""
+        """Close the line and unmap the memory. Calling it again has no effect."""
         self._line.close()
         self._words.release()
         if self._npu is not None:

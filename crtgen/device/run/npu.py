@@ -1,9 +1,9 @@
 """The NPU of a simulated board: executes the jobs that firmware in QEMU leaves in shared memory.
 
 QEMU has no Ethos-U. ``npu_mailbox.c`` in a project copies a job (the stream and its regions) into a window
-behind the mailbox and rings the bell; the model ``crtgen.npu`` executes it here, in the thread that waits for
-the device's answer, and the device copies back what was written. Nothing in the window is trusted: sizes and
-places are checked against it.
+behind the mailbox and announces it; the model ``crtgen.npu`` executes it here, in the thread that waits for
+the device's answer, and the device copies the results back. Nothing in the window is trusted: sizes and
+addresses are checked against it.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,9 @@ class _NpuJob:
 
 
 class NpuWindow:
-    """The window, as ``memory`` from its start on. ``failure`` is why the last job failed."""
+    """The window into shared memory, which begins at the start of ``memory``. ``failure`` is why the last job
+    failed.
+    """
 
     def __init__(self, memory: memoryview, name: str) -> None:
         self._memory = memory

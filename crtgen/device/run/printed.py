@@ -1,4 +1,4 @@
-"""Reads the output of a standalone image, which never ends: its last line says that it is done."""
+"""Reads the output of a standalone image, which runs for ever: its last line says that it is done."""
 
 import re
 import time
@@ -24,10 +24,10 @@ _SHOWN = 64 << 10
 def read_to_end(
     device: RunningDevice | SerialDevice, symbols: Symbols, timeout: float, on_line: Callable[[str], None]
 ) -> Finished:
-    """Read an image's output to its end, passing on each line at once; the code is the number of failed
-    models.
+    """Read an image's output to its end, passing on each line at once; return the number of models that
+    failed.
 
-    Raises ``DeviceFault`` if the image reports a fault, ``LinkTimeoutError`` if its last line is not there
+    Raises ``DeviceFault`` if the image reports a fault, ``LinkTimeoutError`` if its last line does not arrive
     within ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout

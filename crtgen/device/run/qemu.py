@@ -1,4 +1,4 @@
-"""Runs firmware in QEMU. The RPC's UART is one end of a socket pair; a mailbox may be added."""
+"""Runs firmware in QEMU. The RPC's UART is one end of a socket pair; a mailbox can be added."""
 
 import shutil
 import socket

@@ -24,10 +24,11 @@ _VERSION = "1.4.1"
 
 
 def find_rp2040js() -> tuple[Path, Path]:
-    """Find Node, and the folder of the simulator. Raises ``ToolMissingError`` if one is missing.
+    """Return the path of Node and the folder of the simulator. Raises ``ToolMissingError`` if one is missing.
 
-    Only the user's places are searched: ``NODE_PATH``, the global folders, and this Python environment.
-    ``node_modules`` of the current folder is not: whoever made that folder must not be able to run code.
+    Only places that belong to the user are searched: ``NODE_PATH``, the global folders, and this Python
+    environment. ``node_modules`` in the current folder is not, because whoever made that folder must not be
+    able to run code.
     """
     node = shutil.which("node")
     if node is None:
@@ -47,7 +48,7 @@ def _modules(node: Path) -> Iterator[Path]:
 
 
 def start_rp2040(image: Path, board: Board) -> RunningDevice:
-    """Start an image; its serial port is the line. Its clock is the chip's, and runs slower than real
+    """Start an image and connect to its serial port. Its clock is the chip's, and runs slower than real
     time.
     """
     if not image.is_file():

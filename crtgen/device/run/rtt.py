@@ -27,7 +27,7 @@ _SYMBOL = "crt_rtt"
 
 @dataclass(slots=True, eq=False)
 class RttDevice(SerialDevice):
-    """A board behind pyOCD. A ``CrtgenError`` that leaves it takes pyOCD's output along."""
+    """A board behind pyOCD. A ``CrtgenError`` that passes through gets pyOCD's output."""
 
     console: BinaryIO = field(default_factory=open_console)
 
@@ -39,7 +39,8 @@ class RttDevice(SerialDevice):
 
 
 def start_rtt_board(image: Path, board: Board, unit: LocalBoard, runner: str | None = None) -> RttDevice:
-    """Flash a board through the probe and talk to it over RTT, once no other process uses the board.
+    """Flash a board through the probe and communicate with it over RTT, waiting while another process uses
+    the board.
 
     Raises ``FlashError``, or ``UsageError`` for an image without RTT.
     """

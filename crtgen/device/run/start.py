@@ -1,4 +1,4 @@
-"""Starts an image where it belongs: as a process, in a simulator, or on a real board."""
+"""Starts an image in the right place: as a process, in a simulator, or on a real board."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Device = RunningDevice | SerialDevice
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Ways to reach a device, beyond what the board's file says.
+    """How to reach a device, beyond what the board's file says.
 
     ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial) of a device
     that runs the image already, ``baud`` its rate if not the board's. A connected board is flashed with
@@ -77,9 +77,9 @@ class Site:
             )
 
     def is_simulated(self, board: Board) -> bool:
-        """Return whether the board is simulated on this computer.
+        """Return True if the board is simulated on this computer.
 
-        Raises ``UsageError`` if a simulator is wanted and there is none.
+        Raises ``UsageError`` if a simulator is requested and there is none.
         """
         if self.port is not None or board.is_host:
             return False
@@ -93,7 +93,7 @@ class Site:
 def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
     """Start an image, or connect to the board that runs it; a real board is flashed first.
 
-    If ``simulate`` is set, a simulator is started even if a board could be connected.
+    If ``simulate`` is set, a simulator is used even if a board could be connected.
     """
     where = site or Site()
     if where.port is not None:
@@ -146,7 +146,7 @@ def run_standalone(
     site: Site | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Finished:
-    """Run a standalone image to its end, which a board marks by its last line.
+    """Run a standalone image to its end, which is marked by its last line.
 
     ``on_line`` is called with each line. Raises ``DeviceFault`` for a fault, ``LinkTimeoutError`` after
     ``timeout`` seconds.

@@ -1,7 +1,7 @@
-"""The probe's end of RTT on stdin and stdout: ``python -m crtgen.device.run.with_pyocd --target T --address
+"""The host's end of RTT on stdin and stdout: ``python -m crtgen.device.run.with_pyocd --target T --address
 A``.
 
-Standard input goes to the chip's memory; what the chip writes there goes to standard output.
+Standard input goes to the chip's memory; data from the chip go to standard output.
 """
 
 import os
@@ -25,7 +25,7 @@ class RttChannels(Protocol):
 
 
 def pump(channels: RttChannels, source: int, sink: int) -> None:
-    """Carry bytes both ways until the descriptor ``source`` ends."""
+    """Copy bytes both ways until the descriptor ``source`` ends."""
     up, down = channels.up_channels[0], channels.down_channels[0]
     waiting = b""
     while True:
@@ -41,7 +41,9 @@ def pump(channels: RttChannels, source: int, sink: int) -> None:
 
 
 def main() -> int:
-    """Return 0 once standard input ended; 127 without pyOCD, 1 without a probe or without RTT in the chip."""
+    """Return 0 once standard input has ended; 127 without pyOCD, 1 without a probe or if the chip has no
+    RTT.
+    """
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--target", required=True)
     parser.add_argument("--probe")
